@@ -44,7 +44,7 @@ INITS_KEPT: Final = 6
 """Number of InitProducerIds of an id that show how it is used."""
 
 STREAMS_TIMEOUT_MS: Final = 10_000
-"""Default transaction.timeout.ms of Kafka Streams; that of other Java producers is 60 s."""
+"""Default transaction.timeout.ms of Kafka Streams; other Java producers have 60 s."""
 
 FLINK_TIMEOUT_MS: Final = 3_600_000
 """Default transaction.timeout.ms of a KafkaSink."""
@@ -114,7 +114,7 @@ class FlinkName(NamedTuple):
         return f"{self.prefix}-{self.subtask}-{self.number}"
 
 
-@lru_cache(maxsize=1024)  # the same ids are looked at in every round of judgement
+@lru_cache(maxsize=1024)  # the same ids are parsed in every round of the judge
 def flink_name(name: str) -> FlinkName | None:
     """Returns the parts of an id in the form that Flink's KafkaSink gives, even if something else made the id; None for
     another form."""

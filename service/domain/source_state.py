@@ -18,12 +18,12 @@ LEASE_LAPSES_AFTER_MS: Final = 10_000
 STALLED_AFTER_MS: Final = LEASE_LAPSES_AFTER_MS
 """Age of the last success from which a source counts as stalled. A healthy source succeeds at least once a second, so
 ten successes in a row are missing. A shorter time could not distinguish an application that is gone from one that runs
-without progress, because the lease of the former needs this time to lapse. With a longer one the page would show data
-that is no longer about right."""
+without progress, because the lease of the former needs this time to lapse. With a longer time, pages would show data
+that is too old."""
 
 COVERED_WITHIN_MS: Final = 30_000
-"""Age of its last answer up to which a partition counts as covered, in metrics and on the page of the pipeline. Each is
-asked every second; a long batch of the first read takes longer."""
+"""Age of its last answer up to which a partition counts as covered, in metrics and on the page of the pipeline. Each
+partition is asked every second; a long batch of the first read takes longer."""
 
 
 class SourceName(StrEnum):
@@ -51,7 +51,8 @@ class StallCause(Enum):
     NOT_YET = "not yet"
     """An application renews its lease and has not read this source for the first time."""
     CLOCK_SET_BACK = "clock set back"
-    """The last success lies in the future of both clocks. Until they reach it, every read counts as older than it."""
+    """The last success lies in the future of both clocks. Until these clocks reach that time, every read counts as
+    older than the last success."""
 
 
 @dataclass(frozen=True, slots=True)

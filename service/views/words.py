@@ -166,7 +166,7 @@ TO_DO: Final = {
 PROOFS: Final = {
     CauseCode.TIMEOUT: "Completed rollback of ongoing transaction for transactionalId … due to timeout",
 }
-"""For each cause, the line in the coordinator's own log that proves it. A fence leaves none: "Initialized
+"""For each cause, the line in the coordinator's own log that proves it. A fence leaves no such line: "Initialized
 transactionalId …" comes with each Empty record (`TransactionCoordinator.handleInitProducerId`), also where the client
 aborted before."""
 

@@ -49,7 +49,7 @@ class ConditionObserver:
         self._makers = Makers(cluster_id)
         self._left_behind = LeftBehindObserver(cluster_id)
         self._agrees: dict[bytes, Answer] = {}
-        """Of overdue ids, the coordinators' answers."""
+        """The coordinators' answers about overdue ids."""
 
     @property
     def uncoordinated(self) -> frozenset[tuple[bytes, int]]:

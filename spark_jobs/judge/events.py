@@ -74,7 +74,7 @@ class EventObserver:
         since_ms = now_ms - REMEMBERED_MS
         newest = id_events.newest_sequence(connection)
         if newest != self._read_to:
-            after = min(self._read_to, newest)  # an emptied table numbers from the start again
+            after = min(self._read_to, newest)  # a table that was emptied numbers its rows from the start again
             new = id_events.new_events(connection, self._cluster_id, after, newest)
             self._count_unread(new.unread)
             self._read_to = newest

@@ -44,7 +44,7 @@ ROUND_S: Final = 1.5
 """Time after which a round asks about no further batch of groups."""
 
 MOST_ROWS: Final = 5_000
-"""Rows that are kept of one round; further ones are left out, and counted."""
+"""Maximum number of rows that are kept of one round; further rows are left out, and counted."""
 
 _NO_DATA_OF: Final = frozenset({"connect", "sr"})
 """Kinds of groups (protocol types) that read no partitions."""
@@ -152,7 +152,7 @@ class GroupProber:
                 still = {group: why for group, why in self.not_judged.items() if group not in groups}
                 self.not_judged = {**still, **answered.not_judged}
                 self._listed_ms = None if answered.has_moved else self._listed_ms
-        if asked or not known <= self._schedule.coordinators.keys():  # or a group is no more
+        if asked or not known <= self._schedule.coordinators.keys():  # or a known group does not exist any more
             answered_ms = now_ms + round((time.monotonic() - started) * 1000)
             if lags or any(_is_beyond_lso(row, ends) for row in rows):
                 self._wait_for_sample(answered_ms)

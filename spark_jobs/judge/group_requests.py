@@ -61,7 +61,7 @@ class GroupsAnswer(NamedTuple):
 
 
 NO_ANSWER: Final = GroupsAnswer([], {}, frozenset(), False)
-"""The answer about no group."""
+"""The empty answer: nothing is known about any group."""
 
 
 def ask_groups(

@@ -13,10 +13,10 @@ CONCERNED_EVERY_MS: Final = 2_000
 OTHERS_EVERY_MS: Final = 30_000
 GROUPS_AT_ONCE: Final = 50
 MOST_GROUPS: Final = 20_000
-"""Bound on the listed groups, and on the named ones. The first by name are kept."""
+"""Bound on the listed groups, and on the named groups. The first groups by name are kept."""
 
 SKIP_MS: Final = 10_000
-"""A broker that did not answer is left alone for this time."""
+"""Time for which a broker that did not answer is not asked again."""
 
 _NEVER_MS: Final = 1 << 62
 

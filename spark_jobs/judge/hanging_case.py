@@ -44,7 +44,8 @@ GROWN_AGAIN_MS: Final = 5_000
 """Least interval of reading the facts of an entry that goes on growing."""
 
 ASK_AGAIN_MS: Final = 5_000
-"""Interval of asking coordinators about unsuspected entries: long transactions are many, and ids may be hidden."""
+"""Interval at which coordinators are asked about entries without any sign of trouble, because there may be many long
+transactions, and ids may be hidden."""
 
 
 @dataclass(slots=True)

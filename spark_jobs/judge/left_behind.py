@@ -22,11 +22,11 @@ from service.store.queries import judge_inputs
 from spark_jobs.judge.coordinator_prober import LeftBehindAnswer
 
 IDS_AT_ONCE: Final = 2_000
-"""Number of ids that one round looks at: some 15 ms."""
+"""Number of ids that one round checks: some 15 ms."""
 
 AGAIN_MS: Final = 60_000
-"""Interval between two walks through all ids while some are left behind. Otherwise the next walk begins when partitions
-are added: coordinators write nowhere else."""
+"""Interval between two walks through all ids while some are left behind. If none are left behind, the next walk begins
+when partitions are added, because until then coordinators write all records to the right partition."""
 
 
 @dataclass(slots=True)

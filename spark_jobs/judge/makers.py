@@ -20,10 +20,10 @@ from service.domain.applications import (
 from service.store.queries.transactions import behaviours
 
 IDS_AT_ONCE: Final = 10
-"""Ids that are looked up in a round, with some ten siblings each."""
+"""Maximum number of ids that are queried in a round, with some ten siblings each."""
 
 KEPT_MS: Final = 60_000
-"""Time after which an id is looked up again: it may have more siblings by then."""
+"""Time after which an id is queried again, because it may have more siblings by then."""
 
 JOBS_KEPT: Final = 1_000
 
@@ -74,7 +74,7 @@ class Makers:
 
     def _look_up(self, connection: Connection, one: Named) -> Application:
         if one.name.encode() != one.transactional_id:
-            return NOTHING  # no text: no framework made it
+            return NOTHING  # the id is no text, so no framework made it
         names = (one.name, *sibling_names(one.name))
         found = {b.name: b for b in behaviours(connection, self._cluster_id, [name.encode() for name in names])}
         own = found.get(one.name)

@@ -94,7 +94,7 @@ class OpenEntryObserver:
         self._gaps: list[Observation] = []
         self._without_case = 0
         self.next_round_ms = 0
-        """The time at which the next step of some entry may be made: the next round should come no later."""
+        """The earliest time at which the next step of an entry may be made. The next round should come no later."""
 
     def gaps(self) -> list[Observation]:
         """Returns the coverage gaps of topics that may not be read, as of the last round."""
@@ -203,7 +203,7 @@ class OpenEntryObserver:
             for key, case in self._cases.items():
                 subject = case.subject
                 how = self._apply(current, answers, key, case)
-                if how is not None or case.subject != subject:  # else the finding named an id that is not its own
+                if how is not None or case.subject != subject:  # the finding named another id
                     ends[subject] = how or Resolution.NOT_HANGING
         return ends
 

@@ -39,7 +39,7 @@ MOST_TRANSACTIONS: Final = 200
 
 MOST_BYTES: Final = 64 << 20
 MOST_OFFSETS: Final = 5_000
-"""Bounds, with MOST_BYTES, for one transaction. Batches behind them are not read."""
+"""Together with MOST_BYTES, the bounds for one transaction. Batches beyond these bounds are not read."""
 
 BEHIND_MS: Final = 10_000
 """Time after which a transaction that is not read completely is reported."""
@@ -159,7 +159,7 @@ class PendingOffsets:
             found = read_commits(client, partition, leader, sought, hi)
         except KafkaFailure as e:
             log.debug("%s-%d could not be read: %s", OFFSETS_TOPIC, partition, e)
-            if time.monotonic() - asked >= UNRESPONSIVE_AFTER_S:  # a broker that is no leader any more says so at once
+            if time.monotonic() - asked >= UNRESPONSIVE_AFTER_S:  # a former leader answers at once
                 self._unresponsive.note_failure(leader.node, now_ms)
             return
         self._leaders[partition] = leader.node

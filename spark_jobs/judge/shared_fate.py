@@ -40,7 +40,8 @@ soon after the entry was seen first, or too soon before it was seen last, to rul
 
 READ_EVERY_MS: Final = 1_000
 READ_AT_ONCE: Final = 4
-"""Entries that are read at once, every READ_EVERY_MS at most: a busy cluster has thousands of long transactions."""
+"""Maximum number of entries that are read at once, every READ_EVERY_MS at most, because a busy cluster has thousands of
+long transactions."""
 
 MOST_FOLLOWED: Final = 1_000
 
@@ -49,7 +50,7 @@ _ENDED_BY: Final = {
     Resolution.ADOPTION: EndedBy.OTHER_TRANSACTION,
     Resolution.COORDINATOR_MARKER: EndedBy.OTHER_TRANSACTION,
 }
-"""By resolution, the marker that ended the entry; of any other the writer is not known."""
+"""By resolution, the marker that ended the entry. For all other resolutions, the writer of the marker is not known."""
 
 
 class OwnedEntry(NamedTuple):
@@ -77,8 +78,8 @@ class SharedFates:
 
     def __init__(self) -> None:
         self._taken_over_ms: dict[EntryKey, int] = {}
-        """When entries that had no owner at step 2 got one (ms): if seen open later, they are older than its present
-        transaction."""
+        """When entries that had no owner at step 2 got one (ms): an entry that is seen open later is older than the
+        owner's present transaction."""
         self._lost: list[Observation] = []
         self._read: dict[EntryKey, int] = {}
         """By entry, the start of the owner's transaction for which it was read."""

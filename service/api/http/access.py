@@ -43,7 +43,8 @@ from service.store.escaped_text import printable
 log = logging.getLogger(__name__)
 
 _slow: Final = OwnThreads("passwords and tokens", 2)
-"""Threads apart from those for keys: a password takes 60 ms of a core and 32 MB, and keys must not wait for guesses."""
+"""Threads apart from those for keys: a password takes 60 ms of a core and 32 MB, and requests with keys must not wait
+for attempts to guess a password."""
 _fast: Final = OwnThreads("keys", 2)
 
 _JSON: Final = "application/json"

@@ -38,10 +38,9 @@ from service.store.queries import findings
 from service.store.queries.clusters import ClusterRow
 
 LOOKS_WITHIN_S: Final = 10.0
-"""Seconds within which the marker may be written once the store can be written, so that the client still waits for the
+"""Seconds within which the marker may be written once the store is writable. The client then still waits for the
 answer: the store may take 30 s before that, the broker another 15 s, a busy store twice 5 s, and `txnscope resolve`
-waits for 75 s.
-"""
+waits for 75 s."""
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +159,7 @@ def _send(write: Callable[[], None], attempt: Attempt, record: Callable[[Attempt
     finally:
         try:
             record(attempt._replace(at_ms=wall_clock_ms(), outcome=outcome, error=error))
-        except StoreError as e:  # not raised: the marker may be in the log
+        except StoreError as e:  # not raised, because the marker may be in the log
             log.error("the audit lacks an outcome, %s, of %s: %s", outcome, attempt, e)
 
 

@@ -95,10 +95,12 @@ class _AsText:
 
 
 RawTime = Annotated[Moment, _AsText()]
-"""A time for which a record may have a number that is no valid time. That is then `x_raw_ms`, beside the null."""
+"""A time for which a record may have a number that is no valid time. The body then has that number as `x_raw_ms`, after
+the null."""
 
 Wide = Annotated[int, _DECLARED]
-"""A number for which OpenAPI lists `x_str`. Every other number above 2^53 has one, too."""
+"""A number for which OpenAPI lists `x_str`. Every other number above 2^53 has such a key, too, which OpenAPI does not
+list."""
 
 IdBytes = Annotated[
     str | None,
@@ -155,7 +157,7 @@ class Shape:
         hints = get_type_hints(source, include_extras=True)
         fields = {field["name"]: field for field in body["schema"]["fields"]}
         if not fields.keys() <= hints.keys():
-            return schema  # a body that holds this one twice
+            return schema  # a body that contains this class twice
         body["schema"]["fields"] = []
         for name, field in fields.items():
             body["schema"]["fields"].append(field)

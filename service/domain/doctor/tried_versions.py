@@ -27,7 +27,7 @@ LACKING: Final = {
     "tool_terminates": "kafka-transactions.sh has no forceTerminateTransaction: an id is fenced by a start of its"
     " application",
 }
-"""By ability: what an operator meets on a version without it."""
+"""By ability, the consequence for an operator on a version without it."""
 
 
 class Told(NamedTuple):

@@ -43,9 +43,9 @@ class Answer(StrEnum):
     """The coordinator's answer about an id whose newest record in the log may be out of date."""
 
     NONE = "none"
-    """It was not asked, or did not answer."""
+    """The coordinator was not asked, or did not answer."""
     AGREES = "agrees"
-    """It has the id in the state of the newest record: it has loaded the partition of the log."""
+    """The coordinator has the id in the state of the newest record, so it has loaded the partition of the log."""
     NOT_FOUND = "not_found"
 
 

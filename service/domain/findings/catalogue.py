@@ -328,7 +328,7 @@ EVENTS: Final = frozenset(kind for kind, entry in CATALOGUE.items() if entry.is_
 """Kinds that report something that happened. The others are conditions."""
 
 UNTIL_ACKNOWLEDGED: Final = frozenset(kind for kind, entry in CATALOGUE.items() if entry.ends is Ends.ACKNOWLEDGED)
-"""Events that no quiet time ends."""
+"""Kinds of events whose findings stay open until somebody acknowledges them."""
 
 REPORTING: Final = {entry.reports: kind for kind, entry in CATALOGUE.items() if entry.reports is not None}
 """The kind that reports each relation of an open entry."""

@@ -49,7 +49,7 @@ from service.domain.transaction_log.id_delta import minute_of
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, NEVER_SEEN
 
 RANDOM_IDS: Final = 5
-"""Number of ids of one prefix within 15 minutes from which they may be churn, if their ends look made up. The ids of
+"""Number of ids of one prefix within 15 minutes from which they may be churn, if their ends were generated. The ids of
 one process (Kafka Streams) count as one."""
 
 START_MS: Final = 10_000
@@ -70,11 +70,12 @@ SHORT_LIVED_MS: Final = 2 * QUIET_MS
 allow by default: a transaction that a crash leaves open counts as in use for that long."""
 
 MANY_PROCESSES: Final = 1_000
-"""Number of processes within 15 minutes from which they are no first start, even if their ids stay in use."""
+"""Number of processes within 15 minutes from which they cannot be the first start of an application, even if their ids
+stay in use."""
 
 Uses = Mapping[bytes, int]
-"""The time of the last use by id, on the log's clock: IN_USE while a transaction is open. Ids that never had one are
-absent."""
+"""The time of the last use by id, on the log's clock: IN_USE while a transaction is open. Ids that never had a
+transaction are absent."""
 
 _STATE_DIR: Final = (
     " on a disk that outlives its process: the process id in its transactional ids is stored there, if the topology has"

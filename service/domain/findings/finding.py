@@ -59,7 +59,7 @@ class Acknowledgement(NamedTuple):
 
 
 Sentence = NewType("Sentence", str)
-"""Text for people, made of facts where it is shown. Nothing is found out from it."""
+"""Text for people, made from facts where it is shown. Code never parses it."""
 
 
 class Words(NamedTuple):

@@ -12,7 +12,7 @@ from service.domain.transaction_log.states import is_time
 
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"))
 NAMES_SHOWN: Final = 5
-"""Number of ids or partitions that a sentence names."""
+"""Maximum number of ids or partitions that a sentence names."""
 
 
 def duration(ms: int) -> str:

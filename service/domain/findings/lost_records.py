@@ -18,13 +18,13 @@ class EndedBy(StrEnum):
     """The ABORT marker that ended the records."""
 
     OTHER_TRANSACTION = "other_transaction"
-    """The coordinator's, for another transaction of the same producer id."""
+    """A marker of the coordinator for another transaction of the same producer id."""
 
     FOREIGN_ABORT = "foreign_abort"
-    """One that no coordinator decided: written by hand, or by a tool."""
+    """A marker that no coordinator decided: written by hand, or by a tool."""
 
     NOT_KNOWN = "not_known"
-    """One that was not compared with the coordinators' decisions."""
+    """A marker that was not compared with the coordinators' decisions."""
 
 
 _HOW: Final = {

@@ -33,14 +33,14 @@ LONG_AFTER_MS: Final = 60_000
 aborted."""
 
 STUCK_AFTER_MS: Final = 10_000
-"""Time in PrepareX after which a transaction counts as stuck. Markers take milliseconds; after this long a leader does
-not answer."""
+"""Time in PrepareX after which a transaction counts as stuck. Markers normally take milliseconds, so after this time a
+leader probably does not answer."""
 
 NEAR_DEADLINE: Final = 4
 """A transaction of a two-phase sink is near its deadline when a quarter of its timeout, or less, is left."""
 
 Makers = Mapping[bytes, Application]
-"""The makers of ids, by id, as far as they were looked up."""
+"""The makers of ids, by id, as far as the store was queried for them."""
 
 Missing = Mapping[bytes, tuple[tuple[str, int, int], ...]]
 """(topic, partition, leader) without marker yet, by id; only for ids whose coordinator was asked

@@ -16,11 +16,11 @@ class Ends(Enum):
     """What ends a finding of a kind."""
 
     WITH_CONDITION = auto()
-    """It is a condition: the round that does not observe it any more ends it."""
+    """The finding is about a condition, and ends in the round that does not observe the condition any more."""
     QUIET = auto()
-    """It is an event: it ends when it has not happened again for a while."""
+    """The finding is about an event, and ends when the event has not happened again for a while."""
     ACKNOWLEDGED = auto()
-    """It is an event that nothing undoes: it ends when somebody acknowledges it."""
+    """The finding is about an event that cannot be undone, and ends when somebody acknowledges it."""
 
 
 ENDS_WITH: Final = {
@@ -35,10 +35,10 @@ class Heals(StrEnum):
 
     NO = "no"
     WHEN = "when"
-    """When something else happens that nobody has to do for it."""
+    """The problem ends when something else happens that needs no action."""
     SELF = "self"
     NOW = "now"
-    """Somebody has to act now."""
+    """The problem ends only if somebody acts now."""
     UNKNOWN = "unknown"
 
 

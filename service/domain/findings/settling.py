@@ -33,10 +33,11 @@ TOGETHER_MS: Final = 60_000
 """Timeouts this close may have one reason: starts of transactions differ, and the coordinator scans every 10 s."""
 
 SKEW_MS: Final = 1_000
-"""Difference that the clocks of brokers may have, and ours from theirs."""
+"""Difference that may be between the clocks of brokers, and between our clock and theirs."""
 
 LONGEST_MS: Final = 5 * 60_000
-"""The longest wait before an event is reported: a partition that always lags must not hide what the others show."""
+"""The longest wait before an event is reported: a partition that always lags must not delay the events of all others
+for ever."""
 
 
 def gap_ms(context: Context) -> int:

@@ -44,7 +44,7 @@ def timeouts(events: Iterable[Event]) -> Iterator[Event]:
 
 
 Makers = Mapping[bytes, Application]
-"""The makers of ids, by id, as far as they were looked up."""
+"""The makers of ids, by id, as far as the store was queried for them."""
 
 NO_MAKERS: Final[Makers] = MappingProxyType({})
 
@@ -189,7 +189,7 @@ def bursts(events: Iterable[Event], churn_times: Mapping[str, Sequence[int]], co
     apart_ms = gap_ms(context)
     found: list[tuple[int, int]] = []
     within: Counter[bytes] = Counter()
-    linked = begin = 0  # first timeout linked to this one without a gap; first of these within TOGETHER_MS
+    linked = begin = 0  # first timeout connected to this one without a gap; first of these within TOGETHER_MS
     for end, event in enumerate(aborted):
         if end and event.at_ms - aborted[end - 1].at_ms > apart_ms:
             within.clear()

@@ -19,7 +19,7 @@ from service.domain.reasons.unread import READ, NoPermission, is_log_absent, mis
 from service.domain.transaction_log.states import TOPIC
 
 GAP_AFTER_MS: Final = 30_000
-"""Time for which a source may fail before that is a gap: brokers restart."""
+"""Time for which a source may fail before the failure is a coverage gap, because brokers restart."""
 
 _REASONS: Final = {
     "retention": "were deleted before they were read",

@@ -25,8 +25,8 @@ class EndOfRun(StrEnum):
 
 
 MOST_PIECES: Final = 100_000
-"""Pieces of transactions that are kept for one run: some 20 MB. A piece is a sequence of batches of one transaction
-without others in between."""
+"""Maximum number of pieces of transactions that are kept for one run: some 20 MB. A piece is a sequence of batches of
+one transaction without other batches in between."""
 
 
 class OnlyAborted(NamedTuple):
@@ -160,7 +160,7 @@ def _records_before(piece: _Piece, to: int) -> int:
 
 
 MOST_NAMED: Final = 3
-"""Owners that a sentence names."""
+"""Maximum number of owners that a sentence names."""
 
 
 def only_aborted_text(

@@ -28,7 +28,7 @@ class LogPlace(NamedTuple):
 
 
 EPOCH_NOT_REPORTED: Final = -2
-"""The coordinator epoch of a producer id that was not reported; by -1 Kafka reports that no marker of the producer id
+"""The coordinator epoch of a producer id that was not reported; Kafka itself uses -1 if no marker of the producer id
 was ever written there."""
 
 

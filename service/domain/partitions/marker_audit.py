@@ -134,7 +134,7 @@ def compare(
         for place in places
     }
     results: list[tuple[Decision, Result]] = []
-    for one in decisions:  # the oldest first: an id has one transaction at a time
+    for one in decisions:  # the oldest first, because an id has one transaction at a time
         if not frozenset(one.participants) <= closed.get(one, frozenset()):
             break
         results.append((one, _result(one, explained, past)))

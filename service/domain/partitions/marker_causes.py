@@ -12,8 +12,8 @@ CLOCKS_MS: Final = 5_000
 """Difference that the clocks of two brokers may have: a marker carries the time of its partition's leader."""
 
 CLOSE_MS: Final = 500
-"""Difference between clocks that are maintained. A marker further off than this may have been written by hand, soon
-after a decision."""
+"""Difference that synchronised clocks may have. A marker that is further from a decision than this may have been
+written by hand soon after it."""
 
 
 class Decision(NamedTuple):

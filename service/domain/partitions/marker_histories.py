@@ -14,8 +14,8 @@ from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.marker_causes import CLOSE_MS
 
 MOST_STEPS: Final = 200_000
-"""Bound on the work for one producer id on one partition, in pairs of marker and decision; beyond it nothing is
-said."""
+"""Bound on the work for one producer id on one partition, in pairs of marker and decision; beyond this bound, all
+decisions are unclear."""
 
 NOT_KNOWN: Final = -1
 
@@ -28,14 +28,14 @@ _UNDECIDED: Final = 1
 """Costs of a marker that no decision explains, of decisions in a row without their markers, of a marker in the place of
 another, and of a marker of which the transaction is not decided yet.
 
-What hides one marker hides those after it, too: a comparison that begins in the middle of a log, or a partition without
-a leader. Were each of them counted, it would be cheaper to give every decision the marker of a later one (old protocol:
-all of one epoch), up to an abort that contradicts.
+Missing markers in a row cost as much as one, because their causes (a comparison that begins in the middle of a log, a
+partition without a leader) hide all following markers, too. If each missing marker counted, the cheapest history would
+give every decision the marker of a later one (in the old protocol all have one epoch), up to an abort that contradicts.
 """
 
 _UNTIMELY: Final = 1
-"""Cost of a marker that has the time of another transaction, where clocks are believed. They may be wrong: only what is
-torn with and without them is called so."""
+"""Cost of a marker whose time is that of another transaction, in the explanation that trusts clocks. Clocks may be
+wrong, so a transaction is reported as torn only if it is torn in the explanations with and without clocks."""
 
 
 class Decision(NamedTuple):

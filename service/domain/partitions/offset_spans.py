@@ -33,8 +33,8 @@ class SpanKind(StrEnum):
 MOST_SPANS: Final = 2_000
 
 HEAD: Final = 100
-"""Number of offsets at the head of a log that are read too where only later ones of them are asked for: what lies there
-shows whether a marker ends anything. A topic that was created again begins with markers that do not."""
+"""Number of offsets at the head of a log. If a request is about some of them, all before these are read too, because
+they show whether a marker ends anything: a topic that was created again begins with markers that end nothing."""
 
 _FATES: Final = {MarkerType.COMMIT: SpanKind.COMMITTED, MarkerType.ABORT: SpanKind.ABORTED, None: SpanKind.UNKNOWN}
 
@@ -126,11 +126,12 @@ class SpanBuilder:
         self._parts: list[_GrowingSpan] = []
         self._waiting: dict[int, list[_GrowingSpan]] = {}
         self.has_every_marker = False
-        """Once the walk is finished: each marker that ends one of the spans was read, or is not in the log."""
+        """Valid once the walk is finished: True if each marker that ends one of the spans was read, or is not in the
+        log."""
         self.before = BatchesBefore()
         self._run = AbortedRun(offset if run_from is None else run_from)
         self.only_aborted: OnlyAborted | None = None
-        """The run of aborted records, once the walk is finished; None: there is none."""
+        """The run of aborted records, valid once the walk is finished; None if there is no such run."""
 
     @property
     def has_all_spans(self) -> bool:

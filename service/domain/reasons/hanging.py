@@ -46,7 +46,7 @@ _NOT_THERE: Final = {
 }
 SKIPPING: Final = "4.3.0, 4.3.1 and 4.4.0"
 """KAFKA-20734: the versions whose coordinators were seen to treat a participant without leader as deleted; a committed
-transaction then hangs. No feature level tells them from later patch releases."""
+transaction then hangs. No feature level distinguishes them from later patch releases."""
 _SKIPS: Final = f"; coordinators of Kafka {SKIPPING} skip the marker of a partition without a leader (KAFKA-20734)"
 _SKIPPED: Final = {True: _SKIPS, False: "", None: f"{_SKIPS}; whether these do is not known"}
 _MISSING: Final = (HangCause.NO_MARKER, HangCause.NO_MARKER_OR_OUTSIDE)

@@ -55,7 +55,7 @@ class Confidence(StrEnum):
 
 FOLLOWS_WITHIN_MS: Final = 3_000
 """Time within which Empty follows a fence: its InitProducerId is retried at least once a second until the abort is
-complete. Without Empty, the one who asked was refused or gave up."""
+complete. Without Empty, the InitProducerId was refused, or its client gave up."""
 
 RETURNS_WITHIN_MS: Final = 10_000
 """Time after an abort within which an application is back whose own framework fenced it: Kafka Connect calls

@@ -24,7 +24,7 @@ def java_hash(text: str) -> int:
     return value - (1 << 32) if value >> 31 else value
 
 
-@lru_cache(maxsize=4096)  # the same ids are asked for at every round of judgement
+@lru_cache(maxsize=4096)  # the same ids are hashed in every round of the judge
 def partition_of(text: str, partition_count: int) -> int:
     """Returns `Utils.abs(text.hashCode()) % partition_count`; Kafka's `abs` turns the lowest number, which has no
     counterpart, into 0."""

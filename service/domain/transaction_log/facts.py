@@ -59,8 +59,8 @@ class LogRecord(RecordFields[int]):
 
 
 VALUE_FROM: Final = LogRecord._fields.index("producer_id")
-"""Index of the first field that comes from a record's value. A tombstone, and a record that cannot be decoded, have
-none from there on."""
+"""Index of the first field that comes from a record's value. A tombstone, and a record that cannot be decoded, have no
+values from that index on."""
 
 NO_RECORD = LogRecord(-1, -1, -1, states.NEVER_SEEN, NO_ID, -1, -1, -1, -1, 0, NO_ID, 0)
 """Stands in for an unknown predecessor of a record (first record of an id, or the one before was compacted away)."""

@@ -45,8 +45,8 @@ COUNTED_AS: Final = {
 
 FIRST_MS: Final = -(2**62)
 LAST_MS: Final = 2**62
-"""Upper limit of times; FIRST_MS is the lower one. A time beyond a limit is replaced by it, because a minute at the
-ends of int64 would begin or end outside of int64."""
+"""Upper limit of times; FIRST_MS is the lower one. A time beyond a limit is replaced by the limit, because a minute at
+the ends of int64 would begin or end outside of int64."""
 
 
 def minute_of(ms: int) -> int:
@@ -229,7 +229,7 @@ def _add_pair(
     if judged.revised is not None:
         delta.revised.append(judged.revised)
     newest = delta.transitions[-1].offset if delta.transitions else None
-    if judged.decision is not None and judged.decision.offset != newest:  # else it was odd, and has its row already
+    if judged.decision is not None and judged.decision.offset != newest:  # notable, with a row already
         delta.transitions.append(judged.decision)
     if judged.is_notable or (full_history and before.state != states.NEVER_SEEN):
         delta.transitions.append(judged.transition)

@@ -29,7 +29,7 @@ SETTLES_AFTER_MS: Final = causes.FOLLOWS_WITHIN_MS + _CLOCKS_MS
 """Time after an abort was complete from which its open cause is final."""
 
 ADMIN_SETTLES_AFTER_MS: Final = causes.RETURNS_WITHIN_MS + _CLOCKS_MS
-"""The same if Empty had an administrator's timeout: the application may be back at once."""
+"""SETTLES_AFTER_MS for an Empty with an administrator's timeout, because the application may be back soon after it."""
 
 
 class LastAbort(NamedTuple):

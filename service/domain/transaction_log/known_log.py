@@ -55,7 +55,7 @@ class LogProgress(NamedTuple):
 
 
 UNANSWERED_AFTER_MS: Final = 30_000
-"""Time after which a partition that does not answer, while others do, is not waited for any more: its coordinator is
+"""Time for which to wait for a partition that does not answer while others do. After that its coordinator counts as
 down, or hidden from us."""
 
 

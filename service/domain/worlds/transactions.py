@@ -31,7 +31,7 @@ TV2: Final = 2
 transaction of such a client, too, and keeps its epoch: the recovery of Flink's sink does so."""
 
 UNDECIDED: Final = LogPosition((1 << 63) - 1, -1)
-"""In place of the position of a decision that has not been made: behind every record of the log."""
+"""The position of a decision that has not been made: behind every record of the log."""
 
 _COMMITS: Final = frozenset({PREPARE_COMMIT, COMPLETE_COMMIT})
 _PREPARED: Final = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
@@ -181,7 +181,7 @@ def _first_prepare(group: Sequence[LogRecord], decision: LogRecord) -> LogRecord
 def _decided(producer_id: int, began: LogPosition, group: Sequence[LogRecord], lists: bool) -> Transaction | None:
     decision = _decision(group)
     if decision is None or group[-1].state == ONGOING or _written_under(group, decision) != producer_id:
-        return None  # Ongoing after PrepareX: the coordinator took a failed append back
+        return None  # Ongoing after PrepareX: the coordinator rolled back an append that had failed
     has_prepare, last = decision.state in _PREPARED, group[-1]
     completed = last if last.state in _COMPLETE else None
     first = _first_prepare(group, decision)

@@ -210,7 +210,8 @@ _NAMES: Final[Mapping[str, str]] = {
     SourceName.LEDGER: "the ledger of markers",
 }
 _TOGETHER_MS: Final = 5_000
-"""Sources that stall for the same reason within this time stall together: each succeeds at a moment of its own."""
+"""Sources that stall for the same reason within this time are shown as stalled together, because their last successes
+are never at exactly the same time."""
 
 
 class StallLine(NamedTuple):

@@ -32,7 +32,7 @@ from service.views.partitions import offsets_reading
 from service.views.partitions.explained_span import ExplainedSpan
 
 MOST_OWNERS: Final = 20
-"""Owners of the transactions of one run that are named."""
+"""Maximum number of owners that are named for the transactions of one run."""
 
 
 class RunOwner(NamedTuple):

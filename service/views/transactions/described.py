@@ -68,7 +68,7 @@ def _described(
 ) -> DescribedId:
     place = row.partition
     times_out_ms = times_out_at_ms(row.state, row.started_at_ms, row.timeout_ms)
-    if is_left_behind(row.transactional_id, row.partition, count):  # no timeout ends it there
+    if is_left_behind(row.transactional_id, row.partition, count):  # no coordinator times it out there
         place, times_out_ms = coordinator_partition(row.transactional_id, count) or 0, None
     expires_ms = expires_at_ms(row.state, row.record.last_update_ms, cluster.expiration_ms)
     return DescribedId(row, partitions, place, log.get(place), times_out_ms, expires_ms)

@@ -109,7 +109,7 @@ def _short(value: int) -> str:
 
 HEIGHT: Final = 110.0
 LEAST: Final = 3.0
-"""Least height of a piece, in px: with it, one abort among thousands of commits can be seen."""
+"""Least height of a piece, in px, so that one abort among thousands of commits is visible."""
 
 _MOST_BARS: Final = 180
 _WIDTHS_MS: Final = tuple(MINUTE_MS * minutes for minutes in (1, 2, 5, 10, 30, 60, 120))

@@ -35,7 +35,7 @@ _LETTER: Final = 5.9
 MOST_PINS: Final = 12
 MOST_LEVELS: Final = 3
 _LONGEST: Final = 60
-"""A label with more letters than this is left to the table."""
+"""A label with more letters than this is shown only in the table."""
 
 
 class Label(NamedTuple):

@@ -59,7 +59,7 @@ _TAKES: Final = {
     ),
     UnknownKind.CONFIGS: ("nothing; limits are assumed", _SEE_TO, "#configs"),
 }
-"""For each kind, the verdicts that are missing, what to do, and the address of more."""
+"""For each kind, the verdicts that are missing, the advice, and the address of a page with more."""
 
 
 class UnknownRow(NamedTuple):
