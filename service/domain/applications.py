@@ -84,7 +84,7 @@ class Init(NamedTuple):
 
 
 class Behaviour(NamedTuple):
-    """Use of an id, as far as it is known.
+    """The known use of an id.
 
     - `inits`: the newest InitProducerIds, oldest first.
     - `last_use_ms`: the end of its newest transaction, IN_USE while one is open, None if it never had one.
@@ -265,7 +265,8 @@ def flink_strategy(of_subtask: Mapping[int, Behaviour]) -> str | None:
 
     A KafkaSink initialises the id of the next transaction when a checkpoint begins, and commits the transaction before
     when it is complete. So each id is used for one transaction after its InitProducerId, and ends it soon after the
-    InitProducerId of the next id. Threads of an application end theirs whenever they like, and more than one.
+    InitProducerId of the next id. The threads of other applications end transactions at any time, and more than one
+    each.
     """
     if _are_handed_over(of_subtask):
         return INCREMENTING
@@ -302,7 +303,7 @@ def _is_handed_over(one: Behaviour, after: Behaviour, next_but_one: Behaviour | 
 
 
 def _are_pooled(of_subtask: Mapping[int, Behaviour]) -> bool:
-    """Returns whether a few ids take turns, at even times, each with one transaction at most between two
+    """Returns whether a few ids take turns at regular intervals, each with at most one transaction between two of its
     InitProducerIds. A process that restarts again and again initialises all its ids at once.
 
     Under TV2 the epochs show the number of transactions. Under the old protocol a commit leaves no trace in them; there

@@ -32,7 +32,8 @@ _SETTLES_LATER_MS: Final = {CauseCode.TIMEOUT: TOGETHER_MS, CauseCode.INITIALIZE
 
 
 class EventObserver:
-    """Keeps the newest events, at most `id_events.EVENTS_READ`. Reads only new ones, and counts those left out."""
+    """Keeps the newest events, at most `id_events.EVENTS_READ`. Reads only new events, and counts the events that are
+    left out."""
 
     def __init__(self, cluster_id: int) -> None:
         self._cluster_id = cluster_id

@@ -175,8 +175,8 @@ class MarkerAuditor:
                 yield place
 
     def _without_left_over(self, torn: list[Torn], results: dict[Decision, Result]) -> list[Torn]:
-        """Returns the torn transactions without those whose marker may have ended older records only, or of which older
-        records only may be gone."""
+        """Returns the torn transactions, except those for which the marker may have ended only older records, or for
+        which only older records may be gone."""
         if not torn:
             return torn
         with self._reader.connect() as connection:

@@ -1,7 +1,8 @@
 """Reads the offsets that consumer groups commit in the transactions that hold up partitions of `__consumer_offsets`.
 
 Each transaction is read once, from its first batch to its newest. If it writes more, the new batches are read as well.
-The cost is bounded, by pass and by transaction; a transaction that could not be read completely is reported as such.
+The cost is bounded, by pass and by transaction; a transaction that could not be read completely is reported as
+incompletely read.
 """
 
 from __future__ import annotations

@@ -141,6 +141,6 @@ class RecordsAhead:
 
 def _undelivered(lag: int, own: LsoSample) -> bool:
     """Returns whether a share group has offsets before the LSO whose delivery is not complete. `lag`: the number of
-    such offsets before the high watermark. `own` is later than `lag`, so as many offsets as were written in between may
-    still be undelivered if this returns False."""
+    undelivered offsets before the high watermark. The sample `own` is later than `lag`. So if this returns False, as
+    many offsets as were written in between may still be undelivered."""
     return lag > own.high_watermark - own.last_stable_offset

@@ -74,7 +74,8 @@ class _Followed:
 
 
 class SharedFates:
-    """Reads entries that have an owner, and follows those with committed records of an earlier transaction."""
+    """Reads the facts about entries that have an owner, and follows entries with committed records of an earlier
+    transaction."""
 
     def __init__(self) -> None:
         self._taken_over_ms: dict[EntryKey, int] = {}

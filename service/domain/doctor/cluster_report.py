@@ -56,15 +56,15 @@ class IdsReport(NamedTuple):
 
 
 class TopicsReport(NamedTuple):
-    """Topics. `globs`: those of `--topics`, `*` if there are none. `partitions`: their number by topic, for all topics
-    that may be described. `mirrored` and `left_out` (`--topics`) are not watched. `absent`: names in `--topics` that no
-    topic has.
+    """Topics. `globs`: the patterns of `--topics`, `*` if there are none. `partitions`: their number by topic, for all
+    topics that may be described. `mirrored` and `left_out` (`--topics`) are not watched. `absent`: names in `--topics`
+    that no topic has.
 
     `not_describable`: topics to be watched that may not be described, known from `--topics` or the transaction log;
-    `denied_globs`: those of `globs` under which a topic of an invented name is denied, so there may be more.
+    `denied_globs`: the patterns for which Kafka denies a topic of an invented name, so that more topics may match.
 
-    Of the watched topics, DescribeProducers is allowed on `readable` and denied on `unreadable`; it could not be sent
-    for `unanswered`. `with_open`: topics whose asked partition has an open transaction.
+    Of the watched topics, DescribeProducers is allowed on `readable` and denied on `unreadable`; for `unanswered`, the
+    request could not be sent. `with_open`: topics whose asked partition has an open transaction.
     """
 
     globs: tuple[str, ...]
@@ -88,8 +88,8 @@ class TopicsReport(NamedTuple):
 
 
 class GroupsReport(NamedTuple):
-    """Consumer groups. `listed`: their number in ListGroups (None: no answer); `denied`: those of them that may not be
-    described. `any_denied`: Kafka also denies an invented group.
+    """Consumer groups. `listed`: their number in ListGroups (None: no answer); `denied`: the listed groups that may not
+    be described. `any_denied`: Kafka also denies an invented group.
 
     `share_not_judged`: listed share groups (KIP-932) for which it is not known whether they wait; `share_why`: the
     reason.

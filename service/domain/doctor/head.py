@@ -118,7 +118,7 @@ def _resolve(report: ClusterReport) -> Ability:
 
 
 def _listed(abilities: Sequence[Ability]) -> str:
-    """Returns the abilities as one text; those with the same reason share it."""
+    """Returns the abilities as one text, in which abilities with the same reason share that reason."""
     by_why: dict[str, list[str]] = {}
     for one in abilities:
         by_why.setdefault(one.why, []).append(one.what)

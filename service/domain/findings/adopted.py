@@ -63,8 +63,8 @@ class UnreplicatedFacts(Facts):
 
 def adopted(cases: Iterable[Case], rules: Rules, committed: Container[Subject] = ()) -> list[Observation]:
     """Returns an observation for each case. `cases`: entries that are older than the transaction that will end them.
-    `committed`: the subjects of those that are proven to belong to a committed transaction whose marker was never
-    written."""
+    `committed`: the subjects of the cases whose records are proven to belong to a committed transaction whose marker
+    was never written."""
     return [_adopted(case, rules, is_committed=case.subject in committed) for case in cases]
 
 

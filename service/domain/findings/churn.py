@@ -1,4 +1,4 @@
-"""Findings about applications that make up a new transactional.id at every start, so that nothing fences the
+"""Findings about applications that generate a new transactional.id at every start, so that nothing fences the
 transaction that an earlier start left open.
 
 New ids alone are no churn: a healthy application has new ids at its first start, and a rolling start of many instances
@@ -6,8 +6,8 @@ takes minutes. Churn also means that ids are given up: an id had transactions, t
 nothing more was written for the older one. An id that never had a transaction proves nothing: a thread of Kafka Streams
 without a task has such an id as well.
 
-Apache Flink's sink gives ids up by design, one for each checkpoint (`applications.INCREMENTING`): such ids are an
-information.
+Apache Flink's sink gives ids up by design, one for each checkpoint (`applications.INCREMENTING`): a finding about them
+has only the severity INFO.
 """
 
 from __future__ import annotations

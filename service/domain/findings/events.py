@@ -47,8 +47,8 @@ class Event(NamedTuple):
 
 
 class ReportWindow(NamedTuple):
-    """The events that may be reported: those at `since_ms` or later, numbered below `before_sequence` (None: all of
-    them)."""
+    """The window of events that may be reported: events at `since_ms` or later with a sequence below `before_sequence`
+    (None: any sequence)."""
 
     since_ms: int = 0
     before_sequence: int | None = None
@@ -116,7 +116,7 @@ def is_generated(name: str) -> bool:
 
 def generated_part(name: str) -> str:
     """Returns the part of the id that is the same for all ids of one process; the whole name if no such part is
-    recognised. The threads of a process with a UUID, such as those of Kafka Streams, share it."""
+    recognised. All threads of one process whose ids contain a UUID, as in Kafka Streams, share this part."""
     found = _PROCESS.fullmatch(name)
     return name if found is None else found["process"]
 

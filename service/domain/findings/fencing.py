@@ -1,7 +1,7 @@
 """Findings about ids for which two live producers fence each other in turns.
 
-A restart, a rebalance and a conflict all leave fences in the log, which has no host and no process. Four signs tell
-them apart.
+A restart, a rebalance and a conflict all leave fences in the log, whose records name neither host nor process. Four
+signs distinguish them.
 
 - **Who got in**: a fence counts if a producer was let in right after it, and if that producer had a transaction open
   when the next fence came. Empty after Empty (an idle pool of producers, Kafka Connect that fences its own ids before

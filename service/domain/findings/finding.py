@@ -20,7 +20,7 @@ EVIDENCE_KEPT: Final = 10
 
 
 class Subject(NamedTuple):
-    """Identity of a finding among those of its kind. All None: the whole cluster.
+    """Identity of a finding among those of its kind. If all fields are None, the finding is about the whole cluster.
 
     `transactional_id` is the log's bytes; `prefix` is text with which all ids of the finding begin.
     """

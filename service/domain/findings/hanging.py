@@ -247,8 +247,8 @@ def owner_evidence(case: Case) -> tuple[Evidence, ...]:
 
 
 def _pending_offsets(case: Case) -> tuple[Evidence, ...]:
-    """Returns the groups whose offsets the entry's records commit, as evidence; also groups without members, which wait
-    as soon as they have one."""
+    """Returns evidence that names the groups whose offsets the entry's records commit. Groups without members are
+    included, because they wait as soon as they have a member."""
     if not case.pending:
         return ()
     places: dict[str, list[TopicPartition]] = {}

@@ -43,8 +43,8 @@ class Change(NamedTuple):
 
 
 def reconcile(stored: Mapping[Key, Finding], result: RoundResult, now_ms: int, cluster: str) -> list[Change]:
-    """Returns the changes that the round makes. `stored`: the newest episode of each subject, at least those open and
-    those resolved in the last 24 h; `cluster`: its id in Kafka. The result does not depend on the order of
+    """Returns the changes that the round makes. `stored`: the newest episode of each subject, at least all that are
+    open or were resolved in the last 24 h; `cluster`: its id in Kafka. The result does not depend on the order of
     observations, or on whether an observation comes twice."""
     open_of = Counter(finding.kind for finding in stored.values() if finding.is_open)
     changes = []
@@ -84,8 +84,8 @@ def omitted(known: Mapping[Key, Finding], result: RoundResult, now_ms: int) -> d
 def _uncounted(
     stored: Mapping[Key, Finding], observations: Iterable[Observation]
 ) -> dict[Key, tuple[Observation, tuple[Occurrence, ...]]]:
-    """Returns the observations by subject, with the occurrences that were not counted yet. An event kind without such
-    occurrences is left out."""
+    """Returns the observations by subject, with the occurrences that were not counted yet. Observations of events that
+    have no new occurrences are left out."""
     by_key: dict[Key, list[Observation]] = {}
     for observation in observations:
         by_key.setdefault((observation.kind, observation.subject), []).append(observation)

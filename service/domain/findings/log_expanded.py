@@ -2,8 +2,8 @@
 ids, because an id hashes to another partition now.
 
 Seen on 3.9.2 and 4.3.1: once the brokers have restarted, DescribeTransactions does not find such an id; an Ongoing
-there never times out, while an idle id still expires. Until then a broker goes on with the number of partitions that it
-read when it started.
+transaction there never times out, while an idle id still expires. Before its restart, a broker still uses the number of
+partitions that it read when it started.
 """
 
 from __future__ import annotations

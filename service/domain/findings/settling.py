@@ -82,8 +82,8 @@ def first_unsettled_timeout(
     """Returns the lowest sequence of a timeout that has to wait, among the timeouts that are in no burst so far
     (`single`); None if there is none.
 
-    A timeout that nothing follows within `gap_ms` can be in no burst any more. While others follow, only those within
-    TOGETHER_MS of it can make a burst with it. Whether these timeouts are in a burst is settled one gap later.
+    If no timeout follows within `gap_ms`, a timeout can be in no burst any more. While timeouts follow, only those
+    within TOGETHER_MS of it can form a burst with it. Whether these timeouts are in a burst is settled one gap later.
     """
     after_ms = gap_ms(context)
     growing: set[int] = set()

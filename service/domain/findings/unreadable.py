@@ -32,7 +32,8 @@ _REASONS: Final = {
 
 
 def what_happened(reason: str, missing: int | None) -> str:
-    """Returns the text on offsets that could not be read as they were. `reason`: as in `facts.Gap`."""
+    """Returns the text about offsets whose records could not be read as they were written. `reason`: as in
+    `facts.Gap`."""
     return _REASONS.get(reason, reason).format(missing=missing)
 
 

@@ -172,8 +172,8 @@ def only_aborted_text(
     more_owners: int,
     ended_by: EndOfRun,
 ) -> str:
-    """Returns the sum in one sentence. `owners`: names of those with the most transactions; `more_owners`: number of
-    the others."""
+    """Returns one sentence that sums up the run. `owners`: the names of the owners with the most transactions;
+    `more_owners`: the number of the other owners."""
     whose = ", ".join(owners[:MOST_NAMED])
     others = more_owners + max(len(owners) - MOST_NAMED, 0)
     if others:

@@ -176,10 +176,8 @@ class MarkerType(StrEnum):
 
 class BatchOffsets(NamedTuple):
     """A batch: offsets [first, next), including those whose records compaction removed. `marker`: COMMIT or ABORT for a
-    control batch; None if compaction emptied it (or it is no transaction marker). `timestamp_ms`: of the marker, or
-    of the first record.
-    `records`: number of records that compaction left; None: as many as offsets.
-    """
+    control batch; None if compaction emptied the batch, or if it is no transaction marker. `timestamp_ms`: of the
+    marker, or of the first record. `records`: number of records that compaction left; None: as many as offsets."""
 
     first: int
     next: int

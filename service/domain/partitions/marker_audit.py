@@ -158,7 +158,7 @@ def compare(
 
 
 def _once(decisions: Sequence[Decision]) -> dict[Decision, int]:
-    """Returns the decisions without those that were appended again: the last record of each, with the `after_ms` of the
+    """Returns each decision once, even if its record was appended again: the last record, with the `after_ms` of the
     first."""
     found: dict[Decision, int] = {}
     last: Decision | None = None

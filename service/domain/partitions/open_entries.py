@@ -118,9 +118,9 @@ def lists(entry: Entry, owner: Owner | DescribedOwner) -> bool:
 
 
 def is_stale(entry: Entry, owner: Owner) -> bool:
-    """Returns whether the entry was open before the start (on the coordinator's clock) of the transaction that will end
-    it, and after it. An entry not seen since the start may have ended before it: the newest sample of the partition can
-    be older than the record in the log."""
+    """Returns whether the entry was seen open both before and after the start (on the coordinator's clock) of the
+    transaction that will end it. An entry not seen since the start may have ended before it: the newest sample of the
+    partition can be older than the record in the log."""
     start_ms = owner.record.start_ms
     return is_time(start_ms) and entry.first_seen_ms + ADOPTED_AFTER_MS < start_ms < entry.seen_at_ms - ADOPTED_AFTER_MS
 

@@ -88,7 +88,7 @@ class CommittedRecords:
     committed one. `found`: True or False; None while the batches so far do not show it.
 
     Every transaction with records below the LSO is decided; its marker may lie beyond the LSO. Markers and aborted
-    records are nothing to read.
+    records do not count, because the consumer does not get them.
     """
 
     def __init__(self, offset: int, lso: int) -> None:

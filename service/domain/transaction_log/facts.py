@@ -104,7 +104,7 @@ class Run(NamedTuple):
 
     - `joined`: the record before `first` was in the same fold, so their pair is among the steps unless it is plain. If
       not `joined`, the store judges the pair of its own last record and `first`.
-    - `participants`: those of `last`, filled only while its transaction is open.
+    - `participants`: the participants of `last`, present only while its transaction is open.
     - `ended_value`: the newest PrepareX with partitions in the run, as Kafka wrote it at `ended_offset` with
       `ended_state`. It contains the decision, its partitions and its epoch (-1, -1, None: there is none).
     """
@@ -186,8 +186,8 @@ class MinuteSums(NamedTuple, Generic[Value]):
 
 
 class Minute(NamedTuple):
-    """The sums of the ordinary commits of an id in one minute: only those that left no step have marker times, and
-    only commits count as opened."""
+    """The sums of the ordinary commits of an id in one minute: only commits that left no step have marker times, and
+    only commits count as `opened`."""
 
     partition: int
     transactional_id: bytes
@@ -220,7 +220,8 @@ class Decided(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Offsets [from_offset, to_offset) of a partition that can no longer be read as they were, with the reason.
+    """Offsets [from_offset, to_offset) of a partition whose records can no longer be read as they were written, with
+    the reason.
 
     - `retention`: the records were deleted before they were read.
     - `cleaned`: compaction removed `missing` of the records before they were read.

@@ -1,8 +1,8 @@
 """The rules for which record may follow which in the log of one transactional.id.
 
 Source: `TransactionState.java` (VALID_PREVIOUS_STATES, with the edges of TV2 since 4.0: an abort may begin although no
-partition was added). The log can contain other sequences, too: an append that the coordinator takes for failed may be
-in the log all the same (`TransactionStateManager.updateCacheCallback`). We report such sequences and trust the newest
+partition was added). The log can contain other sequences, too, because an append that the coordinator considers failed
+may still be in the log (`TransactionStateManager.updateCacheCallback`). We report such sequences and trust the newest
 record.
 """
 
@@ -117,8 +117,8 @@ def is_prepared_again(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Trut
 
 
 def is_plain(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
-    """Returns whether this is a step of an ordinary commit that gets no row of its own. Takes records, or columns of
-    them. The first transaction after an Empty with an administrator's timeout is no plain step: it shows that no
+    """Returns whether the pair is a step of an ordinary commit that gets no row of its own. Takes records, or columns
+    of them. The first transaction after an Empty with an administrator's timeout is no plain step: it shows that no
     administrator wrote that Empty (`causes.refine`)."""
     same_producer = before.producer_id == after.producer_id
     goes_on = same_producer & (before.start_ms == after.start_ms)

@@ -78,9 +78,9 @@ class Batches(NamedTuple):
 class EntryFacts(NamedTuple):
     """The brokers' answer about an entry, read at `read_at_ms`. `history` None: the producer id has no known owner.
 
-    `markers`: those before the entry, oldest first; at least the newest ones, none if they could not be read up to the
-    entry. `markers_from`: every offset from there to the entry was read, so no other marker lies in that range.
-    `leader_epoch`: of the partition's present leader.
+    `markers`: the markers before the entry, oldest first; at least the newest ones, or none if the markers right before
+    the entry could not be read. `markers_from`: every offset from there to the entry was read, so no other marker lies
+    in that range. `leader_epoch`: of the partition's present leader.
     """
 
     history: LogHistory | None

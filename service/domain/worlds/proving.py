@@ -72,8 +72,8 @@ def _possible_writers(
     hidden: Sequence[HiddenTransactions],
     proofs: _Proofs,
 ) -> list[Transaction]:
-    """Returns the transactions that may have written to the entry. `transactions`: those of its producer id, oldest
-    first. `hidden`: others that the producer id may have had."""
+    """Returns the transactions that may have written to the entry. `transactions`: the transactions of its producer id,
+    oldest first. `hidden`: further transactions that the producer id may have had."""
     log, absence = f"{TOPIC}-{log_partition}", entry.newest_absence_proof(log_partition)
     writers = proofs.keep(
         transactions,
@@ -209,7 +209,7 @@ def _is_of_transactions(entry: EntryRead, log_partition: int, left: Sequence[Tra
 def _committed_within(
     entry: EntryRead, log_partition: int, absence: AbsenceProof | None, left: Sequence[Transaction], proofs: _Proofs
 ) -> Transaction | None:
-    """Returns the newest committed transaction whose records are proven to be in the entry; None without one."""
+    """Returns the newest committed transaction whose records are proven to be in the entry; None if there is none."""
     markers_from = 0 if absence is None else absence.earlier_high_watermark
     committed = [
         one

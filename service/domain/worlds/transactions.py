@@ -1,4 +1,5 @@
-"""Rebuilds the transactions of one producer id from the transaction log, and bounds those that the log may have lost.
+"""Rebuilds the transactions of one producer id from the transaction log, and bounds the transactions that the log may
+have lost.
 
 Compaction keeps the newest record of each transactional.id and may remove every other one. Offsets never close up over
 a removed record, so a range of missing offsets (a hole) is the only place where an unseen transaction can hide; epochs
@@ -90,7 +91,7 @@ class Transaction(NamedTuple):
 
     - `is_commit`: None while it is undecided.
     - `began`: its client began it when this record had been appended (NO_POSITION: the log does not show when).
-    - `decided`: its PrepareX; its CompleteX where the PrepareX is gone; UNDECIDED.
+    - `decided`: the position of its PrepareX, or of its CompleteX if the PrepareX is gone; UNDECIDED while it is open.
     - `completed`: offset of its CompleteX; None without one.
     - `lists_partition`: whether the coordinator owed the partition a marker; None where the PrepareX is gone.
     - `data_epochs`: epochs under which its client may have written.
@@ -125,8 +126,8 @@ class HiddenTransactions(NamedTuple):
 
 
 def transactions_of(producer_id: int, history: LogHistory) -> tuple[list[Transaction], list[HiddenTransactions]]:
-    """Returns the transactions of the producer id, oldest first, and those that holes may hide. An undecided one is
-    among them only if it does not list the partition."""
+    """Returns the transactions of the producer id, oldest first, and the transactions that holes may hide. An undecided
+    transaction is returned only if it does not list the partition."""
     decided, began = [], NO_POSITION
     for group in _groups(history.records):
         lists = any(one.offset in history.listing for one in group)
@@ -278,7 +279,7 @@ def _hidden(producer_id: int, history: LogHistory) -> Iterator[HiddenTransaction
 
 def _hidden_epochs(producer_id: int, before: LogRecord | None, after: LogRecord | None) -> Epochs:
     """Returns the epochs under which the producer id may have had transactions that ended between two neighbouring
-    records of its id, other than the one that `after` belongs to."""
+    records of its id, other than the transaction that `after` belongs to."""
     had_it_before = before is not None and before.producer_id == producer_id
     if after is None:
         return ANY_EPOCH

@@ -47,8 +47,8 @@ class Source(NamedTuple):
 
 
 class Coordinator(NamedTuple):
-    """A partition of the transaction log, the number of its `ids` that exist, and of those with an `open`
-    transaction."""
+    """A partition of the transaction log. `ids`: the number of ids in it that are not expired; `open`: the number of
+    ids in it with an open transaction."""
 
     log: LogPartitionRow
     ids: int
@@ -163,8 +163,8 @@ def read_stalls(
     coverage: Coverage,
     now_ms: int,
 ) -> dict[str, Stall]:
-    """Returns the sources that stall, by name, also those of which nothing was ever stored. `coverage`: of data
-    partitions."""
+    """Returns the sources that stall, by name. Sources of which nothing was ever stored are included. `coverage`: of
+    data partitions."""
     lease = clusters.lease_state(connection, cluster_id)
     found: dict[str, Stall] = {}
     for source in dict.fromkeys((*_ALWAYS_READ, *statuses)):

@@ -44,7 +44,7 @@ class RunOwner(NamedTuple):
 
 
 class ExplainedRun(NamedTuple):
-    """A run of aborted records. `owners`: those with the most transactions, MOST_OWNERS at most."""
+    """A run of aborted records. `owners`: the owners with the most transactions, at most MOST_OWNERS."""
 
     run: OnlyAborted
     owners: tuple[RunOwner, ...]

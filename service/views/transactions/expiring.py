@@ -1,4 +1,4 @@
-"""Idle ids that their coordinators will remove, and those that are gone."""
+"""Idle ids that their coordinators will remove, and ids that they have removed."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ def phases_of(rows: Sequence[Row], offset: int | None) -> list[Phase]:
 
 
 def _phases(rows: Sequence[Transition]) -> list[Phase]:
-    """Returns the phases of the transaction at the beginning of `rows`: its own rows and those after them, oldest
+    """Returns the phases of the transaction at the beginning of `rows`: its own rows and the rows after them, oldest
     first."""
     first, rest = rows[0], list(rows[1:])
     phases: list[Phase] = []

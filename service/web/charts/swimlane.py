@@ -145,7 +145,7 @@ def lanes_of(
 
 
 def spaced(labels: Iterable[Label]) -> tuple[Label, ...]:
-    """Returns the labels without those that would touch the one before; each label is centred at its `x`."""
+    """Returns the labels that do not touch the label before; each label is centred at its `x`."""
     kept: list[Label] = []
     free = float("-inf")
     for label in labels:

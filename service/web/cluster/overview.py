@@ -157,7 +157,8 @@ def _overview(connection: Connection, frame: Frame) -> Response:
 
 
 def _groups(chain: Sequence[Link]) -> dict[str, Any]:
-    """Returns the number of groups that have stopped, and of those that will stop, each group counted once."""
+    """Returns the number of groups that have stopped, and the number of groups that will stop. Each group counts
+    once."""
     stopped = {one.offset.group for link in chain for one in link.waiting if one.to_go is None}
     will_stop = {one.offset.group for link in chain for one in link.waiting if one.to_go is not None}
     return {"stopped": len(stopped), "will_stop": len(will_stop - stopped)}

@@ -1,4 +1,5 @@
-"""The page of partitions that hide records from read_committed consumers, and of those that cannot be observed."""
+"""The pages of partitions that hide records from read_committed consumers or cannot be observed, and of consumer
+groups."""
 
 from __future__ import annotations
 

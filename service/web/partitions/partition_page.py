@@ -51,7 +51,7 @@ RELATION_WORDS: Final = {
 
 def ruler_of(judged: JudgedPartition, affected: Iterable[AffectedGroup], cluster: str) -> Ruler | None:
     """Returns the ruler of the partition; None if the partition never answered or its log is empty. `affected`: the
-    groups; those of other partitions are ignored."""
+    affected groups; groups of other partitions are ignored."""
     row = judged.row
     if row.answered_at_ms is None:
         return None
