@@ -65,7 +65,7 @@ def _ids(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit
 
 def _owners(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:
     """Yields the owners of the producer id; if it has none, the partitions on which it has a transaction open. A
-    producer id belongs to one id for good; only a transaction log that was read anew may contain another owner."""
+    producer id belongs to one id for ever; another owner is possible only after the transaction log was read anew."""
     if not _PRODUCER.fullmatch(text) or int(text) > _INT64_MAX:
         return
     owners = read_owners(connection, cluster.id, int(text))

@@ -147,7 +147,8 @@ class HangingCase:
 
     @property
     def there_since_ms(self) -> int:
-        """Returns a time (ms) by which the entry was written: the LSO was stalled at it, or it was seen open."""
+        """Returns a time (ms) by which the entry was written, because the LSO was stalled at the entry, or the entry
+        was seen open."""
         first_ms = self.entry.first_seen_ms
         return first_ms if self.stalled_since_ms is None else min(self.stalled_since_ms, first_ms)
 
@@ -232,8 +233,8 @@ class HangingCase:
             self._move(Open())
 
     def had_ended(self, owner: Owner) -> bool:
-        """Returns whether step 2 had read the owner's last PrepareX. The entry had no owner then, so that transaction
-        was complete, and its coordinator writes no further marker."""
+        """Returns whether step 2 had read the owner's last PrepareX. At step 2 no transaction would end the entry, so
+        that transaction was complete, and its coordinator writes no further marker."""
         unowned = step_2(self.confirmation)
         if unowned is None or unowned.log is None or owner.ended_offset is None:
             return False
@@ -253,8 +254,9 @@ class HangingCase:
         the coordinator will end the entry after all.
 
         The second answer counts only if it was requested at `from_ms` or later: before that a client may have been
-        waiting. A producer id without an answer proves nothing: a hidden id may own the entry. Nor does a coordinator
-        that completes a transaction: it adds no partition meanwhile, and the client asks again.
+        waiting. A producer id without an answer proves nothing: a hidden id may own the entry. An answer from a
+        coordinator that is completing a transaction proves nothing either, because it adds no partition meanwhile, and
+        the client asks again.
         """
         if self.has_log or self.entry.producer_id not in answer.by_producer_id or answer.asked_at_ms <= self.begun_ms:
             return False
@@ -307,8 +309,8 @@ class HangingCase:
         return can_still_write(self.entry, self.owner) and not self.is_certain(context, now_ms)
 
     def is_certain(self, context: Context, now_ms: int) -> bool:
-        """Returns whether only an accident can still end the entry. Without the log, or without DescribeProducers for
-        step 3, that is never certain."""
+        """Returns whether no coordinator will end the entry except by accident. Without access to the log, or without
+        DescribeProducers for step 3, that is never certain."""
         is_described = not isinstance(self.confirmation, Confirmed) or self.confirmation.described
         is_known = is_described and self.has_log and not self.is_foreign
         return is_known and is_certain(self.entry, self.owner, context, now_ms)
@@ -337,7 +339,7 @@ class HangingCase:
         return was_contradicted or not self.decision.verdict.is_contradiction
 
     def _is_newer(self, newest_ms: int) -> bool:
-        """Returns whether the entry's newest record is another one than when its facts were last read."""
+        """Returns whether the entry's newest record has changed since its facts were last read."""
         return self.read_newest_ms not in (None, newest_ms)
 
     def _name_subject(self, owner: Owner | DescribedOwner) -> None:

@@ -196,7 +196,8 @@ class Judge:
             self._known = {k: f for k, f in known.items() if f.is_open or (f.life.resolved_at_ms or 0) >= forgotten_ms}
 
     def _detected(self, changes: Iterable[Change]) -> list[int]:
-        """Returns, for each entry confirmed as hanging in this round, when (ms) the LSO began to stall at it."""
+        """Returns, for each entry that was confirmed as hanging in this round, the time (ms) at which the LSO began to
+        stall at the entry."""
         assert self._known is not None
         detected = []
         for finding, _ in changes:

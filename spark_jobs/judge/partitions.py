@@ -282,7 +282,8 @@ class OpenEntryObserver:
         return ends
 
     def _begin(self, current: _Round, row: PartitionState, entry: Entry, relation: Relation, *, has_log: bool) -> None:
-        """Begins a case, replacing one for the same entry; above MOST_CASES the entry is only counted."""
+        """Begins a case, replacing one for the same entry; if there are MOST_CASES cases already, the entry is only
+        counted."""
         key = entry_key(entry)
         if key not in self._cases and len(self._cases) >= MOST_CASES:
             self._without_case += 1

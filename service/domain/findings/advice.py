@@ -22,7 +22,7 @@ _LONG_TIMEOUT_MS: Final = 900_000
 
 
 class TwoPhase(StrEnum):
-    """How sure it is that a two-phase sink made the transaction, which it commits after a checkpoint."""
+    """The confidence that the transaction is one of a two-phase sink, which commits it after a checkpoint."""
 
     NO = "no"
     LIKELY = "likely"

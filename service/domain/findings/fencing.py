@@ -179,7 +179,8 @@ def _number_near(at_ms: int, times_ms: Sequence[int]) -> int:
 
 def _observe(group: Group, takeovers: Sequence[tuple[Event, Event]], context: Context) -> Observation:
     """Returns the observation. `takeovers`: pairs of the takeover that proved the conflict and a takeover of its group.
-    Each counts under the sequence of the one that proved it, so that both are settled together."""
+    Each takeover of the group counts under the sequence of the takeover that proved the conflict, so that both are
+    settled together."""
     return with_rule(
         Observation(
             kind=Kind.FENCING_CONFLICT,

@@ -36,7 +36,8 @@ class Subject(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """A fact: its time, its source (where it can be read again, or who reported it), and a text."""
+    """A fact with its time, its source (the place where the fact can be read again, or the party that reported it), and
+    a text."""
 
     at_ms: int
     source: LogPlace | str
@@ -63,8 +64,8 @@ Sentence = NewType("Sentence", str)
 
 
 class Words(NamedTuple):
-    """A finding in words. `title`: what is wrong, as one clause without a full stop; `detail`: a second one, "" if
-    there is none. `advice`: whole sentences."""
+    """A finding in words. `title`: the problem, as one clause without a full stop; `detail`: a second clause, or "".
+    `advice`: whole sentences."""
 
     title: str
     advice: str

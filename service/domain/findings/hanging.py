@@ -174,8 +174,9 @@ def can_still_write(entry: Entry, owner: Owner | None) -> bool:
 
 
 def may_write_unlisted(entry: Entry, owner: Owner | None) -> bool:
-    """Returns whether a living producer may write to the entry in a transaction that does not list the partition: under
-    TV2 the leader adds a partition only where nothing of the producer id and epoch is open."""
+    """Returns whether a living producer may write to the entry in a transaction that does not list the partition. That
+    is possible under TV2, because the leader adds the partition only if nothing of the producer id and epoch is open
+    there."""
     is_tv2 = owner is not None and owner.record.client_transaction_version >= TV2
     return is_tv2 and can_still_write(entry, owner)
 

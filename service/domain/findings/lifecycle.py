@@ -36,7 +36,7 @@ class OmittedObservation(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A finding as it is now, and the event to notify of (None: nothing worth a notification)."""
+    """A changed finding, and the event to notify of (None if the change is not worth a notification)."""
 
     finding: Finding
     event: str | None

@@ -62,7 +62,8 @@ class LostRecords(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LostRecordsFacts(Facts):
-    """`last_offset`: of the range that begins with the subject's offset; None if it is not known."""
+    """The facts about lost records. `last_offset`: the end of the range that begins with the subject's offset; None if
+    it is not known."""
 
     name: str | None
     last_offset: int | None

@@ -41,7 +41,7 @@ class Rules(NamedTuple):
 
     @property
     def kept_prefixes(self) -> tuple[str, ...]:
-        """Returns the prefixes of ids of which every transition is kept."""
+        """Returns the prefixes of the ids for which every transition is kept."""
         return tuple(rule.prefix for rule in self.rules if rule.full_history and rule.prefix is not None)
 
     @property

@@ -13,7 +13,8 @@ reports the same as a fast one, only later. Three rules make sure of that.
    timeouts that it passed over and that may yet join a burst, and counts them when they do.
 
 Churn depends on more than events: on whether ids are used again (`churn.UNUSED_MS` after a newer one was born). A judge
-that reads the log late knows of later uses, and may find less churn than one that kept up with it; never more.
+that reads the log late knows of later uses. So it may find less churn than a judge that kept up with the log, and never
+more.
 
 The alternative is to open a finding for the first timeouts and to withdraw it when the burst becomes visible. It would
 report two outages to an operator where there is one, and every notification that went out would stay wrong. The price

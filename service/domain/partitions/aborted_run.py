@@ -1,7 +1,7 @@
 """Sums up a run of aborted records: from an offset on, up to the first record that read_committed consumers get. Pure.
 
-Such consumers return nothing for the whole run, however long it is, and their position may not move either. The run
-has its own bound, so it goes on where the spans of an explanation end.
+Such consumers return nothing for the whole run, however long it is, and their position may not move either. The run has
+its own bound, so it may continue beyond the last span of an explanation.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class _Piece(NamedTuple):
 
 
 class AbortedRun:
-    """Takes the batches of a log in order, from the one that holds `offset` on, until it `is_done` or the log ends."""
+    """A run of aborted records while it is read. Takes the batches of a log in order, beginning with the batch that
+    contains `offset`, until `is_done` is True or the log ends."""
 
     def __init__(self, offset: int, most_pieces: int = MOST_PIECES) -> None:
         self._offset = offset

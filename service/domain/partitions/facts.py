@@ -102,7 +102,7 @@ class StallClock(NamedTuple):
 
 
 class FirstBatch(NamedTuple):
-    """Header of the batch at the LSO. `base_offset` may lie below the LSO. Timestamps are the producer's clock."""
+    """The header of the batch at the LSO. `base_offset` may lie below the LSO. Timestamps are the producer's clock."""
 
     base_offset: int
     producer_id: int

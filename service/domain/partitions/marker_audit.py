@@ -4,9 +4,9 @@ Only what was read on both sides is compared: every marker given here lies below
 transaction log was read to its end, so that the decisions of all of them are known; a decision is *closed* on a
 partition once the partition was read to an end that was requested after its CompleteX had been read, so that all of its
 markers are known. A marker that ended no record is never a contradiction: coordinators write the same marker again
-after a failover. Whatever more than one history explains is not called torn.
+after a failover. If more than one history explains the markers, the transaction is not reported as torn.
 
-A topic that is deleted takes records with it. They are of a committed transaction, and lost, only where that is proven:
+The records of a deleted topic are gone. They count as lost records of a committed transaction only if that is proven:
 records of its producer id were read, behind every marker of that id and behind those of all its earlier transactions;
 and the transaction was decided after the deletion had been seen, so that its own marker is not among those that were
 deleted unread.

@@ -51,7 +51,7 @@ BY_HAND_TEXT: Final = (
 
 
 class KnownPeriod(NamedTuple):
-    """The span of time of which the store has every decision."""
+    """The span of time for which the store has every decision."""
 
     from_ms: int
     until_ms: int

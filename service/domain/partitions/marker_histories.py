@@ -1,7 +1,8 @@
 """Explains the markers that a producer id has on one partition by the decisions of its coordinator. Pure.
 
 A marker belongs to a decision by epoch, outcome and order. Markers may be missing, written twice (coordinators write
-the same marker again after a failover), or foreign. Whatever more than one history explains is unclear.
+the same marker again after a failover), or foreign. If more than one history explains the markers, the decisions are
+unclear.
 """
 
 from __future__ import annotations

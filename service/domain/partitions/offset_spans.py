@@ -73,7 +73,8 @@ class _GrowingSpan:
         self.span, self.waits = self.span._replace(**fields), False
 
     def continues_with(self, batch: BatchOffsets) -> bool:
-        """Returns whether a data batch continues the span: the same transaction, or the same producer without one."""
+        """Returns whether a data batch continues the span: it is of the same transaction or, outside of transactions,
+        of the same producer."""
         if (self.span.producer_id, self.span.producer_epoch) != _producer_of(batch):
             return False
         return self.waits if batch.is_transactional else self.span.kind == SpanKind.NON_TRANSACTIONAL
@@ -116,8 +117,8 @@ class SpanBuilder:
     `offset`, until `is_done` is True or the log ends."""
 
     def __init__(self, offset: int, to: int, most_spans: int = MOST_SPANS, run_from: int | None = None) -> None:
-        """Starts a walk over the offsets [offset, to), with `to` above `offset`. `run_from`: where the run of aborted
-        records begins, if not at `offset`."""
+        """Starts a walk over the offsets [offset, to), with `to` above `offset`. `run_from`: the offset at which the
+        run of aborted records begins, if that is not `offset`."""
         self.to = to
         self.next = offset
         self._most_spans = most_spans

@@ -1,9 +1,10 @@
 """Finds the transaction that records of a partition belong to where its marker is missing: lost with a leader, skipped,
 cleaned away, or not written yet. Pure.
 
-A marker of a producer id ends everything that the id wrote before it, so a later marker ends such records, too, with
-the outcome of another transaction. What the transaction log proves: which transactions listed the partition, in which
-order, and under which epoch their clients wrote. Times only bound which marker may be that of a decision.
+A marker of a producer id ends everything that the id wrote before the marker. So a later marker ends records whose own
+marker is missing, too, with the outcome of another transaction. What the transaction log proves: which transactions
+listed the partition, in which order, and under which epoch their clients wrote. Times only bound which marker may be
+that of a decision.
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ class CommittedRecords:
         self.found: bool | None = None
 
     def add(self, batch: BatchOffsets, records: int) -> None:
-        """Adds the next batch of the log, the first of which contains the offset or follows it. `records`: their
-        number; compaction leaves batches without any."""
+        """Adds the next batch of the log. The first batch contains the offset, or follows it. `records`: their number;
+        compaction leaves batches without any."""
         if batch.is_control:
             self._end(batch)
         elif batch.first < self._lso and batch.next > self._offset and records:

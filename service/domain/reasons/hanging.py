@@ -200,7 +200,8 @@ class ForeignRecords(Reason):
     code = "foreign_records"
 
     def __post_init__(self) -> None:
-        """Also takes the sign as text, as it is stored. Raises ValueError for one that only a later version knows."""
+        """Also takes the sign as text, as it is stored. Raises ValueError for a sign that only a later version
+        knows."""
         object.__setattr__(self, "sign", ForeignSign(self.sign))
 
     @property

@@ -181,7 +181,7 @@ class NoTransactionLog(Reason):
     code = "no_transaction_log"
 
     def __post_init__(self) -> None:
-        """Also takes the sign as text, as the store has it. Raises ValueError for one that only a later version
+        """Also takes the sign as text, as the store has it. Raises ValueError for a sign that only a later version
         knows."""
         object.__setattr__(self, "seen", TransactionsSeen(self.seen))
 

@@ -100,7 +100,7 @@ def cause_of_commit(prepare: LogRecord) -> Cause:
 
 
 def confidence_of_commit(client_transaction_version: int) -> Confidence:
-    """Returns how sure it is that the client meant this transaction, by the version in its PrepareCommit.
+    """Returns the confidence that the client meant to commit this transaction, by the version in its PrepareCommit.
 
     Only a client commits: the coordinator by itself only ever aborts. EndTxn of TV2 raises the epoch, so that no
     earlier EndTxn fits any more; any other may be a late duplicate of an earlier one. The outcome is certain anyway.

@@ -247,7 +247,8 @@ class RangeRead(NamedTuple):
     - `leader`: NO_LEADER if the partition no longer exists, because its topic was created again with fewer partitions.
       `gap` then covers all that was read of it.
     - `missing`: number of offsets without a record, because cleaning removed it.
-    - `hole_end`: the offset after the last one of which no record was read, for whatever reason (0: there is none).
+    - `hole_end`: the offset after the last offset for which no record was read, for whatever reason (0: there is no
+      such offset).
     - `topic_partitions`: the number of partitions of the topic, also of those that do not answer (0: not known).
     """
 

@@ -60,7 +60,7 @@ down, or hidden from us."""
 
 
 class KnownLog(NamedTuple):
-    """The transaction log as far as it is known.
+    """The known part of the transaction log.
 
     - `known_until_ms`: by log partition, the time up to which everything that was written is known. Partitions that
       cannot be judged now (not read to their end, or asked too long ago) are absent.

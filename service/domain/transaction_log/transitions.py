@@ -52,7 +52,7 @@ _ANOMALY_REASON: Final = "an append failed, or records are gone"
 
 
 def anomaly(before: LogRecord, after: LogRecord) -> str | None:
-    """Returns, in words, what is odd about `after` following `before`; None if Kafka writes that sequence."""
+    """Returns a text about the anomaly if `after` does not regularly follow `before`; None if it does."""
     if NEVER_SEEN in (before.state, after.state) or UNKNOWN in (before.state, after.state):
         return None
     if is_repetition(before, after):

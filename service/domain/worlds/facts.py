@@ -119,7 +119,7 @@ class EntryRead(NamedTuple):
         return absence_proofs(self.samples, log_partition, at.start_offset, leader_epoch)
 
     def newest_absence_proof(self, log_partition: int) -> AbsenceProof | None:
-        """Returns the newest proof that the entry was not there yet; None without one."""
+        """Returns the newest proof that the entry was not there yet; None if there is no such proof."""
         return next(reversed(self.absence_proofs(log_partition)), None)
 
     def was_written_before(self, log_partition: int, record: LogPosition) -> bool:

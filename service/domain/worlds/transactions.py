@@ -87,12 +87,12 @@ class LogHistory(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """A transaction of the producer id: a decided one, or one that is open and does not list the partition.
+    """A transaction of the producer id that is decided, or that is open and does not list the partition.
 
     - `is_commit`: None while it is undecided.
     - `began`: its client began it when this record had been appended (NO_POSITION: the log does not show when).
     - `decided`: the position of its PrepareX, or of its CompleteX if the PrepareX is gone; UNDECIDED while it is open.
-    - `completed`: offset of its CompleteX; None without one.
+    - `completed`: offset of its CompleteX; None if it has none.
     - `lists_partition`: whether the coordinator owed the partition a marker; None where the PrepareX is gone.
     - `data_epochs`: epochs under which its client may have written.
     - `marker_ms`: from the first PrepareX with that outcome to CompleteX, by the coordinator's clock; None where one of

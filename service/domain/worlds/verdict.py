@@ -35,9 +35,8 @@ from service.domain.reasons.reason import Reason
 
 
 class World(StrEnum):
-    """One way in which an entry can have been written: within a transaction that was committed, within one that was
-    aborted, or within none.
-    """
+    """One way in which an entry can have been written: within a committed transaction, within an aborted transaction,
+    or within no transaction."""
 
     COMMIT = "commit"
     ABORT = "abort"
@@ -75,10 +74,10 @@ class Proof(NamedTuple):
 class Verdict(NamedTuple):
     """The worlds left for an entry, and the decision that follows.
 
-    `decision`: UNKNOWN where more than one marker may be right. `open_question`: why it is unknown, else None.
-    `holds_committed`: records of a committed transaction are proven to be in the entry; there may be others.
-    `leader_changed`: the partition has had another leader since the entry was written, so that a marker may have been
-    lost with one.
+    `decision`: UNKNOWN where more than one marker may be right. `open_question`: the reason why the decision is
+    unknown; None if it is known. `holds_committed`: records of a committed transaction are proven to be in the entry;
+    there may be others. `leader_changed`: the partition has had another leader since the entry was written, so that a
+    marker may have been lost with one.
     """
 
     possible: frozenset[World]

@@ -135,7 +135,7 @@ def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Fram
 def _needed(statuses: Mapping[str, StatusRow], covered: Coverage, log_unread: Reason | None) -> dict[str, int | None]:
     """Returns the last success of each source that verdicts depend on, None before the first. No verdict depends on the
     ledger. A partition that does not answer does not make the page old; only the partition itself is unknown. The
-    transaction log is left out if it may not be read: what depends on it is unknown, too."""
+    transaction log is left out if it may not be read, because all that depends on it is unknown, too."""
     answered = {source: status.as_of_ms for source, status in statuses.items() if source != SourceName.LEDGER}
     if SourceName.PARTITIONS in answered:
         answered[SourceName.PARTITIONS] = covered.answered_at_ms

@@ -120,7 +120,7 @@ class Coverage(NamedTuple):
 
 def log_unread_reason(connection: Connection, cluster_id: int) -> Reason | None:
     """Returns why the transaction log cannot be read: access is denied, the brokers have none, or no read has ever
-    succeeded. None if the log is read, or was read before and will be read again."""
+    succeeded. None if the log is being read, or if it was read before and reading will resume."""
     status = clusters.statuses(connection, cluster_id).get(SourceName.TRANSACTION_LOG)
     if status is None or status.error is None:
         return None

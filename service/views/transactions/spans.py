@@ -25,7 +25,7 @@ from service.views.transactions.next_step import open_since_ms
 class Life(NamedTuple):
     """A transaction, or a `number` of commits that ended in one minute. Of several commits only these times are known:
     when the first and the last ended (`prepared_ms`, `ended_ms`), and for how long they were open: on average
-    (`open_ms`), at most (`longest_ms`; 0 if one that is drawn by itself was open for longer).
+    (`open_ms`), at most (`longest_ms`; 0 if a commit that is drawn by itself was open for longer).
 
     `cause`: None if it is not decided yet. `began_ms`: None if unknown; `prepared_ms`, `ended_ms`: None if not yet.
     `offset`: of its PrepareX, if that has a row.

@@ -19,7 +19,7 @@ _CUT_ABOVE: Final = 5
 
 class Bar(NamedTuple):
     """A bar of the chart. `x`, `middle`: in percent; `y`, `height`: in pixels. `is_cut`: taller than drawn. `is_soon`:
-    it is the first bar."""
+    this is the first bar, of the ids that expire soonest."""
 
     x: float
     middle: float

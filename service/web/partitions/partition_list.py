@@ -136,7 +136,7 @@ def names_by_relation(rows: Sequence[AffectedGroup]) -> Counter[str]:
 
 
 def denied_groups(connection: Connection, cluster_id: int) -> list[Finding]:
-    """Returns the findings about groups that cannot be judged, so that it is not known if they wait."""
+    """Returns the findings about groups for which it is not known whether they wait."""
     gaps = FindingSelection(kinds=frozenset({Kind.COVERAGE_GAP}), statuses=frozenset({Status.CONFIRMED}))
     found, _ = findings.read_page(connection, cluster_id, gaps, None, _GAPS_READ)
     return sorted((one for one in found if one.subject.group is not None), key=lambda one: one.subject.group or "")
