@@ -149,7 +149,7 @@ def of_same_job(one: Application, name: str) -> Application:
 
 
 def sibling_names(name: str) -> tuple[str, ...]:
-    """Returns some 20 names at most of other ids whose existence would best show which framework made this id."""
+    """Returns the names of other ids, at most some 20, whose existence would best show which framework made this id."""
     found: list[str] = []
     found += _leaders(name)
     if streams := _STREAMS.fullmatch(name):

@@ -102,7 +102,7 @@ class HeadAsGet:
 
 KEPT_MS: Final = 1_000
 """Longest time for which an answer is kept: the ages that it contains, and the sources that it reports as stalled, may
-be out of date by that time."""
+be out of date by up to this time."""
 
 REFRESH: Final = "x-refresh"
 """The header with which a page requests itself again; the answer then needs nothing from Kafka."""

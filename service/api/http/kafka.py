@@ -76,7 +76,7 @@ class Kafka:
 
         Raises ProblemError: 503 if no brokers are configured, if they are of another cluster, if they do not answer, or
         if other requests use the client for too long; 502, which names the missing permission, if they refuse; 429 if
-        MOST_AT_ONCE requests are waiting already.
+        MOST_AT_ONCE requests wait for the client, or use it, already.
         """
         if self._settings is None:
             raise ProblemError(

@@ -152,8 +152,8 @@ def _observe(group: Group, context: Context, makers: Makers) -> Observation:
 
 
 def _two_phase(events: Iterable[Event], makers: Makers) -> TwoPhase:
-    """Returns how sure it is that a two-phase sink made one of the transactions. Transactions that are known to be of
-    two-phase sinks are not considered, because they have words of their own (`_sinks`)."""
+    """Returns the confidence that one of the transactions is one of a two-phase sink. Transactions that are known to be
+    of two-phase sinks are not considered, because they have words of their own (`_sinks`)."""
     found = {two_phase_of(e.name, e.timeout_ms, makers.get(e.transactional_id, NOTHING)) for e in events}
     return TwoPhase.LIKELY if TwoPhase.LIKELY in found else TwoPhase.NO
 

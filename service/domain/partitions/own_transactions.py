@@ -218,8 +218,8 @@ def _decision(
 
 class _Matched:
     """Matches markers with the transactions that they may belong to, twice: forwards, each marker takes the first
-    transaction that fits and is left; backwards from the last marker on, the last one. Where the two results differ, it
-    is not known which transaction lacks its marker."""
+    transaction that fits and is not taken; backwards from the last marker on, each takes the last such transaction.
+    Where the two results differ, it is not known which transaction lacks its marker."""
 
     def __init__(self, markers: Sequence[_Marker], transactions: Sequence[LoggedTransaction]) -> None:
         self._transactions = transactions

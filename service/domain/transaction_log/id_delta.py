@@ -229,7 +229,7 @@ def _add_pair(
     if judged.revised is not None:
         delta.revised.append(judged.revised)
     newest = delta.transitions[-1].offset if delta.transitions else None
-    if judged.decision is not None and judged.decision.offset != newest:  # notable, with a row already
+    if judged.decision is not None and judged.decision.offset != newest:  # a notable one has a row already
         delta.transitions.append(judged.decision)
     if judged.is_notable or (full_history and before.state != states.NEVER_SEEN):
         delta.transitions.append(judged.transition)

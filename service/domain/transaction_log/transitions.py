@@ -128,6 +128,6 @@ def is_plain(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
     grows = (after.state == ONGOING) & (before.state == ONGOING) & goes_on
     commits = (after.state == PREPARE_COMMIT) & (before.state == ONGOING) & goes_on
     completes = (after.state == COMPLETE_COMMIT) & (before.state == PREPARE_COMMIT) & goes_on
-    no_overflow = (before.timestamp_ms >= 0) & (after.timestamp_ms >= 0)  # the difference may not fit an int64
+    no_overflow = (before.timestamp_ms >= 0) & (after.timestamp_ms >= 0)  # other differences may not fit an int64
     quickly = no_overflow & (after.timestamp_ms - before.timestamp_ms < SLOW_MARKERS_MS)
     return begins | grows | commits | (completes & quickly)

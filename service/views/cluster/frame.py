@@ -42,7 +42,7 @@ class Frame(NamedTuple):
     """The data of the frame. `seen`: the cluster, described. `standing`: stalled partitions, the longest stalled first.
     `stalls`: the sources whose stall is shown, by name. `first_read`: progress of the first read of the transaction
     log; None when that is over. `expiring`: number of ids that expire within 24 hours. `log_unread`: why the
-    transaction log cannot be read, None if it can; `has_log`: there is one."""
+    transaction log cannot be read, None if it can; `has_log`: the brokers have a transaction log."""
 
     clusters: tuple[str, ...]
     cluster: ClusterRow
