@@ -1,7 +1,8 @@
 """Completes the rows of groups with facts about the log: the LSO at their time, and records that they could read.
 
-The log is read only for an offset that a group has kept from one round to the next, and only once for each LSO. So a
-group that moves costs nothing, and a group that does not move costs one read for each LSO.
+The log is read only for an offset that a group has kept from one round to the next. For each LSO it is read once, and
+again only if the group is above the LSO and the log has grown. So a group that moves costs nothing, and a group that
+does not move costs little.
 """
 
 from __future__ import annotations
