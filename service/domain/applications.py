@@ -21,7 +21,7 @@ from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 
 
 class Framework(StrEnum):
-    """The framework that an id's form and behaviour show."""
+    """The framework that made up an id, recognised by the id's form and behaviour."""
 
     KAFKA_STREAMS = "kafka_streams"
     FLINK = "flink"
@@ -44,7 +44,7 @@ INITS_KEPT: Final = 6
 """Number of InitProducerIds of an id that show how it is used."""
 
 STREAMS_TIMEOUT_MS: Final = 10_000
-"""Default transaction.timeout.ms of Kafka Streams; that of other Java producers is 60 s."""
+"""Default transaction.timeout.ms of Kafka Streams; other Java producers have 60 s."""
 
 FLINK_TIMEOUT_MS: Final = 3_600_000
 """Default transaction.timeout.ms of a KafkaSink."""
@@ -84,7 +84,7 @@ class Init(NamedTuple):
 
 
 class Behaviour(NamedTuple):
-    """Use of an id, as far as it is known.
+    """The known use of an id.
 
     - `inits`: the newest InitProducerIds, oldest first.
     - `last_use_ms`: the end of its newest transaction, IN_USE while one is open, None if it never had one.
@@ -102,8 +102,8 @@ class Behaviour(NamedTuple):
 
 
 class FlinkName(NamedTuple):
-    """An id in the form of a KafkaSink's: the prefix that the job was given, the subtask, a checkpoint (INCREMENTING)
-    or a place in the pool (POOLING)."""
+    """An id in the form that Flink's KafkaSink gives: the prefix that the job was given, the subtask, a checkpoint
+    (INCREMENTING) or a place in the pool (POOLING)."""
 
     prefix: str
     subtask: int
@@ -114,39 +114,42 @@ class FlinkName(NamedTuple):
         return f"{self.prefix}-{self.subtask}-{self.number}"
 
 
-@lru_cache(maxsize=1024)  # the same ids are looked at in every round of judgement
+@lru_cache(maxsize=1024)  # the same ids are parsed in every round of the judge
 def flink_name(name: str) -> FlinkName | None:
-    """Returns the parts of an id that has the form of a KafkaSink's, whoever made it."""
+    """Returns the parts of an id in the form that Flink's KafkaSink gives, even if something else made the id; None for
+    another form."""
     found = _FLINK.fullmatch(name)
     return None if found is None else FlinkName(found["prefix"], int(found["subtask"]), int(found["number"]))
 
 
 def has_form_of_streams(name: str) -> bool:
-    """Returns whether the id has the form of those of Kafka Streams' threads, whoever made it."""
+    """Returns whether the id has the form that Kafka Streams gives its threads' ids, even if something else made the
+    id."""
     return _STREAMS.fullmatch(name) is not None
 
 
 def may_be_two_phase(name: str, timeout_ms: int) -> bool:
     """Returns whether a two-phase sink may have made the id: one that commits a transaction only after a checkpoint
-    counts its records as delivered. Flink's older FlinkKafkaProducer (before connector 4.0) is one, too."""
+    counts its records as delivered. Flink's older FlinkKafkaProducer (before connector 4.0) is also a two-phase
+    sink."""
     has_form = flink_name(name) is not None or _FLINK_PRODUCER.fullmatch(name) is not None
     return timeout_ms == TWO_PHASE_TIMEOUT_MS or has_form
 
 
 def is_two_phase(one: Application, timeout_ms: int) -> bool:
-    """Returns whether the id is known to be that of a two-phase sink. A producer of KIP-939 shows it by its timeout."""
+    """Returns whether a two-phase sink is known to have made the id. A producer of KIP-939 shows it by its timeout."""
     return one.kind == Framework.FLINK or timeout_ms == TWO_PHASE_TIMEOUT_MS
 
 
 def of_same_job(one: Application, name: str) -> Application:
-    """Returns the maker of an id of Flink's form from that of another one with its prefix: a prefix belongs to one sink
-    of one job (`KafkaSinkBuilder.setTransactionalIdPrefix`)."""
+    """Returns the maker of `name`, an id of Flink's form, given the maker `one` of another id with the same prefix: a
+    prefix belongs to one sink of one job (`KafkaSinkBuilder.setTransactionalIdPrefix`)."""
     parts = flink_name(name)
     return NOTHING if parts is None or parts.prefix != one.name else one._replace(task=str(parts.subtask))
 
 
 def sibling_names(name: str) -> tuple[str, ...]:
-    """Returns the ids, at most some 20, that tell most about this one if they exist."""
+    """Returns the names of other ids, at most some 20, whose existence would best show which framework made this id."""
     found: list[str] = []
     found += _leaders(name)
     if streams := _STREAMS.fullmatch(name):
@@ -164,8 +167,8 @@ def sibling_names(name: str) -> tuple[str, ...]:
 def application_of(
     one: Behaviour, siblings: Iterable[Behaviour] = (), topics: Mapping[str, int] | None = None
 ) -> Application:
-    """Returns the maker of the id. `siblings`: those of `sibling_names` that exist, or more. `topics`: the cluster's
-    topics and their numbers of partitions."""
+    """Returns the maker of the id. `siblings`: the ids of `sibling_names` that exist; others do no harm. `topics`: the
+    cluster's topics and their numbers of partitions."""
     others = {other.name: other for other in siblings if other.name != one.name}
     if streams := _STREAMS.fullmatch(one.name):
         return _streams(one, streams, others)
@@ -184,8 +187,9 @@ def application_of(
 
 
 def _streams(one: Behaviour, parts: re.Match[str], others: Mapping[str, Behaviour]) -> Application:
-    """Threads are numbered from 1. Other frameworks that are given a random prefix number their producers from 0; an
-    application that numbers its own from 1 hardly has the timeout of Kafka Streams."""
+    """Recognises Kafka Streams with `exactly_once_v2`: its threads are numbered from 1. Other frameworks that are given
+    a random prefix number their producers from 0; an application that numbers its own from 1 hardly has the timeout of
+    Kafka Streams."""
     is_numbered_from_0 = f"{parts['name']}-{parts['process']}-0" in others
     if is_numbered_from_0 or one.timeout_ms != STREAMS_TIMEOUT_MS:
         return NOTHING
@@ -193,7 +197,7 @@ def _streams(one: Behaviour, parts: re.Match[str], others: Mapping[str, Behaviou
 
 
 def _streams_task(one: Behaviour, parts: re.Match[str], others: Mapping[str, Behaviour]) -> Application:
-    """Kafka Streams before `exactly_once_v2`: a producer for each task."""
+    """Recognises Kafka Streams before `exactly_once_v2`, which has a producer for each task."""
     tasks = (_STREAMS_TASK.fullmatch(name) for name in others)
     has_sibling = any(task is not None and task["name"] == parts["name"] for task in tasks)
     if one.timeout_ms == STREAMS_TIMEOUT_MS or has_sibling:
@@ -204,13 +208,13 @@ def _streams_task(one: Behaviour, parts: re.Match[str], others: Mapping[str, Beh
 
 
 def _connect(name: str, others: Mapping[str, Behaviour]) -> Application:
-    """The leader of a group of workers has an id that names Kafka Connect. A source task has the names of group and
-    connector, which may contain dashes, and its number: only the leader's id shows whose it is, and where the group
-    ends."""
+    """Recognises Kafka Connect. The id of the leader of a group of workers names Kafka Connect. The id of a source task
+    consists of group, connector and number; both names may contain dashes, so only the leader's id shows that the task
+    is Kafka Connect's, and where the name of the group ends."""
     task = _CONNECT_TASK.fullmatch(name)
     leaders = [leader for leader in _leaders(name) if leader in others]
     if task is not None and leaders:
-        # two groups may fit: "east" and "east-1"
+        # two group names may fit one id: "east" and "east-1"
         begin = len(leaders[0]) - len(_CONNECT) + 1 if len(leaders) == 1 else 0
         return Application(Framework.KAFKA_CONNECT, task["connector"][begin:], task["task"], PER_TASK)
     if not name.startswith(_CONNECT) or name == _CONNECT:
@@ -224,7 +228,8 @@ def _connect(name: str, others: Mapping[str, Behaviour]) -> Application:
 
 
 def _leaders(name: str) -> list[str]:
-    """Returns the ids that the leader may have if this is a source task's: group and connector have a letter each."""
+    """Returns the ids that the group's leader may have, if `name` is the id of a source task. Group and connector are
+    taken to have a letter each."""
     task = _CONNECT_TASK.fullmatch(name)
     connector = "" if task is None else task["connector"]
     dashes = [at for at, c in enumerate(connector) if c == "-" and 0 < at < len(connector) - 1]
@@ -232,8 +237,9 @@ def _leaders(name: str) -> list[str]:
 
 
 def _spring(parts: re.Match[str], others: Mapping[str, Behaviour], topics: Mapping[str, int]) -> Application:
-    """prefix + group, topic and partition with dots between: known where exactly one topic fits that has the partition,
-    and a producer for another partition is there."""
+    """Recognises Spring Kafka's `producerPerConsumerPartition`: prefix + group, topic and partition, with dots between
+    them. The maker is known only if exactly one topic with that partition fits, and a producer for another partition
+    exists."""
     base, partition = parts["base"], int(parts["partition"])
     fitting = [topic for topic, count in topics.items() if partition < count and base.endswith("." + topic)]
     siblings = (_SPRING.fullmatch(name) for name in others)
@@ -259,7 +265,8 @@ def flink_strategy(of_subtask: Mapping[int, Behaviour]) -> str | None:
 
     A KafkaSink initialises the id of the next transaction when a checkpoint begins, and commits the transaction before
     when it is complete. So each id is used for one transaction after its InitProducerId, and ends it soon after the
-    InitProducerId of the next id. Threads of an application end theirs whenever they like, and more than one.
+    InitProducerId of the next id. The threads of other applications end transactions at any time, and more than one
+    each.
     """
     if _are_handed_over(of_subtask):
         return INCREMENTING
@@ -282,7 +289,7 @@ def _are_handed_over(of_subtask: Mapping[int, Behaviour]) -> bool:
 
 
 def _is_handed_over(one: Behaviour, after: Behaviour, next_but_one: Behaviour | None) -> bool | None:
-    """Returns whether `one` ended between the births of the ids after it; None if that cannot be told."""
+    """Returns whether `one` was last used between the births of the two ids after it; None if that is not known."""
     if not one.inits or not after.inits:
         return None
     if after.inits[0].at_ms <= one.inits[0].at_ms or (one.ends or 0) > _MOST_ENDS:
@@ -296,7 +303,7 @@ def _is_handed_over(one: Behaviour, after: Behaviour, next_but_one: Behaviour | 
 
 
 def _are_pooled(of_subtask: Mapping[int, Behaviour]) -> bool:
-    """Returns whether a few ids take turns, at even times, each with one transaction at most between two
+    """Returns whether a few ids take turns at regular intervals, each with at most one transaction between two of its
     InitProducerIds. A process that restarts again and again initialises all its ids at once.
 
     Under TV2 the epochs show the number of transactions. Under the old protocol a commit leaves no trace in them; there
@@ -315,8 +322,8 @@ def _are_pooled(of_subtask: Mapping[int, Behaviour]) -> bool:
 
 
 def _turns(of_subtask: Mapping[int, Behaviour]) -> list[tuple[int, int]]:
-    """Returns (time, number) of the InitProducerIds, oldest first. Of several of one id in a row the last counts: a job
-    that starts again fences the transaction that it finds, and then takes the id."""
+    """Returns (time, number) of the InitProducerIds, oldest first. If several of one id follow one another, only the
+    last one is returned: a job that starts again fences the transaction that it finds, and then takes the id."""
     found: list[tuple[int, int]] = []
     for turn in sorted((init.at_ms, number) for number, one in of_subtask.items() for init in one.inits):
         if found and found[-1][1] == turn[1]:
@@ -326,8 +333,8 @@ def _turns(of_subtask: Mapping[int, Behaviour]) -> list[tuple[int, int]]:
 
 
 def _is_reused(one: Behaviour) -> bool:
-    """Returns whether each InitProducerId but the first raised the epoch by one, and what came between by one at most:
-    the end of a transaction under TV2, a fence, or a timeout."""
+    """Returns whether each InitProducerId but the first raised the epoch by one, and at most one other event in between
+    (the end of a transaction under TV2, a fence, or a timeout) raised it by one more."""
     return all(after.epoch - before.epoch <= 2 for before, after in pairwise(one.inits))
 
 
@@ -338,8 +345,8 @@ def _do_overlap(turns: Sequence[tuple[int, int]], of_subtask: Mapping[int, Behav
 
 
 def _are_even(gaps_ms: Sequence[int]) -> bool:
-    """Returns whether at most a third of the gaps are far shorter than most. A job that starts again makes some, a
-    process with two ids that restarts in a loop makes every second one so."""
+    """Returns whether at most a third of the gaps are far shorter than most. A restarted job makes a few short gaps; a
+    process with two ids that restarts in a loop makes every second gap short."""
     usual_ms = sorted(gaps_ms)[3 * len(gaps_ms) // 4]
     return 3 * sum(gap < usual_ms / 4 for gap in gaps_ms) <= len(gaps_ms)
 

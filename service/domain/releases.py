@@ -32,7 +32,7 @@ _SKIPPING: Final = frozenset({"4.3", "4.4"})
 
 
 def release_of(newest_metadata_version: int | None) -> str | None:
-    """Returns the release, like "4.3"; None if the level is not known, below 1, or above `_LAST_KNOWN`."""
+    """Returns the release, like "4.3"; None if the level is None, below 1, or above `_LAST_KNOWN`."""
     if newest_metadata_version is None or not 1 <= newest_metadata_version <= _LAST_KNOWN:
         return None
     return [release for level, release in _FIRST_LEVELS if level <= newest_metadata_version][-1]
@@ -40,8 +40,8 @@ def release_of(newest_metadata_version: int | None) -> str | None:
 
 def may_skip_markers(newest_metadata_versions: Collection[int | None]) -> bool | None:
     """Returns True if some broker is of a release of which a version was seen to skip markers (KAFKA-20734), False if
-    all brokers are of other known releases, None if it cannot be known: no broker is of such a release, and of some (or
-    all) the level is not known. Takes the newest level of `metadata.version` of each broker."""
+    all brokers are of other known releases, None if it cannot be known, because no broker is of such a release and the
+    level of at least one broker is not known. Takes the newest level of `metadata.version` of each broker."""
     releases = [release_of(level) for level in newest_metadata_versions]
     if any(release in _SKIPPING for release in releases):
         return True

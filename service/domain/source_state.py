@@ -18,12 +18,12 @@ LEASE_LAPSES_AFTER_MS: Final = 10_000
 STALLED_AFTER_MS: Final = LEASE_LAPSES_AFTER_MS
 """Age of the last success from which a source counts as stalled. A healthy source succeeds at least once a second, so
 ten successes in a row are missing. A shorter time could not distinguish an application that is gone from one that runs
-without progress, because the lease of the former needs this time to lapse. With a longer one the page would show data
-that is no longer about right."""
+without progress, because the lease of the former needs this time to lapse. With a longer time, pages would show data
+that is too old."""
 
 COVERED_WITHIN_MS: Final = 30_000
-"""Age of its last answer up to which a partition counts as covered, in metrics and on the page of the pipeline. Each is
-asked every second; a long batch of the first read takes longer."""
+"""Age of its last answer up to which a partition counts as covered, in metrics and on the page of the pipeline. Each
+partition is asked every second; a long batch of the first read takes longer."""
 
 
 class SourceName(StrEnum):
@@ -36,7 +36,7 @@ class SourceName(StrEnum):
 
 
 class StallCause(Enum):
-    """Reason why nothing new of a source is stored."""
+    """The reason why no new data of a source is stored."""
 
     FAILING = "failing"
     """The application reported an error: a broker is away, a permission or a topic is missing."""
@@ -51,7 +51,8 @@ class StallCause(Enum):
     NOT_YET = "not yet"
     """An application renews its lease and has not read this source for the first time."""
     CLOCK_SET_BACK = "clock set back"
-    """The last success lies in the future of both clocks. Until they reach it, every read counts as older than it."""
+    """The last success lies in the future of both clocks. Until these clocks reach that time, every read counts as
+    older than the last success."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,13 @@ class LeaseState:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A source of which nothing new is stored.
+    """The stall of a source: no new data of the source is stored.
 
     - `since_ms`: its last success; None if it was never read, or if the time is unknown because a clock was set back.
-    - `error`: of FAILING.
-    - `unread_since_ms`: the last sign of the application that is gone (it renewed its lease, or read this source), also
-      beside an error; None while an application reads the cluster.
-    - `until_ms`: of CLOCK_SET_BACK, the time from which reads count as new again.
+    - `error`: the source's error, for the cause FAILING.
+    - `unread_since_ms`: the last time at which the application, now gone, renewed its lease or read this source; may be
+      given together with an error; None while an application reads the cluster.
+    - `until_ms`: for the cause CLOCK_SET_BACK, the time from which reads count as new again.
     """
 
     cause: StallCause

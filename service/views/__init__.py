@@ -1,2 +1,2 @@
-"""What is seen: facts of the store, judged and put into words, for REST, pages, metrics and the command line. No HTTP
-and no HTML."""
+"""Views: facts from the store, judged and put into words, for REST, pages, metrics and the command line. Contains no
+HTTP and no HTML."""

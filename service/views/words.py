@@ -105,8 +105,8 @@ def iso(ms: int) -> str:
 
 
 class Word(NamedTuple):
-    """A cause as pages show it. `style`: of the square and of the drawings (`key--…`, `tx--…`); `letter`: "" if there
-    is no square."""
+    """A cause as pages show it. `style`: the end of CSS class names, for the square (`key--…`) and for drawings
+    (`tx--…`); `letter`: the letter in the square, "" if there is no square."""
 
     letter: str
     style: str
@@ -166,7 +166,7 @@ TO_DO: Final = {
 PROOFS: Final = {
     CauseCode.TIMEOUT: "Completed rollback of ongoing transaction for transactionalId … due to timeout",
 }
-"""For each cause, the line in the coordinator's own log that proves it. A fence leaves none: "Initialized
+"""For each cause, the line in the coordinator's own log that proves it. A fence leaves no such line: "Initialized
 transactionalId …" comes with each Empty record (`TransactionCoordinator.handleInitProducerId`), also where the client
 aborted before."""
 

@@ -39,9 +39,8 @@ class Hit(NamedTuple):
 
 
 def find(connection: Connection, cluster: ClusterRow, text: str) -> list[Hit]:
-    """Returns the hits that `text` names exactly; if there are none, the ids that begin with it; if there are none, the
-    ids that contain it. Returns at most one hit more than a page shows. Spaces at the ends of `text` count only if an
-    id has them."""
+    """Returns the hits that `text` names exactly; else the ids that begin with `text`; else the ids that contain it.
+    Returns at most one hit more than a page shows. Spaces at the ends of `text` count only if an id has them."""
     if text != text.strip() and (ids := list(_ids(connection, cluster, text))):
         return ids
     text = text.strip()
@@ -55,7 +54,8 @@ def find(connection: Connection, cluster: ClusterRow, text: str) -> list[Hit]:
 
 
 def _ids(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:
-    """Yields the ids that `text` names: as it is written, or as pages show it, with escapes for what does not print."""
+    """Yields the ids that `text` names, either literally or in the form that pages show, with escapes for unprintable
+    bytes."""
     for raw in possible_ids(text):
         row = transactions.find(connection, cluster.id, raw)
         if row is not None:
@@ -65,7 +65,7 @@ def _ids(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit
 
 def _owners(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:
     """Yields the owners of the producer id; if it has none, the partitions on which it has a transaction open. A
-    producer id belongs to one id for good; only a transaction log that was read anew may contain another owner."""
+    producer id belongs to one id for ever; another owner is possible only after the transaction log was read anew."""
     if not _PRODUCER.fullmatch(text) or int(text) > _INT64_MAX:
         return
     owners = read_owners(connection, cluster.id, int(text))

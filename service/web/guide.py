@@ -55,7 +55,7 @@ def get_guide_page(name: str) -> Response:
 
 @cache
 def guide_names() -> frozenset[str]:
-    """Returns the paths of the pages below docs/. No other file is ever opened."""
+    """Returns the paths of the pages below docs/. The guide never opens any other file."""
     return frozenset(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 
 

@@ -44,11 +44,12 @@ class Tail:
 
     @property
     def unended(self) -> list[Unended]:
-        """Returns, of each producer id with records behind its last marker, the first of them."""
+        """Returns, for each producer id with records behind its last marker, the first of these records."""
         return [Unended(self._topic, *place, offset) for place, offset in sorted(self._unended.items())]
 
     def add(self, chunk: Chunk, generation: int, now_ms: int) -> tuple[int, int]:
-        """Counts the batches whose last offset lies in [lo, hi) of the chunk, so that one on a border counts once.
+        """Counts the batches whose last offset lies in [lo, hi) of the chunk, so that a batch across the border of two
+        chunks counts once.
 
         Returns the offset up to which everything is counted (at most `hi`; `lo` if there is no whole batch), and the
         number of records.
@@ -73,7 +74,7 @@ class Tail:
         return max(reached, chunk.lo), int(records.sum())
 
     def _mark(self, chunk: Chunk, found: HeaderColumns, generation: int) -> Ints:
-        """Returns how each batch ended a transaction (_NOTHING for data), and keeps the markers."""
+        """Returns for each batch the outcome that its marker writes (_NOTHING for data), and keeps the markers."""
         outcome = np.full(len(found.position), _NOTHING)
         ends_from = self._ended_by_each(chunk.partition, found)
         for row in np.flatnonzero(found.is_control).tolist():
@@ -90,8 +91,8 @@ class Tail:
         return outcome
 
     def _ended_by_each(self, partition: int, found: HeaderColumns) -> dict[int, int]:
-        """Returns, by the row of each marker, the first record that it ended, if that was read with this tail. Keeps
-        what is not ended."""
+        """Returns, by the row of each marker, the first record that the marker ended, if this tail has read that
+        record. Keeps the records that no marker has ended."""
         rows = np.flatnonzero(found.is_transactional)
         if not rows.size:
             return {}

@@ -54,7 +54,7 @@ _READ = struct_of(
 
 
 def seen_to_rows(seen: PartitionsBatch) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a batch apart from its reads, which become rows by `reads_to_rows`."""
+    """Yields the rows of a batch apart from its reads, which `reads_to_rows` converts."""
     summary = _Summary(seen.observed_at_ms, seen.is_full, seen.not_covered, encode_if(seen.trouble))
     yield rows_of("summary", pa.array([summary._asdict()], _SUMMARY))
     if seen.observations:

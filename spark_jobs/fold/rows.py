@@ -92,7 +92,7 @@ REJECT = struct_of(
 SCHEMA = StructType([StructField("kind", StringType(), False), StructField("arrow", BinaryType(), False)])
 _ARROW = pa.schema([pa.field("kind", pa.string(), nullable=False), pa.field("arrow", pa.binary(), nullable=False)])
 _AT_ONCE = 10_000
-"""Most facts in one row: some 2 MB, of which compression leaves a fifth."""
+"""Maximum number of facts in one row: some 2 MB, which compression reduces to a fifth."""
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 

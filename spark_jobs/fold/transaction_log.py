@@ -26,7 +26,8 @@ NOTHING = -1
 class Runs(NamedTuple):
     """Columns of `service.domain.transaction_log.facts.Run`, ordered by (partition, id, first offset) once merged.
 
-    `value` is the raw value of `last` if the transaction is open there, else null. `ended_value` is null if none ended.
+    `value` is the raw value of `last` if the transaction is open there, else null. `ended_value` is null if no
+    transaction ended.
     """
 
     partition: Array
@@ -42,7 +43,7 @@ class Runs(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """Runs, and the facts from pairs of neighbours inside them."""
+    """The result of a fold: runs, and the facts from pairs of neighbouring records inside them."""
 
     runs: Runs
     pair_facts: tuple[PairFacts, ...]

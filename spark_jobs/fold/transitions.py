@@ -82,8 +82,9 @@ class Pairs(NamedTuple):
         return PairFacts(self._steps(np.flatnonzero(is_step)), minutes, durations)
 
     def _lacks_first_prepare(self, before: Records, after: Records) -> Array:
-        """Returns where a commit may have been decided before `before`: the pair in front does not show that `before`
-        is the first PrepareCommit of its transaction. The driver knows what was stored, and judges these pairs."""
+        """Returns True for each pair in which a commit may have been decided before `before`, because the previous pair
+        does not show that `before` is the first PrepareCommit of its transaction. The driver knows what was stored, and
+        judges these pairs."""
         known = np.zeros(len(self.left), np.bool_)
         follows = self.before.offset[self.left[1:]] == self.after.offset[self.right[:-1]]
         known[1:] = follows & (self.id_number[1:] == self.id_number[:-1])
@@ -152,8 +153,8 @@ class Pairs(NamedTuple):
 
 
 def _between(first: Array, last: Array) -> Array:
-    """Returns the same as `service.domain.transaction_log.outcomes.duration_between`, for columns. Only unsigned
-    numbers hold any difference of two times."""
+    """Returns durations as `service.domain.transaction_log.outcomes.duration_between` does, for columns. Differences
+    are unsigned, because only unsigned numbers can hold the difference of any two times."""
     apart = last.astype(np.uint64) - first.astype(np.uint64)
     return np.where(last > first, np.minimum(apart, LONGEST_MS), 0).astype(np.int64)
 

@@ -25,8 +25,8 @@ TIMEOUT_MS: Final = 3_000
 
 
 class Question(NamedTuple):
-    """A question about an id, as the store has it now, to the broker that leads its log partition. To all brokers, if
-    the record `was_left_behind`."""
+    """A question about an id, as the store has it now, to the broker that leads its log partition. If the record
+    `was_left_behind`, the question goes to all brokers."""
 
     stored: IdState
     coordinator: int
@@ -34,7 +34,7 @@ class Question(NamedTuple):
 
 
 class LeftBehindAnswer(NamedTuple):
-    """The brokers' answer about an Ongoing transaction that was left behind: no coordinator knows it, or one does."""
+    """The brokers' answer about an Ongoing transaction that was left behind: whether any coordinator knows it."""
 
     transactional_id: bytes
     producer_id: int
@@ -42,7 +42,7 @@ class LeftBehindAnswer(NamedTuple):
 
 
 class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | LeftBehindAnswer]):
-    """Asks coordinators about ids. An id without an answer is left out: the next question comes soon."""
+    """Asks coordinators about ids. An id without an answer is left out, because it is soon asked about again."""
 
     def __init__(self, client: ClientSettings, liveness: Liveness) -> None:
         super().__init__("coordinator prober", client, liveness)

@@ -49,7 +49,7 @@ class ConditionObserver:
         self._makers = Makers(cluster_id)
         self._left_behind = LeftBehindObserver(cluster_id)
         self._agrees: dict[bytes, Answer] = {}
-        """Of overdue ids, the coordinators' answers."""
+        """The coordinators' answers about overdue ids."""
 
     @property
     def uncoordinated(self) -> frozenset[tuple[bytes, int]]:
@@ -113,7 +113,8 @@ class ConditionObserver:
         return open_.read, prepared.read, left_behind, look
 
     def _surroundings(self, connection: Connection, timed_out: Sequence[IdState]) -> Surroundings:
-        """Returns what is known around the transactions that have reached their timeout."""
+        """Returns the facts from the store and from the coordinators around the transactions that have reached their
+        timeout."""
         self._agrees = {one.transactional_id: self._agrees.get(one.transactional_id, Answer.NONE) for one in timed_out}
         started = [one.started_at_ms + one.timeout_ms for one in timed_out if one.started_at_ms is not None]
         if not started:
@@ -137,7 +138,7 @@ class ConditionObserver:
     def _ids_running_out(self, connection: Connection, context: Context, now_ms: int) -> RoundResult:
         limits = context.log.limits
         soon_ms = ids_running_out.soon_ms(limits.expiration_ms)
-        # ids that should have been removed two sweeps ago are their coordinator's trouble, and may be many
+        # ids that should have been removed two sweeps ago are a problem of their coordinator, and may be many
         oldest_ms = now_ms - limits.expiration_ms - 2 * limits.sweep_ms
         idle = judge_inputs.expiring_ids(
             connection, self._cluster_id, oldest_ms, now_ms - limits.expiration_ms + soon_ms

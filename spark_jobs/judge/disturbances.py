@@ -21,18 +21,20 @@ class Disturbances:
         """Time (ms) at which some broker last did not answer, as far as is known."""
 
     def note_leaders(self, leaders: Mapping[int, tuple[int, int]], now_ms: int) -> None:
-        """Notes the leaders (broker, epoch) by partition of the transaction log, and when one has moved."""
+        """Notes the leader (broker, epoch) of each partition of the transaction log. If a leader has changed, notes
+        `now_ms` as the time of the move."""
         for p, leader in leaders.items():
             known, _ = self._led.setdefault(p, (leader, NEVER_MS))
             if known != leader:
                 self._led[p] = leader, now_ms
 
     def note_broker_failure(self, at_ms: int) -> None:
-        """Notes that some broker did not answer at `at_ms`. A request to any other broker may wait for that one."""
+        """Notes that some broker did not answer at `at_ms`. A client may be waiting for that broker, whichever
+        coordinator it uses."""
         self.broker_failure_ms = max(self.broker_failure_ms, at_ms)
 
     def newest_ms(self, log_partition: int) -> int:
-        """Returns the last time (ms) at which a client of that coordinator may have begun to wait."""
+        """Returns the last time (ms) at which a client of the coordinator of `log_partition` may have begun to wait."""
         _, led_since_ms = self._led.get(log_partition, (None, NEVER_MS))
         return max(led_since_ms, self.broker_failure_ms)
 

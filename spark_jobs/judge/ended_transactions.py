@@ -1,4 +1,5 @@
-"""Decodes the last transaction that ended under a producer id; tells whether it may have written to an open entry."""
+"""Decodes the last transaction that ended under a producer id, and decides whether a transaction may have written to an
+open entry."""
 
 from __future__ import annotations
 
@@ -30,13 +31,13 @@ def ended_of(owner: Owner) -> EndedTransaction | None:
 
 
 def topic_text(topic: str) -> str:
-    """Returns a topic's name as the store shows it."""
+    """Returns a topic's name, decoded from bytes, in the form that the store contains."""
     return printable(topic.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
 
 
 def may_grow(entry: Entry, owner: Owner) -> bool:
-    """Returns whether the owner's open transaction may write to the entry at any time: it lists the partition, or is of
-    the entry's epoch under TV2."""
+    """Returns whether the owner's open transaction may write to the entry at any time: the transaction lists the
+    partition, or has the entry's epoch under TV2."""
     return lists(entry, owner) or (owner.state in OPEN and may_write_unlisted(entry, owner))
 
 

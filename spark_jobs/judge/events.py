@@ -32,7 +32,8 @@ _SETTLES_LATER_MS: Final = {CauseCode.TIMEOUT: TOGETHER_MS, CauseCode.INITIALIZE
 
 
 class EventObserver:
-    """Keeps the newest events, at most `id_events.EVENTS_READ`. Reads only new ones, and counts those left out."""
+    """Keeps the newest events, at most `id_events.EVENTS_READ`. Reads only new events, and counts the events that are
+    left out."""
 
     def __init__(self, cluster_id: int) -> None:
         self._cluster_id = cluster_id
@@ -50,14 +51,15 @@ class EventObserver:
 
     @property
     def unread(self) -> dict[Kind, int]:
-        """Returns, by kind of finding, how many events were dropped before a finding counted them. The number stays
-        until QUIET_MS after the last dropped event, for as long as such a finding would be open."""
+        """Returns, by kind of finding, how many events were dropped before a finding counted them. The number is kept
+        until QUIET_MS after the last dropped event, because a finding about the event would be open for that long."""
         is_over = self._now_ms - self._unread_ms >= QUIET_MS
         return {kind: 0 if is_over else self._unread[cause] for cause, kind in COUNTING.items()}
 
     @property
     def held(self) -> frozenset[Key]:
-        """Returns the keys of findings that may get further events, which were read but cannot be reported yet."""
+        """Returns the keys of the findings to which unreported events may belong: events that were read and cannot be
+        reported yet."""
         return self._held
 
     def begin(self, connection: Connection, now_ms: int) -> None:
@@ -73,13 +75,13 @@ class EventObserver:
         since_ms = now_ms - REMEMBERED_MS
         newest = id_events.newest_sequence(connection)
         if newest != self._read_to:
-            after = min(self._read_to, newest)  # an emptied table numbers from the start again
+            after = min(self._read_to, newest)  # a table that was emptied numbers its rows from the start again
             new = id_events.new_events(connection, self._cluster_id, after, newest)
             self._count_unread(new.unread)
             self._read_to = newest
             self._read_ms.update((e.sequence, now_ms) for e in new.read)
             self._add(new.read)
-            # the start of an id after an abort may show who aborted it: the rows of the id were written anew
+            # the start of an id after an abort may change the abort's cause, so the rows of the id were written anew
             started = {e.transactional_id for e in new.read if _follows_abort(e)}
             for some in batched(sorted(started), judge_inputs.IDS_READ):
                 self._add(id_events.events_of(connection, self._cluster_id, some, since_ms))
@@ -126,7 +128,7 @@ class EventObserver:
             self._unread_ms = self._now_ms
 
     def _is_fresh(self, event: Event) -> bool:
-        """Returns whether the event was not settled in the last round. If so, perhaps no finding has counted it."""
+        """Returns whether the event was not settled in the last round, so that perhaps no finding has counted it."""
         after_ms = self._settles_ms + _SETTLES_LATER_MS.get(event.cause, 0)
         return self._settling is not None and not self._settling.is_past(event, after_ms)
 

@@ -44,17 +44,18 @@ ROUND_S: Final = 1.5
 """Time after which a round asks about no further batch of groups."""
 
 MOST_ROWS: Final = 5_000
-"""Rows that are kept of one round; further ones are left out, and counted."""
+"""Maximum number of rows that are kept of one round; further rows are left out, and counted."""
 
 _NO_DATA_OF: Final = frozenset({"connect", "sr"})
 """Kinds of groups (protocol types) that read no partitions."""
 
 
 class GroupProber:
-    """Watches consumer groups on stalled partitions. Call `round` from one thread only, and `close` in the end.
+    """Watches consumer groups on stalled partitions. Call `round` from one thread only, and `close` when it is no
+    longer needed.
 
     Other threads may read four fields. `denied`: groups that were listed and may not be asked about. `not_judged`:
-    share groups of which it cannot be told whether they wait, with the reason. `unread`: open transactions that may
+    share groups for which it is not known whether they wait, with the reason. `unread`: open transactions that may
     commit offsets of more groups than are known. `left_out`: the number of groups, partitions of groups, and open
     transactions that are not read because there are too many.
     """
@@ -105,7 +106,7 @@ class GroupProber:
             self._client = None
 
     def _clear(self, now_ms: int) -> None:
-        """Deletes the stored rows, because no group waits. Closes the connection when the list of groups is too old."""
+        """Deletes the stored rows, because no group waits. Closes the connection if the list of groups is too old."""
         if not self._is_cleared:
             self._writer.replace((), now_ms)
             self._is_cleared = True
@@ -151,7 +152,7 @@ class GroupProber:
                 still = {group: why for group, why in self.not_judged.items() if group not in groups}
                 self.not_judged = {**still, **answered.not_judged}
                 self._listed_ms = None if answered.has_moved else self._listed_ms
-        if asked or not known <= self._schedule.coordinators.keys():  # or a group is no more
+        if asked or not known <= self._schedule.coordinators.keys():  # or a known group does not exist any more
             answered_ms = now_ms + round((time.monotonic() - started) * 1000)
             if lags or any(_is_beyond_lso(row, ends) for row in rows):
                 self._wait_for_sample(answered_ms)
@@ -177,8 +178,8 @@ class GroupProber:
     def _later_ends(
         self, rows: Sequence[GroupOffset], ends: Mapping[TopicPartition, LsoSample], answered_ms: int
     ) -> Mapping[TopicPartition, LsoSample]:
-        """Returns the partitions by a sample at `answered_ms` or later. Without one, returns those of `ends` that no
-        row has passed: of these, the LSO of an earlier sample is as good."""
+        """Returns the stalled partitions as sampled at `answered_ms` or later. If there is no such sample, returns the
+        partitions of `ends` without a row beyond their LSO, because an earlier LSO is good enough for these."""
         with self._reader.connect() as connection:
             if (partitions.observed_at_ms(connection, self._cluster_id) or 0) >= answered_ms:
                 return partitions.stalled_samples(connection, self._cluster_id)

@@ -30,10 +30,11 @@ _DENIED: Final = 30
 class GroupsAnswer(NamedTuple):
     """A coordinator's answer about its groups: `rows` on stalled partitions, and by group the `topics` it has offsets
     or assigned partitions on. A group without an answer has no topics: either permission is missing (`denied`; its rows
-    come from the batches of open transactions), or another broker coordinates it now (`has_moved`).
+    come from the batches of open transactions), or another broker coordinates the group now (`has_moved`).
 
-    `lags`: of share groups, by group, topic and partition; only those that are reported. `not_judged`: share groups of
-    which it cannot be told whether they wait, with the reason."""
+    `lags`: of share groups, by group, topic and partition; only those that are reported. `not_judged`: share groups for
+    which it is not known whether they wait, with the reason.
+    """
 
     rows: list[GroupOffset]
     topics: dict[str, set[str]]
@@ -43,11 +44,12 @@ class GroupsAnswer(NamedTuple):
     not_judged: Mapping[str, Reason] = MappingProxyType({})
 
     def topics_of(self, group: str) -> set[str] | None:
-        """Returns the topics of the group; None if the group is to be asked about again soon."""
+        """Returns the topics of the group; None if the answer is not enough, so that the group is asked about again
+        soon."""
         return set() if group in self.denied else self.topics.get(group)
 
     def with_share_groups(self, share: GroupsAnswer) -> GroupsAnswer:
-        """Returns both answers as one."""
+        """Returns this answer and `share`, the answer about share groups, as one."""
         return GroupsAnswer(
             self.rows + share.rows,
             self.topics | share.topics,
@@ -59,7 +61,7 @@ class GroupsAnswer(NamedTuple):
 
 
 NO_ANSWER: Final = GroupsAnswer([], {}, frozenset(), False)
-"""The answer about no group."""
+"""The empty answer: nothing is known about any group."""
 
 
 def ask_groups(
@@ -126,7 +128,8 @@ def ask_groups(
 
 
 def ask_share_groups(client: KafkaClient, node: int, groups: Sequence[str], stalled: Stalls) -> GroupsAnswer:
-    """As `ask_groups`, for share groups: their start offsets, and the isolation level by which they read."""
+    """Asks `node` about share groups that it coordinates: their start offsets, and their isolation level. Raises as
+    `ask_groups` does."""
     if not reports_offsets(client):
         topics: dict[str, set[str]] = {group: set() for group in groups}
         return GroupsAnswer([], topics, frozenset(), False, not_judged=dict.fromkeys(groups, ShareOffsetsNotReported()))
@@ -174,6 +177,6 @@ def _has_no_offset(one: Committed | None) -> bool:
 
 
 def _offset(answers: GroupOffsets | None, place: TopicPartition) -> int:
-    """Returns the committed offset; NO_OFFSET if there is none."""
+    """Returns the committed offset of `place`; NO_OFFSET if there is none."""
     one = None if answers is None else answers.offsets.get(place)
     return NO_OFFSET if one is None or one.error != errors.NONE else one.offset

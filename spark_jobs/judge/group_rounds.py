@@ -1,4 +1,5 @@
-"""Chooses the groups to ask about: those that may be blocked often, all others now and then, never too many at once."""
+"""Chooses the groups to ask about in a round: often, groups that may be blocked; rarely, all other groups; and never
+more than a bound at once."""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ CONCERNED_EVERY_MS: Final = 2_000
 OTHERS_EVERY_MS: Final = 30_000
 GROUPS_AT_ONCE: Final = 50
 MOST_GROUPS: Final = 20_000
-"""Bound on the listed groups, and on the named ones. The first by name are kept."""
+"""Bound on the listed groups, and on the named groups. The first groups by name are kept."""
 
 SKIP_MS: Final = 10_000
-"""A broker that did not answer is left alone for this time."""
+"""Time for which a broker that did not answer is not asked again."""
 
 _NEVER_MS: Final = 1 << 62
 
@@ -32,7 +33,8 @@ class Stalls(NamedTuple):
         return bool(self.places or self.offsets)
 
     def holds_offsets_of(self, group: str) -> bool:
-        """Returns whether offsets that the group commits now wait for a transaction."""
+        """Returns whether the partition of `__consumer_offsets` that holds the group's offsets is stalled, so that
+        offsets which the group commits now wait for a transaction."""
         if not self.offsets or self.offsets_partitions is None:
             return False
         return offsets_partition(group, self.offsets_partitions) in self.offsets
@@ -55,7 +57,7 @@ def stalled_partitions(
 
 
 class UnresponsiveBrokers:
-    """Brokers that did not answer. Each is left alone for SKIP_MS."""
+    """Brokers that did not answer. Each of them is not asked again for SKIP_MS."""
 
     def __init__(self) -> None:
         self._until_ms: dict[int, int] = {}
@@ -68,7 +70,8 @@ class UnresponsiveBrokers:
 
 
 class GroupSchedule:
-    """Remembers each group's coordinator, when the group was asked about, and on which topics it has offsets."""
+    """A schedule of the questions about groups. Remembers each group's coordinator, the time of the last question, and
+    the topics on which the group has offsets."""
 
     def __init__(self) -> None:
         self.coordinators: dict[str, int] = {}
@@ -80,13 +83,13 @@ class GroupSchedule:
         self._topics: dict[str, frozenset[str]] = {}
 
     def set_listed(self, coordinators: Mapping[str, int]) -> None:
-        """Takes the groups that coordinators list, and forgets what is known of others, unless they are named."""
+        """Sets the groups that coordinators list. Groups that are neither listed nor named are forgotten."""
         self._listed, self._not_listed = _bounded(coordinators)
         self._prune()
 
     def set_named(self, coordinators: Mapping[str, int]) -> None:
-        """Takes the groups that commit offsets in open transactions, listed or not: Kafka does not list a group without
-        DESCRIBE on it."""
+        """Sets the named groups: those that commit offsets in open transactions. They may be missing in Kafka's list,
+        which contains a group only if DESCRIBE on it is allowed."""
         if coordinators != self._named:
             self._named, self._not_named = _bounded(coordinators)
             self._prune()
@@ -97,15 +100,15 @@ class GroupSchedule:
         return len((self._not_listed | self._not_named) - self.coordinators.keys())
 
     def note_asked(self, group: str, now_ms: int, topics: Iterable[str] | None) -> None:
-        """Notes that the group was asked about. `topics` None: without an answer, so that the group is due again
+        """Notes that the group was asked about. If `topics` is None, there was no answer, and the group is due again
         soon."""
         self._asked_ms[group] = now_ms if topics is not None else now_ms - OTHERS_EVERY_MS + CONCERNED_EVERY_MS
         if topics is not None:
             self._topics[group] = frozenset(topics)
 
     def due(self, stalled: Stalls, now_ms: int) -> list[tuple[int, list[str]]]:
-        """Returns the groups to ask about, as (broker, at most GROUPS_AT_ONCE of the groups it coordinates), those that
-        have waited longest first."""
+        """Returns the groups to ask about, as (broker, at most GROUPS_AT_ONCE of the groups it coordinates). Groups
+        that have waited longest come first."""
         topics = {topic for topic, _ in stalled.places}
         due = [
             (at_ms, group) for group in self.coordinators if (at_ms := self._due_ms(group, stalled, topics)) <= now_ms
@@ -126,7 +129,7 @@ class GroupSchedule:
         self._topics = {group: topics for group, topics in self._topics.items() if group in self.coordinators}
 
     def _due_ms(self, group: str, stalled: Stalls, topics: set[str]) -> int:
-        """Returns when (ms) the group is due; one that was never asked about is due at once."""
+        """Returns when (ms) the group is due; a group that was never asked about is due at once."""
         asked_ms = self._asked_ms.get(group)
         is_concerned = stalled.holds_offsets_of(group) or not topics.isdisjoint(self._topics.get(group, ()))
         if not is_concerned and not stalled.places:

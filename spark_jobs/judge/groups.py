@@ -30,7 +30,7 @@ class BlockedGroupObserver:
         self._cluster_id, self._prober = cluster_id, prober
 
     def blocked_groups(self, connection: Connection) -> list[AffectedGroup]:
-        """Reads the groups on stalled partitions: once a round, for `look` and for the `blocked_groups` of other
+        """Reads the groups on stalled partitions. Called once a round, for `look` and for the `blocked_groups` of other
         findings (`Context.groups`)."""
         return read_affected_groups(connection, self._cluster_id)
 
@@ -43,8 +43,8 @@ class BlockedGroupObserver:
         judged: Judged,
     ) -> RoundResult:
         """Returns the round's result on blocked groups. `known` includes this round's findings about the blocking
-        transactions. A group no longer waits when its partition goes on, or when its coordinator reports so. The store
-        has both, however old the last answer is."""
+        transactions. A group no longer waits when its partition is not stalled any more, or when its coordinator's
+        answer shows that. The store contains both facts, even if the last answer is old."""
         as_of_ms = observed_at_ms(connection, self._cluster_id) or 0
         found = stall_causes.blocked_groups(blocked_groups, _by_place(judged), known, context, as_of_ms)
         unread = {Kind.BLOCKED_GROUP: self.unread(connection)}

@@ -44,12 +44,14 @@ GROWN_AGAIN_MS: Final = 5_000
 """Least interval of reading the facts of an entry that goes on growing."""
 
 ASK_AGAIN_MS: Final = 5_000
-"""Interval of asking coordinators about unsuspected entries: long transactions are many, and ids may be hidden."""
+"""Interval at which coordinators are asked about entries without any sign of trouble, because there may be many long
+transactions, and ids may be hidden."""
 
 
 @dataclass(slots=True)
 class HangingCase:
-    """All that is known of one open entry without an owner. Step 1 of the confirmation was before `begun_ms`.
+    """The case of one open entry without an owner: the observations so far, and two states. Step 1 of the confirmation
+    was before `begun_ms`.
 
     `topic_id` is "" if not known. `stalled_since_ms` is as in PartitionObservation; None for an entry that is not at
     the LSO. `samples` are of the partition. `observed_ms` and the offsets are of the last observation that showed the
@@ -57,9 +59,10 @@ class HangingCase:
 
     `has_log`: the transaction log can be read. Without it the coordinators are asked, at `coordinators_asked_ms` last.
 
-    `busy_until_ms`: until then the coordinator completed an earlier transaction of the owner; -1 if none is known of.
-    `busy_with`: the start of that transaction while it goes on. `grown_ms`: when a record of the owner last showed that
-    a transaction may have written to the entry (`may_have_grown`), or when the owner became known.
+    `busy_until_ms`: the time until which the coordinator was completing an earlier transaction of the owner; -1 if no
+    such transaction is known. `busy_with`: the start time of that transaction while it is being completed. `grown_ms`:
+    when a record of the owner last showed that a transaction may have written to the entry (`may_have_grown`), or when
+    the owner became known.
 
     `read_newest_ms`: the timestamp of the entry's newest record when the facts were last read; None before.
 
@@ -113,7 +116,7 @@ class HangingCase:
         """Returns the verdict to report: unknown while the entry may grow, or may have grown since the reading."""
         if self.owner is None:
             return self.decision.reported(self.grown_ms)
-        # of what was left behind, only a later transaction: the case began because no coordinator knows the one before
+        # the transaction that was left behind adds nothing, as no coordinator knows it: only a later one may
         may_be_known = not self.owner.is_left_behind or self.grown_ms >= 0
         return self.decision.reported(self.grown_ms, is_growing=may_be_known and may_grow(self.entry, self.owner))
 
@@ -124,7 +127,8 @@ class HangingCase:
 
     @property
     def is_foreign(self) -> bool:
-        """Returns whether the entry is not of the id that has its producer id here."""
+        """Returns whether it is known that the id with the entry's producer id in this cluster did not write the
+        entry."""
         return isinstance(self.decision.newest.open_question, ForeignRecords)
 
     @property
@@ -143,14 +147,16 @@ class HangingCase:
 
     @property
     def there_since_ms(self) -> int:
-        """Returns a time (ms) by which the entry was written: the LSO was stalled at it, or it was seen open."""
+        """Returns a time (ms) by which the entry was written, because the LSO was stalled at the entry, or the entry
+        was seen open."""
         first_ms = self.entry.first_seen_ms
         return first_ms if self.stalled_since_ms is None else min(self.stalled_since_ms, first_ms)
 
     @property
     def addable_since_ms(self) -> int:
-        """Returns a time (ms) by which the entry was written and its coordinator would add its partition: while it
-        completes a transaction it refuses (CONCURRENT_TRANSACTIONS), and the client asks again."""
+        """Returns a time (ms) by which the entry was written and its coordinator would add the partition. While a
+        coordinator completes a transaction, it refuses to add partitions (CONCURRENT_TRANSACTIONS), and the client asks
+        again."""
         return max(self.there_since_ms, self.busy_until_ms)
 
     def must_begin_anew(self, relation: Relation, *, has_log: bool) -> bool:
@@ -162,9 +168,9 @@ class HangingCase:
     # step 2: no transaction will end the entry
 
     def log_partitions_needed(self, log_partitions: Iterable[int]) -> frozenset[int]:
-        """Returns the partitions of the log that could name an owner. If the owner is known, only its partition could,
-        because a producer id belongs to one id for ever. Returns none without log access, or once the ends are known.
-        """
+        """Returns the partitions of the log that could name an owner. If the owner is known, only the partition with
+        its record could, because a producer id belongs to one id for ever. Returns none without log access, or once the
+        ends are known."""
         if not self.has_log or not isinstance(self.confirmation, Open):
             return frozenset()
         return frozenset(log_partitions) if self.owner is None else frozenset({self.owner.log_partition})
@@ -183,12 +189,12 @@ class HangingCase:
             self._name_subject(owner)
 
     def note_newest(self, entry: Entry) -> None:
-        """Notes the newest record of the entry, as it was seen now."""
+        """Notes the timestamp of the entry's newest record, from a new observation."""
         self.entry = self.entry._replace(last_timestamp_ms=entry.last_timestamp_ms)
 
     def _note_completion(self, owner: Owner, now_ms: int) -> None:
-        """Notes until when the coordinator completed the transaction that it was at when the entry was written. Later
-        ones do not matter: a client that has ended the next transaction had added its partitions before."""
+        """Notes until when the coordinator was completing the transaction that was in PrepareX when the entry was
+        written. Later transactions do not matter: before a client can end the next one, it has added its partitions."""
         if self.busy_with is None:
             if self.busy_until_ms >= 0 or self.is_unowned:
                 return
@@ -202,15 +208,15 @@ class HangingCase:
             self.busy_with = None
 
     def apply_log_ends(self, asked_at_ms: int, ends: Mapping[int, int], log_partitions: Iterable[int]) -> None:
-        """Notes the end offsets of the transaction log if they were requested after step 1, and none that is needed is
+        """Notes the end offsets of the transaction log if they were requested after step 1, and no needed partition is
         missing."""
         needed = self.log_partitions_needed(log_partitions)
         if asked_at_ms > self.begun_ms and needed and needed <= ends.keys():
             self._move(EndsKnown(asked_at_ms, {p: ends[p] for p in needed}))
 
     def apply_log_read(self, read_to: Mapping[int, int], now_ms: int) -> None:
-        """Makes step 2 if the log is stored to the requested ends. Called only if no transaction that is stored, up to
-        `read_to`, will end the entry."""
+        """Makes step 2 if the log is stored to the requested ends. Call this only if no transaction that is stored, up
+        to `read_to`, will end the entry."""
         ends = self.confirmation
         if not isinstance(ends, EndsKnown) or any(read_to.get(p, -1) < end for p, end in ends.ends.items()):
             return
@@ -219,16 +225,16 @@ class HangingCase:
         self._move(Unowned(now_ms, ends, (_seen_open(self.entry), Evidence(ends.asked_at_ms, TOPIC, text))))
 
     def discard_log_read_before(self, before_ms: int) -> None:
-        """Discards step 2 of an unconfirmed case if its log ends were requested before `before_ms`: by now it is known
-        that a client may have been waiting then."""
+        """Discards step 2 of an unconfirmed case if its log ends were requested before `before_ms`: it became known
+        later that a client may have been waiting at that time."""
         state = self.confirmation
         log = state if isinstance(state, EndsKnown) else state.log if isinstance(state, Unowned) else None
         if log is not None and log.asked_at_ms < before_ms:
             self._move(Open())
 
     def had_ended(self, owner: Owner) -> bool:
-        """Returns whether step 2 had read the owner's last PrepareX. The entry had no owner then, so that transaction
-        was complete, and its coordinator writes no further marker."""
+        """Returns whether step 2 had read the owner's last PrepareX. At step 2 no transaction would end the entry, so
+        that transaction was complete, and its coordinator writes no further marker."""
         unowned = step_2(self.confirmation)
         if unowned is None or unowned.log is None or owner.ended_offset is None:
             return False
@@ -248,8 +254,9 @@ class HangingCase:
         the coordinator will end the entry after all.
 
         The second answer counts only if it was requested at `from_ms` or later: before that a client may have been
-        waiting. A producer id without an answer proves nothing: a hidden id may own the entry. Nor does a coordinator
-        that completes a transaction: it adds no partition meanwhile, and the client asks again.
+        waiting. A producer id without an answer proves nothing: a hidden id may own the entry. An answer from a
+        coordinator that is completing a transaction proves nothing either, because it adds no partition meanwhile, and
+        the client asks again.
         """
         if self.has_log or self.entry.producer_id not in answer.by_producer_id or answer.asked_at_ms <= self.begun_ms:
             return False
@@ -302,8 +309,8 @@ class HangingCase:
         return can_still_write(self.entry, self.owner) and not self.is_certain(context, now_ms)
 
     def is_certain(self, context: Context, now_ms: int) -> bool:
-        """Returns whether only an accident can still end the entry. Without the log, or without DescribeProducers for
-        step 3, that is never certain."""
+        """Returns whether no coordinator will end the entry except by accident. Without access to the log, or without
+        DescribeProducers for step 3, that is never certain."""
         is_described = not isinstance(self.confirmation, Confirmed) or self.confirmation.described
         is_known = is_described and self.has_log and not self.is_foreign
         return is_known and is_certain(self.entry, self.owner, context, now_ms)
@@ -315,7 +322,7 @@ class HangingCase:
         is_again = self._is_newer(self.entry.last_timestamp_ms) and now_ms - self.decision.read_at_ms >= GROWN_AGAIN_MS
         if not self.has_log or not self.decision.is_due(now_ms, self.unowned_ms, now_ms if is_again else self.grown_ms):
             return None
-        # without owner: unread yet, or remembered from before a restart and not seen again yet
+        # an entry without an owner: not read yet, or known from before a restart and not seen again yet
         if self.owner is None and (not self.is_unowned or self.subject.transactional_id is not None):
             return None
         is_deep = self.decision.state is State.UNKNOWN
@@ -332,7 +339,7 @@ class HangingCase:
         return was_contradicted or not self.decision.verdict.is_contradiction
 
     def _is_newer(self, newest_ms: int) -> bool:
-        """Returns whether the entry's newest record is another one than when its facts were last read."""
+        """Returns whether the entry's newest record has changed since its facts were last read."""
         return self.read_newest_ms not in (None, newest_ms)
 
     def _name_subject(self, owner: Owner | DescribedOwner) -> None:

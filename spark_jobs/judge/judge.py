@@ -57,7 +57,7 @@ class RoundTimer:
         self._processor_s, self._pause_factor = processor_s, pause_factor
 
     def is_due(self, now_ms: int) -> bool:
-        """Returns whether the part is due; also if the clock was set back since the last run."""
+        """Returns whether the part is due. A part is also due if the clock was set back since its last run."""
         return not self._done_ms <= now_ms < self._at_ms
 
     @contextmanager
@@ -69,8 +69,9 @@ class RoundTimer:
 
 
 class Judge:
-    """The judge of one cluster; `round` reads through `reader` and writes findings. `coordinators` None: they are not
-    asked. `partitions` None: open entries on data partitions are not judged. `processor_s`: as of RoundTimer."""
+    """The judge of one cluster; `round` reads through `reader` and writes findings. If `coordinators` is None,
+    coordinators are not asked. If `partitions` is None, open entries on data partitions are not judged. `processor_s`:
+    as in RoundTimer."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class Judge:
 
     def round(self, now_ms: int) -> int:
         """Runs one round, and returns how many findings changed. Raises LeaseLost and StoreUnavailable as the writer
-        does; the next round then observes the same again."""
+        does; the next round then makes the same observations again."""
         with self._reader.connect() as connection:
             if self._known is None:
                 known = load(connection, self._cluster_id, now_ms)
@@ -195,7 +196,8 @@ class Judge:
             self._known = {k: f for k, f in known.items() if f.is_open or (f.life.resolved_at_ms or 0) >= forgotten_ms}
 
     def _detected(self, changes: Iterable[Change]) -> list[int]:
-        """Returns, for each entry confirmed as hanging in this round, when (ms) the LSO began to stall at it."""
+        """Returns, for each entry that was confirmed as hanging in this round, the time (ms) at which the LSO began to
+        stall at the entry."""
         assert self._known is not None
         detected = []
         for finding, _ in changes:

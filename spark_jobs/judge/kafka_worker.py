@@ -24,7 +24,7 @@ Answer = TypeVar("Answer")
 
 
 class KafkaWorker(Generic[Question, Answer]):
-    """Asks Kafka in a thread that lives as long as the `with` block and has the one connection. `ask` and `answers`
+    """A worker whose thread has a connection of its own, and lives as long as the `with` block. `ask` and `answers`
     return at once."""
 
     def __init__(self, name: str, client: ClientSettings, liveness: Liveness) -> None:
@@ -40,7 +40,7 @@ class KafkaWorker(Generic[Question, Answer]):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
-        """Stops the thread, without waiting for an answer that is under way."""
+        """Stops the thread. Does not wait for an answer that is under way."""
         self._stopping.set()
 
     def ask(self, question: Question) -> bool:
@@ -59,8 +59,7 @@ class KafkaWorker(Generic[Question, Answer]):
         return found
 
     def _answer(self, question: Question) -> None:
-        """Asks Kafka, and puts the answers into `_answers`, as far as there are any. Called in the thread; raises
-        nothing."""
+        """Asks Kafka, and adds any answers to `_answers`. Runs in the worker's thread, and raises nothing."""
         raise NotImplementedError
 
     def _run(self) -> None:

@@ -1,5 +1,5 @@
-"""Observes records that were left behind in the transaction log when partitions were added: how many there are, and
-which Ongoing ones among them no coordinator knows."""
+"""Observes records that were left behind in the transaction log when partitions were added: their number, and the
+Ongoing transactions among them that no coordinator knows."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from service.store.queries import judge_inputs
 from spark_jobs.judge.coordinator_prober import LeftBehindAnswer
 
 IDS_AT_ONCE: Final = 2_000
-"""Number of ids that one round looks at: some 15 ms."""
+"""Number of ids that one round checks: some 15 ms."""
 
 AGAIN_MS: Final = 60_000
-"""Interval between two walks through all ids while some are left behind. Otherwise the next walk begins when partitions
-are added: coordinators write nowhere else."""
+"""Interval between two walks through all ids while some are left behind. If none are left behind, the next walk begins
+when partitions are added, because until then coordinators write all records to the right partition."""
 
 
 @dataclass(slots=True)
@@ -43,7 +43,8 @@ class LeftBehindObserver:
     _named: list[LeftBehind] = field(default_factory=list)
 
     def look(self, connection: Connection, context: Context, now_ms: int) -> list[RoundResult]:
-        """Goes on with the walk. Returns a result when it is complete."""
+        """Continues the walk through all ids. Returns one result once the walk is complete; until then, an empty
+        list."""
         if not context.log.is_complete:
             return []
         if context.log.partition_count != self._partition_count:
@@ -68,8 +69,8 @@ class LeftBehindObserver:
         return [RoundResult(tuple(observations), frozenset({Kind.LOG_EXPANDED}), is_log_complete=True)]
 
     def to_ask(self, timed_out: Iterable[IdState], others: Iterable[IdState], context: Context) -> list[IdState]:
-        """Returns the overdue transactions about which the brokers are to be asked. `others`: of records that do not
-        count."""
+        """Returns the overdue transactions about which the brokers are to be asked. `others`: transactions of records
+        that do not count."""
         return [
             one
             for one in (*timed_out, *others)

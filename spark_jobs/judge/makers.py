@@ -1,4 +1,4 @@
-"""Looks the makers of transactional.ids up in the store, for findings whose words depend on the framework."""
+"""Finds the makers of transactional.ids by queries to the store, for findings whose words depend on the framework."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from service.domain.applications import (
 from service.store.queries.transactions import behaviours
 
 IDS_AT_ONCE: Final = 10
-"""Ids that are looked up in a round, with some ten siblings each."""
+"""Maximum number of ids that are queried in a round, with some ten siblings each."""
 
 KEPT_MS: Final = 60_000
-"""Time after which an id is looked up again: it may have more siblings by then."""
+"""Time after which an id is queried again, because it may have more siblings by then."""
 
 JOBS_KEPT: Final = 1_000
 
@@ -40,7 +40,7 @@ class Named(Protocol):
 
 
 class Makers:
-    """Keeps what was looked up: the makers of ids, and the jobs of Flink, whose other ids need no look."""
+    """A cache of the makers of ids. It also keeps the known Flink jobs, so that their other ids need no query."""
 
     def __init__(self, cluster_id: int) -> None:
         self._cluster_id = cluster_id
@@ -48,8 +48,8 @@ class Makers:
         self._jobs: dict[tuple[str | None, int], Application] = {}
 
     def of(self, connection: Connection, ids: Iterable[Named], now_ms: int) -> Mapping[bytes, Application]:
-        """Returns the makers of ids that a two-phase sink may have made, by id. Other ids are absent, and so are those
-        that were not looked up yet: at most IDS_AT_ONCE are in one round."""
+        """Returns the makers of ids that a two-phase sink may have made, by id. All other ids are absent. Ids that were
+        not queried yet are absent as well, because a round queries at most IDS_AT_ONCE ids."""
         wanted = {one.transactional_id: one for one in ids if may_be_two_phase(one.name, one.timeout_ms)}
         self._kept = {key: kept for key, kept in self._kept.items() if key in wanted}
         looks = 0
@@ -74,7 +74,7 @@ class Makers:
 
     def _look_up(self, connection: Connection, one: Named) -> Application:
         if one.name.encode() != one.transactional_id:
-            return NOTHING  # no text: no framework made it
+            return NOTHING  # the id is no text, so no framework made it
         names = (one.name, *sibling_names(one.name))
         found = {b.name: b for b in behaviours(connection, self._cluster_id, [name.encode() for name in names])}
         own = found.get(one.name)

@@ -1,5 +1,5 @@
-"""Compares the markers on tailed partitions with the decisions of coordinators, about once a second: what the store has
-of both sides, as far as both were read."""
+"""Compares, about once a second, the markers on tailed partitions with the decisions of coordinators. Both come from
+the store, and are compared as far as both were read."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ VIEWS_KEPT: Final = 60
 
 
 class _Read(NamedTuple):
-    """A partition was read to an end that was requested at `end_asked_at_ms`; that was stored at `read_at_ms`."""
+    """The progress of a partition: it was read to an end offset that was requested at `end_asked_at_ms`, which was
+    stored at `read_at_ms`."""
 
     end_asked_at_ms: int
     read_at_ms: int
 
 
 class MarkerAuditor:
-    """The audit of one cluster. Keeps how far both sides were read lately; everything else is in the store, so that a
-    restart changes no result."""
+    """The audit of one cluster. Keeps in memory only how far both sides were read lately. The rest is in the store, so
+    a restart changes no result."""
 
     def __init__(self, reader: Engine, writer: MarkerAuditWriter, cluster_id: int) -> None:
         self._reader, self._writer, self._cluster_id = reader, writer, cluster_id
@@ -54,7 +55,8 @@ class MarkerAuditor:
         self._results: Counter[Result] = Counter()
 
     def audit(self, now_ms: int) -> Counter[Result]:
-        """Compares what can be compared by now, and returns the results. Raises as `MarkerAuditWriter.settle`."""
+        """Compares all decisions that can be compared by now, and returns the results. Raises as
+        `MarkerAuditWriter.settle` does."""
         with self._reader.connect() as connection:
             inputs = read_inputs(connection, self._cluster_id)
         self._note(inputs, now_ms)
@@ -132,8 +134,8 @@ class MarkerAuditor:
     def _ended(
         self, inputs: AuditInputs, told: set[tuple[int, int]], passed: set[tuple[TopicPartition, int]]
     ) -> tuple[EndedLog, ...]:
-        """Returns the ended logs of which less is left to compare, without what is not needed any more: records in
-        `passed`, and markers of decisions that are all told."""
+        """Returns the ended logs that have shrunk: without the records in `passed`, and without their markers if all
+        decisions that could be about these have a result."""
         whole_ms = self._whole_log_ms(inputs)
         left = [one for one in inputs.decisions if (one.log_partition, one.offset) not in told]
         changed = []
@@ -148,8 +150,8 @@ class MarkerAuditor:
         return tuple(changed)
 
     def _whole_log_ms(self, inputs: AuditInputs) -> int | None:
-        """Returns the time before which everything that was appended to the transaction log is read; None if a part of
-        it was never read to its end."""
+        """Returns the time before which all records of the transaction log were read; None if a partition of it was
+        never read to its end."""
         known = [self._log_known_ms.get(one.partition) for one in inputs.log]
         return min((ms for ms in known if ms is not None), default=None) if None not in known else None
 
@@ -157,7 +159,7 @@ class MarkerAuditor:
         self, one: Decision, inputs: AuditInputs, ended: Mapping[TopicPartition, Sequence[EndedLog]]
     ) -> Iterator[TopicPartition]:
         """Yields the partitions on which all markers of the decision are known, and with them all decisions of these
-        markers; also partitions on which nothing can be told any more."""
+        markers; also partitions that are not read any more, so that no more can be known about them."""
         completed_ms = self._completed_ms.get(one)
         known_ms = self._log_known_ms.get(one.log_partition)
         if completed_ms is None or known_ms is None:
@@ -173,8 +175,8 @@ class MarkerAuditor:
                 yield place
 
     def _without_left_over(self, torn: list[Torn], results: dict[Decision, Result]) -> list[Torn]:
-        """Returns the torn transactions without those whose marker may have ended older records only, or of which older
-        records only may be gone."""
+        """Returns the torn transactions, except those for which the marker may have ended only older records, or for
+        which only older records may be gone."""
         if not torn:
             return torn
         with self._reader.connect() as connection:
@@ -185,7 +187,8 @@ class MarkerAuditor:
 
     def _begun(self, inputs: AuditInputs) -> dict[TopicPartition, int]:
         """Returns the offsets from which on partitions are compared: an end that was requested after the log had been
-        read to an end, so that every transaction with records from there on is decided later, and is read."""
+        read to an end, so that every transaction with records from that offset on is decided later, and its decision is
+        read."""
         if self._whole_since is None:
             return {}
         since_ms, _ = self._whole_since
@@ -207,7 +210,7 @@ class MarkerAuditor:
 
 
 def daily_line(results: Counter[Result]) -> str:
-    """Returns the line of the log about the transactions of a day."""
+    """Returns the line that is logged about the transactions of a day."""
     ended, torn = results.total(), results[Result.TORN]
     verdict = f"{torn:,} torn" if torn else "none torn"
     whole, unseen = results[Result.WHOLE], results[Result.UNSEEN]
@@ -222,7 +225,8 @@ def _is_after(view: TailView, ms: int) -> bool:
 
 
 def _from(marker: SeenMarker, begun: int) -> SeenMarker:
-    """Returns the marker; what it ended of the part that is not compared counts as nothing."""
+    """Returns the marker. If the records that it ended begin before `begun`, from where on the partition is compared,
+    the marker counts as having ended nothing."""
     return marker if marker.ends_from >= begun else marker._replace(ends_from=-1)
 
 

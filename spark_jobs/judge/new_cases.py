@@ -1,4 +1,4 @@
-"""Begins the case of an open entry: one that was just seen, or that a finding of before a restart is about."""
+"""Begins the case of an open entry: an entry that was just seen, or that a finding from before a restart is about."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def new_case(
 
 
 def case_of_finding(finding: Finding, now_ms: int, *, has_log: bool) -> HangingCase:
-    """Returns the case of an entry that hung before a restart and is not in the store now. Its end is yet unknown."""
+    """Returns the case of an entry that hung before a restart and is not in the store now. It is not known yet how the
+    entry ended."""
     subject = finding.subject
     start = subject.start_offset or 0
     entry = Entry(
@@ -82,8 +83,8 @@ def recall(case: HangingCase, finding: Finding) -> None:
 
 
 def continue_without_log(case: HangingCase, reported: Iterable[Subject]) -> None:
-    """Goes on with the case without the transaction log. `reported`: the subjects of open findings; one of them may be
-    this entry, with an id that is hidden by now."""
+    """Continues the case without the transaction log. `reported`: the subjects of open findings; one of these may be
+    about this entry and name an id that is hidden by now."""
     case.has_log, case.owner = False, None
     case.decision = case.decision.without_log()
     same = (subject for subject in reported if entry_identity(subject) == entry_identity(case.subject))
@@ -91,8 +92,8 @@ def continue_without_log(case: HangingCase, reported: Iterable[Subject]) -> None
 
 
 def as_coordinated(one: JudgedEntry, context: Context) -> JudgedEntry:
-    """Returns the entry with a relation that has no case yet while some coordinator may know its transaction, which was
-    left behind when partitions were added to the log."""
+    """Returns the entry with `is_unowned` False in its relation, so that no case begins yet, if its transaction was
+    left behind when partitions were added to the log and some coordinator may still know the transaction."""
     entry, relation = one.entry, one.relation
     holder = relation.holder
     if holder is None or not is_left_behind(entry, holder) or relation.kind != RelationKind.UNKNOWN:

@@ -62,15 +62,16 @@ class Questions:
 
 
 class CoordinatorAnswers(NamedTuple):
-    """The coordinators' answers between the two times, by producer id. None: no answer, which proves nothing."""
+    """The coordinators' answers between the two times, by producer id. None means no answer, which proves nothing."""
 
     asked_at_ms: int
     answered_at_ms: int
     by_producer_id: Mapping[int, DescribedOwner | None]
 
     def without_ongoing(self, entry: Entry) -> CoordinatorAnswers:
-        """Returns the answers of coordinators that keep no transaction log, without one about an Ongoing owner that
-        does not list the entry's partition: only those of Apache Kafka are known to list every partition."""
+        """Returns the answers for a cluster whose brokers show no transaction log. An answer about an Ongoing owner
+        that does not list the entry's partition is left out, because only Apache Kafka's coordinators are known to list
+        every partition."""
         found = self.by_producer_id.get(entry.producer_id)
         if found is None or found.state != ONGOING or will_end(entry, found):
             return self
@@ -129,8 +130,8 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
         self._read_each(self._client, questions, found, answers)
 
     def _read_each(self, client: KafkaClient, questions: Questions, log: LogEnds | None, answers: Answers) -> None:
-        """Reads the markers behind closed entries, and the facts about open ones. Raises the first failure, once all
-        that can be read has been."""
+        """Reads the markers behind closed entries, and the facts about open ones. Raises the first failure after all
+        other reads."""
         reads = _Reads()
         for key, from_offset in questions.entries.items():
             seen = answers.seen.get(key.place)
@@ -169,7 +170,7 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
 
 
 class _Reads:
-    """The reads of single partitions in one round. A failed one must not keep the others away; only a leader that does
+    """The reads of single partitions in one round. A failed read does not prevent the others; only a leader that does
     not answer is not asked again in the round."""
 
     def __init__(self) -> None:
@@ -194,8 +195,8 @@ class _Reads:
 
 
 def is_open(key: EntryKey, seen: CheckedPartition) -> bool:
-    """Returns whether the entry is still open. Where DescribeProducers is denied, all that can be seen is whether the
-    LSO has passed the entry."""
+    """Returns whether the entry is still open. If DescribeProducers is denied, only the LSO shows it: the entry counts
+    as open until the LSO has passed it."""
     if not seen.described:
         return seen.ends.last_stable_offset <= key.start_offset < seen.ends.high_watermark
     found = seen.entry(key.producer_id)

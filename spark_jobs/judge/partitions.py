@@ -54,8 +54,8 @@ MOST_CASES: Final = 2_000
 
 class _Round(NamedTuple):
     """The inputs of one round. `read`: how far the transaction log is stored. `shown`: the open entries, each with its
-    partition. `owned`: those that a transaction will end. `findings`: the open ones about hanging entries, by subject.
-    `has_log`: the log can be read; `is_log_absent`: the brokers have none."""
+    partition. `owned`: the entries that a transaction will end. `findings`: the open ones about hanging entries, by
+    subject. `has_log`: the log can be read; `is_log_absent`: the brokers have none."""
 
     connection: Connection
     context: Context
@@ -70,7 +70,7 @@ class _Round(NamedTuple):
 
 class OpenEntryObserver:
     """Judges open entries round by round, and keeps a case for each entry without an owner. `bootstrap`: servers, for
-    the commands in findings. `disturbances`: those known from before. `watch`: the topics to judge."""
+    the commands in findings. `disturbances`: the disturbances known from before. `watch`: the topics to judge."""
 
     def __init__(
         self,
@@ -94,14 +94,14 @@ class OpenEntryObserver:
         self._gaps: list[Observation] = []
         self._without_case = 0
         self.next_round_ms = 0
-        """The time at which the next step of some entry may be made: the next round should come no later."""
+        """The earliest time at which the next step of an entry may be made. The next round should come no later."""
 
     def gaps(self) -> list[Observation]:
         """Returns the coverage gaps of topics that may not be read, as of the last round."""
         return self._gaps
 
     def stalled_since_ms(self, subject: Subject) -> int | None:
-        """Returns when (ms) the LSO began to stall at the hanging entry; None where something else held the LSO."""
+        """Returns when (ms) the LSO began to stall at the hanging entry; None if something else held the LSO."""
         return next((case.stalled_since_ms for case in self._cases.values() if case.subject == subject), None)
 
     def looks(
@@ -146,7 +146,8 @@ class OpenEntryObserver:
         ]
 
     def _hanging(self, current: _Round, ends: Mapping[Subject, Resolution], unread: int) -> RoundResult:
-        """Returns the round's result on hanging entries. `ends`: how cases have ended. `unread`: from `_unread`."""
+        """Returns the round's result on hanging entries. `ends`: the resolutions of cases that have ended. `unread`:
+        the result of `_unread`."""
         found = (case for case in self._cases.values() if case.is_reportable(current.now_ms))
         return RoundResult(
             tuple(observed(case, current.context, self._bootstrap, current.now_ms) for case in found),
@@ -156,7 +157,7 @@ class OpenEntryObserver:
         )
 
     def _unreplicated(self, current: _Round, unread: int) -> RoundResult:
-        """Returns the round's result on entries with a marker that is written and not replicated."""
+        """Returns the round's result on entries whose marker is written and not replicated yet."""
         cases = cases_of(current.shown, RelationKind.UNREPLICATED_MARKER, current.context)
         observed_at_ms = read_partitions.observed_at_ms(current.connection, self._cluster_id) or 0
         return RoundResult(
@@ -182,7 +183,7 @@ class OpenEntryObserver:
         return settled_at_ms(case.addable_since_ms, NEVER_MS if case.decision.was_listed else newest_ms)
 
     def _apply_answers(self, current: _Round) -> dict[Subject, Resolution]:
-        """Applies the prober's answers to the cases. Returns how cases have ended.
+        """Applies the prober's answers to the cases. Returns the resolutions of the cases that have ended.
 
         Broker failures come first: step 2 of a case whose log ends were requested too early for them is discarded, and
         its log ends are requested again.
@@ -202,17 +203,17 @@ class OpenEntryObserver:
             for key, case in self._cases.items():
                 subject = case.subject
                 how = self._apply(current, answers, key, case)
-                if how is not None or case.subject != subject:  # else the finding named an id that is not its own
+                if how is not None or case.subject != subject:  # the finding named another id
                     ends[subject] = how or Resolution.NOT_HANGING
         return ends
 
     def _apply(self, current: _Round, answers: Answers, key: EntryKey, case: HangingCase) -> Resolution | None:
-        """Applies the answers to one case. Returns how the entry has ended; None if it has not, or that is not known
-        yet."""
+        """Applies the answers to one case. Returns the resolution of the entry; None if the entry has not ended, or if
+        the resolution is not known yet."""
         read, asked_at_ms = current.read, answers.log_asked_at_ms
         from_ms = self._log_from_ms(case, current.context, asked_at_ms)
         seen = answers.seen.get(key.place)
-        # the stored row may be older than the end of the transaction: a later observation has to show the entry open
+        # the stored row may be older than the end of the transaction, so a later observation has to show the entry open
         if asked_at_ms >= from_ms and seen is not None and is_open(key, seen):
             # a leader that the store does not have yet is left out: it must be known first since when it leads
             leaders = answers.log_leaders
@@ -243,8 +244,9 @@ class OpenEntryObserver:
         return how
 
     def _apply_rows(self, current: _Round) -> dict[Subject, Resolution]:
-        """Begins a case for each entry that no transaction will end (or, without the log, where that is not known).
-        Returns how cases have ended: a transaction will end the entry, its partition is gone, or not to be judged."""
+        """Begins a case for each entry that no transaction will end (or, without access to the log, for which that is
+        not known). Returns the resolutions of the cases that end here: a transaction will end the entry, its partition
+        is gone, or its topic is mirrored."""
         ends: dict[Subject, Resolution] = {}
         there = self._stored = set()
         self._without_case = 0
@@ -280,7 +282,8 @@ class OpenEntryObserver:
         return ends
 
     def _begin(self, current: _Round, row: PartitionState, entry: Entry, relation: Relation, *, has_log: bool) -> None:
-        """Begins a case, replacing one for the same entry; above MOST_CASES the entry is only counted."""
+        """Begins a case, replacing one for the same entry; if there are MOST_CASES cases already, the entry is only
+        counted."""
         key = entry_key(entry)
         if key not in self._cases and len(self._cases) >= MOST_CASES:
             self._without_case += 1
@@ -298,7 +301,7 @@ class OpenEntryObserver:
                 case.apply_log_read(current.read.read_to, current.now_ms)
 
     def _ask(self, current: _Round) -> None:
-        """Sends the prober all questions that are due now, in one go."""
+        """Sends the prober all questions that are due now, together."""
         now_ms, context = current.now_ms, current.context
         self.next_round_ms = now_ms + ROUND_MS
         may_ask = not current.has_log and now_ms - self._coordinators_asked_ms >= ASK_COORDINATORS_MS

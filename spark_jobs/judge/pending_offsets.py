@@ -1,7 +1,8 @@
 """Reads the offsets that consumer groups commit in the transactions that hold up partitions of `__consumer_offsets`.
 
-Each transaction is read once, from its first batch to its newest, and again where it writes more. The cost is bounded,
-by pass and by transaction; a transaction that could not be read completely is reported as such.
+Each transaction is read once, from its first batch to its newest. If it writes more, the new batches are read as well.
+The cost is bounded, by pass and by transaction; a transaction that could not be read completely is reported as
+incompletely read.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ MOST_TRANSACTIONS: Final = 200
 
 MOST_BYTES: Final = 64 << 20
 MOST_OFFSETS: Final = 5_000
-"""Bounds, with MOST_BYTES, for one transaction. Batches behind them are not read."""
+"""Together with MOST_BYTES, the bounds for one transaction. Batches beyond these bounds are not read."""
 
 BEHIND_MS: Final = 10_000
 """Time after which a transaction that is not read completely is reported."""
@@ -159,7 +160,7 @@ class PendingOffsets:
             found = read_commits(client, partition, leader, sought, hi)
         except KafkaFailure as e:
             log.debug("%s-%d could not be read: %s", OFFSETS_TOPIC, partition, e)
-            if time.monotonic() - asked >= UNRESPONSIVE_AFTER_S:  # a broker that is no leader any more says so at once
+            if time.monotonic() - asked >= UNRESPONSIVE_AFTER_S:  # a former leader answers at once
                 self._unresponsive.note_failure(leader.node, now_ms)
             return
         self._leaders[partition] = leader.node
@@ -168,8 +169,8 @@ class PendingOffsets:
 
 
 def blocking_entries(entries: Iterable[Entry], ends: Mapping[TopicPartition, LsoSample], as_of_ms: int) -> list[Entry]:
-    """Returns the entries that hold the LSO, or have been open for STALLED_AFTER_MS. Other transactions go on as they
-    should, and are not read."""
+    """Returns the entries that hold the LSO, or have been open for STALLED_AFTER_MS. Other transactions do not hold
+    anything up, and are not read."""
     return [
         one
         for one in entries

@@ -1,7 +1,8 @@
 """Completes the rows of groups with facts about the log: the LSO at their time, and records that they could read.
 
-Bytes are read only for an offset that a group has kept from one round to the next, and once: a group that moves costs
-nothing, a group that does not costs one read at each LSO.
+The log is read only for an offset that a group has kept from one round to the next. For each LSO it is read once, and
+again only if the group is above the LSO and the log has grown. So a group that moves costs nothing, and a group that
+does not move costs little.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ _Key = tuple[str, int, int, int]
 
 @dataclass(slots=True)
 class _Offset:
-    """A committed offset: since when it is known, when it was seen last, and whether there are records to read (None:
-    not known). `read_to`: the high watermark up to which the log was read; None: not yet. `again_ms`: the time before
-    which it is not read again."""
+    """A committed offset. `since_ms`, `seen_ms`: when it was seen first and last. `has_records`: whether there are
+    records to read; None if not known. `read_to`: the high watermark up to which the log was read; None: not yet.
+    `again_ms`: the time before which it is not read again."""
 
     since_ms: int
     seen_ms: int
@@ -51,15 +52,16 @@ class _Offset:
     again_ms: int = 0
 
     def is_due(self, is_above: bool, high_watermark: int, now_ms: int) -> bool:
-        """Returns whether the log is to be read: once below the LSO, which ends the search, and above it as long as
-        there is no record and the log grows."""
+        """Returns whether the log is to be read. Below the LSO, which bounds the search, the log is read once. Above
+        the LSO, it is read again whenever it has grown, until a record is found."""
         if self.has_records or now_ms - self.since_ms < KEPT_MS or now_ms < self.again_ms:
             return False
         return self.read_to is None or (is_above and self.read_to < high_watermark)
 
 
 class RecordsAhead:
-    """Remembers what was read. Call it from one thread only. `unresponsive`: brokers to skip for a while."""
+    """Adds facts about the log to the rows of groups, and remembers what was read. To be used from one thread only.
+    `unresponsive`: brokers to skip for a while."""
 
     def __init__(self, unresponsive: UnresponsiveBrokers) -> None:
         self._unresponsive = unresponsive
@@ -74,7 +76,8 @@ class RecordsAhead:
         now_ms: int,
     ) -> list[GroupOffset]:
         """Returns the rows with `lso` and `has_records_ahead`. `lags`: of share groups, by group, topic and partition.
-        `ends`: from a sample that is later than the rows; a partition without one leaves its rows as they are."""
+        `ends`: from a sample that is later than the rows; the rows of a partition without such a sample are returned
+        unchanged."""
         give_up = time.monotonic() + PASS_S
         layouts: dict[str, TopicLayout | None] = {}
         found = []
@@ -139,6 +142,6 @@ class RecordsAhead:
 
 def _undelivered(lag: int, own: LsoSample) -> bool:
     """Returns whether a share group has offsets before the LSO whose delivery is not complete. `lag`: the number of
-    such offsets before the high watermark. `own` is later than `lag`, so as many offsets as were written in between may
-    still be undelivered if this returns False."""
+    undelivered offsets before the high watermark. The sample `own` is later than `lag`. So if this returns False, as
+    many offsets as were written in between may still be undelivered."""
     return lag > own.high_watermark - own.last_stable_offset

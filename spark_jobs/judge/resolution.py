@@ -75,15 +75,15 @@ def how_it_ended(
 
 
 def _may_be_a_younger_ones(entry: Entry, owner: Owner | None, context: Context, closed_ms: int) -> bool:
-    """Returns whether the PrepareX of the producer's next transaction, whose marker closed the entry, may lie in a part
-    of the transaction log that has not been read yet."""
+    """Returns whether the marker that closed the entry may belong to the producer's next transaction, whose PrepareX
+    may lie in a part of the transaction log that has not been read yet."""
     if owner is None or not can_still_write(entry, owner):
         return False
     return context.log.known_until_ms.get(owner.log_partition, -1) < closed_ms
 
 
 def observed(case: HangingCase, context: Context, bootstrap: str, now_ms: int) -> Observation:
-    """Returns the observation of a hanging entry, as it is known by now. `bootstrap`: servers for the command."""
+    """Returns the present observation of a hanging entry. `bootstrap`: servers for the command."""
     transactional_id = case.subject.transactional_id
     name = None if transactional_id is None else display_id(transactional_id)
     shown = Case(
@@ -108,7 +108,7 @@ def observed(case: HangingCase, context: Context, bootstrap: str, now_ms: int) -
 
 
 def cases_of(shown: Iterable[tuple[PartitionState, JudgedEntry]], word: str, context: Context) -> Iterator[Case]:
-    """Yields a case for each entry that has the relation `word`."""
+    """Yields a case for each entry whose relation has the kind `word`."""
     for row, (entry, relation) in shown:
         if relation.kind == word:
             name = None if relation.owner is None else display_id(relation.owner.transactional_id)

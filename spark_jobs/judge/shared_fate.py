@@ -1,4 +1,5 @@
-"""Entries that a later transaction of their producer id will end: that they are older, and whether that loses records.
+"""Detects entries that a later transaction of their producer id will end, and finds out whether records are lost by
+that.
 
 A committed transaction's marker was skipped, or lost with a leader, and its client went on at once. So nothing hangs:
 the marker of the present transaction decides about the committed records, too, and an ABORT loses them. Whether an
@@ -39,7 +40,8 @@ soon after the entry was seen first, or too soon before it was seen last, to rul
 
 READ_EVERY_MS: Final = 1_000
 READ_AT_ONCE: Final = 4
-"""Entries that are read at once, every READ_EVERY_MS at most: a busy cluster has thousands of long transactions."""
+"""Maximum number of entries that are read at once, every READ_EVERY_MS at most, because a busy cluster has thousands of
+long transactions."""
 
 MOST_FOLLOWED: Final = 1_000
 
@@ -48,7 +50,7 @@ _ENDED_BY: Final = {
     Resolution.ADOPTION: EndedBy.OTHER_TRANSACTION,
     Resolution.COORDINATOR_MARKER: EndedBy.OTHER_TRANSACTION,
 }
-"""By resolution, the marker that ended the entry; of any other the writer is not known."""
+"""By resolution, the marker that ended the entry. For all other resolutions, the writer of the marker is not known."""
 
 
 class OwnedEntry(NamedTuple):
@@ -61,8 +63,9 @@ class OwnedEntry(NamedTuple):
 
 @dataclass(slots=True)
 class _Followed:
-    """An entry that holds committed records. `high_watermark`: its marker lies at this offset or behind; `last_offset`:
-    of its newest record when it was read, None if not known. `decision`: evidence that the records were committed."""
+    """An entry that holds committed records. `high_watermark`: its marker lies at this offset or above; `last_offset`:
+    the offset of its newest record when it was read, None if not known. `decision`: evidence that the records were
+    committed."""
 
     subject: Subject
     high_watermark: int
@@ -71,12 +74,13 @@ class _Followed:
 
 
 class SharedFates:
-    """Reads entries that have an owner, and follows those with committed records of an earlier transaction."""
+    """Reads the facts about entries that have an owner, and follows entries with committed records of an earlier
+    transaction."""
 
     def __init__(self) -> None:
         self._taken_over_ms: dict[EntryKey, int] = {}
-        """When entries that had no owner at step 2 got one (ms): if seen open later, they are older than its present
-        transaction."""
+        """When entries that had no owner at step 2 got one (ms): an entry that is seen open later is older than the
+        owner's present transaction."""
         self._lost: list[Observation] = []
         self._read: dict[EntryKey, int] = {}
         """By entry, the start of the owner's transaction for which it was read."""
@@ -87,14 +91,15 @@ class SharedFates:
         self._taken_over_ms[key] = now_ms
 
     def forget_others(self, there: Set[EntryKey]) -> None:
-        """Forgets the entries that are not open any more, but for those that are followed to their end."""
+        """Forgets the entries that are not in `there`, the open ones. Entries that are followed to their end are
+        kept."""
         self._taken_over_ms = {key: ms for key, ms in self._taken_over_ms.items() if key in there}
 
     def adopted(
         self, shown: Sequence[tuple[PartitionState, JudgedEntry]], context: Context, unread: int
     ) -> RoundResult:
-        """Returns the round's result on entries that end with a transaction of which they are no part. `unread`: the
-        number of stalled partitions that were not read."""
+        """Returns the round's result on entries that will end with a transaction to which they do not belong. `unread`:
+        the number of stalled partitions that were not read."""
         closing = [case for word in _CLOSING for case in cases_of(shown, word, context)]
         cases = [
             *cases_of(shown, RelationKind.ADOPTED, context),
@@ -121,7 +126,7 @@ class SharedFates:
         return RoundResult(tuple(lost), frozenset({Kind.LOST_RECORDS}), resolutions={})
 
     def note_end(self, case: HangingCase, marker: Marker, how: Resolution, rules: Rules) -> None:
-        """Notes that a marker has ended a hanging entry; `how`: its resolution."""
+        """Notes that a marker has ended a hanging entry. `how`: the resolution."""
         if case.holds_committed and marker.is_commit is False and how != Resolution.OUR_MARKER:
             by = _ENDED_BY.get(how, EndedBy.NOT_KNOWN)
             self._lost.append(_lost_by(case.subject, marker, by, case.proofs, rules))
@@ -150,7 +155,7 @@ class SharedFates:
         return {key: one.high_watermark for key, one in self._followed.items()}
 
     def facts_to_read(self, owned: Mapping[EntryKey, OwnedEntry], now_ms: int) -> dict[EntryKey, EntryQuery]:
-        """Returns the facts to read now, of the entries that have been open longest."""
+        """Returns the questions to ask now, about the entries that have been open longest."""
         self._read = {key: start_ms for key, start_ms in self._read.items() if key in owned}
         if 0 <= now_ms - self._read_ms < READ_EVERY_MS:
             return {}
@@ -203,8 +208,8 @@ def _lost_by(
     rules: Rules,
     last_offset: int | None = None,
 ) -> Observation:
-    """Returns the observation of committed records that the ABORT marker has ended. `last_offset`: of them, None if not
-    known."""
+    """Returns the observation of committed records that the ABORT marker has ended. `last_offset`: that of the newest
+    of these records, None if not known."""
     name = None if subject.transactional_id is None else display_id(subject.transactional_id)
     lost = LostRecords(
         topic=subject.topic or "",
@@ -242,7 +247,8 @@ def key_of(subject: Subject) -> EntryKey:
 
 
 def _began_after(entry: Entry, samples: Sequence[Sample], log_partition: int, ended_offset: int) -> bool:
-    """Returns whether a sample shows the partition without the entry when the log had the owner's last end already."""
+    """Returns whether a sample proves that the entry was not there yet when the transaction log already contained the
+    end of the owner's last transaction."""
     return any(
         one.high_watermark <= entry.start_offset
         and log_partition in one.ends_before_last

@@ -1,5 +1,5 @@
-"""Observes and ends findings that stay until somebody acknowledges them: reads torn transactions, and resolves what is
-acknowledged."""
+"""Observes and ends findings that stay until somebody acknowledges them: reads torn transactions, and resolves findings
+that were acknowledged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from service.store.queries import marker_audit
 
 
 class TornObserver:
-    """Reads torn transactions until a finding has counted each; only then they may be forgotten."""
+    """Reads torn transactions until a finding has counted each of them. Only then may the store forget them."""
 
     def __init__(self, cluster_id: int) -> None:
         self._cluster_id = cluster_id
@@ -30,7 +30,8 @@ class TornObserver:
         return self._seen
 
     def reported(self, known: Mapping[Key, Finding]) -> list[int]:
-        """Returns the sequences of those that a stored finding has counted. `known`: the stored findings."""
+        """Returns the sequences of the torn transactions that a stored finding has counted. `known`: the stored
+        findings."""
         counted = []
         for one in self._seen:
             finding = known.get((one.kind, one.subject))
@@ -42,7 +43,8 @@ class TornObserver:
 
 
 def acknowledged(connection: Connection, cluster_id: int, known: Mapping[Key, Finding]) -> list[RoundResult]:
-    """Returns a round result for each kind that has acknowledged findings. Asks the store only if one is open."""
+    """Returns a round result for each kind that has acknowledged findings. Queries the store only if a finding of these
+    kinds is open."""
     waiting = [one for one in known.values() if one.kind in UNTIL_ACKNOWLEDGED and one.is_open]
     given = read_acknowledgements(connection, cluster_id, waiting)
     results = []

@@ -43,7 +43,8 @@ from service.store.escaped_text import printable
 log = logging.getLogger(__name__)
 
 _slow: Final = OwnThreads("passwords and tokens", 2)
-"""Threads apart from those for keys: a password takes 60 ms of a core and 32 MB, and keys must not wait for guesses."""
+"""Threads apart from those for keys: a password takes 60 ms of a core and 32 MB, and requests with keys must not wait
+for attempts to guess a password."""
 _fast: Final = OwnThreads("keys", 2)
 
 _JSON: Final = "application/json"
@@ -54,8 +55,8 @@ NO_CREDENTIALS: Final = "credentials are needed: Authorization: Bearer KEY (comm
 
 
 class AccessConfig(NamedTuple):
-    """The credentials and hosts that one service accepts. `hosts` None: any host, for a service that no network
-    reaches."""
+    """The credentials and hosts that one service accepts. `hosts`: the accepted host names; None accepts any host, for
+    a service that no network reaches."""
 
     auth: AuthConfig = AuthConfig()
     hosts: AllowedHosts | None = None

@@ -1,7 +1,7 @@
 """Turns a body into a response: JSON with a weak ETag, or 304 for a client that has it already. Keeps each answer for
 as long as the store does not change, for a second at most.
 
-Many readers of a page then cost one rendering.
+So a page with many readers is rendered once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def answer(body: Shape, as_of_ms: int | None) -> Response:
 def answer_page(
     kind: Callable[..., Page[T]], items: Sequence[T], next_cursor: str | None, as_of_ms: int | None, **more: Any
 ) -> Response:
-    """Returns 200 with a page of this kind. `more`: its fields beside the items."""
+    """Returns 200 with a page of the class `kind`. `more`: the fields that the page has besides `items`."""
     return answer(kind(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms), **more), as_of_ms)
 
 
@@ -75,7 +75,7 @@ def _is_known(if_none_match: str, etag: str) -> bool:
 class HeadAsGet:
     """Pure ASGI middleware that answers HEAD as GET without a body.
 
-    This middleware is the innermost one: those around it still see a HEAD.
+    This middleware is the innermost one, so the middleware around it still sees a HEAD.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -101,7 +101,8 @@ class HeadAsGet:
 
 
 KEPT_MS: Final = 1_000
-"""Longest time for which an answer is kept: its ages, and the sources that it reports as stalled, may be that old."""
+"""Longest time for which an answer is kept: the ages that it contains, and the sources that it reports as stalled, may
+be out of date by up to this time."""
 
 REFRESH: Final = "x-refresh"
 """The header with which a page requests itself again; the answer then needs nothing from Kafka."""
@@ -110,8 +111,8 @@ Render = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class _Question(NamedTuple):
-    """Everything that an answer depends on, except the store and the time. `grants`: of the sender, because answers
-    contain only what the sender may see and do."""
+    """The key of a kept answer: everything that the answer depends on, except the store and the time. `grants`: the
+    sender's, because an answer contains only what its sender may see and do."""
 
     path: str
     query: str
@@ -126,8 +127,8 @@ class _Kept(NamedTuple):
 
 
 class Answers:
-    """The answers of one service. Answers to the same question are rendered one at a time, and each is shared by all
-    requests that came before its rendering began. So a request waits for two renderings at most."""
+    """The answers of one service. Answers to the same question are rendered one at a time, and all requests that came
+    before a rendering began share its result. So a request waits for two renderings at most."""
 
     def __init__(self, versions: DataVersions, now_ms: Callable[[], int]) -> None:
         self._versions, self._now_ms = versions, now_ms

@@ -59,7 +59,8 @@ other requests."""
 
 
 class Kafka:
-    """A connection to the configured brokers, opened at its first use. `settings` None: no brokers are configured."""
+    """A connection to the configured brokers, opened at its first use. If `settings` is None, no brokers are
+    configured."""
 
     def __init__(self, settings: ClientSettings | None) -> None:
         self._settings = settings
@@ -73,9 +74,9 @@ class Kafka:
         """Yields a client of the cluster's brokers, for this caller alone until the block ends. Kafka's errors in the
         block become problems.
 
-        ProblemError: 503 if no brokers are configured, if they are of another cluster, if they do not answer, or if
-        other requests use the client for too long; 502 if they refuse, naming the permission; 429 if MOST_AT_ONCE
-        requests are here already.
+        Raises ProblemError: 503 if no brokers are configured, if they are of another cluster, if they do not answer, or
+        if other requests use the client for too long; 502, which names the missing permission, if they refuse; 429 if
+        MOST_AT_ONCE requests wait for the client, or use it, already.
         """
         if self._settings is None:
             raise ProblemError(
@@ -131,7 +132,8 @@ class Kafka:
         return client
 
     def _connected(self, settings: ClientSettings) -> KafkaClient:
-        """Returns a client that has just answered: brokers restart, and they close idle connections."""
+        """Returns a client whose brokers have just answered; connects anew if the kept client fails, because brokers
+        restart and close idle connections."""
         if self._client is not None:
             try:
                 self._cluster_id = cluster_id(self._client)
@@ -167,7 +169,8 @@ class Brokers:
 def explained(
     app: AppState, cluster: ClusterRow, topic: str, partition: int, offset: int, end: int
 ) -> ExplainedOffsets:
-    """Explains the offsets [offset, end). ProblemError: no such partition or offset, or Kafka cannot be asked.
+    """Explains the offsets [offset, end). Raises ProblemError if the partition or offset does not exist, or if Kafka
+    cannot be asked.
 
     This may take seconds: the caller should hold no connection to the store meanwhile.
     """

@@ -36,8 +36,8 @@ def cut(
 ) -> tuple[list[T], str | None]:
     """Returns the items after `cursor`, at most `limit`, and the cursor of the next page (None: this was the last).
 
-    `items` come in the order of their keys. `filters`: as for `seal`. ProblemError (400): the cursor was not made by
-    this service, or belongs to another list.
+    `items` come in the order of their keys. `filters`: as for `seal`. Raises ProblemError (400) if this service did not
+    make the cursor, or made it for another list.
     """
     after = None if cursor is None else _key(unseal(cursor, 1, *filters))
     page = list(islice((one for one in items if after is None or _is_behind(key(one), after)), limit + 1))
@@ -99,7 +99,7 @@ def write_timeline_cursor(place: TimelineCursor, *filters: Any) -> str:
 
 
 def read_timeline_cursor(cursor: str, *filters: Any) -> TimelineCursor:
-    """Returns the place in the cursor; ProblemError (400) as for `read_cursor`."""
+    """Returns the place in the cursor. Raises ProblemError (400) as `read_cursor` does."""
     data = unseal(cursor, _TIMELINE.size, *filters)
     if len(data) != _TIMELINE.size:
         raise foreign_cursor()

@@ -127,9 +127,8 @@ class AskedId(NamedTuple):
 
 
 def id_of(request: Request, text: str | None, id_b64: str | None) -> AskedId:
-    """Returns the id that the request names. ProblemError (422) unless exactly one of `id` and `id_b64` is given and
-    usable.
-    """
+    """Returns the id that the request names. Raises ProblemError (422) unless exactly one of `id` and `id_b64` is given
+    and usable."""
     raw = None if text is None else bytes_of(request, "id")
     if (raw is None) == (id_b64 is None):
         raise unusable("id", "give exactly one of id and id_b64")

@@ -40,7 +40,7 @@ NOT_AUTHENTICATED: Final = "urn:txnscope:not-authenticated"
 WRONG_HOST: Final = "urn:txnscope:wrong-host"
 TOO_MANY_REQUESTS: Final = "urn:txnscope:too-many-requests"
 TOO_MANY_STREAMS: Final = "urn:txnscope:too-many-streams"
-"""The constants above are values of `type`. Every other problem has about:blank: its status is explanation enough."""
+"""The constants above are values of `type`. Every other problem has about:blank, because its status explains it."""
 
 
 class ParameterError(BaseModel):
@@ -62,8 +62,8 @@ class Problem(BaseModel):
 
 
 class ProblemError(Exception):
-    """An error that a handler raises to answer with a problem. `retry`: asking again in a few seconds may help.
-    `for_all`: the end of the detail for those who may see all clusters."""
+    """An error that a handler raises to answer with a problem. `retry`: the same request may succeed in a few seconds.
+    `for_all`: text that is appended to the detail if the sender may see all clusters."""
 
     def __init__(
         self,

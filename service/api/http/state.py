@@ -63,7 +63,7 @@ App = Annotated[AppState, Depends(_state)]
 
 
 class Store:
-    """Reads through one engine for the whole process. The store behind the engine need not exist yet."""
+    """Reads through one engine for the whole process. The store need not exist when this object is built."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -73,7 +73,7 @@ class Store:
     def read(self) -> Iterator[Connection]:
         """Yields a connection whose transaction sees one state of the store.
 
-        StoreError: the store does not answer, or its schema is not at head.
+        Raises StoreError if the store does not answer, or if its schema is not at head.
         """
         try:
             with self._engine.connect() as connection:
@@ -83,13 +83,13 @@ class Store:
             raise StoreUnavailable("store: too many requests are reading it at once") from error
 
     def check(self) -> None:
-        """Raises the errors of `read`."""
+        """Raises the errors of `read` if the store cannot be read."""
         with self.read():
             pass
 
 
 def known_cluster(connection: Connection, name: str) -> ClusterRow:
-    """Returns the cluster of that name. ProblemError (404) if the store has none."""
+    """Returns the cluster of that name. Raises ProblemError (404) if the store has none."""
     found = clusters.find_cluster(connection, name)
     if found is None:
         names = ", ".join(repr(cluster.name) for cluster in clusters.all_clusters(connection))

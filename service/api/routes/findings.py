@@ -112,8 +112,8 @@ def _page(
     cursor: str | None,
     as_of: Callable[[Connection, int], int | None],
 ) -> Response:
-    """Answers with one page of findings. `as_of`: reads the time at which the source of these findings last
-    answered."""
+    """Answers with one page of findings. `as_of`: a function that reads from the store when the source of these
+    findings last answered."""
     after = None if cursor is None else _place(unseal(cursor, _TIME_BYTES, *filters))
     with app.store.read() as connection:
         found = known_cluster(connection, cluster)
@@ -129,7 +129,7 @@ def _page(
 
 def _truncated(connection: Connection, cluster_id: int, selection: FindingSelection) -> int:
     """Returns the number of cases of the requested kinds that have no finding; 0 if only resolved findings are
-    requested, because no such case is resolved."""
+    requested, because a case without a finding is never resolved."""
     if selection.statuses == {Status.RESOLVED}:
         return 0
     found = findings.truncated(connection, cluster_id)

@@ -1,6 +1,6 @@
 """GET /metrics (rendered by `service.metrics`), /-/healthy, /-/ready and /version.
 
-They have threads and connections to the store of their own, and answer while other requests hold all of the rest.
+These routes have their own threads and store connections, so they answer even while other requests use all others.
 """
 
 from __future__ import annotations

@@ -110,9 +110,8 @@ def get_volume(
 
 
 def _tailed_as_of_ms(connection: Connection, cluster: ClusterRow, topic: str, partition: int) -> int:
-    """Returns the time at which the partition's end offset was last requested. ProblemError (404) if the partition is
-    not tailed.
-    """
+    """Returns the time at which the partition's end offset was last requested. Raises ProblemError (404) if the
+    partition is not tailed."""
     as_of_ms = read_ledger.tailed_as_of_ms(connection, cluster.id, topic, partition)
     if as_of_ms is None:
         name = printable(topic)[:249]

@@ -38,10 +38,9 @@ from service.store.queries import findings
 from service.store.queries.clusters import ClusterRow
 
 LOOKS_WITHIN_S: Final = 10.0
-"""Seconds within which the marker may be written once the store can be written, so that the client still waits for the
+"""Seconds within which the marker may be written once the store is writable. The client then still waits for the
 answer: the store may take 30 s before that, the broker another 15 s, a busy store twice 5 s, and `txnscope resolve`
-waits for 75 s.
-"""
+waits for 75 s."""
 
 log = logging.getLogger(__name__)
 
@@ -108,8 +107,8 @@ def resolve_finding(
 
 
 def _wait_for_store(url: str) -> None:
-    """Waits before anything is looked at, so that the marker rests on new observations. StoreUnavailable: the audit
-    could not be written within API_WAIT_S."""
+    """Waits until the audit can be written. The wait comes before the observations, so that they are fresh when the
+    marker is written. Raises StoreUnavailable if the audit cannot be written within API_WAIT_S."""
     engine = open_engine(url, must_exist=True, wait_s=API_WAIT_S)
     try:
         audit_events.wait_until_writable(engine)
@@ -120,9 +119,8 @@ def _wait_for_store(url: str) -> None:
 def _write(
     request: Request, store_url: str, cluster: ClusterRow, finding: Finding, way: WayOut, client: KafkaClient
 ) -> None:
-    """Records the attempt in the audit, writes the marker, then records the outcome: a marker without a record in the
-    audit was not written here. Raises the errors of `marker.write`, and StoreError if nothing was written.
-    """
+    """Records the attempt in the audit, writes the marker, then records the outcome. So txnscope wrote no marker that
+    the audit does not contain. Raises the errors of `marker.write`, and StoreError if nothing was written."""
     attempt = Attempt(
         at_ms=wall_clock_ms(),
         finding_id=finding.id,
@@ -161,12 +159,12 @@ def _send(write: Callable[[], None], attempt: Attempt, record: Callable[[Attempt
     finally:
         try:
             record(attempt._replace(at_ms=wall_clock_ms(), outcome=outcome, error=error))
-        except StoreError as e:  # not raised: the marker may be in the log
+        except StoreError as e:  # not raised, because the marker may be in the log
             log.error("the audit lacks an outcome, %s, of %s: %s", outcome, attempt, e)
 
 
 def _answer(finding: Finding, way: WayOut, *, dry_run: bool) -> Response:
-    """Returns the Resolution without an ETag: it is no document, and a 304 would hide what was done."""
+    """Returns the Resolution without an ETag, because a 304 would hide what the request has done."""
     body = Resolution(
         finding_id=finding.id,
         dry_run=dry_run,

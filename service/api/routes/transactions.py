@@ -24,7 +24,7 @@ from service.store.queries.expiring import ExpiringCursor, read_expiring
 from service.store.queries.transaction_pages import Selection
 from service.views.transactions.described import read_described
 
-# of a page of ids that expire: when the last row was updated last (ms); the id's bytes follow
+# cursor of a page of expiring ids: the last row's time of last change (ms); the id's bytes follow
 _HEAD = struct.Struct(">q")
 
 router = APIRouter(route_class=KeptRoute, tags=["transactions"], dependencies=[Depends(only_known)])

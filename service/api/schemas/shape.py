@@ -64,7 +64,8 @@ def moment(ms: int | None) -> Moment:
 
 
 def past_moment(ms: int | None, now_ms: int) -> Moment:
-    """Returns the time of something that had happened by `now_ms`; a number that cannot be that is no valid time."""
+    """Returns the time of something that had happened by `now_ms`. A number that cannot be such a time becomes a Moment
+    without text that keeps the number."""
     if ms is None or ms == NO_TIME or past_time(ms, now_ms) is not None:
         return moment(ms)
     return Moment(None, ms, _digits(ms))
@@ -94,10 +95,12 @@ class _AsText:
 
 
 RawTime = Annotated[Moment, _AsText()]
-"""A time for which a record may have a number that is no valid time. That is then `x_raw_ms`, beside the null."""
+"""A time for which a record may have a number that is no valid time. The body then has that number as `x_raw_ms`, after
+the null."""
 
 Wide = Annotated[int, _DECLARED]
-"""A number for which OpenAPI lists `x_str`. Every other number above 2^53 has one, too."""
+"""A number for which OpenAPI lists `x_str`. Every other number above 2^53 has such a key, too, which OpenAPI does not
+list."""
 
 IdBytes = Annotated[
     str | None,
@@ -106,8 +109,8 @@ IdBytes = Annotated[
 
 
 class _Beside(NamedTuple):
-    """A key that stands behind another one and is made of its value. `get`: returns the value from a body; the key is
-    left out if that is None."""
+    """A key of the JSON that follows a field and is computed from its value, such as `x_str` after `x`. `get`: returns
+    the key's value from a body; if that is None, the key is left out."""
 
     name: str
     type: Any
@@ -115,7 +118,7 @@ class _Beside(NamedTuple):
 
 
 def _beside(field: str, key: str, hint: Any) -> Iterator[_Beside]:
-    """Yields what stands behind the field of this type."""
+    """Yields the keys that follow a field of this type in the JSON."""
     parts = set(_parts(hint))
     if Moment in parts:
         raw = f"{key.removesuffix('_at')}_raw_ms"
@@ -148,13 +151,13 @@ class Shape:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Returns the schema of the fields, with the keys that stand behind them: properties of the class."""
+        """Returns pydantic's schema of the fields, and adds the keys that follow them as properties of the class."""
         schema = handler(source)
         body: Any = handler.resolve_ref_schema(schema)
         hints = get_type_hints(source, include_extras=True)
         fields = {field["name"]: field for field in body["schema"]["fields"]}
         if not fields.keys() <= hints.keys():
-            return schema  # a body that holds this one twice
+            return schema  # a body that contains this class twice
         body["schema"]["fields"] = []
         for name, field in fields.items():
             body["schema"]["fields"].append(field)
@@ -196,12 +199,12 @@ def shaped(kind: type[B], source: object, **more: Any) -> B:
 
 @cache
 def _others(kind: type[Shape], given: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the fields that are not given."""
+    """Returns the names of the fields of `kind` that `given` does not contain."""
     return tuple(name for name in kind.__dataclass_fields__ if name not in given)
 
 
 def to_json(body: Shape) -> bytes:
-    """Returns the JSON of the body."""
+    """Returns the body as JSON bytes."""
     kind: Any = type(body)
     content: bytes = _adapter(kind).dump_json(body, by_alias=True, exclude_defaults=True)
     return content

@@ -54,7 +54,7 @@ def grant_of(missing: NoPermission) -> Grant:
 
 
 def grant_for(reason: Reason | None) -> Grant | None:
-    """Returns the grant for the first missing permission; None if none is missing."""
+    """Returns the grant for the first missing permission in `reason`; None if no permission is missing."""
     return next(map(grant_of, missing_permissions(reason)), None)
 
 
@@ -77,7 +77,7 @@ def each_or_all(flag: str, missing: Sequence[str], known: int, operation: str) -
 
 
 def lines(acls: Iterable[Acl], principal: str | None, bootstrap: str) -> list[str]:
-    """Returns one command line for all grants with the same flag, operation and pattern type; grants that a wider one
+    """Returns one command line for all grants with the same flag, operation and pattern type; grants that a wider grant
     covers are left out."""
     wanted = list(dict.fromkeys(acls))
     for_all = {(acl.flag, acl.operation) for acl in wanted if acl.name == _ALL}

@@ -1,5 +1,5 @@
-"""Result of an examination of a cluster: made by the code that asks Kafka, read by the code that explains the
-answers."""
+"""The result of `doctor`'s examination of a cluster. The code that asks Kafka makes it; the code that explains the
+answers reads it."""
 
 from __future__ import annotations
 
@@ -46,9 +46,8 @@ class LogReport(NamedTuple):
 
 class IdsReport(NamedTuple):
     """Transactional ids. `listed`: their number in ListTransactions; None if that failed, `why` gives the reason.
-    `hidden`: ids that are in the log and denied when asked for by name. `any_denied`: an id of an invented name is
-    denied; None: not known.
-    """
+    `hidden`: ids that the log contains, and that Kafka denies in a request by name. `any_denied`: Kafka also denies an
+    invented id; None if not known."""
 
     listed: int | None
     hidden: tuple[str, ...]
@@ -57,15 +56,15 @@ class IdsReport(NamedTuple):
 
 
 class TopicsReport(NamedTuple):
-    """Topics. `globs`: those of `--topics`, `*` if there are none. `partitions`: their number by topic, for all topics
-    that may be described. `mirrored` and `left_out` (`--topics`) are not watched. `absent`: names in `--topics` that no
-    topic has.
+    """Topics. `globs`: the patterns of `--topics`, `*` if there are none. `partitions`: their number by topic, for all
+    topics that may be described. `mirrored` and `left_out` (`--topics`) are not watched. `absent`: names in `--topics`
+    that no topic has.
 
     `not_describable`: topics to be watched that may not be described, known from `--topics` or the transaction log;
-    `denied_globs`: those of `globs` under which a topic of an invented name is denied, so there may be more.
+    `denied_globs`: the patterns for which Kafka denies a topic of an invented name, so that more topics may match.
 
-    Of the watched topics, DescribeProducers is allowed on `readable` and denied on `unreadable`; it could not be sent
-    for `unanswered`. `with_open`: topics whose asked partition has an open transaction.
+    Of the watched topics, DescribeProducers is allowed on `readable` and denied on `unreadable`; for `unanswered`, the
+    request could not be sent. `with_open`: topics whose asked partition has an open transaction.
     """
 
     globs: tuple[str, ...]
@@ -89,11 +88,12 @@ class TopicsReport(NamedTuple):
 
 
 class GroupsReport(NamedTuple):
-    """Consumer groups. `listed`: their number in ListGroups (None: no answer); `denied`: those of them that may not be
-    described. `any_denied`: a group of an invented name is denied.
+    """Consumer groups. `listed`: their number in ListGroups (None: no answer); `denied`: the listed groups that may not
+    be described. `any_denied`: Kafka also denies an invented group.
 
-    `share_not_judged`: listed share groups (KIP-932) of which it cannot be told whether they wait, `share_why` the
-    reason."""
+    `share_not_judged`: listed share groups (KIP-932) for which it is not known whether they wait; `share_why`: the
+    reason.
+    """
 
     listed: int | None
     denied: tuple[str, ...]

@@ -34,7 +34,7 @@ class HeadLine(NamedTuple):
 
 
 def head(report: ClusterReport, records: Iterable[TriedVersion]) -> list[HeadLine]:
-    """Returns the lines. `records`: of the versions of Kafka that txnscope was tried on."""
+    """Returns the lines. `records`: one for each version of Kafka that txnscope was tested on."""
     from_records = from_release(report, records)
     abilities = [*abilities_of(report), *_not_tried(from_records)]
     groups = (
@@ -91,7 +91,7 @@ def _protocol(report: ClusterReport) -> str:
 
 
 def abilities_of(report: ClusterReport) -> list[Ability]:
-    """Returns what works here, as far as the report shows it."""
+    """Returns, for each thing that txnscope does, whether the report shows that it works on this cluster."""
     return [*(_ability(report, one) for one in verdicts(report)), _resolve(report)]
 
 
@@ -118,7 +118,7 @@ def _resolve(report: ClusterReport) -> Ability:
 
 
 def _listed(abilities: Sequence[Ability]) -> str:
-    """Returns the abilities as one text; those with the same reason share it."""
+    """Returns the abilities as one text, in which abilities with the same reason share that reason."""
     by_why: dict[str, list[str]] = {}
     for one in abilities:
         by_why.setdefault(one.why, []).append(one.what)

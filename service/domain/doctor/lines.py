@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
 
 def lines(report: ClusterReport) -> list[Line]:
-    """Returns all lines; each part of the examination comes before those that depend on it."""
+    """Returns all lines; each part of the examination comes before the parts that depend on it."""
     return [
         *_brokers(report),
         *_features(report),

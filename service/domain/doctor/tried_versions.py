@@ -27,12 +27,12 @@ LACKING: Final = {
     "tool_terminates": "kafka-transactions.sh has no forceTerminateTransaction: an id is fenced by a start of its"
     " application",
 }
-"""By ability: what an operator meets on a version without it."""
+"""By ability, the consequence for an operator on a version without it."""
 
 
 class Told(NamedTuple):
-    """A finding that txnscope had in a scenario, or the cause of a transaction's end (`kind` "cause"). `why`: the
-    reason and the decision, of a hanging transaction."""
+    """A finding that txnscope reported in a scenario, or the cause of a transaction's end (`kind` "cause"). `why`: for
+    a hanging transaction, the reason and the decision."""
 
     kind: str
     text: str
@@ -40,7 +40,8 @@ class Told(NamedTuple):
 
 
 class Scenario(NamedTuple):
-    """A test on one version. `outcome`: in pytest's words. `seen`: what only some versions do."""
+    """A test on one version. `outcome`: pytest's word for the result. `seen`: behaviour that only some versions
+    showed."""
 
     outcome: str
     seconds: float
@@ -75,9 +76,9 @@ class TriedVersion(NamedTuple):
 
 
 class FromRelease(NamedTuple):
-    """The records about the releases of the brokers, in words.
+    """The test records about the releases of the brokers, as sentences.
 
-    - `tried`: on which versions, with which result.
+    - `tried`: the versions that were tested, and the results.
     - `differs`: what these versions do or lack that others do not.
     - `not_tried`: releases without a record.
     """
@@ -88,7 +89,7 @@ class FromRelease(NamedTuple):
 
 
 def from_release(report: ClusterReport, records: Iterable[TriedVersion]) -> FromRelease:
-    """Returns what the records say about the releases that the brokers of the report show."""
+    """Returns the records about the releases of the brokers in the report."""
     by_release = {one.release: one for one in records}
     levels = [broker.newest_metadata_version for broker in report.brokers if broker.why is None]
     releases = [release_of(level) for level in levels]

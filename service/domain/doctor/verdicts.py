@@ -15,7 +15,8 @@ NONE: Final = "not at all"
 
 
 class Verdict(NamedTuple):
-    """A row. `trust`: CERTAIN, LIKELY or NONE; `why`: the exceptions, or the reason for less trust."""
+    """A row of the table: a verdict and how far it can be trusted. `trust`: CERTAIN, LIKELY or NONE; `why`: the
+    exceptions, or the reason for less trust."""
 
     what: str
     trust: str

@@ -1,2 +1,2 @@
-"""Findings: what is wrong or about to be. Contains the pure rules from facts to observations, and the life of a
-finding."""
+"""Findings: the problems of a cluster, present or expected. Contains the pure rules that derive observations from
+facts, and the lifecycle of a finding."""

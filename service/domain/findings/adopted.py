@@ -27,8 +27,8 @@ _OF_COMMITTED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AdoptedFacts(Facts):
-    """Left-over records of the id `name`. `is_committed`: they are proven to belong to a committed transaction whose
-    marker was never written."""
+    """Records of the id `name` that are left over from an earlier transaction. `is_committed`: they are proven to
+    belong to a committed transaction whose marker was never written."""
 
     name: str
     is_committed: bool
@@ -44,7 +44,7 @@ class AdoptedFacts(Facts):
 
 @dataclass(frozen=True, slots=True)
 class UnreplicatedFacts(Facts):
-    """A marker of the id `name` (None: it is not known) that is not replicated, at the LSO."""
+    """A marker at the LSO that is written and not replicated yet, of the id `name` (None if the id is not known)."""
 
     name: str | None
     last_stable_offset: int
@@ -63,8 +63,8 @@ class UnreplicatedFacts(Facts):
 
 def adopted(cases: Iterable[Case], rules: Rules, committed: Container[Subject] = ()) -> list[Observation]:
     """Returns an observation for each case. `cases`: entries that are older than the transaction that will end them.
-    `committed`: the subjects of those that are proven to belong to a committed transaction whose marker was never
-    written."""
+    `committed`: the subjects of the cases whose records are proven to belong to a committed transaction whose marker
+    was never written."""
     return [_adopted(case, rules, is_committed=case.subject in committed) for case in cases]
 
 

@@ -22,7 +22,7 @@ _LONG_TIMEOUT_MS: Final = 900_000
 
 
 class TwoPhase(StrEnum):
-    """Confidence that the transaction is of a two-phase sink, which commits it after a checkpoint."""
+    """The confidence that the transaction is one of a two-phase sink, which commits it after a checkpoint."""
 
     NO = "no"
     LIKELY = "likely"
@@ -30,8 +30,9 @@ class TwoPhase(StrEnum):
 
 
 def two_phase_of(name: str, timeout_ms: int, maker: Application = NOTHING) -> TwoPhase:
-    """Returns what the id, its timeout and its maker show. No timeout is KIP-939's two-phase commit; of an unknown
-    maker, Flink's form of ids, or a long timeout, makes it likely."""
+    """Returns the confidence that follows from the id, its timeout and its maker. A transaction without a timeout is
+    certainly KIP-939's two-phase commit. If the maker is unknown, an id of Flink's form or a long timeout makes a
+    two-phase sink likely."""
     if is_two_phase(maker, timeout_ms):
         return TwoPhase.CERTAIN
     is_likely = may_be_two_phase(name, timeout_ms) or timeout_ms >= _LONG_TIMEOUT_MS
@@ -39,19 +40,19 @@ def two_phase_of(name: str, timeout_ms: int, maker: Application = NOTHING) -> Tw
 
 
 class Answer(StrEnum):
-    """The coordinator's answer about an id whose newest record is not the last word."""
+    """The coordinator's answer about an id whose newest record in the log may be out of date."""
 
     NONE = "none"
-    """It was not asked, or did not answer."""
+    """The coordinator was not asked, or did not answer."""
     AGREES = "agrees"
-    """It has the id in the state of the newest record: it has loaded the partition of the log."""
+    """The coordinator has the id in the state of the newest record, so it has loaded the partition of the log."""
     NOT_FOUND = "not_found"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """The partition of the log with the id's newest record; the broker that leads it (-1: none); the partition to which
-    the id hashes, if that is another one: the record was left behind when partitions were added."""
+    the id hashes, if that is another partition because the record was left behind when partitions were added."""
 
     partition: int
     leader: int
@@ -86,8 +87,8 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class LongRunningFacts(SharedFacts):
-    """A transaction of the id `name` that has been open since `started_ms` on `partitions`. `is_near`: its deadline is,
-    and it is known to be of a two-phase sink."""
+    """A transaction of the id `name` that has been open since `started_ms` on `partitions`. `is_near`: a two-phase sink
+    is known to have made the transaction, and its deadline is near."""
 
     name: str
     started_ms: int
@@ -199,8 +200,8 @@ class OverdueFacts(SharedFacts):
 
 @dataclass(frozen=True, slots=True)
 class StuckFacts(SharedFacts):
-    """A decided transaction of the id `name`. `is_commit`: the decision. `missing`: the partitions without marker, at
-    least one of these if not `is_asked`. `may_skip_markers`: from `service.domain.releases`."""
+    """A decided transaction of the id `name`. `is_commit`: the decision. `missing`: the partitions without a marker; if
+    not `is_asked`, at least one of these partitions has none. `may_skip_markers`: from `service.domain.releases`."""
 
     name: str
     is_commit: bool
@@ -249,9 +250,9 @@ class StuckFacts(SharedFacts):
 
 
 def _of_sink(sink: Sink) -> str:
-    """Returns the advice about a transaction that may be pre-committed: its records may be in a checkpoint, which
-    counts them as delivered, and then only a commit of this very transaction keeps them (`KafkaCommitter` of
-    flink-connector-kafka, KIP-939)."""
+    """Returns the advice about a transaction that may be pre-committed. A checkpoint may already count its records
+    as delivered; then only a commit of this transaction keeps them (`KafkaCommitter` of flink-connector-kafka,
+    KIP-939)."""
     until = "" if sink.deadline_ms is None else f" before {utc(sink.deadline_ms)}"
     lost = "" if sink.deadline_ms is None else " The abort at the timeout loses them too."
     ids = f"producer id {sink.producer_id} and epoch {sink.producer_epoch}"

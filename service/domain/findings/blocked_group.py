@@ -1,5 +1,5 @@
-"""The facts and words of findings about consumer groups: those that wait behind an open transaction, and those of which
-it is not known whether they do."""
+"""The facts and words of findings about consumer groups: groups that wait behind an open transaction, and groups for
+which it is not known whether they wait."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ _WHAT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class StallCause:
-    """The cause of a stall: an open transaction of `name`, as people read it, in its relation (None: it has not been
-    read yet). `has_finding`: a confirmed finding reports it. `among`: how many open transactions it is the worst of."""
+    """The cause of a stall: an open transaction. `name`: its id as text for people. `relation`: what will end the
+    transaction; None if that was not read yet. `has_finding`: a confirmed finding reports the transaction. `among`: the
+    number of open transactions of which this one is the worst."""
 
     relation: RelationKind | None
     name: str
@@ -82,7 +83,8 @@ _DOUBTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class BlockedGroupFacts(SharedFacts):
-    """A group that waits for what is stalled on `stalled` at `lso`. `is_unstable`: its own offset is a part of that."""
+    """A group that waits for an open transaction on the partition `stalled`, whose LSO is `lso`. `is_unstable`: an
+    offset that the group has committed is itself part of that transaction."""
 
     group: str
     place: TopicPartition
@@ -120,7 +122,8 @@ class BlockedGroupFacts(SharedFacts):
 
 @dataclass(frozen=True, slots=True)
 class GroupUnreadFacts(SharedFacts):
-    """A group that cannot be judged, for the reason of the observation; None: its offsets may not be read."""
+    """A group that cannot be judged. The observation's `reason` says why; if it is None, the group's offsets may not be
+    read."""
 
     group: str
 
@@ -148,8 +151,8 @@ _NOTHING_TO_GRANT: Final = (
 def unreadable_groups(
     denied: Iterable[str], not_judged: Mapping[str, Reason] = MappingProxyType({})
 ) -> list[Observation]:
-    """Returns observations of groups that are listed, and of which it is not known whether they wait. `denied`: their
-    offsets may not be read. `not_judged`: share groups, with the reason."""
+    """Returns observations of listed groups for which it is not known whether they wait. `denied`: their offsets may
+    not be read. `not_judged`: share groups, with the reason."""
     groups: list[tuple[str, Reason | None]] = [(group, None) for group in sorted(denied)]
     groups += sorted(not_judged.items(), key=lambda one: one[0])
     return bounded(groups, lambda one: _unreadable(*one))
@@ -168,8 +171,8 @@ def _unreadable(group: str, reason: Reason | None) -> Observation:
 
 class UnreadCommits(NamedTuple):
     """An open transaction that may commit offsets of groups that are not known. `partition`: of `__consumer_offsets`.
-    `reached`: the offset up to which its batches were read; None: all of them. `undecodable`: records, by reason;
-    `damaged`: batches that may be its own."""
+    `reached`: the offset up to which its batches were read; None: all of them. `undecodable`: the number of records
+    that cannot be decoded, by reason; `damaged`: batches that may belong to the transaction."""
 
     partition: int
     producer_id: int
@@ -181,7 +184,7 @@ class UnreadCommits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitsUnreadFacts(SharedFacts):
-    """As UnreadCommits."""
+    """The facts of a finding about commits that were not all read. The fields are those of UnreadCommits."""
 
     producer_id: int
     partition: int
@@ -190,7 +193,8 @@ class CommitsUnreadFacts(SharedFacts):
     damaged: int
 
     def shared(self, more: int) -> CommitsUnreadFacts:
-        """Returns the facts without how far each was read, which the words of many do not contain."""
+        """Returns the facts without `reached`, which the words of a finding about several transactions do not
+        contain."""
         return replace(self, more=more, reached=None, undecodable=(), damaged=0)
 
     def words(self, _: Observation, /) -> Words:

@@ -18,8 +18,8 @@ SAMPLE_FRESH_MS: Final = 10_000
 """Age up to which a sample of all partitions describes their present state."""
 
 YOUNG_MS: Final = 3_000
-"""Age up to which missing facts about a stalled partition or an entry are no gap: the entries may not have been read
-yet, and their owner may not have reached the store."""
+"""Age up to which missing facts about a stalled partition or an entry do not count as a coverage gap: the entries may
+not have been read yet, and their owner may not have reached the store."""
 
 CONFIRMATION_TAKES_MS: Final = CLIENT_WAITS_MS + 10_000
 """The longest time that the three confirmation steps of an entry without owner take if its client may be waiting for a

@@ -28,7 +28,7 @@ from service.domain.transaction_log.causes import CauseCode
 
 
 class SeenOn(Enum):
-    """The page that has more about a finding than its own."""
+    """The page that shows more about a finding than the finding's own page."""
 
     ID = auto()
     PREFIX = auto()
@@ -39,17 +39,18 @@ class SeenOn(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A kind.
+    """The description of a kind of finding.
 
     - `word`: its name in lists. `facts`: the types of its facts, each with its words. `severities`: those that its
       findings can have.
-    - `outlook`: if and when it heals, and by whom. `expect`: what a condition does once the advice was followed, ""
-      if nothing can be seen. `no_help`: what does not help.
-    - `alert`: the alert that fires for it, whose runbook has the same name; None if there is none.
-    - `is_checked_twice`: it needs a second observation before it is confirmed.
-    - `ended_by`: how it has ended if a round does not observe it any more.
-    - `reports`: the relation of an open entry that it reports. `counts`: the cause of the events that it counts.
-    - `is_about_entry`: it is about one open entry, and not about the id.
+    - `outlook`: if and when the problem heals, and what heals it. `expect`: the visible effect on a condition once the
+      advice was followed; "" if nothing can be seen. `no_help`: what does not help.
+    - `alert`: the alert that fires for such a finding, and the name of its runbook; None if there is no alert.
+    - `is_checked_twice`: a finding needs a second observation before it is confirmed.
+    - `ended_by`: the resolution of a finding that a round does not observe any more.
+    - `reports`: the relation of the open entries that the kind reports. `counts`: the cause of the events that the kind
+      counts.
+    - `is_about_entry`: a finding is about one open entry, and not about the id.
     """
 
     word: str
@@ -69,7 +70,8 @@ class Entry:
 
     @property
     def follows(self) -> str:
-        """Returns what follows once the advice was followed: `expect`, or how an event ends; "" if nothing is seen."""
+        """Returns the visible effect once the advice was followed: `expect`, or for an event how the finding ends; ""
+        if nothing can be seen."""
         return self.expect or ENDS_WITH[self.ends]
 
     @property
@@ -326,7 +328,7 @@ EVENTS: Final = frozenset(kind for kind, entry in CATALOGUE.items() if entry.is_
 """Kinds that report something that happened. The others are conditions."""
 
 UNTIL_ACKNOWLEDGED: Final = frozenset(kind for kind, entry in CATALOGUE.items() if entry.ends is Ends.ACKNOWLEDGED)
-"""Events that no quiet time ends."""
+"""Kinds of events whose findings stay open until somebody acknowledges them."""
 
 REPORTING: Final = {entry.reports: kind for kind, entry in CATALOGUE.items() if entry.reports is not None}
 """The kind that reports each relation of an open entry."""
@@ -336,7 +338,7 @@ COUNTING: Final = {entry.counts: kind for kind, entry in CATALOGUE.items() if en
 
 
 def alert_of(kind: Kind) -> str:
-    """Returns the name of the kind's alert. ValueError if it has none."""
+    """Returns the name of the kind's alert. Raises ValueError if the kind has none."""
     alert = CATALOGUE[kind].alert
     if alert is None:
         raise ValueError(f"{kind} has no alert")

@@ -1,4 +1,4 @@
-"""Findings about applications that make up a new transactional.id at every start, so that nothing fences the
+"""Findings about applications that generate a new transactional.id at every start, so that nothing fences the
 transaction that an earlier start left open.
 
 New ids alone are no churn: a healthy application has new ids at its first start, and a rolling start of many instances
@@ -6,8 +6,8 @@ takes minutes. Churn also means that ids are given up: an id had transactions, t
 nothing more was written for the older one. An id that never had a transaction proves nothing: a thread of Kafka Streams
 without a task has such an id as well.
 
-Apache Flink's sink gives ids up by design, one for each checkpoint (`applications.INCREMENTING`): such ids are an
-information.
+Apache Flink's sink gives ids up by design, one for each checkpoint (`applications.INCREMENTING`): a finding about them
+has only the severity INFO.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from service.domain.transaction_log.id_delta import minute_of
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, NEVER_SEEN
 
 RANDOM_IDS: Final = 5
-"""Number of ids of one prefix within 15 minutes from which they may be churn, if their ends look made up. The ids of
+"""Number of ids of one prefix within 15 minutes from which they may be churn, if their ends were generated. The ids of
 one process (Kafka Streams) count as one."""
 
 START_MS: Final = 10_000
@@ -70,11 +70,12 @@ SHORT_LIVED_MS: Final = 2 * QUIET_MS
 allow by default: a transaction that a crash leaves open counts as in use for that long."""
 
 MANY_PROCESSES: Final = 1_000
-"""Number of processes within 15 minutes from which they are no first start, even if their ids stay in use."""
+"""Number of processes within 15 minutes from which they cannot be the first start of an application, even if their ids
+stay in use."""
 
 Uses = Mapping[bytes, int]
-"""The time of the last use by id, on the log's clock: IN_USE while a transaction is open. Ids that never had one are
-absent."""
+"""The time of the last use by id, on the log's clock: IN_USE while a transaction is open. Ids that never had a
+transaction are absent."""
 
 _STATE_DIR: Final = (
     " on a disk that outlives its process: the process id in its transactional ids is stored there, if the topology has"
@@ -83,7 +84,7 @@ _STATE_DIR: Final = (
 
 
 class Maker(StrEnum):
-    """The maker of the ids, as far as it matters for the remedy."""
+    """The maker of the ids, as far as the advice depends on it."""
 
     STREAMS = "streams"
     PERHAPS_STREAMS = "perhaps_streams"
@@ -101,8 +102,8 @@ _REMEDIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ChurnFacts(Facts):
-    """`newest`: the newest ids. Each takes memory for `kept_ms`, Kafka's default if `is_assumed`. `kept_ids`: about how
-    many ids are kept at the present rate."""
+    """The facts about a prefix whose ids are given up. `newest`: the newest ids. Each takes memory for `kept_ms`,
+    Kafka's default if `is_assumed`. `kept_ids`: about how many ids are kept at the present rate."""
 
     maker: Maker
     newest: Names
@@ -169,8 +170,8 @@ def churn(
     cut: Collection[bytes] = (),
 ) -> list[Observation]:
     """Returns an observation for each prefix whose ids are given up, the worst first. `new`: from `new_ids`. From
-    MANY_PROCESSES on, births are reported even if `window` does not include them yet. `cut`: ids with a transaction
-    that was aborted by timeout or fence."""
+    MANY_PROCESSES births on, they are reported even if `window` does not include them yet. `cut`: ids with a
+    transaction that was aborted by timeout or fence."""
     found: list[tuple[int, str, Observation]] = []
     for prefix, of_prefix in _by_prefix(new).items():
         of_flink, others = _by_maker(of_prefix, uses, cut)
@@ -182,13 +183,14 @@ def churn(
 
 
 def churn_times(events: Iterable[Event]) -> dict[str, list[int]]:
-    """Returns the times at which too many new ids had come, by prefix; ids that are still in use count too."""
+    """Returns, by prefix, the times at which too many new ids had appeared. Ids that are still in use count too."""
     found = {prefix: _times_of_many(of_prefix) for prefix, of_prefix in _by_prefix(events).items()}
     return {prefix: times_ms for prefix, times_ms in found.items() if times_ms}
 
 
 def is_churning(prefix: str, at_ms: int, times_ms: Mapping[str, Sequence[int]]) -> bool:
-    """Returns whether too many new ids of the prefix had come at some time in the QUIET_MS before `at_ms`."""
+    """Returns whether `times_ms` has a time for the prefix in the QUIET_MS before `at_ms`, so that its ids were
+    churning then."""
     times = times_ms.get(prefix, ())
     earlier = bisect_right(times, at_ms)
     return earlier > 0 and at_ms - times[earlier - 1] <= QUIET_MS
@@ -247,8 +249,8 @@ def _times_of_many(new: Sequence[Event]) -> list[int]:
 
 
 def _shown(new: Sequence[Event], uses: Uses, window: ReportWindow) -> list[Event]:
-    """Returns the births of one prefix to report: those that came while too many other ids were given up, or as some of
-    MANY_PROCESSES."""
+    """Returns the births of one prefix to report: births while too many other ids were given up, and births that belong
+    to MANY_PROCESSES or more."""
     ended = _ended(new, uses)
     born, given_up, shown = _IdCounter(), _IdCounter(), list[Event]()
     begin = first = came = went = 0

@@ -53,8 +53,8 @@ T = TypeVar("T")
 def bounded(
     found: Sequence[T], one: Callable[[T], Observation], count: Callable[[Sequence[T]], int] = len
 ) -> list[Observation]:
-    """Returns an observation for each of the first MOST_IDS, and one more that all others share: it has the severity,
-    and the facts, of the first of these. `count`: how many they are in its words."""
+    """Returns an observation for each of the first MOST_IDS, and one more that all others share, with the severity and
+    the facts of the first of them. `count`: puts the number of the others into the facts."""
     shown = [one(each) for each in found[:MOST_IDS]]
     behind = found[MOST_IDS:]
     if behind:
@@ -93,7 +93,8 @@ def rule_of(one: IdState, context: Context) -> Rule:
 
 
 def place_of(one: IdState, context: Context) -> Place:
-    """Returns the partition of the log with the id's newest record, and who looks for it there."""
+    """Returns the partition of the log with the id's newest record, the broker that leads it, and the partition to
+    which the id hashes if that is another one."""
     count = context.log.partition_count
     was_left_behind = is_left_behind(one.transactional_id, one.partition, count)
     looked_for = coordinator_partition(one.transactional_id, count) if was_left_behind else None

@@ -82,7 +82,7 @@ NEXT: Final[dict[type[Confirmation], frozenset[type[Confirmation]]]] = {
 
 
 def move(before: Confirmation, after: Confirmation) -> Confirmation:
-    """Returns `after`; raises ValueError if it may not follow `before`."""
+    """Returns `after`. Raises ValueError if no transition leads from `before` to `after`."""
     if type(after) not in NEXT[type(before)]:
         raise ValueError(f"a case that is {type(before).__name__} cannot become {type(after).__name__}")
     return after

@@ -1,4 +1,4 @@
-"""Context of the rules besides the facts: what is known of the transaction log, and people's own rules."""
+"""The context in which rules judge facts: the knowledge of the transaction log, and the operators' `[[rules]]`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Finds how an open entry without owner has ended: by a marker, and then by whose decision, or by the loss of its
-records."""
+"""Finds how an open entry without an owner has ended: by a marker of its coordinator, by somebody else's marker, or by
+the loss of its records."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def resolution_of(
 
 
 def _may_be_its_marker(marker: Marker, ended: EndedTransaction, entry: Entry) -> bool:
-    """Returns whether the coordinator may have written the marker when that transaction ended, by all but clocks. A
-    marker written by hand lacks the epoch, or says what the coordinator decided, too."""
+    """Returns whether the coordinator may have written the marker when that transaction ended. Clocks are not compared.
+    A marker written by hand has another epoch, or has the outcome that the coordinator decided, too."""
     return (
         entry.topic_partition in ended.partitions
         and marker.producer_epoch == ended.producer_epoch

@@ -47,8 +47,8 @@ class Event(NamedTuple):
 
 
 class ReportWindow(NamedTuple):
-    """The events that may be reported: those at `since_ms` or later, numbered below `before_sequence` (None: all of
-    them)."""
+    """The window of events that may be reported: events at `since_ms` or later with a sequence below `before_sequence`
+    (None: any sequence)."""
 
     since_ms: int = 0
     before_sequence: int | None = None
@@ -62,8 +62,8 @@ ALL_EVENTS: Final = ReportWindow()
 
 @dataclass(frozen=True, slots=True)
 class Whose:
-    """The ids that a finding about events is about. `name`: of the one id, or the prefix of all; "" if they have none
-    in common."""
+    """The ids that a finding about events is about. `name`: the name of the only id, or the prefix that all ids share;
+    "" if they share no prefix."""
 
     name: str
     ids: int
@@ -92,7 +92,7 @@ class Group(NamedTuple):
 
 
 def prefix_of(name: str) -> str:
-    """Returns the part that the ids of one application share: the name without the parts at its end that number an
+    """Returns the prefix that the ids of one application share: the name without the parts at its end that number an
     instance.
 
     "pay-3" and "pay-17" become "pay-", "job-<uuid>-0_1" becomes "job-"; "billing" stays.
@@ -110,13 +110,13 @@ def prefix_of(name: str) -> str:
 
 
 def is_generated(name: str) -> bool:
-    """Returns whether the part after the prefix looks made up, that is, not like a small number."""
+    """Returns whether the part after the prefix was generated, that is, whether it is not a small number."""
     return _COUNTED.fullmatch(name[len(prefix_of(name)) :]) is None
 
 
 def generated_part(name: str) -> str:
-    """Returns the part of the id that one start makes up. The threads of a process with a UUID, such as those of Kafka
-    Streams, share it."""
+    """Returns the part of the id that is the same for all ids of one process; the whole name if no such part is
+    recognised. All threads of one process whose ids contain a UUID, as in Kafka Streams, share this part."""
     found = _PROCESS.fullmatch(name)
     return name if found is None else found["process"]
 
@@ -191,7 +191,7 @@ def subjects(events: Iterable[Event], after_ms: int) -> Iterator[tuple[Event, Su
 def group_by_subject(events: Iterable[Event], after_ms: int = 0, window: ReportWindow = ALL_EVENTS) -> list[Group]:
     """Returns the groups of the events in `window`: the largest first, the group beyond MOST_SUBJECTS last.
 
-    The other events only count towards the number of ids of a prefix.
+    Events outside of `window` only count towards the number of ids of a prefix.
     """
     groups: dict[Subject, tuple[int, list[Event]]] = {}
     for event, subject, ids in subjects(events, after_ms):

@@ -1,7 +1,7 @@
-"""Findings about ids that two live producers take from one another in turns.
+"""Findings about ids for which two live producers fence each other in turns.
 
-A restart, a rebalance and a conflict all leave fences in the log, which has no host and no process. Four signs tell
-them apart.
+A restart, a rebalance and a conflict all leave fences in the log, whose records name neither host nor process. Four
+signs distinguish them.
 
 - **Who got in**: a fence counts if a producer was let in right after it, and if that producer had a transaction open
   when the next fence came. Empty after Empty (an idle pool of producers, Kafka Connect that fences its own ids before
@@ -12,8 +12,8 @@ them apart.
 - **At once**: the fenced producer is back within BACK_WITHIN_MS, or has another timeout. Rebalances are further apart.
 - **Alone**: fences of several ids of one application within moments are one restart, rebalance or reconfiguration.
 
-One instance that restarts within ALIVE_MS, over and over, cannot be told from two. Two with the same timeout that need
-longer to return, or whose transactions are long, are not found.
+One instance that restarts within ALIVE_MS, over and over, cannot be distinguished from two instances. Two instances
+with the same timeout are not found if they need longer to return, or if their transactions are long.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ _LET_IN_MS: Final = causes.FOLLOWS_WITHIN_MS
 
 class _Takeover(NamedTuple):
     """An open transaction that was aborted (`fence`, its PrepareAbort) for a producer that was let in (`let_in`, its
-    Empty). `run`: takeovers of an id with the same number alternate: each fences the producer that the one before let
-    in, and soon."""
+    Empty). `run`: takeovers of an id with the same `run` number alternate: each of them fences, within a short time,
+    the producer that the takeover before let in."""
 
     fence: Event
     let_in: Event
@@ -151,7 +151,7 @@ def _contested(events: Iterable[Event]) -> Iterator[list[_Takeover]]:
 
 def _takeovers(events: Sequence[Event]) -> Iterator[_Takeover]:
     """Yields the takeovers among the events of one id, which are in the order of the log. A fence by an administrator
-    is none: no producer continues under the id."""
+    is no takeover, because no producer continues under the id."""
     run, newest = 0, None
     for event, following in pairwise(events):
         is_let_in = following.cause == CauseCode.INITIALIZED and following.from_state == COMPLETE_ABORT
@@ -167,7 +167,8 @@ def _takeovers(events: Sequence[Event]) -> Iterator[_Takeover]:
 
 
 def _is_round(at_ms: int, own: Sequence[int], all_of_prefix: Sequence[int]) -> bool:
-    """Returns whether other ids of the application were taken over at about that time, and this one only once."""
+    """Returns whether at about `at_ms` other ids of the application were taken over too, and this id only once: a sign
+    of a restart or rebalance of the whole application."""
     alone = _number_near(at_ms, own)
     return alone == 1 and _number_near(at_ms, all_of_prefix) > alone
 
@@ -178,7 +179,8 @@ def _number_near(at_ms: int, times_ms: Sequence[int]) -> int:
 
 def _observe(group: Group, takeovers: Sequence[tuple[Event, Event]], context: Context) -> Observation:
     """Returns the observation. `takeovers`: pairs of the takeover that proved the conflict and a takeover of its group.
-    Each counts under the sequence of the one that proved it, so that both are settled together."""
+    Each takeover of the group counts under the sequence of the takeover that proved the conflict, so that both are
+    settled together."""
     return with_rule(
         Observation(
             kind=Kind.FENCING_CONFLICT,

@@ -20,7 +20,7 @@ EVIDENCE_KEPT: Final = 10
 
 
 class Subject(NamedTuple):
-    """Identity of a finding among those of its kind. All None: the whole cluster.
+    """Identity of a finding among those of its kind. If all fields are None, the finding is about the whole cluster.
 
     `transactional_id` is the log's bytes; `prefix` is text with which all ids of the finding begin.
     """
@@ -36,7 +36,8 @@ class Subject(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """A fact: its time, its source (where it can be read again, or who reported it), and a text."""
+    """A fact with its time, its source (the place where the fact can be read again, or the party that reported it), and
+    a text."""
 
     at_ms: int
     source: LogPlace | str
@@ -51,7 +52,7 @@ class Occurrence(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """Somebody's word that a finding was seen and needs nothing more: when, who, and why."""
+    """An operator's statement that a finding was seen and needs nothing more: when, who, and why."""
 
     at_ms: int
     by: str
@@ -59,12 +60,12 @@ class Acknowledgement(NamedTuple):
 
 
 Sentence = NewType("Sentence", str)
-"""Text for people, made of facts where it is shown. Nothing is found out from it."""
+"""Text for people, made from facts where it is shown. Code never parses it."""
 
 
 class Words(NamedTuple):
-    """A finding in words. `title`: what is wrong, as one clause without a full stop; `detail`: a second one, "" if
-    there is none. `advice`: whole sentences."""
+    """A finding in words. `title`: the problem, as one clause without a full stop; `detail`: a second clause, or "".
+    `advice`: whole sentences."""
 
     title: str
     advice: str
@@ -80,14 +81,14 @@ class Facts(ABC):
 
     @abstractmethod
     def words(self, about: Observation, /) -> Words:
-        """Returns the words. They depend on nothing else of `about` than its subject, decision and reason, the possible
-        worlds and the confidence, which the store keeps too."""
+        """Returns the words. Of `about` they use only what the store keeps too: the subject, decision, reason, possible
+        worlds and confidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedFacts(Facts):
-    """Facts of a finding that may share the space of `more` findings for which there is none: then they are those of
-    the first of these."""
+    """Facts of a finding that may stand for `more` problems without a finding of their own; the facts are then those of
+    the first of these problems."""
 
     more: int = field(default=0, kw_only=True)
 
@@ -97,7 +98,8 @@ class SharedFacts(Facts):
 
 @dataclass(frozen=True, slots=True)
 class UnreadableFacts(Facts):
-    """Facts in the store that this version cannot read: damaged, or of another version. `stored`: as they are."""
+    """Facts in the store that this version cannot read: damaged, or of another version. `stored`: the text in the
+    store, unchanged."""
 
     stored: str
 
@@ -115,11 +117,11 @@ class Observation(NamedTuple):
     - `facts`: of the kind's own type.
     - `log_partition`: of the transaction log, if the observation depends on one partition alone.
     - `ids`: the number of ids that a condition is about.
-    - `occurrences`: of an event, all that are known, oldest first; `waiting`: sequences of those that may yet be among
-      them.
+    - `occurrences`: all known occurrences of an event, oldest first; `waiting`: sequences of events that may become
+      occurrences later.
     - `confirmed`: False for a candidate.
     - `decision`: the coordinator's decision on a transaction that hangs (commit, abort, none, unknown).
-    - `bootstrap`: the servers for `command`, an ABORT marker, where that loses nothing; None where it may.
+    - `bootstrap`: the servers for `command`, which writes an ABORT marker; None if an ABORT may lose records.
     - `possible`: the worlds in which the entry may have been written; `proofs` removed the others.
     - `reason`: the typed reason, for code: of a coverage gap, or of a hang.
     """
@@ -164,15 +166,16 @@ class Observation(NamedTuple):
 
     @property
     def kept(self) -> Observation:
-        """Returns the part that a finding keeps: without what is counted, and the newest of the evidence."""
+        """Returns the part of the observation that a finding keeps: all but the occurrences, with only the newest
+        evidence."""
         return self._replace(ids=1, occurrences=(), waiting=(), confirmed=True, evidence=self.evidence[-EVIDENCE_KEPT:])
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
     """The course of one episode: its times, its status, and what it has counted. `counted_to`: the sequence of the
-    newest event that was counted (-1: none). `passed_over`: sequences below it that were not counted, and may yet
-    be."""
+    newest event that was counted (-1: none). `passed_over`: sequences below `counted_to` that were not counted and may
+    be counted later."""
 
     status: Status
     opened_at_ms: int
@@ -188,8 +191,8 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An observation that is kept, and its life: a row of the store. `acknowledgement`: from a table of its own; None
-    where the finding is judged."""
+    """An observation that is kept, and its life: a row of the store. `acknowledgement`: comes from a table of its own;
+    None in the findings that the judge handles."""
 
     id: str
     observation: Observation

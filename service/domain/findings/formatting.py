@@ -12,7 +12,7 @@ from service.domain.transaction_log.states import is_time
 
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"))
 NAMES_SHOWN: Final = 5
-"""Number of ids or partitions that a sentence names."""
+"""Maximum number of ids or partitions that a sentence names."""
 
 
 def duration(ms: int) -> str:
@@ -29,7 +29,7 @@ def duration(ms: int) -> str:
 
 
 def utc(ms: int) -> str:
-    """Returns the time, like "2026-03-14 03:12:57 UTC"; a number that is no time stays a number."""
+    """Returns the time, like "2026-03-14 03:12:57 UTC"; a number that is no valid time is returned as a number."""
     if not is_time(ms):
         return str(ms)
     return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -37,7 +37,7 @@ def utc(ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Some names, the first of them `shown`, of `count` in all. As text like "a, b and 3 more"."""
+    """`count` names, of which the first are kept in `shown`. Its text is like "a, b and 3 more"."""
 
     shown: tuple[str, ...]
     count: int
@@ -81,7 +81,8 @@ def assumed_remark(config: str, *, is_assumed: bool) -> str:
 
 
 def as_sentence(clause: str) -> str:
-    """Returns the clause as a sentence, "" if there is none. A name at its beginning, as `read_committed`, stays."""
+    """Returns the clause as a sentence, "" if there is none. A name at its beginning, such as `read_committed`, is not
+    capitalised."""
     if clause.partition(" ")[0].isalpha():
         clause = clause[:1].upper() + clause[1:]
     return clause and f"{clause}."

@@ -51,12 +51,12 @@ class Case(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HangingFacts(Facts):
-    """`name`: of the owner; None if it is not known. `can_still_write`: its producer may have this producer id and
-    epoch. `was_left_behind`: its id was, when partitions were added to the log. `is_foreign`: its records are not those
-    of the id with its producer id. `may_write_unlisted`: its producer may write to it in a transaction that does not
-    list the partition. `holds_committed`: records of a committed transaction are in it. `blocks_at`: the LSO that the
-    entry holds; None while an older entry does.
-    """
+    """The facts about a hanging entry. `name`: of the owner; None if it is not known. `can_still_write`: its
+    producer may have this producer id and epoch. `was_left_behind`: the record of its id was left behind when
+    partitions were added to the log. `is_foreign`: the id that has its producer id did not write its records.
+    `may_write_unlisted`: its producer may write to it in a transaction that does not list the partition.
+    `holds_committed`: records of a committed transaction are in it. `blocks_at`: the LSO that the entry pins; None
+    while an older entry pins the LSO."""
 
     name: str | None
     can_still_write: bool
@@ -164,8 +164,8 @@ def entry_identity(subject: Subject) -> EntryIdentity:
 
 
 def can_still_write(entry: Entry, owner: Owner | None) -> bool:
-    """Returns whether a living producer may have this producer id and epoch, so that its transaction may yet include
-    the records."""
+    """Returns whether a living producer may have this producer id and epoch, so that its transaction may still include
+    the entry's records."""
     return (
         owner is not None
         and owner.state != EXPIRED
@@ -174,15 +174,16 @@ def can_still_write(entry: Entry, owner: Owner | None) -> bool:
 
 
 def may_write_unlisted(entry: Entry, owner: Owner | None) -> bool:
-    """Returns whether a living producer may write to the entry in a transaction that does not list the partition: under
-    TV2 the leader adds a partition only where nothing of the producer id and epoch is open."""
+    """Returns whether a living producer may write to the entry in a transaction that does not list the partition. That
+    is possible under TV2, because the leader adds the partition only if nothing of the producer id and epoch is open
+    there."""
     is_tv2 = owner is not None and owner.record.client_transaction_version >= TV2
     return is_tv2 and can_still_write(entry, owner)
 
 
 def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int) -> bool:
-    """Returns whether only an accident can still end the entry: its producer id or epoch is superseded, its id is gone,
-    or its transaction would have timed out by now."""
+    """Returns whether no coordinator will end the entry except by accident: its producer id or epoch is superseded, its
+    id is gone, or its transaction would have timed out by now."""
     if owner is None:
         return context.log.is_complete and not context.has_undecodable
     if not can_still_write(entry, owner):
@@ -247,8 +248,8 @@ def owner_evidence(case: Case) -> tuple[Evidence, ...]:
 
 
 def _pending_offsets(case: Case) -> tuple[Evidence, ...]:
-    """Returns the groups whose offsets the entry's records commit, as evidence; also groups without members, which wait
-    as soon as they have one."""
+    """Returns evidence that names the groups whose offsets the entry's records commit. Groups without members are
+    included, because they wait as soon as they have a member."""
     if not case.pending:
         return ()
     places: dict[str, list[TopicPartition]] = {}

@@ -40,7 +40,7 @@ def soon_ms(expiration_ms: int) -> int:
 
 
 def expiring(ids: Iterable[IdState], context: Context) -> list[Observation]:
-    """Returns observations of ids that are about to expire. `ids`: those that expire first."""
+    """Returns observations of ids that are about to expire. `ids`: the ids that expire first."""
     by_prefix: dict[str, list[IdState]] = defaultdict(list)
     for one in judgeable(ids, context):
         by_prefix[prefix_of(one.name)].append(one)
@@ -56,7 +56,7 @@ def expiring(ids: Iterable[IdState], context: Context) -> list[Observation]:
 
 @dataclass(frozen=True, slots=True)
 class ExpiringFacts(SharedFacts):
-    """Ids of which `first` expires first, at `expires_ms`."""
+    """Ids that are about to expire; `first` is the first of them to expire, at `expires_ms`."""
 
     whose: Whose
     first: str
@@ -117,7 +117,7 @@ def expired(events: Iterable[Event], context: Context, window: ReportWindow = AL
 
 @dataclass(frozen=True, slots=True)
 class ExpiredFacts(Facts):
-    """Ids that were unused for `expiration_ms`, which is Kafka's default if `is_assumed`."""
+    """Ids that expired because they were unused for `expiration_ms`, which is Kafka's default if `is_assumed`."""
 
     whose: Whose
     expiration_ms: int
@@ -172,8 +172,8 @@ class EpochFacts(SharedFacts):
 
 
 def epoch_exhaustion(ids: Iterable[IdState], context: Context) -> list[Observation]:
-    """Returns observations of ids that run out of epochs. `ids`: of the old protocol with an epoch from HIGH_EPOCH_FROM
-    on, the highest first."""
+    """Returns observations of ids that run out of epochs. `ids`: ids of the old protocol with an epoch of
+    HIGH_EPOCH_FROM or above, the highest epoch first."""
     return bounded(
         judgeable(ids, context),
         lambda one: _observe(one, context),

@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
 
 class Severity(StrEnum):
-    """How much it matters, the gravest first."""
+    """The severity of a finding, the gravest first."""
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -49,7 +49,7 @@ class Status(StrEnum):
 
 
 class Resolution(StrEnum):
-    """How a finding ended: every way there is."""
+    """The way in which a finding ended."""
 
     COORDINATOR_MARKER = "coordinator_marker"
     OUR_MARKER = "our_marker"

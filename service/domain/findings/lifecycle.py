@@ -36,17 +36,16 @@ class OmittedObservation(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A finding as it is now, and the event to notify of (None: nothing worth a notification)."""
+    """A changed finding, and the event to notify of (None if the change is not worth a notification)."""
 
     finding: Finding
     event: str | None
 
 
 def reconcile(stored: Mapping[Key, Finding], result: RoundResult, now_ms: int, cluster: str) -> list[Change]:
-    """Returns the changes that the round makes. `stored`: the newest episode of each subject, at least those open and
-    those resolved in the last 24 h; `cluster`: its id in Kafka. The order of observations, and seeing one twice, makes
-    no difference.
-    """
+    """Returns the changes that the round makes. `stored`: the newest episode of each subject, at least all that are
+    open or were resolved in the last 24 h; `cluster`: its id in Kafka. The result does not depend on the order of
+    observations, or on whether an observation comes twice."""
     open_of = Counter(finding.kind for finding in stored.values() if finding.is_open)
     changes = []
     observed = _uncounted(stored, result.observations)
@@ -85,8 +84,8 @@ def omitted(known: Mapping[Key, Finding], result: RoundResult, now_ms: int) -> d
 def _uncounted(
     stored: Mapping[Key, Finding], observations: Iterable[Observation]
 ) -> dict[Key, tuple[Observation, tuple[Occurrence, ...]]]:
-    """Returns the observations by subject, with the occurrences that were not counted yet. An event kind without such
-    occurrences is left out."""
+    """Returns the observations by subject, with the occurrences that were not counted yet. Observations of events that
+    have no new occurrences are left out."""
     by_key: dict[Key, list[Observation]] = {}
     for observation in observations:
         by_key.setdefault((observation.kind, observation.subject), []).append(observation)
@@ -107,7 +106,7 @@ def _uncounted(
 
 
 def _in_order(keys: Iterable[Key]) -> list[Key]:
-    """Returns the keys in an order that depends on nothing but the keys."""
+    """Returns the keys sorted, so that the order never depends on that of the input."""
     return sorted(keys, key=lambda key: repr((key[0], tuple(key[1]))))
 
 
@@ -155,7 +154,8 @@ def _seen_again(old: Finding, one: Observation, fresh: tuple[Occurrence, ...], n
 
 
 def _counted(life: Life, one: Observation, fresh: tuple[Occurrence, ...]) -> Life:
-    """Returns the life with what the observation adds: fresh occurrences of an event, or the number of ids now."""
+    """Returns the life with the observation's fresh occurrences counted, or, for a condition, with its present number
+    of ids."""
     counted_to = max([life.counted_to, *(o.sequence for o in fresh)])
     return replace(
         life,

@@ -2,8 +2,8 @@
 ids, because an id hashes to another partition now.
 
 Seen on 3.9.2 and 4.3.1: once the brokers have restarted, DescribeTransactions does not find such an id; an Ongoing
-there never times out, while an idle id still expires. Until then a broker goes on with the number of partitions that it
-read when it started.
+transaction there never times out, while an idle id still expires. Before its restart, a broker still uses the number of
+partitions that it read when it started.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ NAMED: Final = 5
 
 
 class LeftBehind(NamedTuple):
-    """A record that was left behind, at `timestamp_ms`, in `partition` of the log. `name`: of its id, as text."""
+    """A record that was left behind, at `timestamp_ms`, in `partition` of the log. `name`: the name of its id, as
+    text."""
 
     transactional_id: bytes
     name: str
@@ -34,7 +35,8 @@ class LeftBehind(NamedTuple):
 
 
 class LeftBehindIds(NamedTuple):
-    """All such ids: their number, how many of them are Ongoing, and some of them, Ongoing ones first."""
+    """The ids with records that were left behind. `ids`: their number; `ongoing`: the number of those in state Ongoing;
+    `named`: some of the records, Ongoing ones first."""
 
     ids: int
     ongoing: int
@@ -43,7 +45,8 @@ class LeftBehindIds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogExpandedFacts(Facts):
-    """The partitions of the log now; the `ids` with records that were left behind, `ongoing` of them Ongoing."""
+    """`partitions`: the present number of partitions of the log. `ids`: the number of ids with records that were left
+    behind; `ongoing`: the number of those in state Ongoing."""
 
     partitions: int
     ids: int
@@ -68,7 +71,7 @@ class LogExpandedFacts(Facts):
 
 
 def expanded(found: LeftBehindIds, partition_count: int) -> list[Observation]:
-    """Returns the observation of the cluster; none if no record was left behind."""
+    """Returns one observation, about the whole cluster; an empty list if no record was left behind."""
     if not found.ids:
         return []
     return [

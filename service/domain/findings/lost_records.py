@@ -18,13 +18,13 @@ class EndedBy(StrEnum):
     """The ABORT marker that ended the records."""
 
     OTHER_TRANSACTION = "other_transaction"
-    """The coordinator's, for another transaction of the same producer id."""
+    """A marker of the coordinator for another transaction of the same producer id."""
 
     FOREIGN_ABORT = "foreign_abort"
-    """One that no coordinator decided: written by hand, or by a tool."""
+    """A marker that no coordinator decided: written by hand, or by a tool."""
 
     NOT_KNOWN = "not_known"
-    """One that was not compared with the coordinators' decisions."""
+    """A marker that was not compared with the coordinators' decisions."""
 
 
 _HOW: Final = {
@@ -62,7 +62,8 @@ class LostRecords(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LostRecordsFacts(Facts):
-    """`last_offset`: of the range that begins with the subject's offset; None if it is not known."""
+    """The facts about lost records. `last_offset`: the end of the range that begins with the subject's offset; None if
+    it is not known."""
 
     name: str | None
     last_offset: int | None
@@ -87,8 +88,8 @@ class LostRecordsFacts(Facts):
 
 
 def lost_records(one: LostRecords, rule: Rule) -> Observation:
-    """Returns the observation. One is enough: the finding is kept until somebody acknowledges it. Repeating it within
-    24 h of that changes nothing."""
+    """Returns the observation. It needs to be made only once, because the finding is kept until somebody acknowledges
+    it. A repetition within 24 h after the acknowledgement changes nothing."""
     place = f"{one.topic}-{one.partition}"
     marker = place if one.marker_offset is None else LogPlace(one.topic, one.partition, one.marker_offset)
     return Observation(

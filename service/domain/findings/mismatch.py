@@ -41,8 +41,8 @@ class CoordinatorAnswer(NamedTuple):
     """A coordinator's answer about an id, between `asked_at_ms` and `answered_at_ms`; `state`: Kafka's word or
     NOT_FOUND.
 
-    `offset`: of the id's newest record in the store when the question was sent. `missing`: (topic, partition, leader)
-    still without marker, of a transaction in PrepareX.
+    `offset`: of the id's newest record in the store when the question was sent. `missing`: for a transaction in
+    PrepareX, each (topic, partition, leader) that still lacks its marker.
     """
 
     transactional_id: bytes
@@ -87,7 +87,7 @@ def mismatches(compared: Iterable[Compared], suspects: Iterable[bytes], context:
 
 
 def answer_of(compared: Compared) -> Answer:
-    """Returns what the coordinator's answer says about the id's transaction, for its advice."""
+    """Returns the coordinator's answer about the id in the form that the advice needs."""
     if compared.answer.agrees(compared.now):
         return Answer.AGREES
     return Answer.NOT_FOUND if compared.answer.state == NOT_FOUND else Answer.NONE
@@ -95,7 +95,7 @@ def answer_of(compared: Compared) -> Answer:
 
 def _differs(compared: Compared, context: Context) -> bool:
     """Returns whether the coordinator contradicts the log. A record that was left behind when partitions were added to
-    the log is not the coordinator's any more (`log_expanded`)."""
+    the log contradicts nothing, because the coordinator does not read it any more (`log_expanded`)."""
     one = compared.now
     was_left_behind = is_left_behind(one.transactional_id, one.partition, context.log.partition_count)
     return not was_left_behind and not compared.answer.agrees(one)
@@ -103,7 +103,7 @@ def _differs(compared: Compared, context: Context) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MismatchFacts(Facts):
-    """A coordinator that says `said` (NOT_FOUND, or Kafka's word for a state, with producer id and epoch), while the
+    """A coordinator that reports `said` (NOT_FOUND, or Kafka's word for a state, with producer id and epoch), while the
     log has the id in the state `logged`."""
 
     name: str

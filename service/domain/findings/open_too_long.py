@@ -33,14 +33,14 @@ LONG_AFTER_MS: Final = 60_000
 aborted."""
 
 STUCK_AFTER_MS: Final = 10_000
-"""Time in PrepareX after which a transaction counts as stuck. Markers take milliseconds; after this long a leader does
-not answer."""
+"""Time in PrepareX after which a transaction counts as stuck. Markers normally take milliseconds, so after this time a
+leader probably does not answer."""
 
 NEAR_DEADLINE: Final = 4
 """A transaction of a two-phase sink is near its deadline when a quarter of its timeout, or less, is left."""
 
 Makers = Mapping[bytes, Application]
-"""The makers of ids, by id, as far as they were looked up."""
+"""The makers of ids, by id, as far as the store was queried for them."""
 
 Missing = Mapping[bytes, tuple[tuple[str, int, int], ...]]
 """(topic, partition, leader) without marker yet, by id; only for ids whose coordinator was asked
@@ -80,8 +80,8 @@ def is_stuck(one: NewestState, log: KnownLog) -> bool:
 
 
 def long_running(ids: Iterable[IdState], context: Context, makers: Makers = MappingProxyType({})) -> list[Observation]:
-    """Returns observations of transactions that are open for long, but still within their timeout. `ids`: those of open
-    transactions, oldest first."""
+    """Returns observations of transactions that have been open for a long time, but are still within their timeout.
+    `ids`: those of open transactions, oldest first."""
     return bounded(
         [
             one
@@ -93,8 +93,9 @@ def long_running(ids: Iterable[IdState], context: Context, makers: Makers = Mapp
 
 
 def long_open(ids: Iterable[IdState], context: Context) -> list[IdState]:
-    """Returns those of the ids whose transactions are open for long, within their timeout, or, where a two-phase sink
-    may have made the id, near their deadline: a long `long_after` must not hide it."""
+    """Returns the ids whose transactions have been open for a long time, within their timeout. Ids that a two-phase
+    sink may have made are also returned near their deadline, because a rule with a long `long_after` must not hide
+    them."""
     return [
         one
         for one in judgeable(ids, context)
@@ -159,8 +160,8 @@ def _is_near(one: IdState, context: Context) -> bool:
 
 
 class Surroundings(NamedTuple):
-    """What is known around overdue transactions. `written_ms`: by partition of the log, when (its broker's clock) one
-    of its ids was written last, as far as that was read. `answers`: of coordinators, by id."""
+    """The facts around overdue transactions. `written_ms`: for each partition of the log, when one of its ids was last
+    written (by its broker's clock), as far as the partition was read. `answers`: coordinators' answers, by id."""
 
     written_ms: Mapping[int, int] = {}
     answers: Mapping[bytes, Answer] = {}
@@ -172,8 +173,8 @@ NO_SURROUNDINGS: Final = Surroundings()
 def overdue(
     ids: Iterable[IdState], context: Context, surroundings: Surroundings = NO_SURROUNDINGS
 ) -> list[Observation]:
-    """Returns observations of overdue transactions. `ids`: open ones, those due first. Left out are those that no
-    coordinator knows any more: they hang."""
+    """Returns observations of overdue transactions. `ids`: ids with open transactions, the earliest deadline first.
+    Transactions that no coordinator knows any more are left out, because they are reported as hanging."""
     return bounded(
         [
             one
@@ -247,8 +248,8 @@ def _facts_known(one: IdState, facts: OverdueFacts, surroundings: Surroundings) 
 
 
 def stuck(ids: Iterable[IdState], missing: Missing, context: Context) -> list[Observation]:
-    """Returns observations of transactions that are stuck in PrepareX. `ids`: ids in PrepareX, the longest there first.
-    Their age is taken from the record's timestamp, not from the times inside its value."""
+    """Returns observations of transactions that are stuck in PrepareX. `ids`: ids in PrepareX, those that have been in
+    it longest first. Their age is taken from the record's timestamp, not from the times inside its value."""
     found = [one for one in judgeable(ids, context) if is_stuck(one, context.log)]
     return bounded(
         found,

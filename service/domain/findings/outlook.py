@@ -16,11 +16,11 @@ class Ends(Enum):
     """What ends a finding of a kind."""
 
     WITH_CONDITION = auto()
-    """It is a condition: the round that does not observe it any more ends it."""
+    """The finding is about a condition, and ends in the round that does not observe the condition any more."""
     QUIET = auto()
-    """It is an event: it ends when it has not happened again for a while."""
+    """The finding is about an event, and ends when the event has not happened again for a while."""
     ACKNOWLEDGED = auto()
-    """It is an event that nothing undoes: it ends when somebody acknowledges it."""
+    """The finding is about an event that cannot be undone, and ends when somebody acknowledges it."""
 
 
 ENDS_WITH: Final = {
@@ -31,21 +31,22 @@ ENDS_WITH: Final = {
 
 
 class Heals(StrEnum):
-    """If and by what a problem ends."""
+    """The way in which a problem ends, if it ends at all."""
 
     NO = "no"
     WHEN = "when"
-    """When something else happens that nobody has to do for it."""
+    """The problem ends when something else happens that needs no action."""
     SELF = "self"
     NOW = "now"
-    """Somebody has to act now."""
+    """The problem ends only if somebody acts now."""
     UNKNOWN = "unknown"
 
 
 class Outlook(NamedTuple):
-    """If and when a problem ends, in a few words. `order`: sorts, so that what does not heal comes first. `icon`: of
-    the drawing. `at_ms`: time to count down to; `latest_ms`: the latest time. `brief`: the same as `text`, but to
-    follow a subject, "payments-7 hangs"; with `at_ms` the time left follows."""
+    """If and when a problem ends, in a few words. `order`: sorts, so that what does not heal comes first. `icon`: the
+    name of the icon to draw. `at_ms`: the time to count down to; `latest_ms`: the time by which the problem ends at the
+    latest. `brief`: a form of `text` that follows a subject, as in "payments-7 hangs"; if `at_ms` is given, the page
+    appends the time left."""
 
     order: int
     heals: Heals

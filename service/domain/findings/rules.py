@@ -28,20 +28,20 @@ NO_RULE: Final = Rule()
 
 
 class Rules(NamedTuple):
-    """All rules, in the order of the file."""
+    """The rules of the settings, in the order of the file."""
 
     rules: tuple[Rule, ...] = ()
 
     def of(self, name: str, topics: Iterable[str] = ()) -> Rule:
-        """Returns the rule of an id, or of ids that begin with `name`: the fitting one with the longest prefix or topic
-        pattern; of equally long ones the first in the file."""
+        """Returns the rule of an id, or of ids that begin with `name`: of the rules that fit, the rule with the longest
+        prefix or topic pattern; of equally long ones, the first in the file."""
         topics = set(topics)
         fitting = [rule for rule in self.rules if _fits(rule, name, topics)]
         return max(fitting, key=lambda rule: rule.length, default=NO_RULE)
 
     @property
     def kept_prefixes(self) -> tuple[str, ...]:
-        """Returns the prefixes of ids of which every transition is kept."""
+        """Returns the prefixes of the ids for which every transition is kept."""
         return tuple(rule.prefix for rule in self.rules if rule.full_history and rule.prefix is not None)
 
     @property

@@ -13,7 +13,8 @@ reports the same as a fast one, only later. Three rules make sure of that.
    timeouts that it passed over and that may yet join a burst, and counts them when they do.
 
 Churn depends on more than events: on whether ids are used again (`churn.UNUSED_MS` after a newer one was born). A judge
-that reads the log late knows of later uses, and may find less churn than one that kept up with it; never more.
+that reads the log late knows of later uses. So it may find less churn than a judge that kept up with the log, and never
+more.
 
 The alternative is to open a finding for the first timeouts and to withdraw it when the burst becomes visible. It would
 report two outages to an operator where there is one, and every notification that went out would stay wrong. The price
@@ -33,10 +34,11 @@ TOGETHER_MS: Final = 60_000
 """Timeouts this close may have one reason: starts of transactions differ, and the coordinator scans every 10 s."""
 
 SKEW_MS: Final = 1_000
-"""Difference that the clocks of brokers may have, and ours from theirs."""
+"""Difference that may be between the clocks of brokers, and between our clock and theirs."""
 
 LONGEST_MS: Final = 5 * 60_000
-"""The longest wait before an event is reported: a partition that always lags must not hide what the others show."""
+"""The longest wait before an event is reported: a partition that always lags must not delay the events of all others
+for ever."""
 
 
 def gap_ms(context: Context) -> int:
@@ -57,8 +59,8 @@ class Settling(NamedTuple):
     def is_past(self, event: Event, after_ms: int) -> bool:
         """Returns whether everything that was written until `after_ms` after the event is known.
 
-        The time of reading counts, if it is known, and not the time in the log: it is by the same clock as
-        `settled_ms`, and later than the writing whatever the coordinator's clock says.
+        If the time of reading is known, it is used instead of the time in the log: it comes from the same clock as
+        `settled_ms`, and is later than the append even if the coordinator's clock is wrong.
         """
         read_ms = min(self.read_ms.get(event.sequence, event.at_ms), self.now_ms)
         if self.settled_ms is not None and self.settled_ms >= read_ms + after_ms:
@@ -69,7 +71,7 @@ class Settling(NamedTuple):
 def first_unsettled(events: Iterable[Event], settling: Settling, after_ms: int) -> int | None:
     """Returns the lowest sequence of an event that has to wait; None if there is none.
 
-    Later events have to wait with it: occurrences are counted in the order of their sequences.
+    All later events have to wait as well, because occurrences are counted in the order of their sequences.
     """
     after_ms += SKEW_MS
     return min((e.sequence for e in events if not settling.is_past(e, after_ms)), default=None)
@@ -78,10 +80,11 @@ def first_unsettled(events: Iterable[Event], settling: Settling, after_ms: int) 
 def first_unsettled_timeout(
     timeouts: Iterable[Event], single: Iterable[Event], settling: Settling, context: Context
 ) -> int | None:
-    """Returns the same as `first_unsettled`, for the timeouts that are in no burst so far (`single`).
+    """Returns the lowest sequence of a timeout that has to wait, among the timeouts that are in no burst so far
+    (`single`); None if there is none.
 
-    A timeout that nothing follows within `gap_ms` can be in no burst any more. While others follow, only those within
-    TOGETHER_MS of it can make a burst with it. Whether these are in a burst is settled one gap later.
+    If no timeout follows within `gap_ms`, a timeout can be in no burst any more. While timeouts follow, only those
+    within TOGETHER_MS of it can form a burst with it. Whether these timeouts are in a burst is settled one gap later.
     """
     after_ms = gap_ms(context)
     growing: set[int] = set()

@@ -39,7 +39,7 @@ class Blocker(NamedTuple):
 
 
 class FoundCause(NamedTuple):
-    """A cause. `owner_name`: the id whose rules apply."""
+    """A cause of a stall, as found. `owner_name`: the id whose rules apply."""
 
     cause: StallCause
     severity: Severity
@@ -98,9 +98,9 @@ def blocked_groups(
     context: Context,
     as_of_ms: int,
 ) -> list[Observation]:
-    """Returns observations of blocked groups with an offset that has not moved for COMMIT_EXPECTED_MS since there was
-    something to wait for; not of those that will stop, because they read on. `known`: findings; the open ones
-    describe the transactions that block.
+    """Returns observations of blocked groups with an offset that has not moved for COMMIT_EXPECTED_MS since the
+    partition stalled. Groups that will stop later are left out, because they still read. `known`: findings; the open
+    ones describe the transactions that block.
 
     A group is reported at once if the transaction that blocks it has a finding of its own. Otherwise (the transaction
     is within its timeout, or cannot be judged) it is reported once the partition has been stalled for LONG_AFTER_MS.
@@ -120,7 +120,7 @@ def blocked_groups(
 
 
 def _blockers(affected: AffectedGroup, blockers: Iterable[Blocker]) -> list[Blocker]:
-    """Returns the entries that the group may wait for. The first open transaction of a partition holds its LSO. If the
+    """Yields the entries that the group may wait for. The first open transaction of a partition holds its LSO. If the
     batches that contain a pending offset could not be read, the offset may be in any transaction that is open there: no
     request of Kafka's returns which one."""
     in_order = sorted(blockers, key=lambda one: one.entry.start_offset)

@@ -44,7 +44,7 @@ def timeouts(events: Iterable[Event]) -> Iterator[Event]:
 
 
 Makers = Mapping[bytes, Application]
-"""The makers of ids, by id, as far as they were looked up."""
+"""The makers of ids, by id, as far as the store was queried for them."""
 
 NO_MAKERS: Final[Makers] = MappingProxyType({})
 
@@ -92,9 +92,11 @@ def _sinks(events: Iterable[Event], makers: Makers) -> list[Event]:
 
 @dataclass(frozen=True, slots=True)
 class TimedOutFacts(Facts):
-    """`longest_ms`: the longest time for which a transaction was open, until the coordinator's next scan, so that it
-    needed at least that; of the only one if `is_one`. `may_be_two_phase`: one of the others may be of a two-phase sink.
-    `sink`: the id of the newest that is known to be; None if there is none. `are_all_sinks`: all are."""
+    """The facts about aborts by timeout. `longest_ms`: the longest time for which a transaction was open until the
+    coordinator's next scan, so that it needed at least that time. `is_one`: there is only one transaction.
+    `may_be_two_phase`: a two-phase sink may have made one of the ids for which that is not certain. `sink`: the newest
+    id that a two-phase sink is known to have made; None if there is none. `are_all_sinks`: two-phase sinks are known to
+    have made all ids."""
 
     whose: Whose
     longest_ms: int
@@ -150,8 +152,8 @@ def _observe(group: Group, context: Context, makers: Makers) -> Observation:
 
 
 def _two_phase(events: Iterable[Event], makers: Makers) -> TwoPhase:
-    """Returns whether one of the transactions may be of a two-phase sink. Those that are known to be have words of
-    their own (`_sinks`)."""
+    """Returns the confidence that one of the transactions is one of a two-phase sink. Transactions that are known to be
+    of two-phase sinks are not considered, because they have words of their own (`_sinks`)."""
     found = {two_phase_of(e.name, e.timeout_ms, makers.get(e.transactional_id, NOTHING)) for e in events}
     return TwoPhase.LIKELY if TwoPhase.LIKELY in found else TwoPhase.NO
 
@@ -187,7 +189,7 @@ def bursts(events: Iterable[Event], churn_times: Mapping[str, Sequence[int]], co
     apart_ms = gap_ms(context)
     found: list[tuple[int, int]] = []
     within: Counter[bytes] = Counter()
-    linked = begin = 0  # first timeout linked to this one without a gap; first of these within TOGETHER_MS
+    linked = begin = 0  # first timeout connected to this one without a gap; first of these within TOGETHER_MS
     for end, event in enumerate(aborted):
         if end and event.at_ms - aborted[end - 1].at_ms > apart_ms:
             within.clear()
@@ -211,8 +213,9 @@ def _decrement(within: Counter[bytes], one: bytes) -> None:
 @dataclass(frozen=True, slots=True)
 class CorrelatedFacts(Facts):
     """A burst of `ids` since `first_ms`, of which `came_back` are back. A timeout of `survived_ms` would have been
-    enough, or is so far. `broker`: the one that coordinates them all; None if several do. `sink_ids`: how many are of
-    two-phase sinks, of the applications `sinks`; `sink`: the newest of them. All are if `are_all_sinks`."""
+    enough; while ids are missing, it is a lower bound. `broker`: the broker that coordinates all of the ids; None if
+    several do. `sink_ids`: how many are of two-phase sinks, of the applications `sinks`; `sink`: the newest of these
+    ids. `are_all_sinks`: all ids of the burst are of two-phase sinks."""
 
     ids: int
     first_ms: int
@@ -264,8 +267,8 @@ def correlated(
     context: Context,
     makers: Makers = NO_MAKERS,
 ) -> list[Observation]:
-    """Returns one observation for the cluster: it describes the newest burst and counts all. `waiting`: sequences of
-    timeouts that may yet join one. `events`: show when the ids came back."""
+    """Returns one observation for the cluster: it describes the newest burst and counts the timeouts of all bursts.
+    `waiting`: sequences of timeouts that may still join a burst. `events`: show when the ids came back."""
     if not found:
         return []
     burst = found[-1]

@@ -59,14 +59,16 @@ class GonePart(NamedTuple):
 
 
 class TornTransaction(NamedTuple):
-    """A transaction of which parts ended otherwise than was decided.
+    """A transaction of which some partitions got another outcome than was decided.
 
     - `sequence`: number in the store, by which it is counted once.
     - `name`: the transactional.id as text.
     - `is_commit`: the coordinator's decision; `decided_at`: place of its record, written at `decided_at_ms`.
-    - `otherwise`: the markers that say otherwise; `as_decided`: those that say the same.
+    - `otherwise`: the markers with another outcome than was decided; `as_decided`: the markers with the decided
+      outcome.
     - `unseen`: number of its other partitions without a marker that was read.
-    - `gone`: its records that were deleted with their topics before it was committed. It or `otherwise` is not empty.
+    - `gone`: its records that were deleted with their topics before it was committed. `gone` or `otherwise` is not
+      empty.
     """
 
     sequence: int
@@ -84,14 +86,14 @@ class TornTransaction(NamedTuple):
 
     @property
     def topics(self) -> list[str]:
-        """Returns the topics of the parts that ended otherwise."""
+        """Returns the topics of the partitions that got another outcome than was decided."""
         return [*(marker.topic for marker in self.otherwise), *(part.topic for part in self.gone)]
 
 
 @dataclass(frozen=True, slots=True)
 class TornFacts(Facts):
-    """The partitions of a TornTransaction, each None if there is none of its sort; `gone_topics`: how many topics of
-    `gone` were deleted."""
+    """The facts about a TornTransaction. A field for partitions is None if the transaction has no such partitions;
+    `gone_topics`: the number of deleted topics in `gone`."""
 
     name: str
     is_commit: bool
@@ -119,7 +121,7 @@ class TornFacts(Facts):
 
 
 def torn(one: TornTransaction, rule: Rule) -> Observation:
-    """Returns the observation of the transaction."""
+    """Returns the observation of the torn transaction."""
     if one.otherwise:
         marker = one.otherwise[0]
         topic, partition, offset, at_ms = marker.topic, marker.partition, marker.offset, marker.at_ms

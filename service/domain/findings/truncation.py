@@ -12,8 +12,8 @@ from service.domain.findings.lifecycle import OmittedObservation, omitted
 
 
 class Truncation:
-    """Follows a judge round by round. A condition counts until a round that covers it does not show it any more, an
-    event as long as its finding would be open."""
+    """Counts, round by round, the observations that have no finding because of a bound. A condition counts until a
+    round that covers it does not show it any more. An event counts for as long as its finding would be open."""
 
     def __init__(self) -> None:
         self._omitted: dict[Key, OmittedObservation] = {}

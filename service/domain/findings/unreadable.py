@@ -19,7 +19,7 @@ from service.domain.reasons.unread import READ, NoPermission, is_log_absent, mis
 from service.domain.transaction_log.states import TOPIC
 
 GAP_AFTER_MS: Final = 30_000
-"""Time for which a source may fail before that is a gap: brokers restart."""
+"""Time for which a source may fail before the failure is a coverage gap, because brokers restart."""
 
 _REASONS: Final = {
     "retention": "were deleted before they were read",
@@ -32,7 +32,8 @@ _REASONS: Final = {
 
 
 def what_happened(reason: str, missing: int | None) -> str:
-    """Returns the text on offsets that could not be read as they were. `reason`: as in `facts.Gap`."""
+    """Returns the text about offsets whose records could not be read as they were written. `reason`: as in
+    `facts.Gap`."""
     return _REASONS.get(reason, reason).format(missing=missing)
 
 
@@ -108,7 +109,8 @@ def _undecodable(one: Undecoded) -> Observation:
 
 @dataclass(frozen=True, slots=True)
 class DataGapFacts(Facts):
-    """Nothing besides the subject: the evidence says which offsets are missing."""
+    """The facts about a data gap. There are none besides the subject, because the evidence contains the missing
+    offsets."""
 
     def words(self, about: Observation, /) -> Words:
         topic, partition, *_ = about.subject
@@ -166,8 +168,8 @@ def coverage_gaps(sources: Iterable[SourceReport], now_ms: int) -> list[Observat
 
 @dataclass(frozen=True, slots=True)
 class SourceUnreadFacts(Facts):
-    """A source that fails, for the reason of the observation. Without one the clock was set back, and every observation
-    counts as old until it reaches `clock_until_ms` again."""
+    """A source that fails, for the reason of the observation. Without a reason, the clock was set back, and every
+    observation counts as old until the clock reaches `clock_until_ms` again."""
 
     clock_until_ms: int | None
 
@@ -225,7 +227,7 @@ class TopicUnreadFacts(SharedFacts):
 
 
 def unreadable_topics(found: Iterable[NotJudged]) -> list[Observation]:
-    """Returns an observation for each topic that may not be read; partitions that cannot be judged for other reasons
+    """Returns an observation for each topic that may not be read; partitions that cannot be judged for another reason
     are left out."""
     denied = sorted((one for one in found if _is_denied(one)), key=lambda one: (one.topic, one.partition))
     topics = [list(of_topic) for _, of_topic in groupby(denied, key=lambda one: one.topic)]

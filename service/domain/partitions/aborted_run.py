@@ -1,7 +1,7 @@
 """Sums up a run of aborted records: from an offset on, up to the first record that read_committed consumers get. Pure.
 
-Such consumers return nothing for the whole run, however long it is, and their position may not move either. The run
-has its own bound, so it goes on where the spans of an explanation end.
+Such consumers return nothing for the whole run, however long it is, and their position may not move either. The run has
+its own bound, so it may continue beyond the last span of an explanation.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class EndOfRun(StrEnum):
 
 
 MOST_PIECES: Final = 100_000
-"""Pieces of transactions that are kept for one run: some 20 MB. A piece is a sequence of batches of one transaction
-without others in between."""
+"""Maximum number of pieces of transactions that are kept for one run: some 20 MB. A piece is a sequence of batches of
+one transaction without other batches in between."""
 
 
 class OnlyAborted(NamedTuple):
@@ -56,7 +56,8 @@ class _Piece(NamedTuple):
 
 
 class AbortedRun:
-    """Takes the batches of a log in order, from the one that holds `offset` on, until it `is_done` or the log ends."""
+    """A run of aborted records while it is read. Takes the batches of a log in order, beginning with the batch that
+    contains `offset`, until `is_done` is True or the log ends."""
 
     def __init__(self, offset: int, most_pieces: int = MOST_PIECES) -> None:
         self._offset = offset
@@ -76,7 +77,8 @@ class AbortedRun:
         return end is not None and self._at >= end and all(p[0].first >= end for p in self._pending.values())
 
     def add_batch(self, batch: BatchOffsets) -> None:
-        """Adds a batch. One that was added already, or lies before the first offset of the run, changes nothing."""
+        """Adds a batch. A batch that was added already, or that lies before the first offset of the run, changes
+        nothing."""
         if batch.next <= self._at or self.is_done:
             return
         first, self._at = max(batch.first, self._at), batch.next
@@ -90,13 +92,13 @@ class AbortedRun:
             self._end_at(first, EndOfRun.READABLE)
 
     def add_unreadable(self, at: int) -> None:
-        """Records that bytes follow which cannot be read: they may hold the marker of any transaction."""
+        """Notes that unreadable bytes follow, which may contain the marker of any transaction."""
         waiting = [pieces[0].first for pieces in self._pending.values()]
         self._end_at(min([*waiting, max(at, self._at)]), EndOfRun.UNKNOWN)
         self._pending.clear()
 
     def mark_open(self, producer_id: int) -> None:
-        """Records that the producer id's transaction is known to be open."""
+        """Notes that the producer id's transaction is known to be open."""
         if pieces := self._pending.pop(producer_id, None):
             self._end_at(pieces[0].first, EndOfRun.OPEN, producer_id)
 
@@ -159,7 +161,7 @@ def _records_before(piece: _Piece, to: int) -> int:
 
 
 MOST_NAMED: Final = 3
-"""Owners that a sentence names."""
+"""Maximum number of owners that a sentence names."""
 
 
 def only_aborted_text(
@@ -171,8 +173,8 @@ def only_aborted_text(
     more_owners: int,
     ended_by: EndOfRun,
 ) -> str:
-    """Returns the sum in one sentence. `owners`: names of those with the most transactions; `more_owners`: number of
-    the others."""
+    """Returns one sentence that sums up the run. `owners`: the names of the owners with the most transactions;
+    `more_owners`: the number of the other owners."""
     whose = ", ".join(owners[:MOST_NAMED])
     others = more_owners + max(len(owners) - MOST_NAMED, 0)
     if others:

@@ -1,8 +1,9 @@
 """Relates consumer groups to the open transactions that block them, by their progress.
 
 Kafka does not report with which isolation level a group reads, share groups (KIP-932) aside, and a committed offset
-does not show it: a read_committed group can be reset to an offset above the LSO. So the relation follows from what the
-group does while the LSO is stalled, and from the records that it could read:
+does not show it: a read_committed group can be reset to an offset above the LSO. So the group's relation to the open
+transaction (blocked, about to be blocked, not affected, …) is derived from its progress while the LSO is stalled, and
+from the records that it could read:
 
 | committed offset | the group | relation |
 |---|---|---|
@@ -124,8 +125,8 @@ class LsoSample(NamedTuple):
 class AffectedGroup(NamedTuple):
     """A group and a partition that an open transaction affects. `stalled_partition`: the partition where the
     transaction is open, stalled since `stalled_since_ms` with its LSO at `stalled_lso`. For `unstable_offsets` that is
-    a partition of `__consumer_offsets`, else the group's own. `ends`: of the group's partition; None if that is not
-    watched."""
+    a partition of `__consumer_offsets`, else the group's own. `ends`: the sample of the group's own partition; None if
+    that is not watched."""
 
     offset: GroupOffset
     ends: LsoSample | None
@@ -160,7 +161,8 @@ class AffectedGroup(NamedTuple):
 
     @property
     def to_go(self) -> int | None:
-        """Returns the number of offsets until the group stops; None if it has, or will not."""
+        """Returns the number of offsets until the group stops; None if the group has stopped already, or will not
+        stop."""
         if self.relation != GroupRelation.WILL_STOP:
             return None
         return max(self.stalled_lso - self.offset.committed_offset, 0)
@@ -189,7 +191,8 @@ class AffectedGroup(NamedTuple):
 
 
 def waits_ms(one: GroupOffset, since_ms: int | None) -> int:
-    """Returns for how long the offset has not moved since the partition stalled at `since_ms`; 0 if it has not."""
+    """Returns for how long the offset has not moved since the partition stalled at `since_ms`; 0 if the partition has
+    not stalled."""
     return 0 if since_ms is None else one.observed_at_ms - max(one.unchanged_since_ms, since_ms)
 
 
@@ -207,13 +210,14 @@ def affected_groups(
     offsets_partitions: int | None,
     as_of_ms: int,
 ) -> list[AffectedGroup]:
-    """Returns the relation of every group on a stalled partition, blocked or not; by group, topic and partition.
+    """Returns, for every group on a stalled partition, how the open transaction affects it; also groups that it does
+    not block. Sorted by group, topic and partition.
 
-    `ends`: of the stalled partitions at least. `offsets_partitions`: the number of partitions of `__consumer_offsets`,
-    None if not known. `as_of_ms`: the time of the sample.
+    `ends`: samples of all stalled partitions, and perhaps of others. `offsets_partitions`: the number of partitions of
+    `__consumer_offsets`, None if not known. `as_of_ms`: the time of the sample.
 
-    Answers from before the partition stalled are left out, because they do not show whether a group waits now. So are
-    offsets beyond the LSO that were reported after the sample: the LSO may have reached them by now.
+    Answers from before the partition stalled are left out, because they do not show whether a group waits now. Offsets
+    beyond the LSO that were reported after the sample are left out too, because the LSO may have reached them by now.
     """
     found = (_affected_group(one, ends, offsets_partitions, as_of_ms) for one in offsets)
     return sorted((one for one in found if one is not None), key=lambda one: one.key)
@@ -255,7 +259,8 @@ def _behind(
 
 
 def _relation(one: GroupOffset, own: LsoSample) -> tuple[GroupRelation, Confidence]:
-    """Returns relation and confidence, by the table above."""
+    """Returns the group's relation to the open transaction and its confidence, by the table in the module's
+    docstring."""
     lso = own.last_stable_offset
     if one.members == 0:
         return GroupRelation.INACTIVE, Confidence.CERTAIN
@@ -278,14 +283,15 @@ def _relation(one: GroupOffset, own: LsoSample) -> tuple[GroupRelation, Confiden
 
 
 def _without_offset(one: GroupOffset, own: LsoSample) -> tuple[GroupRelation, Confidence]:
-    """Returns the relation of a group that has members on the partition and has committed nothing there. While it
-    reads, it commits before long, unless it keeps its offsets elsewhere."""
+    """Returns relation and confidence for a group that has members on the partition and has committed nothing there. A
+    group that reads commits before long, unless it keeps its offsets elsewhere."""
     is_waiting = bool(one.members) and waits_ms(one, own.stalled_since_ms) >= STOPPED_AFTER_MS
     return (GroupRelation.STOPPED if is_waiting else GroupRelation.UNKNOWN), Confidence.LIKELY
 
 
 def _above(one: GroupOffset, lso: int) -> tuple[GroupRelation, Confidence]:
-    """Returns the relation of a group above the LSO. One step can be a reset that was made between two answers."""
+    """Returns relation and confidence for a group with a committed offset above the LSO. A single advance proves
+    nothing, because it can be a reset between two answers."""
     if one.lso == lso and one.advances:
         return GroupRelation.READS_UNCOMMITTED, Confidence.CERTAIN if one.advances > 1 else Confidence.LIKELY
     since_ms = one.records_ahead_since_ms
@@ -297,13 +303,13 @@ def _above(one: GroupOffset, lso: int) -> tuple[GroupRelation, Confidence]:
 
 def _confidence(one: GroupOffset) -> Confidence:
     """Returns the confidence that pending offsets block the group. A group that is reading may not have committed yet,
-    so a short time proves little."""
+    so after a short time the confidence is only LIKELY."""
     return Confidence.CERTAIN if one.members is not None and one.unchanged_ms >= STOPPED_AFTER_MS else Confidence.LIKELY
 
 
 class BlockedGroupIndex:
-    """An index of affected groups by the partition and producer id that they wait for. All were observed at the same
-    time."""
+    """An index of affected groups by the partition and producer id that they wait for. All groups were observed at the
+    same time."""
 
     def __init__(self, groups: Iterable[AffectedGroup] = ()) -> None:
         self._blocked: dict[TopicPartition, dict[int | None, set[str]]] = {}

@@ -28,13 +28,13 @@ class LogPlace(NamedTuple):
 
 
 EPOCH_NOT_REPORTED: Final = -2
-"""The coordinator epoch of a producer id that was not reported; by -1 Kafka reports that no marker of the producer id
+"""The coordinator epoch of a producer id that was not reported; Kafka itself uses -1 if no marker of the producer id
 was ever written there."""
 
 
 class PartitionEnds(NamedTuple):
-    """A partition with its leader by the cluster's metadata, and its offsets as that leader reported them; -1 where it
-    has not."""
+    """A partition with its leader by the cluster's metadata, and its offsets as that leader reported them; an offset
+    that the leader did not report is -1."""
 
     topic: str
     partition: int
@@ -91,7 +91,7 @@ def observed_values(seen: PartitionObservation) -> dict[str, Any]:
 
 
 class StallClock(NamedTuple):
-    """The stall of a partition at one offset, kept over restarts. `samples` as in PartitionObservation."""
+    """The stall of a partition at one offset, kept across restarts. `samples` as in PartitionObservation."""
 
     topic: str
     partition: int
@@ -102,7 +102,7 @@ class StallClock(NamedTuple):
 
 
 class FirstBatch(NamedTuple):
-    """Header of the batch at the LSO. `base_offset` may lie below the LSO. Timestamps are the producer's clock."""
+    """The header of the batch at the LSO. `base_offset` may lie below the LSO. Timestamps are the producer's clock."""
 
     base_offset: int
     producer_id: int
@@ -176,10 +176,8 @@ class MarkerType(StrEnum):
 
 class BatchOffsets(NamedTuple):
     """A batch: offsets [first, next), including those whose records compaction removed. `marker`: COMMIT or ABORT for a
-    control batch; None if compaction emptied it (or it is no transaction marker). `timestamp_ms`: of the marker, or
-    of the first record.
-    `records`: number of records that compaction left; None: as many as offsets.
-    """
+    control batch; None if compaction emptied the batch, or if it is no transaction marker. `timestamp_ms`: of the
+    marker, or of the first record. `records`: number of records that compaction left; None: as many as offsets."""
 
     first: int
     next: int

@@ -50,8 +50,8 @@ class Volume(NamedTuple):
 
 class Marker(NamedTuple):
     """A control record that ended a transaction on a partition; `at_ms` is the leader's clock. `generation`: offsets
-    begin anew in each (service.domain.transaction_log.facts.RangeRead). `ends_from`: the first record that was read of
-    those that it ended; NOTHING if none was."""
+    begin anew in each (service.domain.transaction_log.facts.RangeRead). `ends_from`: the offset of the first record
+    that was read and that the marker ended; NOTHING if no such record was read."""
 
     topic: str
     partition: int
@@ -70,7 +70,8 @@ class Marker(NamedTuple):
 
 
 class Unended(NamedTuple):
-    """Transactional records of a producer id behind which no marker was read yet; the first is at `from_offset`."""
+    """Transactional records of a producer id that no marker has ended yet, as far as the log was read. The first of
+    them is at `from_offset`."""
 
     topic: str
     partition: int

@@ -4,9 +4,9 @@ Only what was read on both sides is compared: every marker given here lies below
 transaction log was read to its end, so that the decisions of all of them are known; a decision is *closed* on a
 partition once the partition was read to an end that was requested after its CompleteX had been read, so that all of its
 markers are known. A marker that ended no record is never a contradiction: coordinators write the same marker again
-after a failover. Whatever more than one history explains is not called torn.
+after a failover. If more than one history explains the markers, the transaction is not reported as torn.
 
-A topic that is deleted takes records with it. They are of a committed transaction, and lost, only where that is proven:
+The records of a deleted topic are gone. They count as lost records of a committed transaction only if that is proven:
 records of its producer id were read, behind every marker of that id and behind those of all its earlier transactions;
 and the transaction was decided after the deletion had been seen, so that its own marker is not among those that were
 deleted unread.
@@ -31,7 +31,8 @@ class Result(Enum):
 
 
 class UnendedRecords(NamedTuple):
-    """Records of a producer id behind which no marker of it was read: the first, and when it was stored (our clock)."""
+    """Records of a producer id that are not followed by a marker that was read: the offset of the first, and when it
+    was stored (our clock)."""
 
     producer_id: int
     from_offset: int
@@ -40,7 +41,7 @@ class UnendedRecords(NamedTuple):
 
 class EndedLog(NamedTuple):
     """The log of a tailed partition whose topic `topic_id` was deleted, and perhaps created again, as far as it was
-    read. `seen_at_ms`: when the deletion was known, by our clock; `markers`: those that are not compared yet."""
+    read. `seen_at_ms`: when the deletion was known, by our clock; `markers`: the markers that are not compared yet."""
 
     topic: str
     partition: int
@@ -72,13 +73,14 @@ class GoneRecords(NamedTuple):
 class Compared(NamedTuple):
     """The comparison of a producer id.
 
-    - `results`: of the decisions that can be judged now, the oldest ones; no later batch changes them.
-    - `contradictions`, `gone`: of the decisions that are torn.
-    - `own`: by decision, the markers that are as it decided.
+    - `results`: the results for the oldest decisions, as far as they can be judged now; no later batch changes these
+      results.
+    - `contradictions`, `gone`: the markers and the lost records that make decisions torn.
+    - `own`: by decision, the markers that carry it out.
     - `used`: the markers that need not be kept any longer.
     - `ownerless`: partitions on which a decision in `results` has no marker of its own: the records of this producer id
       that have no end there may be of that transaction.
-    - `passed`: partitions of which the same is true for the logs that ended.
+    - `passed`: the same as `ownerless`, for logs that ended because their topic was deleted.
     """
 
     results: tuple[tuple[Decision, Result], ...]
@@ -92,7 +94,8 @@ class Compared(NamedTuple):
 
 class _Past(NamedTuple):
     """The result of matching the ended logs of a partition with decisions. `own`: by decision, its marker there;
-    `unclear`: decisions of which nothing can be said; `later`: decisions that were made after these logs had ended."""
+    `unclear`: decisions for which the logs prove nothing; `later`: decisions that were made after these logs had
+    ended."""
 
     own: dict[Decision, SeenMarker]
     gone: list[GoneRecords]
@@ -131,7 +134,7 @@ def compare(
         for place in places
     }
     results: list[tuple[Decision, Result]] = []
-    for one in decisions:  # the oldest first: an id has one transaction at a time
+    for one in decisions:  # the oldest first, because an id has one transaction at a time
         if not frozenset(one.participants) <= closed.get(one, frozenset()):
             break
         results.append((one, _result(one, explained, past)))
@@ -155,7 +158,7 @@ def compare(
 
 
 def _once(decisions: Sequence[Decision]) -> dict[Decision, int]:
-    """Returns the decisions without those that were appended again: the last record of each, with the `after_ms` of the
+    """Returns each decision once, even if its record was appended again: the last record, with the `after_ms` of the
     first."""
     found: dict[Decision, int] = {}
     last: Decision | None = None
@@ -167,8 +170,8 @@ def _once(decisions: Sequence[Decision]) -> dict[Decision, int]:
 
 
 def _past(after_ms: Mapping[Decision, int], logs: Sequence[EndedLog]) -> _Past:
-    """Explains, of one partition, what its ended logs say about the decisions that list it. `after_ms`: these, in
-    order, each with a time at which it was not made yet."""
+    """Matches the ended logs of one partition with the decisions that list it. `after_ms`: these decisions, in order,
+    each with a time at which it was not made yet."""
     past = _Past({}, [], set(), list(after_ms))
     for log in sorted(logs, key=lambda log: log.seen_at_ms):
         made = next((n for n, one in enumerate(past.later) if after_ms[one] > log.seen_at_ms), len(past.later))
@@ -216,7 +219,7 @@ def _lacks(one: Decision, place: TopicPartition, found: Explained, past: _Past) 
 def _own(
     one: Decision, explained: Mapping[TopicPartition, Explained], past: Mapping[TopicPartition, _Past]
 ) -> Iterable[SeenMarker]:
-    """Yields the markers that are as was decided."""
+    """Yields the markers that carry out the decision."""
     for place in one.participants:
         marker = past[place].own.get(one) or explained[place].own.get(one)
         if marker is not None:
@@ -230,8 +233,8 @@ def _used(
     settled: set[Decision],
     place: TopicPartition,
 ) -> Iterable[SeenMarker]:
-    """Yields the markers up to the last one of a settled decision, and those behind it that can belong to none that is
-    still to come."""
+    """Yields the markers up to the last marker of a settled decision, and the markers after it that cannot belong to a
+    future decision."""
     theirs = [] if found is None else [found.own[one].offset for one in settled if one in found.own]
     foreign = () if found is None else found.contradictions
     done = max([*theirs, *(each.marker.offset for each in foreign if each.decision in settled)], default=-1)

@@ -1,4 +1,4 @@
-"""Finds the decision that a marker carries out: its coordinator's, or somebody's by hand."""
+"""Finds the decision that a marker carries out: a coordinator's, or that of a person who wrote the marker by hand."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ CLOCKS_MS: Final = 5_000
 """Difference that the clocks of two brokers may have: a marker carries the time of its partition's leader."""
 
 CLOSE_MS: Final = 500
-"""Difference between clocks that are maintained. A marker further off than this may have been written by hand, soon
-after a decision."""
+"""Difference that synchronised clocks may have. A marker that is further from a decision than this may have been
+written by hand soon after it."""
 
 
 class Decision(NamedTuple):
@@ -30,7 +30,7 @@ class Decision(NamedTuple):
     marker_epoch: int | None = None
 
     def may_have_written(self, marker: MarkerType, epoch: int | None) -> bool:
-        """Returns whether a marker may be of the decision, by all but its time."""
+        """Returns whether outcome and epoch allow that the marker carries out the decision. Times are not compared."""
         is_its_epoch = None in (epoch, self.marker_epoch) or epoch == self.marker_epoch
         return self.marker == marker and is_its_epoch
 
@@ -51,7 +51,7 @@ BY_HAND_TEXT: Final = (
 
 
 class KnownPeriod(NamedTuple):
-    """The span of time of which the store has every decision."""
+    """The span of time for which the store has every decision."""
 
     from_ms: int
     until_ms: int
@@ -60,13 +60,14 @@ class KnownPeriod(NamedTuple):
 def cause_of_marker(
     marker: MarkerType, epoch: int | None, at_ms: int, decisions: Iterable[Decision], period: KnownPeriod | None
 ) -> MarkerCause | None:
-    """Returns the cause of the decision that fits the marker best, ambiguous if it fits only because clocks may differ.
+    """Returns the cause of the decision that fits the marker best. The cause is ambiguous if the decision fits only
+    because clocks may differ.
 
-    `epoch`: the marker's producer epoch; None: not known. `decisions`: all known ones of its producer id; `period`: the
-    span of time in which these are all there were.
+    `epoch`: the marker's producer epoch; None: not known. `decisions`: all known decisions of its producer id;
+    `period`: the span of time for which these are complete.
 
     A marker that fits no decision and lies in `period` was written without the coordinator: by `kafka-transactions.sh
-    abort`, or another tool that sends WriteTxnMarkers. None: the cause cannot be known.
+    abort`, or another tool that sends WriteTxnMarkers. Returns None if the cause cannot be known.
     """
     fitting = [
         (distance_ms, -decision.from_ms, decision)

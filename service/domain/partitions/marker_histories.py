@@ -1,7 +1,8 @@
 """Explains the markers that a producer id has on one partition by the decisions of its coordinator. Pure.
 
 A marker belongs to a decision by epoch, outcome and order. Markers may be missing, written twice (coordinators write
-the same marker again after a failover), or foreign. Whatever more than one history explains is unclear.
+the same marker again after a failover), or foreign. If more than one history explains the markers, the decisions are
+unclear.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.marker_causes import CLOSE_MS
 
 MOST_STEPS: Final = 200_000
-"""Bound on the work for one producer id on one partition, in pairs of marker and decision; beyond it nothing is
-said."""
+"""Bound on the work for one producer id on one partition, in pairs of marker and decision; beyond this bound, all
+decisions are unclear."""
 
 NOT_KNOWN: Final = -1
 
@@ -28,14 +29,14 @@ _UNDECIDED: Final = 1
 """Costs of a marker that no decision explains, of decisions in a row without their markers, of a marker in the place of
 another, and of a marker of which the transaction is not decided yet.
 
-What hides one marker hides those after it, too: a comparison that begins in the middle of a log, or a partition without
-a leader. Were each of them counted, it would be cheaper to give every decision the marker of a later one (old protocol:
-all of one epoch), up to an abort that contradicts.
+Missing markers in a row cost as much as one, because their causes (a comparison that begins in the middle of a log, a
+partition without a leader) hide all following markers, too. If each missing marker counted, the cheapest history would
+give every decision the marker of a later one (in the old protocol all have one epoch), up to an abort that contradicts.
 """
 
 _UNTIMELY: Final = 1
-"""Cost of a marker that has the time of another transaction, where clocks are believed. They may be wrong: only what is
-torn with and without them is called so."""
+"""Cost of a marker whose time is that of another transaction, in the explanation that trusts clocks. Clocks may be
+wrong, so a transaction is reported as torn only if it is torn in the explanations with and without clocks."""
 
 
 class Decision(NamedTuple):
@@ -43,7 +44,8 @@ class Decision(NamedTuple):
 
     - `producer_epoch`: of the PrepareX, which is that of its markers in both protocols.
     - `start_ms`: the time at which its first partition was added, by the coordinator's clock.
-    - `participants`: its tailed partitions; `untailed`: the number of the other ones that could be tailed.
+    - `participants`: the tailed partitions of the transaction; `untailed`: the number of its other partitions that
+      could be tailed.
     - `after_ms`: a time, by our clock, at which it was not decided yet: the end of the log, requested then, lies at or
       below `offset`. NOT_KNOWN: the log was not read to an end before it.
     """
@@ -67,8 +69,8 @@ class Decision(NamedTuple):
 
 
 class SeenMarker(NamedTuple):
-    """A marker on a tailed partition. `ends_from`: the first record that was seen of those that it ended; -1: none
-    was."""
+    """A marker on a tailed partition. `ends_from`: the offset of the first record that was seen and that the marker
+    ended; -1 if no such record was seen."""
 
     topic: str
     partition: int
@@ -92,8 +94,8 @@ class Contradiction(NamedTuple):
 
 
 class Explained(NamedTuple):
-    """The result of matching the markers of one partition with decisions. `own`: by decision, the last one that is as
-    decided; `unclear`: decisions of which nothing can be said there."""
+    """The result of matching the markers of one partition with decisions. `own`: by decision, the last marker that
+    carries it out; `unclear`: decisions for which the partition proves nothing."""
 
     own: dict[Decision, SeenMarker]
     contradictions: frozenset[Contradiction]
@@ -125,15 +127,15 @@ def explain(decisions: Sequence[Decision], markers: Sequence[SeenMarker], closed
 
 
 def _certainly_foreign(histories: Sequence[_History]) -> frozenset[tuple[Decision, SeenMarker]]:
-    """Returns what is foreign in each of the histories, if they agree and are all there are."""
+    """Returns the foreign markers if all histories agree on them, and no history was left out."""
     first = histories[0]
     is_certain = all(each.foreign == first.foreign and not each.skipped for each in histories)
     return first.foreign if is_certain and len(histories) < _MOST_HISTORIES else frozenset()
 
 
 def _contradicts(one: Decision, marker: SeenMarker) -> bool:
-    """Returns whether the marker, not the coordinator's, ended records of the transaction otherwise. One from before
-    the transaction began ended older records."""
+    """Returns whether the marker, which is not the coordinator's, ended records of the transaction with another outcome
+    than was decided. A marker from before the transaction began ended older records."""
     return marker.is_commit != one.is_commit and marker.at_ms >= one.start_ms
 
 
@@ -142,8 +144,8 @@ def _is_own(one: Decision, marker: SeenMarker) -> bool:
 
 
 def _is_timely(decisions: Sequence[Decision], at: int, marker: SeenMarker) -> bool:
-    """Returns whether the marker was written between the decision and the beginning of the id's next transaction, by
-    clocks that are maintained: an id begins a transaction when the markers of the one before are written."""
+    """Returns whether the marker was written between the decision and the beginning of the id's next transaction, if
+    the clocks are right: an id begins a transaction only after the markers of the transaction before are written."""
     next_ms = decisions[at + 1].start_ms if at + 1 < len(decisions) else marker.at_ms
     return decisions[at].at_ms - CLOSE_MS <= marker.at_ms <= next_ms + CLOSE_MS
 
@@ -151,7 +153,8 @@ def _is_timely(decisions: Sequence[Decision], at: int, marker: SeenMarker) -> bo
 def _plainly(
     decisions: Sequence[Decision], markers: Sequence[SeenMarker], closed: frozenset[Decision]
 ) -> Explained | None:
-    """Explains by one marker for each decision, and markers that ended nothing; None where that is not enough."""
+    """Explains the markers by one marker for each decision, and further markers that ended nothing. Returns None if
+    that does not explain all markers."""
     own: dict[Decision, SeenMarker] = {}
     at = 0
     for marker, after in pairwise([*markers, None]):
@@ -235,8 +238,8 @@ def _cost_of(missing: Sequence[Decision]) -> int:
 
 
 def _keep(some: list[_History], new: _History) -> None:
-    """Adds the history if none is cheaper; those that cost more go. Of two that differ in nothing but which repetition
-    of a marker is the decision's own, the one with the earlier markers stays."""
+    """Adds the history if none in `some` is cheaper, and removes those that cost more. If two histories differ only in
+    which repetition of a marker is the decision's own, the history with the earlier markers stays."""
     if some and some[0].cost < new.cost:
         return
     if some and some[0].cost > new.cost:

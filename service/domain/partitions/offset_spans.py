@@ -33,8 +33,8 @@ class SpanKind(StrEnum):
 MOST_SPANS: Final = 2_000
 
 HEAD: Final = 100
-"""Number of offsets at the head of a log that are read too where only later ones of them are asked for: what lies there
-shows whether a marker ends anything. A topic that was created again begins with markers that do not."""
+"""Number of offsets at the head of a log. If a request is about some of them, all before these are read too, because
+they show whether a marker ends anything: a topic that was created again begins with markers that end nothing."""
 
 _FATES: Final = {MarkerType.COMMIT: SpanKind.COMMITTED, MarkerType.ABORT: SpanKind.ABORTED, None: SpanKind.UNKNOWN}
 
@@ -63,7 +63,7 @@ class Span(NamedTuple):
 @dataclass(slots=True)
 class _GrowingSpan:
     """A span that grows. `begin`: first offset of its first batch, which may lie before the requested offsets. `waits`:
-    it is of a transaction of which no end is known yet."""
+    the span belongs to a transaction whose end is not known yet."""
 
     begin: int
     span: Span
@@ -73,7 +73,8 @@ class _GrowingSpan:
         self.span, self.waits = self.span._replace(**fields), False
 
     def continues_with(self, batch: BatchOffsets) -> bool:
-        """Returns whether a data batch continues the span: the same transaction, or the same producer without one."""
+        """Returns whether a data batch continues the span: it is of the same transaction or, outside of transactions,
+        of the same producer."""
         if (self.span.producer_id, self.span.producer_epoch) != _producer_of(batch):
             return False
         return self.waits if batch.is_transactional else self.span.kind == SpanKind.NON_TRANSACTIONAL
@@ -106,17 +107,18 @@ class BatchesBefore:
         self.is_from_start = False
 
     def end_at(self, offset: int) -> None:
-        """Ends them at the first offset that is explained."""
+        """Ends the batches at `offset`, the first offset that is explained."""
         if offset > self._next:
             self.add_unreadable()
 
 
 class SpanBuilder:
-    """Takes pieces in the order of the log, from the one that holds `offset` on, until it `is_done` or the log ends."""
+    """Builds spans from batches. Takes the batches in the order of the log, beginning with the batch that contains
+    `offset`, until `is_done` is True or the log ends."""
 
     def __init__(self, offset: int, to: int, most_spans: int = MOST_SPANS, run_from: int | None = None) -> None:
-        """Starts a walk over the offsets [offset, to), with `to` above `offset`. `run_from`: where the run of aborted
-        records begins, if not at `offset`."""
+        """Starts a walk over the offsets [offset, to), with `to` above `offset`. `run_from`: the offset at which the
+        run of aborted records begins, if that is not `offset`."""
         self.to = to
         self.next = offset
         self._most_spans = most_spans
@@ -125,11 +127,12 @@ class SpanBuilder:
         self._parts: list[_GrowingSpan] = []
         self._waiting: dict[int, list[_GrowingSpan]] = {}
         self.has_every_marker = False
-        """Once the walk is finished: each marker that ends one of the spans was read, or is not in the log."""
+        """Valid once the walk is finished: True if each marker that ends one of the spans was read, or is not in the
+        log."""
         self.before = BatchesBefore()
         self._run = AbortedRun(offset if run_from is None else run_from)
         self.only_aborted: OnlyAborted | None = None
-        """The run of aborted records, once the walk is finished; None: there is none."""
+        """The run of aborted records, valid once the walk is finished; None if there is no such run."""
 
     @property
     def has_all_spans(self) -> bool:
@@ -148,7 +151,7 @@ class SpanBuilder:
         return {producer_id: parts[0].begin for producer_id, parts in self._waiting.items()}
 
     def add_batch(self, batch: BatchOffsets) -> None:
-        """Adds a piece. Pieces that end before the offsets that are still missing change nothing."""
+        """Adds a batch. A batch that ends before the next missing offset changes nothing."""
         self._run.add_batch(batch)
         if batch.next <= self.next and self.next < self.to:
             if not self._parts:
@@ -164,7 +167,7 @@ class SpanBuilder:
             self._end_transaction(batch)
 
     def add_gap(self, until: int) -> None:
-        """Records that the log does not hold the offsets up to `until`, even if a batch that begins before `until`
+        """Notes that the log does not hold the offsets up to `until`, even if a batch that begins before `until`
         contains them (a log start inside a batch)."""
         until = min(until, self.to)
         if until > self.next:
@@ -175,8 +178,8 @@ class SpanBuilder:
         self._follows_unreadable = False
 
     def add_unreadable(self) -> None:
-        """Records that bytes follow which cannot be read: their offsets are unknown, and they may hold the marker of
-        any transaction."""
+        """Notes that unreadable bytes follow: their offsets are unknown, and they may contain the marker of any
+        transaction."""
         self._run.add_unreadable(self.next)
         if not self._parts:
             self.before.add_unreadable()
@@ -192,7 +195,7 @@ class SpanBuilder:
         self._run.end_at_last_stable_offset(last_stable_offset, high_watermark)
 
     def mark_open(self, producer_id: int) -> None:
-        """Records that the producer id's transaction is known to be open, so its marker need not be searched for."""
+        """Notes that the producer id's transaction is known to be open, so its marker need not be searched for."""
         self._run.mark_open(producer_id)
         for part in self._waiting.pop(producer_id, ()):
             part.set(kind=SpanKind.OPEN)
@@ -262,7 +265,7 @@ def _producer_of(batch: BatchOffsets) -> tuple[int | None, int | None]:
 
 
 def _marker_of(batch: BatchOffsets) -> dict[str, Any]:
-    """Returns the fields of a span about the marker that ends it."""
+    """Returns the fields that a span has about the marker `batch` that ends it."""
     return {
         "marker": batch.marker,
         "marker_offset": batch.first,

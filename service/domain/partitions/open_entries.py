@@ -1,5 +1,5 @@
-"""Decides who will end an entry that is open on a partition: its owner's coordinator, a later transaction by chance, or
-nobody."""
+"""Decides who will end an entry that is open on a partition: its owner's coordinator, a later transaction of the same
+producer id, or nobody."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ class Entry(NamedTuple):
 
     @property
     def last_write_ms(self) -> int | None:
-        """Returns the time of its newest batch, by its producer's clock; None if that is no time, or yet to come."""
+        """Returns the time of its newest batch, by its producer's clock; None if that is no valid time, or lies in the
+        future."""
         return past_time(self.last_timestamp_ms, self.seen_at_ms)
 
 
@@ -63,7 +64,7 @@ class Relation(NamedTuple):
     """The relation of an entry to the transaction that will end it.
 
     `owner`: the id that wrote the entry; None if it is not known. `holder`: the id that has, or last had, the entry's
-    producer id; the entry is not its own where `owner` is None. `why`: what is missing if `kind` is unknown.
+    producer id; if `owner` is None, the holder did not write the entry. `why`: what is missing if `kind` is unknown.
     `is_unowned`: the log, as far as it is read, has no transaction that will end the entry; only the three confirmation
     steps show whether that is final (`findings.confirmation`). `is_unread`: the holder's present state in the log is
     not known.
@@ -78,15 +79,15 @@ class Relation(NamedTuple):
 
 
 def owner_of(entry: Entry, owners: Sequence[Owner]) -> Owner | None:
-    """Returns the id that has the entry's producer id now, else the last that had it: a producer id is never assigned
-    twice."""
+    """Returns the id that has the entry's producer id now, or else the id that had it last: a producer id is never
+    assigned twice."""
     current = [one for one in owners if one.producer_id == entry.producer_id and one.state != EXPIRED]
     return max(current or owners, key=lambda one: one.last_seen_ms, default=None)
 
 
 def can_be_of(entry: Entry, holder: Owner) -> bool:
     """Returns whether the id has had the entry's epoch under its producer id, as far as the transaction log is read. A
-    client gets an epoch only when the log has a record with it. A higher one is of another cluster's id."""
+    client gets an epoch only when the log has a record with it. A higher epoch belongs to an id of another cluster."""
     if holder.state == UNKNOWN:
         return True
     is_current = holder.producer_id == entry.producer_id
@@ -96,13 +97,13 @@ def can_be_of(entry: Entry, holder: Owner) -> bool:
 def will_end(entry: Entry, owner: Owner | DescribedOwner) -> bool:
     """Returns whether the owner's open transaction will end the entry. Any marker of the producer id with an epoch not
     below the batch's ends it (`ProducerAppendInfo`), and the coordinator will write one to every partition that the
-    owner's open transaction lists. Of an Ongoing that was left behind that is not known."""
+    owner's open transaction lists. For an Ongoing record that was left behind, that is not known."""
     return lists(entry, owner) and not (isinstance(owner, Owner) and owner.is_left_open)
 
 
 def is_left_behind(entry: Entry, owner: Owner | None) -> bool:
     """Returns whether the entry belongs to an Ongoing transaction in a partition of the log where its coordinator does
-    not look for it: only one that has not restarted since partitions were added still ends it."""
+    not look for it: only a coordinator that has not restarted since partitions were added still ends it."""
     return owner is not None and owner.is_left_open and lists(entry, owner)
 
 
@@ -117,9 +118,9 @@ def lists(entry: Entry, owner: Owner | DescribedOwner) -> bool:
 
 
 def is_stale(entry: Entry, owner: Owner) -> bool:
-    """Returns whether the entry was open before the start (on the coordinator's clock) of the transaction that will end
-    it, and after it. An entry not seen since the start may have ended before it: the newest sample of the partition can
-    be older than the record in the log."""
+    """Returns whether the entry was seen open both before and after the start (on the coordinator's clock) of the
+    transaction that will end it. An entry not seen since the start may have ended before it: the newest sample of the
+    partition can be older than the record in the log."""
     start_ms = owner.record.start_ms
     return is_time(start_ms) and entry.first_seen_ms + ADOPTED_AFTER_MS < start_ms < entry.seen_at_ms - ADOPTED_AFTER_MS
 
@@ -134,8 +135,8 @@ def relate(
     is_adopted: bool = False,
 ) -> Relation:
     """Returns the relation of an entry. `owners`: of the entry's producer id. `is_hanging`: a confirmed finding reports
-    that the entry hangs; `is_foreign`: that finding names nobody, although the producer id has an owner. `is_adopted`:
-    a finding reports that the entry is older than its owner's present transaction."""
+    that the entry hangs; `is_foreign`: that finding names no owner, although the producer id has an owner.
+    `is_adopted`: a finding reports that the entry is older than its owner's present transaction."""
     holder = owner_of(entry, owners)
     if holder is None:
         return _unowned(None, None, is_hanging=is_hanging, is_unread=not log.is_complete)
@@ -147,7 +148,7 @@ def relate(
         return Relation(kind, holder, holder=holder)
     is_unread = holder.log_partition not in log.known_until_ms
     if is_left_behind(entry, holder) and not is_hanging and not is_unread:
-        # a coordinator of before would end it by its timeout; the judge asks whether there is one
+        # a coordinator that has not restarted since would end it by its timeout; the judge asks whether there is one
         why = OwnerLeftBehind(holder.log_partition)
         return Relation(RelationKind.UNKNOWN, owner, why, is_unowned=_is_overdue(holder, log), holder=holder)
     return _unowned(holder, owner, is_hanging=is_hanging, is_unread=is_unread)
@@ -189,8 +190,8 @@ class Owner(NamedTuple):
     """A transactional.id that has, or once had, the producer id in question.
 
     `record`: its newest record, with the producer id that it has now. `partitions`: (topic, partition) of its open
-    transaction. `first_seen_ms` to `last_epoch`: when and with which epochs it had the producer id in question.
-    `ended_*`: the newest PrepareX with partitions under that producer id (`ended_value` as Kafka wrote it); None if
+    transaction. `first_seen_ms` to `last_epoch`: when and with which epochs it had the producer id in question. Fields
+    `ended_…`: the newest PrepareX with partitions under that producer id (`ended_value` as Kafka wrote it); None if
     none was seen. `is_left_behind`: the record is in a partition of the log where no coordinator looks for the id
     (`coordinator_partition`).
     """
@@ -223,5 +224,5 @@ class Owner(NamedTuple):
 
     @property
     def is_left_open(self) -> bool:
-        """Returns whether the record is an Ongoing that was left behind."""
+        """Returns whether the owner's record is an Ongoing record that was left behind."""
         return self.is_left_behind and self.state == ONGOING

@@ -1,9 +1,10 @@
 """Finds the transaction that records of a partition belong to where its marker is missing: lost with a leader, skipped,
 cleaned away, or not written yet. Pure.
 
-A marker of a producer id ends everything that the id wrote before it, so a later marker ends such records, too, with
-the outcome of another transaction. What the transaction log proves: which transactions listed the partition, in which
-order, and under which epoch their clients wrote. Times only bound which marker may be that of a decision.
+A marker of a producer id ends everything that the id wrote before the marker. So a later marker ends records whose own
+marker is missing, too, with the outcome of another transaction. What the transaction log proves: which transactions
+listed the partition, in which order, and under which epoch their clients wrote. Times only bound which marker may be
+that of a decision.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from service.domain.transaction_log.causes import Cause, Confidence
 
 
 class LoggedTransaction(NamedTuple):
-    """A transaction of a producer id as the transaction log has it.
+    """A transaction of a producer id, as the transaction log shows it.
 
     - `marker`: COMMIT or ABORT; None while it is not decided.
     - `marker_epoch`: epoch of its markers. `data_epoch`: epoch under which its client wrote; None if not known.
@@ -46,12 +47,12 @@ class _Marker(NamedTuple):
 
 
 class OwnDecision(NamedTuple):
-    """The decision about the transaction of records, of which no marker is there. `marker`: COMMIT, ABORT, or None if
-    its outcome is not known. `decided_ms`, `cause`: None if not known.
+    """The decision about the transaction of records for which the partition has no marker. `marker`: COMMIT, ABORT, or
+    None if its outcome is not known. `decided_ms`, `cause`: None if not known.
 
-    `confidence`: CERTAIN if the epoch proves that the records are of that transaction; LIKELY if no other one in the
-    log can be theirs; AMBIGUOUS if more than one can. `may_be_other`: some of the records, or all, may be of another
-    transaction: that whose marker ended them, or one that is still open, or that the log does not show any more.
+    `confidence`: CERTAIN if the epoch proves that the records are of that transaction; LIKELY if no other transaction
+    in the log can have written them; AMBIGUOUS if more than one can. `may_be_other`: some or all of the records may be
+    of another transaction: the one whose marker ended them, an open one, or one that the log does not show any more.
     """
 
     marker: MarkerType | None
@@ -61,7 +62,7 @@ class OwnDecision(NamedTuple):
     may_be_other: bool = False
 
     def cause_of(self, of_marker: MarkerCause | None) -> MarkerCause | None:
-        """Returns the cause to give for the records. `of_marker`: that of the marker that ended them."""
+        """Returns the cause to give for the records. `of_marker`: the cause of the marker that ended them."""
         if not self.may_be_other:
             return None if self.cause is None else MarkerCause(self.cause)
         if of_marker is None or of_marker.cause.confidence != Confidence.CERTAIN:
@@ -181,9 +182,9 @@ def _markers(spans: Sequence[Span], earlier: BatchOffsets | None, producer_id: i
 
 
 def _may_hold(one: LoggedTransaction, span: Span, of_marker: LoggedTransaction | None) -> bool:
-    """Returns whether the records may be of the transaction. Those whose producer's clock has a time well behind its
-    decision are not: they may be of a topic that was created again since. Nor are those that a marker ended before it
-    was decided, as far as clocks show that where the marker's own decision is not known."""
+    """Returns whether the records may be of the transaction. Records with a producer's timestamp well after its
+    decision are not: they may be of a topic that was created again since. If the decision of the marker that ended the
+    records is not known, the transaction must have been decided before that marker, by clocks."""
     if span.ended_ms is not None and of_marker is None and one.decided_ms > span.ended_ms - CLOCKS_MS:
         return False
     is_later = one.marker is not None and span.first_ms > one.decided_ms + CLOCKS_MS
@@ -216,9 +217,9 @@ def _decision(
 
 
 class _Matched:
-    """Markers and the transactions that they may belong to, matched in order twice: each marker takes the first one
-    that fits and is left, or, from the last marker on, the last one. Where both differ, it is not known which
-    transaction lacks its marker."""
+    """Matches markers with the transactions that they may belong to, twice: forwards, each marker takes the first
+    transaction that fits and is not taken; backwards from the last marker on, each takes the last such transaction.
+    Where the two results differ, it is not known which transaction lacks its marker."""
 
     def __init__(self, markers: Sequence[_Marker], transactions: Sequence[LoggedTransaction]) -> None:
         self._transactions = transactions
@@ -233,8 +234,8 @@ class _Matched:
         return None if at is None or at != self._last[number] else self._transactions[at]
 
     def without_marker(self, number: int, *, before_it: bool) -> list[LoggedTransaction]:
-        """Returns the transactions without a marker that come after those of all markers before that number, and, if
-        `before_it`, before those of that marker and the later ones."""
+        """Returns the transactions without a marker that come after the transactions of all markers before `number`. If
+        `before_it`, they also come before the transactions of marker `number` and of all later markers."""
         lo = max((at + 1 for one in (self._first, self._last) for at in one[:number] if at is not None), default=0)
         hi = len(self._transactions)
         if before_it:

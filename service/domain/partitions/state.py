@@ -12,19 +12,20 @@ from service.domain.reasons.reason import Reason
 
 @dataclass(frozen=True, slots=True)
 class ObservedPartition(PartitionObservation):
-    """The newest observation of a partition. Where `why` is set, its numbers are those of `answered_at_ms` (None: it
-    never answered, and they are -1). `read_at_ms`: the time of the newest read; None if nothing was read, or the LSO
-    has reached the high watermark since."""
+    """The newest observation of a partition. If `why` is set, the offsets are those of the answer at `answered_at_ms`
+    (None: the partition never answered, and the offsets are -1). `read_at_ms`: the time of the newest read; None if
+    nothing was read, or the LSO has reached the high watermark since."""
 
     answered_at_ms: int | None = None
     read_at_ms: int | None = None
 
     def is_free_at(self, ms: int) -> bool:
-        """Returns whether the partition answered at that time or later, with its LSO at the high watermark."""
+        """Returns whether the partition answered at `ms` or later with its LSO at the high watermark, so that nothing
+        was open."""
         return self._answered_since(ms) and self.last_stable_offset >= self.high_watermark
 
     def is_past(self, offset: int, ms: int) -> bool:
-        """Returns whether a transaction that was open from `offset` on at that time has ended.
+        """Returns whether a transaction that was open at `ms`, beginning at `offset`, has ended.
 
         The LSO never passes an open transaction; but Kafka does not let it fall below the log start, whatever is open
         below.
@@ -40,8 +41,8 @@ class PartitionState(ObservedPartition):
     """The newest observation of a partition and its newest `StalledRead`.
 
     `observed_at_ms`: the time of the last observation of all partitions, if the partition has not changed since; else
-    the time of its own. `read_lso` to `first` are None or False where nothing was read; they are of `read_lso`,
-    which the LSO may have left since.
+    the time of its own. `read_lso` to `first` are None or False where nothing was read; they describe the state at
+    `read_lso`, and the LSO may have moved since.
     """
 
     read_lso: int | None = None
@@ -53,11 +54,11 @@ class PartitionState(ObservedPartition):
 
     @property
     def answer_ms(self) -> int | None:
-        """Returns the time of its numbers: of the newest answer; None if it never answered."""
+        """Returns the time of the newest answer, from which the offsets are; None if the partition never answered."""
         return self.observed_at_ms if self.why is None else self.answered_at_ms
 
     def first_of(self, producer_id: int, start_offset: int) -> FirstBatch | None:
-        """Returns the first batch of the entry that begins at `start_offset`, if that is the one that was read."""
+        """Returns the first batch of the entry that begins at `start_offset`, if that batch was read; else None."""
         is_its_own = self.first is not None and self.first.producer_id == producer_id
         return self.first if is_its_own and start_offset == self.read_lso else None
 
@@ -87,7 +88,7 @@ class CommittedRecords:
     committed one. `found`: True or False; None while the batches so far do not show it.
 
     Every transaction with records below the LSO is decided; its marker may lie beyond the LSO. Markers and aborted
-    records are nothing to read.
+    records do not count, because the consumer does not get them.
     """
 
     def __init__(self, offset: int, lso: int) -> None:
@@ -96,8 +97,8 @@ class CommittedRecords:
         self.found: bool | None = None
 
     def add(self, batch: BatchOffsets, records: int) -> None:
-        """Adds the next batch of the log, the first of which contains the offset or follows it. `records`: their
-        number; compaction leaves batches without any."""
+        """Adds the next batch of the log. The first batch contains the offset, or follows it. `records`: their number;
+        compaction leaves batches without any."""
         if batch.is_control:
             self._end(batch)
         elif batch.first < self._lso and batch.next > self._offset and records:
@@ -126,6 +127,6 @@ class AnyRecords:
         self.found: bool | None = None
 
     def add(self, batch: BatchOffsets, records: int) -> None:
-        """Adds a batch, as CommittedRecords does."""
+        """Adds the next batch of the log. `records`: as for `CommittedRecords.add`."""
         if not batch.is_control and batch.next > self._offset and records:
             self.found = True

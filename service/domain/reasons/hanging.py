@@ -46,7 +46,7 @@ _NOT_THERE: Final = {
 }
 SKIPPING: Final = "4.3.0, 4.3.1 and 4.4.0"
 """KAFKA-20734: the versions whose coordinators were seen to treat a participant without leader as deleted; a committed
-transaction then hangs. No feature level tells them from later patch releases."""
+transaction then hangs. No feature level distinguishes them from later patch releases."""
 _SKIPS: Final = f"; coordinators of Kafka {SKIPPING} skip the marker of a partition without a leader (KAFKA-20734)"
 _SKIPPED: Final = {True: _SKIPS, False: "", None: f"{_SKIPS}; whether these do is not known"}
 _MISSING: Final = (HangCause.NO_MARKER, HangCause.NO_MARKER_OR_OUTSIDE)
@@ -115,7 +115,7 @@ class HasGrown(Reason):
 
 @dataclass(frozen=True)
 class NoLogAccess(Reason):
-    """The transaction log cannot be read."""
+    """The decision is unknown because the transaction log cannot be read."""
 
     code = "no_log_access"
     sentence = "__transaction_state cannot be read, and nothing else remembers how a transaction ended"
@@ -137,8 +137,8 @@ class RecordsGone(Reason):
 
 @dataclass(frozen=True)
 class SeveralLeft(Reason):
-    """Transactions that were committed, aborted, or both, may have written the entry: no proof rules them out.
-    `holds_committed`: records of a committed one are proven to be among the others, so an ABORT destroys them."""
+    """Several transactions, committed or aborted, may have written the entry: no proof rules them out.
+    `holds_committed`: records of a committed transaction are proven to be in the entry, so an ABORT destroys them."""
 
     committed: bool
     aborted: bool
@@ -191,8 +191,8 @@ _SIGNS: Final = {
 
 @dataclass(frozen=True)
 class ForeignRecords(Reason):
-    """The transactional.id that has the entry's producer id in this cluster did not write the entry. `found`: of the
-    records; `limit`: what it would have to be, or not to exceed."""
+    """The transactional.id that has the entry's producer id in this cluster did not write the entry. `found`: the value
+    in the records; `limit`: the value that it would have to have, or not to exceed."""
 
     sign: ForeignSign
     found: int
@@ -200,7 +200,8 @@ class ForeignRecords(Reason):
     code = "foreign_records"
 
     def __post_init__(self) -> None:
-        """Also takes the sign as text, as it is stored. Raises ValueError for one that only a later version knows."""
+        """Also takes the sign as text, as it is stored. Raises ValueError for a sign that only a later version
+        knows."""
         object.__setattr__(self, "sign", ForeignSign(self.sign))
 
     @property

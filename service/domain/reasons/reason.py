@@ -44,7 +44,7 @@ def combined(reasons: Iterable[Reason | None]) -> Reason | None:
 
 
 def parts(reason: Reason | None) -> Iterator[Reason]:
-    """Yields the reason and all reasons that it consists of."""
+    """Yields the reason itself and all reasons that it contains."""
     if reason is not None:
         yield reason
         for field in fields(reason):

@@ -105,7 +105,8 @@ class TooManyOpen(Reason):
 
 @dataclass(frozen=True)
 class LessCommon(Reason):
-    """Stands for the less common reasons of partitions that did not answer; the commonest are listed by themselves."""
+    """The summary of the less common reasons why partitions did not answer; the commonest reasons are listed one by
+    one."""
 
     code = "less_common"
     sentence = "no answer, for less common reasons"

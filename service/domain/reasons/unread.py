@@ -135,8 +135,8 @@ class NoBatch(Reason):
 
 @dataclass(frozen=True)
 class PartitionsUnreadable(Reason):
-    """The leaders answer, but records of these partitions of one topic could not be fetched. `offsets`: the first one
-    that could not, of each."""
+    """The leaders answer, but records of these partitions of one topic could not be fetched. `offsets`: for each
+    partition, the first offset that could not be fetched."""
 
     topic: str
     partitions: tuple[int, ...]
@@ -181,7 +181,7 @@ class NoTransactionLog(Reason):
     code = "no_transaction_log"
 
     def __post_init__(self) -> None:
-        """Also takes the sign as text, as the store has it. Raises ValueError for one that only a later version
+        """Also takes the sign as text, as the store has it. Raises ValueError for a sign that only a later version
         knows."""
         object.__setattr__(self, "seen", TransactionsSeen(self.seen))
 
@@ -209,8 +209,8 @@ class LeadersUnresponsive(Reason):
 
 @dataclass(frozen=True)
 class FirstStartIncomplete(Reason):
-    """At the first start, not every partition answered. Each has to, because counting begins at the end of its log at
-    that time."""
+    """At the first start, not every partition answered. Every partition has to, because counting begins at the end that
+    its log has at that time."""
 
     because: Reason | None
     code = "first_start_incomplete"

@@ -46,7 +46,7 @@ class CauseCode(StrEnum):
 
 
 class Confidence(StrEnum):
-    """How sure it is, the surest first."""
+    """How certain a conclusion is, the most certain first."""
 
     CERTAIN = "certain"
     LIKELY = "likely"
@@ -55,7 +55,7 @@ class Confidence(StrEnum):
 
 FOLLOWS_WITHIN_MS: Final = 3_000
 """Time within which Empty follows a fence: its InitProducerId is retried at least once a second until the abort is
-complete. Without Empty, the one who asked was refused or gave up."""
+complete. Without Empty, the InitProducerId was refused, or its client gave up."""
 
 RETURNS_WITHIN_MS: Final = 10_000
 """Time after an abort within which an application is back whose own framework fenced it: Kafka Connect calls
@@ -100,7 +100,7 @@ def cause_of_commit(prepare: LogRecord) -> Cause:
 
 
 def confidence_of_commit(client_transaction_version: int) -> Confidence:
-    """Returns how sure it is that the client meant this transaction, by the version in its PrepareCommit.
+    """Returns the confidence that the client meant to commit this transaction, by the version in its PrepareCommit.
 
     Only a client commits: the coordinator by itself only ever aborts. EndTxn of TV2 raises the epoch, so that no
     earlier EndTxn fits any more; any other may be a late duplicate of an earlier one. The outcome is certain anyway.
@@ -110,7 +110,7 @@ def confidence_of_commit(client_transaction_version: int) -> Confidence:
 
 def _empty_abort(before: LogRecord, after: LogRecord) -> Cause:
     begins_and_ends = before.state in EXPIRABLE or after.start_ms == after.last_update_ms
-    # else it was Ongoing without a partition
+    # otherwise the transaction was Ongoing without a partition
     return Cause(CauseCode.EMPTY_ABORT, Confidence.CERTAIN if begins_and_ends else Confidence.LIKELY)
 
 
@@ -125,7 +125,7 @@ def _abort(before: LogRecord, after: LogRecord) -> Cause:
         # an old EndTxn; the coordinator's own aborts raise the epoch
         return Cause(CauseCode.CLIENT_ABORT, Confidence.LIKELY)
     if after.timeout_ms == TWO_PHASE_TIMEOUT_MS and bump > 0:
-        # a recovery that keeps the transaction raises it, too
+        # a recovery that keeps the transaction raises the epoch, too
         return Cause(CauseCode.CLIENT_ABORT, Confidence.AMBIGUOUS, is_open=True)
     if bump != 1 and not (bump == 2 and by_tv2_coordinator):
         return Cause(CauseCode.UNATTRIBUTED, Confidence.AMBIGUOUS)
@@ -193,16 +193,16 @@ def settled(cause: Cause) -> Cause:
 
 
 def _let_in(cause: Cause, complete: LogRecord, empty: LogRecord) -> Cause:
-    """Returns the cause if the one who asked was let in right after the abort."""
+    """Returns the cause of an abort right after which an InitProducerId was granted."""
     if empty.timeout_ms in ADMIN_TIMEOUTS_MS and empty.timeout_ms != complete.timeout_ms:
-        # or the application's own framework, which starts it at once
+        # or the application's own framework, which starts the id at once
         return Cause(CauseCode.ADMIN, Confidence.AMBIGUOUS, is_open=True)
     # under TV2 a client that aborts and starts anew at once leaves the same records
     return Cause(CauseCode.FENCED, Confidence.LIKELY if cause.code == CauseCode.FENCED else Confidence.AMBIGUOUS)
 
 
 def _is_next_init(before: LogRecord, after: LogRecord) -> bool:
-    """Returns whether `after` is the next InitProducerId that was granted a new epoch."""
+    """Returns whether `after` is the next granted InitProducerId, with a new epoch."""
     bumped = after.producer_id == before.producer_id and after.producer_epoch == before.producer_epoch + 1
     rotated = after.producer_id != before.producer_id and after.producer_epoch == 0
     return after.state == EMPTY and (bumped or rotated)
@@ -223,8 +223,8 @@ def _is_application(admin: LogRecord, after: LogRecord) -> bool:
 
 
 def _goes_on(before: LogRecord, after: LogRecord) -> bool:
-    """Returns whether the client with the epoch of `before` continues. `before`: CompleteAbort, after which a fence
-    would have raised the epoch first, or Empty."""
+    """Returns whether the client with the epoch of `before` continues. `before` is Empty, or a CompleteAbort, after
+    which a fence would have raised the epoch first."""
     bump = after.producer_epoch - before.producer_epoch
     begins = after.state == ONGOING and bump == 0
     aborts_nothing = after.state == PREPARE_ABORT and after.partition_count == 0 and bump == 1

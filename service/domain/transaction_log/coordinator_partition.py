@@ -24,7 +24,7 @@ def java_hash(text: str) -> int:
     return value - (1 << 32) if value >> 31 else value
 
 
-@lru_cache(maxsize=4096)  # the same ids are asked for at every round of judgement
+@lru_cache(maxsize=4096)  # the same ids are hashed in every round of the judge
 def partition_of(text: str, partition_count: int) -> int:
     """Returns `Utils.abs(text.hashCode()) % partition_count`; Kafka's `abs` turns the lowest number, which has no
     counterpart, into 0."""
@@ -52,6 +52,6 @@ def is_left_behind(transactional_id: bytes, partition: int, partition_count: int
 
 def partition_count(partitions: Iterable[int], reported: Iterable[int | None] = ()) -> int:
     """Returns the number of partitions of the log. `partitions`: those that answered; they are numbered from 0.
-    `reported`: the number according to the topic's metadata, where it is known: one that was just added may not answer
-    yet."""
+    `reported`: the number according to the topic's metadata, if it is known; it includes new partitions that do not
+    answer yet."""
     return max([max(partitions, default=-1) + 1, *(number or 0 for number in reported)])

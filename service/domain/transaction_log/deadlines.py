@@ -12,8 +12,8 @@ ABORT_SLACK_MS: Final = 5_000
 
 
 def times_out_at_ms(state: int, started_at_ms: int | None, timeout_ms: int) -> int | None:
-    """Returns the time from which the coordinator may abort the transaction; None if it will not, or its start is not
-    known."""
+    """Returns the time from which the coordinator may abort the transaction; None if the coordinator never will, or if
+    the start of the transaction is not known."""
     if state != ONGOING or started_at_ms is None or not is_time(started_at_ms) or timeout_ms == TWO_PHASE_TIMEOUT_MS:
         return None
     return started_at_ms + timeout_ms

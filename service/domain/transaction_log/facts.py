@@ -31,7 +31,7 @@ Value = TypeVar("Value", covariant=True)
 
 
 class RecordFields(NamedTuple, Generic[Value]):
-    """The fields of a LogRecord, or columns of them."""
+    """The fields that a LogRecord and its columnar form, Records, share."""
 
     offset: Value
     timestamp_ms: Value
@@ -59,8 +59,8 @@ class LogRecord(RecordFields[int]):
 
 
 VALUE_FROM: Final = LogRecord._fields.index("producer_id")
-"""Index of the first field that comes from a record's value. A tombstone, and a record that cannot be decoded, have
-none from there on."""
+"""Index of the first field that comes from a record's value. A tombstone, and a record that cannot be decoded, have no
+values from that index on."""
 
 NO_RECORD = LogRecord(-1, -1, -1, states.NEVER_SEEN, NO_ID, -1, -1, -1, -1, 0, NO_ID, 0)
 """Stands in for an unknown predecessor of a record (first record of an id, or the one before was compacted away)."""
@@ -102,9 +102,9 @@ class Records(RecordFields[Array]):
 class Run(NamedTuple):
     """Consecutive records of one id under one producer id, folded: the unit that the store is fed with.
 
-    - `joined`: the record before `first` was in the same fold. The pair of both is then among the steps, unless it is
-      plain. Otherwise the store judges that pair, with the last record it has.
-    - `participants`: those of `last`, filled only while its transaction is open.
+    - `joined`: the record before `first` was in the same fold, so their pair is among the steps unless it is plain. If
+      not `joined`, the store judges the pair of its own last record and `first`.
+    - `participants`: the participants of `last`, present only while its transaction is open.
     - `ended_value`: the newest PrepareX with partitions in the run, as Kafka wrote it at `ended_offset` with
       `ended_state`. It contains the decision, its partitions and its epoch (-1, -1, None: there is none).
     """
@@ -122,8 +122,8 @@ class Run(NamedTuple):
 
 
 class LoneRuns(NamedTuple):
-    """Columns of Run, ordered by id. The runs do not count, and a batch has nothing else of their ids: so it is for
-    nearly all ids of a first read."""
+    """Columns of Run, ordered by id. Their records are not counted, and the batch contains nothing else about their
+    ids. In a first read nearly all ids are such."""
 
     partition: Array
     transactional_id: list[bytes]
@@ -186,8 +186,8 @@ class MinuteSums(NamedTuple, Generic[Value]):
 
 
 class Minute(NamedTuple):
-    """The sums of the ordinary commits of an id in one minute: only those that left no step have marker times, and
-    only commits count as opened."""
+    """The sums of the ordinary commits of an id in one minute: only commits that left no step have marker times, and
+    only commits count as `opened`."""
 
     partition: int
     transactional_id: bytes
@@ -220,7 +220,8 @@ class Decided(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Offsets [from_offset, to_offset) of a partition that can no longer be read as they were, with the reason.
+    """Offsets [from_offset, to_offset) of a partition whose records can no longer be read as they were written, with
+    the reason.
 
     - `retention`: the records were deleted before they were read.
     - `cleaned`: compaction removed `missing` of the records before they were read.
@@ -246,7 +247,8 @@ class RangeRead(NamedTuple):
     - `leader`: NO_LEADER if the partition no longer exists, because its topic was created again with fewer partitions.
       `gap` then covers all that was read of it.
     - `missing`: number of offsets without a record, because cleaning removed it.
-    - `hole_end`: the offset after the last one of which no record was read, for whatever reason (0: there is none).
+    - `hole_end`: the offset after the last offset for which no record was read, for whatever reason (0: there is no
+      such offset).
     - `topic_partitions`: the number of partitions of the topic, also of those that do not answer (0: not known).
     """
 

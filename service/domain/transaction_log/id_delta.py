@@ -29,7 +29,7 @@ class Aborts(NamedTuple):
     unattributed: int = 0
 
     def plus(self, more: Mapping[str, int]) -> Aborts:
-        """Returns the sums with `more`, numbers by the words."""
+        """Returns the sums of both; counts are added word by word."""
         return Aborts(*(number + more.get(word, 0) for word, number in zip(self._fields, self, strict=True)))
 
 
@@ -45,8 +45,8 @@ COUNTED_AS: Final = {
 
 FIRST_MS: Final = -(2**62)
 LAST_MS: Final = 2**62
-"""Upper limit of times; FIRST_MS is the lower one. A time beyond a limit is replaced by it, because a minute at the
-ends of int64 would begin or end outside of int64."""
+"""Upper limit of times; FIRST_MS is the lower one. A time beyond a limit is replaced by the limit, because a minute at
+the ends of int64 would begin or end outside of int64."""
 
 
 def minute_of(ms: int) -> int:
@@ -101,7 +101,7 @@ class IdMinute(NamedTuple):
         )
 
     def with_abort(self, word: str) -> IdMinute:
-        """Returns the minute with one abort more, counted under this word."""
+        """Returns the minute with one more abort, counted under `word`."""
         return self._replace(aborts=self.aborts.plus({word: 1}))
 
 
@@ -192,8 +192,8 @@ def _with_first_append_times(
 
 
 def _outcome(runs: Sequence[Run], pairs: Sequence[tuple[LogRecord, LogRecord]]) -> int | None:
-    """Returns the state that shows the newest outcome: the newest PrepareX with partitions, or a CompleteX without a
-    known PrepareX. None if there is neither."""
+    """Returns the state that shows the newest outcome: the newest PrepareX with partitions, or a CompleteX whose
+    PrepareX is not known. Returns None if there is neither."""
     ends = [(run.ended_offset, run.ended_state) for run in runs if run.ended_value is not None]
     for before, after in pairs:
         is_complete = after.state in states.COMPLETE
@@ -229,7 +229,7 @@ def _add_pair(
     if judged.revised is not None:
         delta.revised.append(judged.revised)
     newest = delta.transitions[-1].offset if delta.transitions else None
-    if judged.decision is not None and judged.decision.offset != newest:  # else it was odd, and has its row already
+    if judged.decision is not None and judged.decision.offset != newest:  # a notable one has a row already
         delta.transitions.append(judged.decision)
     if judged.is_notable or (full_history and before.state != states.NEVER_SEEN):
         delta.transitions.append(judged.transition)

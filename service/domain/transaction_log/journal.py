@@ -29,7 +29,7 @@ SETTLES_AFTER_MS: Final = causes.FOLLOWS_WITHIN_MS + _CLOCKS_MS
 """Time after an abort was complete from which its open cause is final."""
 
 ADMIN_SETTLES_AFTER_MS: Final = causes.RETURNS_WITHIN_MS + _CLOCKS_MS
-"""The same if Empty had an administrator's timeout: the application may be back at once."""
+"""SETTLES_AFTER_MS for an Empty with an administrator's timeout, because the application may be back soon after it."""
 
 
 class LastAbort(NamedTuple):
@@ -45,12 +45,14 @@ class LastAbort(NamedTuple):
 
     @property
     def is_waiting(self) -> bool:
-        """True if the abort is complete but not counted yet, because the next record may still change its cause."""
+        """Returns whether the abort is complete but not counted yet, because the next record may still change its
+        cause."""
         return self.cause.is_open and self.completed_at_ms is not None
 
     @property
     def settles_at_ms(self) -> int | None:
-        """The time from which no record can change the cause any more; None if the cause is not waiting for one."""
+        """Returns the time from which no record can change the cause any more; None if the cause is not waiting for
+        one."""
         if not self.cause.is_open or self.completed_at_ms is None:
             return None
         is_admin = self.cause.code == CauseCode.ADMIN
@@ -128,8 +130,8 @@ def judge(last_abort: LastAbort, before: LogRecord, after: LogRecord, *, counts:
 
 
 def settle(last_abort: LastAbort) -> LastAbort:
-    """Returns the abort with its cause closed, because no record came in time to change it. It counts under that
-    cause, if it counts; its row gets the cause, which may be surer than before."""
+    """Returns the abort with its cause closed, because no record came in time to change it. If the abort counts, it
+    counts under that cause. Its row gets the cause, too, which may be more certain than before."""
     return last_abort._replace(cause=causes.settled(last_abort.cause))
 
 

@@ -1,4 +1,4 @@
-"""Our knowledge of the transaction log at one moment: how far it is read, and the limits that its brokers set."""
+"""The transaction log as it is known at one moment: how far it was read, and the limits that its brokers set."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class LogProgress(NamedTuple):
 
 
 UNANSWERED_AFTER_MS: Final = 30_000
-"""Time after which a partition that does not answer, while others do, is not waited for any more: its coordinator is
+"""Time for which to wait for a partition that does not answer while others do. After that its coordinator counts as
 down, or hidden from us."""
 
 
 class KnownLog(NamedTuple):
-    """The transaction log as far as it is known.
+    """The known part of the transaction log.
 
     - `known_until_ms`: by log partition, the time up to which everything that was written is known. Partitions that
       cannot be judged now (not read to their end, or asked too long ago) are absent.

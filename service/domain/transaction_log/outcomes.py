@@ -13,7 +13,7 @@ from service.domain.transaction_log.states import COMPLETE_ABORT, COMPLETE_COMMI
 
 
 def completes_commit(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
-    """Returns whether `after` completes a commit that `before` had not completed yet ."""
+    """Returns whether `after` completes a commit that `before` had not completed yet."""
     return (after.state == COMPLETE_COMMIT) & _first_time(before, after)
 
 
@@ -27,7 +27,7 @@ def completes_abort(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
 
 
 def _first_time(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
-    """Returns whether `after` is no repetition of `before`. A coordinator repeats an append if it missed the
+    """Returns whether `after` is not a repetition of `before`. A coordinator repeats an append if it missed the
     acknowledgement; the repeated record does not end the transaction a second time."""
     return (
         (before.state != after.state) | (before.producer_id != after.producer_id) | (before.start_ms != after.start_ms)
@@ -51,7 +51,8 @@ BOUNDS_MS: Final[dict[str, tuple[int, ...]]] = {
 
 
 LONGEST_MS: Final = 2**40
-"""35 years. A longer duration, between absurd times, is cut to this, so that sums stay far from the limit of int64."""
+"""The longest duration (35 years). A longer one, between invalid times, is replaced by this value, so that sums stay
+far from the limit of int64."""
 
 
 def duration_between(first_ms: int, last_ms: int) -> int:

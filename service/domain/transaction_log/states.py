@@ -68,11 +68,12 @@ FIRST_TIME_MS: Final = 1_498_608_000_000
 """2017-06-28, when Kafka 0.11.0 was released, the first version with transactions."""
 
 LAST_TIME_MS: Final = 253_402_300_799_999
-"""The end of the year 9999. A value in a record is a time only from FIRST_TIME_MS up to here: 0, seconds, or the time
-since the start of a broker are none."""
+"""The end of the year 9999. A value in a record is a time only from FIRST_TIME_MS up to here: 0, a number of seconds,
+or the time since the start of a broker is no valid time."""
 
 AHEAD_MS: Final = 86_400_000
-"""A time that lies further ahead of the clock of this machine is no time of something that has happened."""
+"""Maximum time by which a timestamp may be ahead of this machine's clock. A later timestamp cannot be that of something
+that has happened."""
 
 NO_TIME: Final = -1
 """The value that Kafka writes in place of a missing time."""

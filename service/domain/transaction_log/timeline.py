@@ -57,7 +57,7 @@ class TimelineCursor(NamedTuple):
 
 
 def is_from_the_beginning(oldest: Row | Folded | None) -> bool:
-    """Returns whether this item is about the first record that the id ever had, so that no earlier history is
+    """Returns whether `oldest` is about the first record that the id ever had, so that no earlier history is
     missing."""
     return isinstance(oldest, Row) and oldest.transition.from_state == NEVER_SEEN
 
@@ -69,8 +69,8 @@ def timeline_items(
     first, from `begin` on.
 
     The commits of a minute are placed at the time of the last one. Commits with a row of their own are not counted
-    again. Rows and minutes each keep their order even if clocks step back; a row with such a time only appears at an
-    odd place among the minutes.
+    again. Rows and minutes each keep their order even if clocks step back; a row whose time stepped back only appears
+    at an unexpected place among the minutes.
     """
     mark, later = begin, deque[Row]()
     coming_rows, coming = iter(rows), iter(minutes)

@@ -1,8 +1,8 @@
 """The rules for which record may follow which in the log of one transactional.id.
 
 Source: `TransactionState.java` (VALID_PREVIOUS_STATES, with the edges of TV2 since 4.0: an abort may begin although no
-partition was added). The log can contain other sequences, too: an append that the coordinator takes for failed may be
-in the log all the same (`TransactionStateManager.updateCacheCallback`). We report such sequences and trust the newest
+partition was added). The log can contain other sequences, too, because an append that the coordinator considers failed
+may still be in the log (`TransactionStateManager.updateCacheCallback`). We report such sequences and trust the newest
 record.
 """
 
@@ -52,7 +52,7 @@ _ANOMALY_REASON: Final = "an append failed, or records are gone"
 
 
 def anomaly(before: LogRecord, after: LogRecord) -> str | None:
-    """Returns, in words, what is odd about `after` following `before`; None if Kafka writes that sequence."""
+    """Returns a text about the anomaly if `after` does not regularly follow `before`; None if it does."""
     if NEVER_SEEN in (before.state, after.state) or UNKNOWN in (before.state, after.state):
         return None
     if is_repetition(before, after):
@@ -117,8 +117,8 @@ def is_prepared_again(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Trut
 
 
 def is_plain(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
-    """Returns whether this is a step of an ordinary commit that gets no row of its own. Takes records, or columns of
-    them. The first transaction after an Empty with an administrator's timeout is no plain step: it shows that no
+    """Returns whether the pair is a step of an ordinary commit that gets no row of its own. Takes records, or columns
+    of them. The first transaction after an Empty with an administrator's timeout is no plain step: it shows that no
     administrator wrote that Empty (`causes.refine`)."""
     same_producer = before.producer_id == after.producer_id
     goes_on = same_producer & (before.start_ms == after.start_ms)
@@ -128,6 +128,6 @@ def is_plain(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
     grows = (after.state == ONGOING) & (before.state == ONGOING) & goes_on
     commits = (after.state == PREPARE_COMMIT) & (before.state == ONGOING) & goes_on
     completes = (after.state == COMPLETE_COMMIT) & (before.state == PREPARE_COMMIT) & goes_on
-    no_overflow = (before.timestamp_ms >= 0) & (after.timestamp_ms >= 0)  # else the difference may not fit an int64
+    no_overflow = (before.timestamp_ms >= 0) & (after.timestamp_ms >= 0)  # other differences may not fit an int64
     quickly = no_overflow & (after.timestamp_ms - before.timestamp_ms < SLOW_MARKERS_MS)
     return begins | grows | commits | (completes & quickly)

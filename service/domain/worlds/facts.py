@@ -78,9 +78,9 @@ class Batches(NamedTuple):
 class EntryFacts(NamedTuple):
     """The brokers' answer about an entry, read at `read_at_ms`. `history` None: the producer id has no known owner.
 
-    `markers`: those before the entry, oldest first; at least the newest ones, none if they could not be read up to the
-    entry. `markers_from`: every offset from there to the entry was read, so no other marker lies in that range.
-    `leader_epoch`: of the partition's present leader.
+    `markers`: the markers before the entry, oldest first; at least the newest ones, or none if the markers right before
+    the entry could not be read. `markers_from`: every offset from there to the entry was read, so no other marker lies
+    in that range. `leader_epoch`: of the partition's present leader.
     """
 
     history: LogHistory | None
@@ -119,11 +119,12 @@ class EntryRead(NamedTuple):
         return absence_proofs(self.samples, log_partition, at.start_offset, leader_epoch)
 
     def newest_absence_proof(self, log_partition: int) -> AbsenceProof | None:
-        """Returns the newest proof that the entry was not there yet; None without one."""
+        """Returns the newest proof that the entry was not there yet; None if there is no such proof."""
         return next(reversed(self.absence_proofs(log_partition)), None)
 
     def was_written_before(self, log_partition: int, record: LogPosition) -> bool:
-        """Returns whether all of the entry was written before a client could know of that transaction log record."""
+        """Returns whether the whole entry was written before a client could know of the transaction log record
+        `record`."""
         at = self.batches
         return at.is_whole and was_written_before(
             self.samples, log_partition, at.last_offset, at.last_leader_epoch, record

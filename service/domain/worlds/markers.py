@@ -36,15 +36,15 @@ def ended_before(transactions: Sequence[Transaction], markers: Sequence[Marker],
 
 
 def _older_than_newest(transactions: Sequence[Transaction], markers: Sequence[Marker]) -> int:
-    """Returns how many transactions the epochs alone prove to be over: after a marker the leader refuses records of a
-    lower epoch (`ProducerAppendInfo.checkProducerEpoch`)."""
+    """Returns how many transactions the epochs alone prove to be over: after a marker, the partition's leader refuses
+    records of a lower epoch (`ProducerAppendInfo.checkProducerEpoch`)."""
     newest = max((one.producer_epoch for one in markers), default=-1)
     older = [i for i, one in enumerate(transactions, 1) if one.data_epochs.last < newest]
     return older[-1] if older else 0
 
 
 def _earliest(transactions: Sequence[Transaction], markers: Sequence[Marker]) -> int:
-    """Returns the least number of transactions that these markers can have ended; 0 if one of the markers fits none,
+    """Returns the least number of transactions that these markers can have ended; 0 if a marker fits no transaction,
     because somebody wrote it by hand."""
     at, previous = 0, None
     for marker in markers:
@@ -59,7 +59,7 @@ def _earliest(transactions: Sequence[Transaction], markers: Sequence[Marker]) ->
 
 
 def matches(marker: Marker, one: Transaction) -> bool:
-    """Returns whether this can be a marker of the transaction."""
+    """Returns whether epoch and outcome allow that the marker belongs to the transaction."""
     return marker.producer_epoch == one.marker_epoch and marker.is_commit in (None, one.is_commit)
 
 

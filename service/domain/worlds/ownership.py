@@ -1,9 +1,9 @@
-"""Tells records that another cluster wrote, or that were copied from one, from those of the id that has their producer
-id here.
+"""Distinguishes records that were written in, or copied from, another cluster from records of the id that has their
+producer id in this cluster.
 
 Every cluster assigns its producer ids from 0 on, so an equal producer id proves nothing about a partition that was
-copied byte for byte. A sign that the id cannot have written an entry is enough: then nobody is named, and no marker is
-advised.
+copied byte for byte. One sign that the id cannot have written an entry is enough: then the finding names no owner and
+advises no marker.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ OLDER_BY_MS: Final = 60_000
 def foreign_records(
     entry: EntryRead, producer_id: int, history: LogHistory, transactions: Sequence[Transaction]
 ) -> ForeignRecords | None:
-    """Returns the sign that the id which has the producer id in this cluster did not write the entry; None without one.
+    """Returns the sign that the id which has the producer id in this cluster did not write the entry; None if there is
+    no sign.
 
-    `history`: of that id, without a hole that could hide a transaction of the entry's. `transactions`: its own.
-    Timestamps are a sign only where neither samples nor a transaction of the id speak for it: a producer may set any.
+    `history`: the records of that id, without a hole that could hide the entry's transaction. `transactions`: the
+    transactions of that id. Timestamps are a sign only if neither samples nor a transaction of the id show that it
+    wrote the entry, because a producer may set any timestamp.
     """
     first = entry.batches.first
     if first is None:
@@ -65,8 +67,8 @@ def _has_listed(entry: EntryRead, producer_epoch: int, log_partition: int, trans
 
 
 def _given_by(producer_id: int, producer_epoch: int, history: LogHistory) -> LogRecord | None:
-    """Returns the record by which the id got that epoch under the producer id; None if it is gone. A producer id begins
-    with epoch 0, on an Empty record, or on CompleteX where the epochs of the one before ran out."""
+    """Returns the record by which the id got that epoch under the producer id; None if that record is gone. A producer
+    id begins with epoch 0, on an Empty record, or on CompleteX if the epochs of the previous producer id ran out."""
     before: LogRecord | None = None
     for one in history.records:
         if one.producer_id != producer_id:

@@ -72,8 +72,8 @@ def _possible_writers(
     hidden: Sequence[HiddenTransactions],
     proofs: _Proofs,
 ) -> list[Transaction]:
-    """Returns the transactions that may have written to the entry. `transactions`: those of its producer id, oldest
-    first. `hidden`: others that the producer id may have had."""
+    """Returns the transactions that may have written to the entry. `transactions`: the transactions of its producer id,
+    oldest first. `hidden`: further transactions that the producer id may have had."""
     log, absence = f"{TOPIC}-{log_partition}", entry.newest_absence_proof(log_partition)
     writers = proofs.keep(
         transactions,
@@ -136,8 +136,8 @@ class _Proofs:
         source: LogPlace | str,
         text: str,
     ) -> list[Transaction]:
-        """Returns the transactions that may have written the entry. `text`: the reason why the others did not; `{gone}`
-        in it is replaced by their number."""
+        """Returns the transactions of `those` for which `is_kept` is True, and adds a proof if some are removed.
+        `text`: the reason why these did not write the entry; `{gone}` in it is replaced by their number."""
         kept = [one for one in those if is_kept(one)]
         if gone := len(those) - len(kept):
             self.add(kind, source, text.format(gone=_count(gone, "transaction")))
@@ -179,7 +179,7 @@ def _ended_before_entry(
         markers = [one for one in entry.markers if one.offset >= absence.high_watermark]
         since = [one for one in listing if one.completed is None or one.completed >= absence.log_end]
         is_complete = not any(_may_hide(entry, one, absence) for one in hidden)
-        # a new leader's high watermark may lag: what an older one wrote above it may belong to what completed before
+        # a new leader's high watermark may lag: markers of completed transactions, by an older leader, may lie above it
         by_its_leader = all(one.leader_epoch == absence.leader_epoch for one in markers)
         over |= _ended(since, markers, is_complete=is_complete and by_its_leader)
     return over
@@ -197,7 +197,8 @@ def _may_be_unlisted(entry: EntryRead, one: Transaction) -> bool:
 
 
 def _is_of_transactions(entry: EntryRead, log_partition: int, left: Sequence[Transaction], proofs: _Proofs) -> bool:
-    """Returns whether no record of the entry was written after its transaction had ended, or without one."""
+    """Returns whether it is proven that every record of the entry was written within a transaction, before that
+    transaction ended."""
     if any(one.lists_partition and entry.was_written_before(log_partition, one.decided) for one in left):
         text = "the entry was complete before its transaction was decided"
         proofs.add(ProofKind.ORDER, f"{TOPIC}-{log_partition}", text)
@@ -208,7 +209,7 @@ def _is_of_transactions(entry: EntryRead, log_partition: int, left: Sequence[Tra
 def _committed_within(
     entry: EntryRead, log_partition: int, absence: AbsenceProof | None, left: Sequence[Transaction], proofs: _Proofs
 ) -> Transaction | None:
-    """Returns the newest committed transaction whose records are proven to be in the entry; None without one."""
+    """Returns the newest committed transaction whose records are proven to be in the entry; None if there is none."""
     markers_from = 0 if absence is None else absence.earlier_high_watermark
     committed = [
         one
@@ -248,7 +249,7 @@ def _has_no_marker(entry: EntryRead, markers_from: int, one: Transaction) -> boo
     """Returns whether it is proven that no marker before the entry ended the transaction. Its marker cannot lie below
     `markers_from`."""
     markers = [marker for marker in entry.markers if marker.offset >= max(markers_from, entry.markers_from)]
-    # a producer id's markers lie in the order of its epochs: behind an older one, all of this epoch were read
+    # a producer id's markers lie in the order of epochs: if one of an older epoch was read, so were all of this epoch
     are_all_read = entry.markers_from <= markers_from or any(m.producer_epoch < one.marker_epoch for m in markers)
     return are_all_read and not any(matches(m, one) for m in markers)
 

@@ -1,4 +1,5 @@
-"""Rebuilds the transactions of one producer id from the transaction log, and bounds those that the log may have lost.
+"""Rebuilds the transactions of one producer id from the transaction log, and bounds the transactions that the log may
+have lost.
 
 Compaction keeps the newest record of each transactional.id and may remove every other one. Offsets never close up over
 a removed record, so a range of missing offsets (a hole) is the only place where an unseen transaction can hide; epochs
@@ -31,7 +32,7 @@ TV2: Final = 2
 transaction of such a client, too, and keeps its epoch: the recovery of Flink's sink does so."""
 
 UNDECIDED: Final = LogPosition((1 << 63) - 1, -1)
-"""In place of the position of a decision that has not been made: behind every record of the log."""
+"""The position of a decision that has not been made: behind every record of the log."""
 
 _COMMITS: Final = frozenset({PREPARE_COMMIT, COMPLETE_COMMIT})
 _PREPARED: Final = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
@@ -86,12 +87,12 @@ class LogHistory(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """A transaction of the producer id: a decided one, or one that is open and does not list the partition.
+    """A transaction of the producer id that is decided, or that is open and does not list the partition.
 
     - `is_commit`: None while it is undecided.
     - `began`: its client began it when this record had been appended (NO_POSITION: the log does not show when).
-    - `decided`: its PrepareX; its CompleteX where the PrepareX is gone; UNDECIDED.
-    - `completed`: offset of its CompleteX; None without one.
+    - `decided`: the position of its PrepareX, or of its CompleteX if the PrepareX is gone; UNDECIDED while it is open.
+    - `completed`: offset of its CompleteX; None if it has none.
     - `lists_partition`: whether the coordinator owed the partition a marker; None where the PrepareX is gone.
     - `data_epochs`: epochs under which its client may have written.
     - `marker_ms`: from the first PrepareX with that outcome to CompleteX, by the coordinator's clock; None where one of
@@ -114,8 +115,9 @@ class Transaction(NamedTuple):
 
 
 class HiddenTransactions(NamedTuple):
-    """Transactions that the log may have contained and no longer shows, with any outcome and any partitions. They began
-    after `began` was appended (NO_POSITION: at any time), were decided in this range, and wrote under these epochs."""
+    """Transactions that the log may have contained and no longer shows. Any outcome and any partitions are possible.
+    They began after `began` was appended (NO_POSITION: at any time), were decided in this range, and wrote under these
+    epochs."""
 
     log_partition: int
     began: LogPosition
@@ -124,8 +126,8 @@ class HiddenTransactions(NamedTuple):
 
 
 def transactions_of(producer_id: int, history: LogHistory) -> tuple[list[Transaction], list[HiddenTransactions]]:
-    """Returns the transactions of the producer id, oldest first, and those that holes may hide. An undecided one is
-    among them only if it does not list the partition."""
+    """Returns the transactions of the producer id, oldest first, and the transactions that holes may hide. An undecided
+    transaction is returned only if it does not list the partition."""
     decided, began = [], NO_POSITION
     for group in _groups(history.records):
         lists = any(one.offset in history.listing for one in group)
@@ -180,7 +182,7 @@ def _first_prepare(group: Sequence[LogRecord], decision: LogRecord) -> LogRecord
 def _decided(producer_id: int, began: LogPosition, group: Sequence[LogRecord], lists: bool) -> Transaction | None:
     decision = _decision(group)
     if decision is None or group[-1].state == ONGOING or _written_under(group, decision) != producer_id:
-        return None  # Ongoing after PrepareX: the coordinator took a failed append back
+        return None  # Ongoing after PrepareX: the coordinator rolled back an append that had failed
     has_prepare, last = decision.state in _PREPARED, group[-1]
     completed = last if last.state in _COMPLETE else None
     first = _first_prepare(group, decision)
@@ -201,7 +203,7 @@ def _decided(producer_id: int, began: LogPosition, group: Sequence[LogRecord], l
 
 
 def _undecided(producer_id: int, began: LogPosition, group: Sequence[LogRecord], lists: bool) -> Transaction | None:
-    """Returns the transaction if it goes on and does not list the partition."""
+    """Returns the transaction if it is undecided and does not list the partition; else None."""
     newest = group[-1]
     if newest.state != ONGOING or newest.producer_id != producer_id or lists:
         return None
@@ -221,7 +223,8 @@ def _undecided(producer_id: int, began: LogPosition, group: Sequence[LogRecord],
 
 def _is_added_by_leaders(ongoing: Sequence[LogRecord]) -> bool:
     """Returns whether leaders may have added partitions to the transaction: always, unless an Ongoing record shows that
-    its client did. An end by an old request leaves no TV2 in PrepareX, so that record alone shows nothing."""
+    its client did. If an old request ended the transaction, its PrepareX does not show TV2, so the PrepareX alone
+    proves nothing."""
     return not ongoing or any(one.client_transaction_version >= TV2 for one in ongoing)
 
 
@@ -261,7 +264,7 @@ def _hidden(producer_id: int, history: LogHistory) -> Iterator[HiddenTransaction
         if before is not None:
             if previous is None or not _is_same_transaction(previous, before):
                 begun = began
-            # an Ongoing after PrepareX: the coordinator took a failed append of the same transaction back
+            # an Ongoing after PrepareX: the coordinator rolled back an append of the same transaction that had failed
             began = position_of(before) if before.state in _BEGINS else begun if before.state == ONGOING else began
         previous = before
         lo = 0 if before is None else before.offset + 1
@@ -276,7 +279,7 @@ def _hidden(producer_id: int, history: LogHistory) -> Iterator[HiddenTransaction
 
 def _hidden_epochs(producer_id: int, before: LogRecord | None, after: LogRecord | None) -> Epochs:
     """Returns the epochs under which the producer id may have had transactions that ended between two neighbouring
-    records of its id, other than the one that `after` belongs to."""
+    records of its id, other than the transaction that `after` belongs to."""
     had_it_before = before is not None and before.producer_id == producer_id
     if after is None:
         return ANY_EPOCH
@@ -288,7 +291,7 @@ def _hidden_epochs(producer_id: int, before: LogRecord | None, after: LogRecord 
     ):
         return Epochs(first, LAST_EPOCH)
     if after.state == EMPTY:
-        # InitProducerId raised the epoch of the one before, or gave a new producer id with epoch 0
+        # InitProducerId raised the previous epoch, or assigned a new producer id with epoch 0
         return Epochs(first, after.producer_epoch - 1)
     is_rotated = after.producer_id != producer_id
     # also under TV2: the transaction before may have been ended by an old request, which keeps the epoch

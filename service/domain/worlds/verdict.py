@@ -35,9 +35,8 @@ from service.domain.reasons.reason import Reason
 
 
 class World(StrEnum):
-    """One way in which an entry can have been written: within a transaction that was committed, within one that was
-    aborted, or within none.
-    """
+    """One way in which an entry can have been written: within a committed transaction, within an aborted transaction,
+    or within no transaction."""
 
     COMMIT = "commit"
     ABORT = "abort"
@@ -75,10 +74,10 @@ class Proof(NamedTuple):
 class Verdict(NamedTuple):
     """The worlds left for an entry, and the decision that follows.
 
-    `decision`: UNKNOWN where more than one marker may be right. `open_question`: why it is unknown, else None.
-    `holds_committed`: records of a committed transaction are proven to be in the entry; there may be others.
-    `leader_changed`: the partition has had another leader since the entry was written, so that a marker may have been
-    lost with one.
+    `decision`: UNKNOWN where more than one marker may be right. `open_question`: the reason why the decision is
+    unknown; None if it is known. `holds_committed`: records of a committed transaction are proven to be in the entry;
+    there may be others. `leader_changed`: the partition has had another leader since the entry was written, so that a
+    marker may have been lost with one.
     """
 
     possible: frozenset[World]
@@ -105,8 +104,8 @@ class Verdict(NamedTuple):
 
     @property
     def overrules(self) -> bool:
-        """Returns whether the open question takes a decision back that was known before: the entry has grown since, or
-        its records are not those of its id."""
+        """Returns whether the verdict revokes a decision that was known before, because the entry has grown since, or
+        because its records were not written by its id."""
         return isinstance(self.open_question, (ForeignRecords, UnlistedWriter))
 
 
@@ -118,7 +117,7 @@ def undecided(question: Reason) -> Verdict:
 def decision_of(possible: Set[World]) -> Decided:
     """Returns the decision that these worlds leave: UNKNOWN where more than one marker may be right."""
     if World.COMMIT not in possible:
-        # without a marker of it there, an aborted transaction is the likelier of the two
+        # if both are possible, an aborted transaction without a marker is likelier than no transaction
         return Decided.ABORT if World.ABORT in possible else Decided.NONE
     return Decided.COMMIT if possible == {World.COMMIT} else Decided.UNKNOWN
 
@@ -184,13 +183,14 @@ class Decision:
         return World.NONE not in self.newest.possible and bool(self.newest.proofs)
 
     def recalled(self, verdict: Verdict) -> Decision:
-        """Returns the decision with what a finding reported before a restart: a known decision or a contradiction."""
+        """Returns the decision as a finding reported it before a restart: a known decision or a contradiction."""
         if self.state not in (State.UNREAD, State.RECALLED):
             return self
         return self._to(State.CONTRADICTED if verdict.is_contradiction else State.RECALLED, verdict)
 
     def without_log(self) -> Decision:
-        """Returns the decision of an entry that is judged without the transaction log: only what was known before."""
+        """Returns the decision of an entry that is judged without the transaction log: it keeps only what was known
+        before."""
         return self._to(State.NO_LOG, _NO_LOG) if self.state is State.UNREAD else self
 
     def is_due(self, now_ms: int, unowned_ms: int | None, grown_ms: int = -1) -> bool:

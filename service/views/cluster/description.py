@@ -78,7 +78,7 @@ class Description(NamedTuple):
 
     @property
     def open(self) -> int:
-        """Returns the number of ids with an open transaction."""
+        """Returns the number of ids that have an open transaction."""
         return sum(self.ids[state] for state in states.OPEN)
 
     @property
@@ -91,7 +91,8 @@ class Description(NamedTuple):
 
     @property
     def aborts(self) -> dict[str, int]:
-        """Returns aborts by cause. An abort that has no cause yet (for some seconds at most) counts as unattributed."""
+        """Returns the numbers of aborts by cause. An abort whose cause is not known yet (for some seconds at most)
+        counts as unattributed."""
         found = {cause: self.ended.get(f"aborts_{cause}", 0) for cause in COUNTED if cause != "unattributed"}
         return found | {"unattributed": self.ended.get(ABORTS, 0) - sum(found.values())}
 
@@ -153,9 +154,8 @@ def _broker(stored: Mapping[str, Any]) -> Broker:
 
 
 def _rates(connection: Connection, cluster: ClusterRow, as_of_ms: int | None) -> Rates:
-    """Returns the rates over the last whole minutes before `as_of`: five at most, and none from before counting
-    began.
-    """
+    """Returns the rates over the last whole minutes before `as_of`: at most five minutes, and no minute from before
+    counting began."""
     if as_of_ms is None or cluster.counted_since_ms is None:
         return NO_RATES
     to_ms = as_of_ms - as_of_ms % _MINUTE_MS

@@ -39,10 +39,10 @@ class Rights(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """The data of the frame. `seen`: the cluster, described. `standing`: partitions with a stalled LSO, the longest
-    stalled first. `stalls`: the sources whose stall is shown, by name. `first_read`: progress of the first read of the
-    transaction log; None when that is over. `expiring`: number of ids that expire within 24 hours. `log_unread`: why
-    the transaction log cannot be read, None if it can; `has_log`: there is one."""
+    """The data of the frame. `seen`: the cluster, described. `standing`: stalled partitions, the longest stalled first.
+    `stalls`: the sources whose stall is shown, by name. `first_read`: progress of the first read of the transaction
+    log; None when that is over. `expiring`: number of ids that expire within 24 hours. `log_unread`: why the
+    transaction log cannot be read, None if it can; `has_log`: the brokers have a transaction log."""
 
     clusters: tuple[str, ...]
     cluster: ClusterRow
@@ -134,8 +134,8 @@ def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Fram
 
 def _needed(statuses: Mapping[str, StatusRow], covered: Coverage, log_unread: Reason | None) -> dict[str, int | None]:
     """Returns the last success of each source that verdicts depend on, None before the first. No verdict depends on the
-    ledger. A partition that does not answer makes no page old, but is itself unknown. The transaction log is left out
-    if it may not be read: what depends on it is unknown, too."""
+    ledger. A partition that does not answer does not make the page old; only the partition itself is unknown. The
+    transaction log is left out if it may not be read, because all that depends on it is unknown, too."""
     answered = {source: status.as_of_ms for source, status in statuses.items() if source != SourceName.LEDGER}
     if SourceName.PARTITIONS in answered:
         answered[SourceName.PARTITIONS] = covered.answered_at_ms
@@ -153,8 +153,8 @@ def _oldest(needed: Mapping[str, int | None]) -> int | None:
 def _is_shown(
     source: str, stall: Stall, statuses: Mapping[str, StatusRow], needed: Mapping[str, int | None], word: str
 ) -> bool:
-    """Returns whether pages show the stall: not during the first read of a log, when batches take long, nor that of a
-    log that may not be read, which is reported as unknown. `word`: of the page's freshness."""
+    """Returns whether pages show the stall: False during the first read of a log, when batches take long, and for a log
+    that may not be read, which is reported as unknown. `word`: of the page's freshness."""
     if word == READING and stall.cause is StallCause.NO_PROGRESS:
         return False
     return source in needed or source == SourceName.LEDGER or source not in statuses

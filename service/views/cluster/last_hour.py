@@ -26,8 +26,8 @@ _ALL_CAUSES: Final = "none"
 class LastHour(NamedTuple):
     """The transactions that ended in the whole minutes of [from_ms, to_ms): an hour at most, and nothing before
     counting began. Commits count in the minute they were read in, aborts by the transaction log's own time; the two
-    differ while reading lags. `aborts`: for each minute the numbers by the style of their cause. `totals`: of each
-    cause; None if there are too many to split them here."""
+    differ while reading lags. `aborts`: for each minute the numbers by the style of their cause. `totals`: the total
+    number by cause; None if there are too many transactions to split them here."""
 
     from_ms: int
     to_ms: int
@@ -73,7 +73,7 @@ class LastHour(NamedTuple):
 
 
 def read_last_hour(connection: Connection, frame: Frame) -> LastHour | None:
-    """Returns the last hour; None before a whole minute was counted."""
+    """Returns the transactions of the last hour; None before a whole minute was counted."""
     status, since_ms = frame.statuses.get(SourceName.TRANSACTION_LOG), frame.cluster.counted_since_ms
     if status is None or status.as_of_ms is None or since_ms is None:
         return None

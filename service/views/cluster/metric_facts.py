@@ -55,11 +55,11 @@ class Holder(NamedTuple):
 
 
 class ClusterFacts(NamedTuple):
-    """A cluster at one moment. `holder`: None if no application ever held the lease. `counters` by (name, label);
-    `oldest`: by open state, the earliest time at which an id entered it; `top_open`: oldest first. `expiring`: numbers
-    of ids that expire within 1h, …; `highest_epochs` by protocol, 1 and 2; `findings` by (kind, status); `truncated`:
-    by kind, the number without a finding. `hanging`: the confirmed findings open longest; `stalled`: stalled
-    partitions, the longest first."""
+    """The facts about a cluster at one moment. `holder`: None if no application ever held the lease. `counters` by
+    (name, label); `oldest`: by open state, the earliest time at which an id entered it; `top_open`: oldest first.
+    `expiring`: numbers of ids that expire within 1h, …; `highest_epochs` by protocol, 1 and 2; `findings` by (kind,
+    status); `truncated`: by kind, the number without a finding. `hanging`: the confirmed findings open longest;
+    `stalled`: stalled partitions, the longest first."""
 
     name: str
     kafka_cluster_id: str

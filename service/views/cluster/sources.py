@@ -47,8 +47,8 @@ class Source(NamedTuple):
 
 
 class Coordinator(NamedTuple):
-    """A partition of the transaction log, the number of its `ids` that exist, and of those with an `open`
-    transaction."""
+    """A partition of the transaction log. `ids`: the number of ids in it that are not expired; `open`: the number of
+    ids in it with an open transaction."""
 
     log: LogPartitionRow
     ids: int
@@ -129,7 +129,7 @@ def _sampled(status: StatusRow, coverage: Coverage, stall: Stall | None, stalled
 
 
 def _why(status: StatusRow, coverage: Coverage) -> str | None:
-    """Returns the most common reason why partitions are not judged, with the partitions it holds for."""
+    """Returns the most common reason why partitions are not judged, with the partitions to which it applies."""
     if coverage.observed_at_ms is None:
         return text_of(status.error) or "no partition has been sampled yet"
     if coverage.hides_all:
@@ -163,8 +163,8 @@ def read_stalls(
     coverage: Coverage,
     now_ms: int,
 ) -> dict[str, Stall]:
-    """Returns the sources that stall, by name, also those of which nothing was ever stored. `coverage`: of data
-    partitions."""
+    """Returns the sources that stall, by name. Sources of which nothing was ever stored are included. `coverage`: of
+    data partitions."""
     lease = clusters.lease_state(connection, cluster_id)
     found: dict[str, Stall] = {}
     for source in dict.fromkeys((*_ALWAYS_READ, *statuses)):
@@ -210,11 +210,12 @@ _NAMES: Final[Mapping[str, str]] = {
     SourceName.LEDGER: "the ledger of markers",
 }
 _TOGETHER_MS: Final = 5_000
-"""Sources that stall for the same reason within this time stall together: each succeeds at a moment of its own."""
+"""Sources that stall for the same reason within this time are shown as stalled together, because their last successes
+are never at exactly the same time."""
 
 
 class StallLine(NamedTuple):
-    """Sources that stall together, as the line "`lead` since `since_ms`: `why`." `names`: of the sources, as in a
+    """Sources that stall together, shown as the line "`lead` since `since_ms`: `why`." `names`: of the sources, as in a
     sentence.
 
     `since_ms`: None if they were never read. `is_starting`: they are about to be read for the first time.

@@ -1,4 +1,4 @@
-"""The unknowns of a cluster: what cannot be known now, why, and which permission would help."""
+"""The unknowns of a cluster: facts that cannot be known now, the reasons, and the permissions that would help."""
 
 from __future__ import annotations
 

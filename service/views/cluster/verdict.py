@@ -46,11 +46,12 @@ class Verdict(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The facts behind a verdict. `hanging`: number of confirmed findings that may head the page; `muted`: of those
-    that may not. `lost`: number of those that stay until somebody acknowledges them. `ids`: number of known
-    transactional.ids. `is_cut`: hanging transactions may be missing, because there are too many. `is_silent`: no broker
-    answers. `left_ms`: approximate time left of the first read. `stalled`: names of the sources that stall while others
-    do not, else empty. `is_log_unread`: the transaction log cannot be read, so nothing that hangs is certain to."""
+    """The facts behind a verdict. `hanging`: number of confirmed findings about hanging transactions that are not
+    muted; `muted`: number of the muted ones. `lost`: number of findings that stay until somebody acknowledges them.
+    `ids`: number of known transactional.ids. `is_cut`: hanging transactions may be missing, because there are too many.
+    `is_silent`: no broker answers. `left_ms`: approximate time left of the first read. `stalled`: names of the sources
+    that stall while others do not, else empty. `is_log_unread`: the transaction log cannot be read, so it is not
+    certain that a transaction hangs."""
 
     cluster: str
     freshness: Freshness
@@ -68,8 +69,8 @@ class Seen(NamedTuple):
 
 
 def verdict_of(seen: Seen) -> Verdict:
-    """Returns the verdict. Partitions that cannot be judged never hide what hangs, and never give a green verdict:
-    "nothing hangs" without reservation needs fresh data and all partitions judged."""
+    """Returns the verdict. Partitions that cannot be judged never hide a hanging transaction, and never lead to a green
+    verdict: "nothing hangs" without reservation needs fresh data and all partitions judged."""
     freshness = seen.freshness
     if freshness.word in (READING, NEVER, UNKNOWN):
         return Verdict(freshness.word, "unknown", _not_judged(seen))
@@ -114,7 +115,7 @@ def _nothing_hangs(seen: Seen) -> Verdict:
 
 
 def _judged(seen: Seen) -> Verdict:
-    """Returns the verdict where some partition can be judged, and nothing hangs."""
+    """Returns the verdict for a cluster in which some partition can be judged, and nothing hangs."""
     coverage, links = seen.coverage, seen.links
     nothing = f"{_nothing(seen, 'hangs', 'can')}."
     if links:
@@ -135,8 +136,8 @@ def _judged(seen: Seen) -> Verdict:
 
 
 def _nothing(seen: Seen, hangs: str, can: str) -> str:
-    """Returns "nothing hangs" with the restrictions that apply; capitalised if it is about now, since it then begins a
-    sentence."""
+    """Returns "nothing hangs" with the restrictions that apply; if the verdict is about the present, the text is
+    capitalised because it begins a sentence."""
     known = seen.coverage
     where = f" in the {known.judged:,} of {known.watched:,} partitions that {can} be judged" if known.unknown else ""
     where += " as far as was read" if seen.is_cut else ""
@@ -147,7 +148,8 @@ def _nothing(seen: Seen, hangs: str, can: str) -> str:
 
 
 def read_confirmed(connection: Connection, frame: Frame) -> tuple[Sequence[Finding], Sequence[Finding]]:
-    """Returns the confirmed findings: the hanging ones, the longest first; and the others, those opened last first."""
+    """Returns the confirmed findings: those about hanging transactions, the longest first; and the others, the last
+    opened first."""
     hanging = read_findings.longest_open(connection, frame.cluster.id, Kind.HANGING, MOST_OPEN)
     open_ = FindingSelection(statuses=frozenset({Status.CONFIRMED}))
     found, _ = read_findings.read_page(connection, frame.cluster.id, open_, None, MOST_OPEN_IN_ALL)
@@ -155,18 +157,19 @@ def read_confirmed(connection: Connection, frame: Frame) -> tuple[Sequence[Findi
 
 
 def read_chain(connection: Connection, frame: Frame, findings: Sequence[Finding]) -> list[Link]:
-    """Returns a link for every stalled partition, the worst first."""
+    """Returns the blocking chain: an entry (`Link`) for every stalled partition, the worst first."""
     affected = read_affected_groups(connection, frame.cluster.id)
     return links(frame.standing, affected, findings, frame.limits, frame.now_ms)
 
 
 def unacknowledged(confirmed: Iterable[Finding], now_ms: int) -> list[Finding]:
-    """Returns the findings that stay until somebody acknowledges them; a muted one does not head the page."""
+    """Returns the findings that stay until somebody acknowledges them; muted findings are left out, because they do not
+    head the page."""
     return [one for one in confirmed if one.kind in UNTIL_ACKNOWLEDGED and not is_muted(one, now_ms)]
 
 
 def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link], lost: Sequence[Finding]) -> Verdict:
-    """Returns the verdict on the cluster; muted findings do not head the page."""
+    """Returns the verdict on the cluster. Muted findings do not head the page."""
     muted = sum(is_muted(one, frame.now_ms) for one in hanging)
     return verdict_of(
         Seen(
@@ -198,7 +201,7 @@ def _is_attended(stall: Stall | None) -> bool:
 
 
 def stalled_alone(frame: Frame) -> str:
-    """Returns the names of the sources that stall while others do not; empty where none or all of them do."""
+    """Returns the names of the sources that stall while others do not; empty if all sources stall, or none."""
     lines = frame.stall_lines
     is_all = frame.statuses.keys() <= {source for line in lines for source in line.sources}
     return "" if is_all else join_names([line.names for line in lines])

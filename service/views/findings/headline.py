@@ -35,7 +35,7 @@ _WITHDRAWN: Final = (
     ("It was only a candidate:", "a later check showed that its coordinator will end it, or that it had ended."),
     ("Its topic is mirrored:", "the topic's producer ids are another cluster's, as --mirrored says now."),
 )
-"""Lead and text for what was never confirmed, and for what was."""
+"""Lead and text for a finding that was never confirmed, and for one that was confirmed."""
 
 
 class Story(NamedTuple):
@@ -83,12 +83,12 @@ def how_it_ended(finding: Finding) -> str:
 
 
 def lost_data(finding: Finding) -> bool:
-    """Returns True if committed records were thrown away."""
+    """Returns True if an ABORT marker that was not the coordinator's discarded committed records."""
     return finding.observation.decision == Decided.COMMIT and finding.life.resolution == Resolution.FOREIGN_ABORT
 
 
 def cause_of(finding: Finding) -> tuple[str, str]:
-    """Returns why the transaction hangs, and how its decision is known; "" for each that is not known."""
+    """Returns why the transaction hangs, and how its decision is known; each text is "" if it is not known."""
     why = finding.observation.reason
     return (str(why), str(why.decided_by)) if isinstance(why, HangReason) else ("", "")
 

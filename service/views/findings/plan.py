@@ -13,7 +13,8 @@ from service.views.findings.headline import cause_of, who_of
 
 
 class Step(NamedTuple):
-    """A step of the plan. `head`: what to do; `command`: to be pasted as it is; `href`, `link`: a page to see."""
+    """A step of the plan. `head`: the action; `command`: to be pasted unchanged; `href`, `link`: address and text of a
+    hyperlink to a page."""
 
     head: str
     text: str
@@ -62,7 +63,7 @@ def _give(finding: Finding, grant: GrantLines) -> list[Step]:
 
 
 def _look(finding: Finding, cluster: str) -> Step | None:
-    """Returns the step that links to the page with more about the finding; None if there is no such page."""
+    """Returns the step with a hyperlink to the page with more about the finding; None if there is no such page."""
     subject, seen_on = finding.subject, CATALOGUE[finding.kind].seen_on
     missing = next((e.text for e in finding.observation.evidence if e.source == "DescribeTransactions"), None)
     if finding.kind == Kind.STUCK_COMPLETION and missing is not None:
@@ -137,8 +138,8 @@ def plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
 
 
 def _commit(finding: Finding, *, can_resolve: bool) -> Plan:
-    """Returns the plan for a committed transaction. It offers no command of Kafka's: the only one writes ABORT, which
-    is the opposite."""
+    """Returns the plan for a committed transaction. The plan has no command of Kafka's, because Kafka's only command
+    writes an ABORT marker, which would discard the committed records."""
     subject = finding.subject
     place = f"{subject.topic}-{subject.partition}"
     off = Step(

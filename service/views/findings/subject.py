@@ -59,7 +59,8 @@ def is_muted(finding: Finding, now_ms: int) -> bool:
 
 
 class Other(NamedTuple):
-    """A finding that the blocking chain does not show. `muted_until_ms`: None unless it is still to come."""
+    """A finding that the blocking chain does not show. `muted_until_ms`: the end of its mute; None if that has passed
+    or it was never muted."""
 
     finding: Finding
     kind: str

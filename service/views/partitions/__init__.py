@@ -1,1 +1,2 @@
-"""Partitions: their open entries judged, who blocks whom, what became of offsets."""
+"""Partitions as people read them: their judged open entries, the consumer groups that these block, and the fate of
+offsets."""

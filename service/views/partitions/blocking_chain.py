@@ -41,8 +41,9 @@ _OF_ID: Final = tuple(kind for kind in REPORTING.values() if kind not in _OF_PLA
 
 
 class Link(NamedTuple):
-    """A stalled partition with its blocker. `waiting`: the groups that it blocks, or will block. `finding`: has more
-    about the blocker. `is_muted`: the owner of the finding has muted it for now."""
+    """An entry of the blocking chain: a stalled partition with its blocker. `waiting`: the groups that the blocker
+    blocks, or will block. `finding`: a finding about the blocker, with more detail. `is_muted`: that finding is muted
+    now."""
 
     judged: JudgedPartition
     waiting: tuple[AffectedGroup, ...] = ()
@@ -120,8 +121,8 @@ def links(
     limits: Limits,
     now_ms: int,
 ) -> list[Link]:
-    """Returns a link for each partition, sorted: those that do not heal first, then by stopped groups, time left and
-    age; muted ones come last. `findings`: the confirmed ones."""
+    """Returns an entry of the blocking chain for each partition. Partitions that do not heal come first; then the order
+    is by stopped groups, time left and age; muted entries come last. `findings`: the confirmed ones."""
     behind: dict[TopicPartition, list[AffectedGroup]] = {}
     for group in affected:
         if group.is_blocked:
@@ -142,7 +143,8 @@ def links(
 def _finding(
     judged: JudgedPartition, at_places: Mapping[Key, Finding], of_ids: Mapping[bytes, Finding]
 ) -> Finding | None:
-    """Returns the finding about the blocker: about its entry, else about its id's open transaction."""
+    """Returns the finding about the blocker's entry, or else the finding about the open transaction of the blocker's
+    id; None if there is neither."""
     start = None if judged.blocker is None else judged.blocker.entry.start_offset
     found = at_places.get((*judged.row.topic_partition, start))
     if found is None and judged.owner is not None and judged.relation != RelationKind.HANGING:
@@ -156,7 +158,7 @@ def _worst_first(link: Link) -> tuple[bool, int, int, int, int]:
 
 
 def waiting_first(groups: Iterable[AffectedGroup]) -> list[AffectedGroup]:
-    """Returns the groups, those that wait first, then by name."""
+    """Returns the groups sorted: waiting groups first, then by name."""
     return sorted(groups, key=lambda one: (WAITING_FIRST.index(one.relation), one.key))
 
 
@@ -164,7 +166,8 @@ _PARTITIONS_JUDGED: Final = 50
 
 
 class Blocking(NamedTuple):
-    """By the id's key, the id's confirmed hanging findings, and the groups that its open transaction blocks."""
+    """The confirmed hanging findings of ids, and the groups that their open transactions block, both by the key of the
+    id."""
 
     hanging: Mapping[bytes, Sequence[Finding]]
     groups: Mapping[bytes, Sequence[str]]

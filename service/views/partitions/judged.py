@@ -99,9 +99,9 @@ class UnjudgedPartitions(NamedTuple):
 class Coverage(NamedTuple):
     """The numbers of partitions that are watched, answered recently, can be judged, are stalled (`blocked`), and exist
     but are not watched (`not_covered`). `observed_at_ms`: when all were last observed; None before the first time.
-    `answered_at_ms`: the same, but if none of them answers any more, when one last did.
-    `missing`: why the others cannot be judged, the commonest reasons first. `hides_all`: the cluster has used
-    transactions but shows no partition, because Kafka hides topics that may not be described."""
+    `answered_at_ms`: the same, but if no partition answers any more, the time at which one last answered. `missing`:
+    why the others cannot be judged, the commonest reasons first. `hides_all`: the cluster has used transactions but
+    shows no partition, because Kafka hides topics that may not be described."""
 
     observed_at_ms: int | None = None
     watched: int = 0
@@ -120,7 +120,7 @@ class Coverage(NamedTuple):
 
 def log_unread_reason(connection: Connection, cluster_id: int) -> Reason | None:
     """Returns why the transaction log cannot be read: access is denied, the brokers have none, or no read has ever
-    succeeded. None if the log is read, or was read before and will be read again."""
+    succeeded. None if the log is being read, or if it was read before and reading will resume."""
     status = clusters.statuses(connection, cluster_id).get(SourceName.TRANSACTION_LOG)
     if status is None or status.error is None:
         return None
@@ -129,7 +129,7 @@ def log_unread_reason(connection: Connection, cluster_id: int) -> Reason | None:
 
 
 def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionState]) -> list[JudgedPartition]:
-    """Returns each of the rows judged, as of the last observation of all partitions."""
+    """Returns each of the rows with its entries judged, as of the last observation of all partitions."""
     as_of_ms = observed_at_ms(connection, cluster_id)
     stalled = [row.topic_partition for row in rows if row.stalled_since_ms is not None]
     if as_of_ms is None or not stalled:
@@ -160,8 +160,8 @@ class _Found(NamedTuple):
 
 
 class _Judging(NamedTuple):
-    """The inputs of a judgement. `complete`: the partitions of which all entries were read;
-    None: all of them. `log_unread`: as `log_unread_reason`."""
+    """The inputs of a judgement. `complete`: the partitions of which all entries were read; None if that holds for
+    every partition. `log_unread`: the result of `log_unread_reason`."""
 
     owners: dict[int, list[Owner]]
     found: _Found
@@ -251,7 +251,7 @@ def _unanswered(connection: Connection, cluster_id: int) -> list[UnjudgedPartiti
 
 
 def _found(connection: Connection, cluster_id: int) -> _Found:
-    """Returns the entries that open findings are about."""
+    """Returns the open entries that unresolved findings are about."""
     found = _Found({}, set())
     for row in connection.execute(_FOUND, {"cluster_id": cluster_id}):
         place = (row.topic, row.partition, row.producer_id, row.start_offset)
@@ -263,8 +263,8 @@ def _found(connection: Connection, cluster_id: int) -> _Found:
 
 
 def known_log_at(connection: Connection, cluster_id: int, as_of_ms: int) -> KnownLog:
-    """Returns what is known of the log at `as_of_ms`, the time of the last observation; or at a later time, if the
-    transaction log has been read to an end requested later."""
+    """Returns the known transaction log as of `as_of_ms`, the time of the last observation; or as of a later time, if
+    the transaction log has been read to an end offset that was requested later."""
     limits = limits_of(judge_inputs.configs(connection, cluster_id))
     progress = judge_inputs.log_progress(connection, cluster_id)
     newest_ms = max([as_of_ms, *(view.end_asked_at_ms for view in progress)])

@@ -32,7 +32,7 @@ from service.views.partitions import offsets_reading
 from service.views.partitions.explained_span import ExplainedSpan
 
 MOST_OWNERS: Final = 20
-"""Owners of the transactions of one run that are named."""
+"""Maximum number of owners that are named for the transactions of one run."""
 
 
 class RunOwner(NamedTuple):
@@ -44,7 +44,7 @@ class RunOwner(NamedTuple):
 
 
 class ExplainedRun(NamedTuple):
-    """A run of aborted records. `owners`: those with the most transactions, MOST_OWNERS at most."""
+    """A run of aborted records. `owners`: the owners with the most transactions, at most MOST_OWNERS."""
 
     run: OnlyAborted
     owners: tuple[RunOwner, ...]
@@ -66,7 +66,7 @@ class ExplainedRun(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The run in one sentence."""
+        """Returns the run in one sentence."""
         run = self.run
         names = [
             f"producer id {one.producer_id}" if one.transactional_id is None else display_id(one.transactional_id)
@@ -123,8 +123,8 @@ class _Past(NamedTuple):
 
 
 def _read(client: KafkaClient, place: PartitionEnds, offset: int, end: int) -> tuple[SpanBuilder, int | None]:
-    """Returns what was read, and the offset at which a bound stopped the reading or None. Offsets near the head of the
-    log are read from its start, if that is quickly done."""
+    """Returns the walk over what was read, and the offset at which a bound stopped the reading, or None. Offsets near
+    the head of the log are read from its start, if that is quickly done."""
     if 0 < offset <= offset_spans.HEAD and not place.log_start:
         from_start = SpanBuilder(0, end, run_from=offset)
         is_whole = offsets_reading.read(client, place, from_start, offsets_reading.BOUNDS_OF_HEAD) is None
@@ -138,8 +138,7 @@ def _read(client: KafkaClient, place: PartitionEnds, offset: int, end: int) -> t
 def _spans(
     connection: Connection, cluster: ClusterRow, found: SpanBuilder, place: TopicPartition, as_of_ms: int, since: int
 ) -> list[ExplainedSpan]:
-    """Returns the spans from `since` on, with the owner and the cause of each. `as_of_ms`: when reading
-    began."""
+    """Returns the spans from `since` on, each with its owner and cause. `as_of_ms`: when reading began."""
     hangs = hanging_transactions(connection, cluster.id, *place)
     spans = found.spans({one.producer_id: one.start_offset for one in hangs if one.is_open})
     known = known_period(connection, cluster)
@@ -171,8 +170,8 @@ def _own_decisions(
     place: TopicPartition,
     until_ms: int,
 ) -> dict[int, OwnDecision]:
-    """Returns what was decided before `until_ms` about records whose own marker is missing, by the first offset of
-    their span. The store keeps the last decision of each producer id with its partitions; earlier ones are known from
+    """Returns the decisions before `until_ms` about records whose own marker is missing, by the first offset of their
+    span. The store keeps the last decision of each producer id with its partitions; earlier ones are known from
     findings."""
     producers = {
         span.producer_id for span in spans if span.producer_id is not None and span.kind != SpanKind.NON_TRANSACTIONAL

@@ -69,7 +69,8 @@ def find(client: KafkaClient, topic: str, partition: int, offset: int) -> Partit
 
 def read(client: KafkaClient, place: PartitionEnds, walk: SpanBuilder, bounds: Bounds = BOUNDS) -> int | None:
     """Reads from `walk.next` on and feeds the walk. Returns the offset at which a bound, or bytes that cannot be read,
-    ended the spans; None if nothing did. Where they end a run of aborted records, `walk.only_aborted` shows it.
+    ended the spans; None if nothing ended them. If a bound or unreadable bytes end a run of aborted records,
+    `walk.only_aborted` shows that.
 
     Raises KafkaUnavailable, KafkaRefused.
     """

@@ -1,1 +1,2 @@
-"""Transactional ids: what comes next, what ended their transactions, their timeline."""
+"""Transactional ids as people read them: the next event of each, the causes that ended its transactions, and its
+timeline."""

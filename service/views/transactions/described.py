@@ -1,4 +1,5 @@
-"""Transactional ids as they are now: their state, what ends their transactions, who decides on them."""
+"""Transactional ids as they are now: their state, the event that will end the open transaction, and their
+coordinator."""
 
 from __future__ import annotations
 
@@ -38,12 +39,13 @@ class DescribedId(NamedTuple):
 
     @property
     def outcome(self) -> str | None:
-        """The outcome of its last transaction: "commit" or "abort"; None before the first has ended."""
+        """Returns the outcome of its last transaction: "commit" or "abort"; None before the first has ended."""
         return None if self.row.last_outcome is None else _OUTCOMES[self.row.last_outcome]
 
     @property
     def aborts(self) -> Aborts:
-        """The aborts that count; one whose cause waits for the id's next record is unattributed."""
+        """Returns the aborts that count. An abort whose cause depends on the id's next record counts as
+        unattributed."""
         aborts = self.row.aborts
         return aborts if waiting_abort_ms(self.row) is None else aborts.plus({"unattributed": 1})
 
@@ -66,7 +68,7 @@ def _described(
 ) -> DescribedId:
     place = row.partition
     times_out_ms = times_out_at_ms(row.state, row.started_at_ms, row.timeout_ms)
-    if is_left_behind(row.transactional_id, row.partition, count):  # no timeout ends it there
+    if is_left_behind(row.transactional_id, row.partition, count):  # no coordinator times it out there
         place, times_out_ms = coordinator_partition(row.transactional_id, count) or 0, None
     expires_ms = expires_at_ms(row.state, row.record.last_update_ms, cluster.expiration_ms)
     return DescribedId(row, partitions, place, log.get(place), times_out_ms, expires_ms)

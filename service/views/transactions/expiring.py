@@ -1,4 +1,4 @@
-"""Idle ids that their coordinators will remove, and those that are gone."""
+"""Idle ids that their coordinators will remove, and ids that they have removed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class ExpiringId(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """Numbers of ids that expire within an hour, a day, three days, ever; and by parts of the time they are kept."""
+    """Numbers of ids that expire within an hour, within a day, within three days, and at any time; and the numbers by
+    parts of the time for which ids are kept."""
 
     hour: int
     day: int

@@ -151,8 +151,8 @@ class Answer(NamedTuple):
 
 
 def answers(transitions: Iterable[Transition]) -> list[Answer]:
-    """Returns an answer for each cause and confidence among the aborts, the newest first. Aborts of empty transactions
-    are included only if there are no others."""
+    """Returns an answer to "why was it aborted?" for each cause and confidence among the aborts, the newest first.
+    Aborts of empty transactions are included only if there are no others."""
     found: dict[tuple[CauseCode, Confidence], list[Transition]] = {}
     for row in transitions:
         if row.cause is not None and row.confidence is not None and is_abort(row):

@@ -25,7 +25,7 @@ from service.views.transactions.next_step import open_since_ms
 class Life(NamedTuple):
     """A transaction, or a `number` of commits that ended in one minute. Of several commits only these times are known:
     when the first and the last ended (`prepared_ms`, `ended_ms`), and for how long they were open: on average
-    (`open_ms`), at most (`longest_ms`; 0 if one that is drawn by itself was open for longer).
+    (`open_ms`), at most (`longest_ms`; 0 if a commit that is drawn by itself was open for longer).
 
     `cause`: None if it is not decided yet. `began_ms`: None if unknown; `prepared_ms`, `ended_ms`: None if not yet.
     `offset`: of its PrepareX, if that has a row.
@@ -47,8 +47,8 @@ class Life(NamedTuple):
 
 
 class Past(NamedTuple):
-    """The history of an id in a window. `rows`: the newest rows of all, newest first; `within`: those in the window.
-    `minutes`: those of the window, oldest first."""
+    """The history of an id in a window. `rows`: the newest rows of the id, newest first; `within`: the rows in the
+    window. `minutes`: the minutes of the window, oldest first."""
 
     newest: IdRow
     rows: Sequence[Row]
@@ -57,19 +57,19 @@ class Past(NamedTuple):
 
     @property
     def has_more(self) -> bool:
-        """True if the window has rows older than those that were read."""
+        """Returns True if the window has older rows than those that were read."""
         return len(self.rows) == ROWS_AT_ONCE == len(self.within)
 
     @property
     def totals(self) -> dict[str, int]:
-        """The number of commits, then of aborts by the word under which they count; zeros are left out."""
+        """Returns the number of commits, then of aborts by the word under which they count; zeros are left out."""
         ends = [ends_of(minute) for minute in self.minutes]
         totals = {word: sum(one[word] for one in ends) for word in (ends[0] if ends else ())}
         return {word: count for word, count in totals.items() if count}
 
     @property
     def inits_ms(self) -> list[int]:
-        """The times at which the id was initialised."""
+        """Returns the times at which the id was initialised."""
         transitions = [row.transition for row in self.within]
         return [one.at_ms for one in transitions if one.to_state == states.EMPTY and one.note != REPEATED]
 
@@ -155,8 +155,8 @@ def _complete(prepared: Transition | None, row: Transition) -> Life:
 
 
 def _of_minutes(rows: Sequence[Row], minutes: Iterable[IdMinute]) -> Iterable[Life]:
-    """Yields the ordinary commits. A commit that is alone in its minute is known in full; several in one minute are
-    drawn as one."""
+    """Yields the ordinary commits. A commit that is alone in its minute is known in full; several commits in one minute
+    are drawn as one transaction."""
     own: dict[int, list[Transition]] = {}
     for row in rows:
         if row.counted:
@@ -178,8 +178,8 @@ def _of_minutes(rows: Sequence[Row], minutes: Iterable[IdMinute]) -> Iterable[Li
 
 
 def _without(sums: MinuteSums[int], own: Iterable[Transition]) -> MinuteSums[int]:
-    """Returns the sums without the commits that have rows of their own. If the longest open time may be that of such a
-    commit, `open_max_ms` becomes 0: the longest of the others may have been shorter."""
+    """Returns the sums without the commits that have rows of their own. If the longest open time may belong to one of
+    these commits, `open_max_ms` becomes 0: the longest of the others may have been shorter."""
     own = list(own)
     ended = sum(one.to_state == states.COMPLETE_COMMIT for one in own)
     opened = [one.duration_ms for one in own if one.duration_ms is not None and one.to_state in states.PREPARED]
@@ -211,7 +211,7 @@ def _of_newest(newest: IdRow) -> Iterable[Life]:
 
 
 class Phase(NamedTuple):
-    """A phase of a transaction. `took`: its duration or its result, in words."""
+    """A phase of a transaction. `took`: the phase's duration or result, in words."""
 
     state: str
     at_ms: int
@@ -220,8 +220,8 @@ class Phase(NamedTuple):
 
 
 def phases_of(rows: Sequence[Row], offset: int | None) -> list[Phase]:
-    """Returns the phases of the transaction with its PrepareX or CompleteX at `offset`; if `offset` is None, of the one
-    that left rows last. Empty if there is no such transaction. `rows`: newest first."""
+    """Returns the phases of the transaction with its PrepareX or CompleteX at `offset`; if `offset` is None, of the
+    transaction that left rows last. Empty if there is no such transaction. `rows`: newest first."""
     ordered = [row.transition for row in reversed(rows)]
     ordered = [one for one in ordered if is_time(one.at_ms) and one.note != REPEATED]
     ends = [number for number, row in enumerate(ordered) if row.to_state in states.PREPARED | states.COMPLETE]
@@ -237,7 +237,7 @@ def phases_of(rows: Sequence[Row], offset: int | None) -> list[Phase]:
 
 
 def _phases(rows: Sequence[Transition]) -> list[Phase]:
-    """Returns the phases of the transaction at the beginning of `rows`: its own rows and those after them, oldest
+    """Returns the phases of the transaction at the beginning of `rows`: its own rows and the rows after them, oldest
     first."""
     first, rest = rows[0], list(rows[1:])
     phases: list[Phase] = []

@@ -1,1 +1,2 @@
-"""Drawings as geometry: the offset ruler, the swimlane, charts by minute. Pure: numbers in, attributes out."""
+"""Drawings as geometry: the offset ruler, the swimlane, charts by minute. Pure: computes SVG attributes from
+numbers."""

@@ -19,7 +19,7 @@ _CUT_ABOVE: Final = 5
 
 class Bar(NamedTuple):
     """A bar of the chart. `x`, `middle`: in percent; `y`, `height`: in pixels. `is_cut`: taller than drawn. `is_soon`:
-    it is the first bar."""
+    this is the first bar, of the ids that expire soonest."""
 
     x: float
     middle: float
@@ -37,7 +37,8 @@ def bounds_ms(kept_ms: int) -> list[int]:
 
 
 def bars(counts: Sequence[int], kept_ms: int) -> list[Bar]:
-    """Returns the bars. `counts`: number of ids up to each of `bounds_ms`, without those before."""
+    """Returns the bars. `counts`: for each of `bounds_ms`, the number of ids that expire between the bound before and
+    this one."""
     ordered = sorted(counts)
     tallest, next_ = ordered[-1], ordered[-2]
     is_cut = tallest > _CUT_ABOVE * next_ > 0

@@ -1,6 +1,6 @@
-"""Charts by the minute as SVG: geometry of lines, areas and bars. Pure: numbers in, attributes out.
+"""Geometry of charts by the minute, drawn as SVG: lines, areas and bars. Pure: computes SVG attributes from numbers.
 
-The plot is as wide as its box: x goes from 0 to WIDTH and is stretched; y is in pixels.
+The plot is as wide as its box: x goes from 0 to WIDTH and is scaled to the box; y is in pixels.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _GAP: Final = 1.0
 
 
 class Line(NamedTuple):
-    """A line of the grid, and the number it stands for: `0`, `8 k`."""
+    """A line of the grid, and the number that it marks: `0`, `8 k`."""
 
     y: float
     text: str
 
 
 class Bar(NamedTuple):
-    """A bar, or one part of a stacked bar. `style`: of the things that it counts."""
+    """A bar, or one part of a stacked bar. `style`: the CSS style of what the bar counts."""
 
     style: str
     x: float
@@ -53,7 +53,7 @@ class Bars(NamedTuple):
 
 
 def nice_top(most: int) -> int:
-    """Returns the upper end of an axis on which `most` fits; half of that end is a whole number."""
+    """Returns the upper end of an axis that includes `most`; half of that end is a whole number."""
     size = 1
     while True:
         for step in _STEPS:
@@ -63,8 +63,8 @@ def nice_top(most: int) -> int:
 
 
 def area(values: Sequence[int], missing: int = 0) -> Area:
-    """Returns the area of one value a minute. The first `missing` minutes were not counted, and nothing is drawn for
-    them."""
+    """Returns the area for `values`, one a minute. The first `missing` minutes were not counted, and nothing is drawn
+    for them."""
     top = nice_top(max(values, default=0))
     step = WIDTH / max(missing + len(values) - 1, 1)
     points = [f"{(missing + i) * step:.1f} {_y(value, top):.1f}" for i, value in enumerate(values)]
@@ -109,7 +109,7 @@ def _short(value: int) -> str:
 
 HEIGHT: Final = 110.0
 LEAST: Final = 3.0
-"""Least height of a piece, in px: with it, one abort among thousands of commits can be seen."""
+"""Least height of a piece, in px, so that one abort among thousands of commits is visible."""
 
 _MOST_BARS: Final = 180
 _WIDTHS_MS: Final = tuple(MINUTE_MS * minutes for minutes in (1, 2, 5, 10, 30, 60, 120))
@@ -140,7 +140,8 @@ class Piece(NamedTuple):
 
 
 class CauseBars(NamedTuple):
-    """The bars of a window. `most`: the number that the highest bar shows; `width_ms`: the time that one bar covers."""
+    """The bars of a window. `most`: the number of transactions in the highest bar; `width_ms`: the time that one bar
+    covers."""
 
     width_ms: int
     most: int
@@ -174,7 +175,7 @@ def _added(one: Bin, minute: IdMinute) -> Bin:
 
 
 def _pieces(axis: Axis, one: Bin, most: int) -> Iterable[Piece]:
-    """Yields the pieces of a bar from the bottom up, with a little air between bars."""
+    """Yields the pieces of a bar from the bottom up. Bars have a small gap between them."""
     x, to_x = axis.x(one.from_ms), axis.x(one.to_ms)
     heights = {word: max(HEIGHT * count / most, LEAST) for word, count in one.ends.items() if count}
     excess = sum(heights.values()) - HEIGHT

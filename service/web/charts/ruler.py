@@ -35,11 +35,11 @@ _LETTER: Final = 5.9
 MOST_PINS: Final = 12
 MOST_LEVELS: Final = 3
 _LONGEST: Final = 60
-"""A label with more letters than this is left to the table."""
+"""A label with more letters than this is shown only in the table."""
 
 
 class Label(NamedTuple):
-    """A label of up to two lines. `is_below`: it is under the block, with a line to it."""
+    """A label of up to two lines. `is_below`: the label is under the block, with a line to the block."""
 
     x: float
     anchor: str
@@ -49,8 +49,8 @@ class Label(NamedTuple):
 
 
 class PinMark(NamedTuple):
-    """The pin of the groups at one offset. `level`: row of its words, from the bottom; None if there was no room for
-    them."""
+    """The pin of the groups at one offset. `level`: the row of the pin's text, from the bottom; None if there was no
+    room for the text."""
 
     x: float
     kind: str
@@ -65,7 +65,8 @@ def _wide(*lines: str) -> float:
 
 
 def inside(piece: Piece) -> tuple[Label, ...]:
-    """Returns a label with all lines of the piece, or with the first alone; empty if neither fits into the piece."""
+    """Returns one label with all lines of the piece, or else with the first line alone; empty if neither fits into the
+    piece."""
     lines = _lines(piece)
     for some in (lines, lines[:1]):
         if some and _wide(*some) <= piece.width:
@@ -74,8 +75,8 @@ def inside(piece: Piece) -> tuple[Label, ...]:
 
 
 def below(piece: Piece, taken: list[tuple[float, float]]) -> tuple[Label, ...]:
-    """Returns a label below the piece; empty if it would touch another one. `taken`: the places that have labels
-    already; that of the new label is added."""
+    """Returns a label below the piece; empty if it would touch another label. `taken`: the places that have labels
+    already; the place of the new label is added."""
     span = piece.span
     lines = _lines(piece)
     is_critical = span.kind == HANGING
@@ -105,7 +106,7 @@ def _lines(piece: Piece) -> tuple[str, ...]:
 
 
 def place_pins(pins: Sequence[tuple[float, Pin]]) -> tuple[tuple[PinMark, ...], int, int]:
-    """Returns the pins with the rows of their words, the number of rows, and the number of groups left out."""
+    """Returns the pins, each with the row of its text; the number of rows; and the number of groups left out."""
     at: dict[float, list[Pin]] = {}
     for x, pin in sorted(pins):
         at.setdefault(x, []).append(pin)
@@ -118,8 +119,8 @@ def place_pins(pins: Sequence[tuple[float, Pin]]) -> tuple[tuple[PinMark, ...], 
 
 
 class _Rows:
-    """The places that the words of pins cover, row by row from the bottom. The line below a pin goes through the rows
-    below its own."""
+    """The places that the texts of pins cover, row by row from the bottom. The vertical line of a pin crosses all rows
+    below the row of its text."""
 
     def __init__(self, pins: Sequence[float]) -> None:
         self._pins = pins
@@ -127,7 +128,7 @@ class _Rows:
         self._words: list[list[tuple[float, float]]] = [[] for _ in range(MOST_LEVELS)]
 
     def take(self, x: float, level: int, begin: float, end: float) -> bool:
-        """Takes the place if there is room in that row; returns True if there was."""
+        """Reserves the place if the row has room for it. Returns True if it had."""
         if begin < 0 or end > 100 or any(begin < right and left < end for left, right in self._words[level]):
             return False
         if any(left <= x <= right for row in self._words[:level] for left, right in row):
@@ -139,8 +140,8 @@ class _Rows:
         return True
 
     def _goes_through(self, other: float, level: int) -> bool:
-        """Returns True if the line of that pin goes through the row. A pin without a row counts as in the bottom row,
-        so that room is left for its words there."""
+        """Returns True if the line of the pin at `other` crosses the row. A pin without a row counts as in the bottom
+        row, so that room is left for its words there."""
         return self._levels.get(other, 0) >= level
 
 
@@ -149,7 +150,8 @@ def _weight(pin: Pin) -> int:
 
 
 def _place(x: float, pins: Sequence[Pin], rows: _Rows) -> PinMark:
-    """Returns the mark of the pins at one offset, and takes room for its words. `pins`: the worst first."""
+    """Returns the mark of the pins at one offset, and reserves the place of its text in `rows`. `pins`: the worst
+    first."""
     kind = pins[0].kind
     if len(pins) == 1:
         title, note = f"group {pins[0].group}", pins[0].note
@@ -189,7 +191,7 @@ class Block(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A marker: C or A at its offset; "" where compaction emptied it."""
+    """A marker: C (commit) or A (abort) at its offset; "" if compaction emptied it."""
 
     x: float
     letter: str
@@ -229,7 +231,7 @@ class Ruler(NamedTuple):
 
     @property
     def top(self) -> int:
-        """Returns by how much everything but the pins is drawn lower."""
+        """Returns by how much (px) all but the pins is moved down to make room for them."""
         return 28 * (self.levels - 1)
 
     def readable(self, span: Span) -> str:
@@ -281,8 +283,8 @@ def _middle(piece: Piece) -> float:
 
 
 def _blocks(pieces: Sequence[Piece]) -> tuple[Block, ...]:
-    """Returns the blocks with their labels: in the block if the label fits, below it if there is room. Hanging and open
-    spans choose first."""
+    """Returns the blocks with their labels: in the block if the label fits, else below the block if there is room.
+    Hanging and open spans choose first."""
     drawn = [one for one in pieces if one.span.kind != MARKER]
     labels: dict[int, tuple[Label, ...]] = {}
     taken: list[tuple[float, float]] = []

@@ -57,8 +57,8 @@ class Piece(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """Returns the share of a broken-off piece in the width that is left: hidden offsets get more room than decided
-        ones, which everybody can read."""
+        """Returns the share of a broken-off piece in the width that is left: hidden offsets get twice the room of
+        decided offsets, which are of less interest because consumers can read them."""
         return 1 if self.span.kind == DECIDED else 2
 
     @property
@@ -82,8 +82,8 @@ class Scale(NamedTuple):
 
 
 def folded(spans: Sequence[Span], lso: int) -> list[Span]:
-    """Returns at most MOST_SPANS + 2 spans: those nearest to the LSO and the last ones, with those before and between
-    folded into one each."""
+    """Returns at most MOST_SPANS + 2 spans: the spans nearest to the LSO and the last spans. The spans before these,
+    and those between, are folded into one span each."""
     if len(spans) <= MOST_SPANS:
         return list(spans)
     near = bisect_right([span.first for span in spans], lso) - 1
@@ -149,7 +149,7 @@ def _placed(pieces: Sequence[Piece], scale: float) -> tuple[Piece, ...]:
 
 
 def _breaks(pieces: Sequence[Piece]) -> tuple[float, ...]:
-    """Returns the places of the marks: both ends of what is broken off, but not the ends of the log."""
+    """Returns the places of the break marks: both ends of each broken-off piece, except at the ends of the log."""
     found = []
     for number, one in enumerate(pieces):
         if one.is_broken:
@@ -161,9 +161,10 @@ def _breaks(pieces: Sequence[Piece]) -> tuple[float, ...]:
 
 
 class Span(NamedTuple):
-    """The offsets [first, next). `kind`: that of an explained offset, or one of the constants above. `begins`: only the
-    start of the span is known; its records may lie among those of others. `marker`: C or A; `word`: of the kind, in
-    the table; `size`: number of its records, in words; `who`, `href`: its owner; `ended`: its end, in words."""
+    """A span of the ruler: the offsets [first, next). `kind`: that of an explained offset, or one of the constants
+    above. `begins`: only the start of the span is known; its records may lie among those of others. `marker`: C or A;
+    `word`: of the kind, in the table; `size`: number of its records, in words; `who`, `href`: its owner; `ended`: its
+    end, in words."""
 
     first: int
     next: int

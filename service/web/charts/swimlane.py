@@ -78,7 +78,7 @@ class Drawn(NamedTuple):
     """A drawn transaction, or the commits of a minute: pale while open (`x`, `width`), dark from `end_x` back to the
     decision (`dark_x`, `dark_width`; at least PREPARE_PX, which end at `end_x`). `end_x`: None if it is still open.
 
-    `tall`: height of its open time, in px; `title`: all of it in words.
+    `tall`: the height that shows its open time, in px; `title`: the whole transaction in words.
     """
 
     style: str
@@ -145,7 +145,7 @@ def lanes_of(
 
 
 def spaced(labels: Iterable[Label]) -> tuple[Label, ...]:
-    """Returns the labels without those that would touch the one before; each label is centred at its `x`."""
+    """Returns the labels that do not touch the label before; each label is centred at its `x`."""
     kept: list[Label] = []
     free = float("-inf")
     for label in labels:
@@ -157,7 +157,8 @@ def spaced(labels: Iterable[Label]) -> tuple[Label, ...]:
 
 
 def bands_of(axis: Axis, now_ms: int, producers: Sequence[ProducerRow]) -> tuple[Band, ...]:
-    """Returns a band for each producer id, until the next one was seen. A rotation is marked as routine."""
+    """Returns a band for each producer id, which ends when the next producer id was seen. A rotation is marked as
+    routine."""
     ordered = sorted(producers, key=lambda one: (one.first_seen_ms, one.last_seen_ms))
     bands = []
     for number, one in enumerate(ordered):

@@ -1,6 +1,5 @@
 """The landing page over all clusters, and the overview of one: the verdict, the blocking chain with its outlook, other
-findings, what ended lately.
-"""
+findings, and the findings that were resolved lately."""
 
 from __future__ import annotations
 
@@ -45,7 +44,8 @@ _UNSEEN: Final = Verdict("unseen", "unknown", "Unknown: nothing was ever read of
 
 
 class Listed(NamedTuple):
-    """A cluster of the list, with its verdict. `frame` None: it is configured, and nothing was ever read of it."""
+    """A cluster of the list, with its verdict. `frame` is None for a cluster that is configured and of which nothing
+    was ever read."""
 
     name: str
     verdict: Verdict
@@ -54,7 +54,8 @@ class Listed(NamedTuple):
 
 @router.get("/")
 def get_landing(request: Request, app: App) -> Response:
-    """Returns the list of clusters, worst first; 503, still with the links, while the store cannot be read."""
+    """Returns the list of clusters, worst first; 503, still with the hyperlinks to clusters, while the store cannot be
+    read."""
     now_ms = app.now_ms()
     principal = principal_of(request)
     listed, trouble = [], None
@@ -156,7 +157,8 @@ def _overview(connection: Connection, frame: Frame) -> Response:
 
 
 def _groups(chain: Sequence[Link]) -> dict[str, Any]:
-    """Returns the number of groups that have stopped, and of those that will stop, each group counted once."""
+    """Returns the number of groups that have stopped, and the number of groups that will stop. Each group counts
+    once."""
     stopped = {one.offset.group for link in chain for one in link.waiting if one.to_go is None}
     will_stop = {one.offset.group for link in chain for one in link.waiting if one.to_go is not None}
     return {"stopped": len(stopped), "will_stop": len(will_stop - stopped)}

@@ -59,12 +59,12 @@ _TAKES: Final = {
     ),
     UnknownKind.CONFIGS: ("nothing; limits are assumed", _SEE_TO, "#configs"),
 }
-"""For each kind, the verdicts that are missing, what to do, and the address of more."""
+"""For each kind, the verdicts that are missing, the advice, and the address of a page with more."""
 
 
 class UnknownRow(NamedTuple):
-    """Something unknown. `takes`: the verdicts that are missing because of it. `commands`: to be pasted; `advice`:
-    shown if there are none."""
+    """A row for something unknown. `takes`: the verdicts that are missing because of it. `commands`: command lines to
+    be pasted; `advice`: shown if there are no commands."""
 
     what: str
     takes: str
@@ -216,7 +216,7 @@ def _cells(coordinators: Iterable[Coordinator], rejects: Mapping[tuple[str, int]
 
 
 def _cell(row: LogPartitionRow, rejects: int, now_ms: int) -> tuple[str, str]:
-    """Returns the text and the CSS class of a cell: the worst that is known of the partition."""
+    """Returns the text and the CSS class of a cell: for the worst known problem of the partition."""
     if row.leader < 0:
         return "no leader", "is-bad"
     if rejects:

@@ -19,7 +19,7 @@ CONFIGS: Final = "configs"
 
 
 class About(NamedTuple):
-    """A source in words: its `name`, `what` is read of it, and the verdicts that it is needed for."""
+    """A source in words: its `name`, the data that are read of it (`what`), and the verdicts that need the source."""
 
     name: str
     what: str

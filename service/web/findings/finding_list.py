@@ -44,7 +44,7 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False, dependencies=
 
 
 class Row(NamedTuple):
-    """A row of the list. `heal`: the outlook of an open finding; `ended`: how a resolved one ended, in words."""
+    """A row of the list. `heal`: the outlook of an open finding; `ended`: how a resolved finding ended, in words."""
 
     finding: Finding
     title: str
@@ -71,8 +71,8 @@ def get_findings(
     partition: Annotated[Partition | Literal[""] | None, QueryParameter()] = None,
     cursor: str | None = None,
 ) -> Response:
-    """Returns the page. The filters are REST's; one that a form leaves empty counts as not given. Without `status` the
-    page shows confirmed findings."""
+    """Returns the page. The filters are those of REST; a filter that a form leaves empty counts as not given. Without
+    `status` the page shows confirmed findings."""
     selection = FindingSelection(
         frozenset(one for one in kind or () if one),
         frozenset(status or (Status.CONFIRMED,)),

@@ -87,7 +87,8 @@ def _line(one: Evidence, cluster: str) -> Line:
 
 
 def _grant(finding: Finding, brokers: Sequence[Broker]) -> GrantLines | None:
-    """Returns the permission that would close the coverage gap, and the lines that give it; None if none would."""
+    """Returns the permission that would close the coverage gap, with the command lines that grant it; None if no
+    permission would close it."""
     if finding.kind != Kind.COVERAGE_GAP:
         return None
     bootstrap = bootstrap_of(brokers)

@@ -27,8 +27,8 @@ router = APIRouter(include_in_schema=False)
 
 @router.post("/clusters/{cluster}/findings/{finding}/mute")
 async def mute_finding(request: Request, app: App, cluster: str, finding: str) -> Response:
-    """Mutes the finding and redirects (303) to its page. ProblemError as `service.api.http.audit.mute`, and 422 for
-    fields that cannot be."""
+    """Mutes the finding and redirects (303) to its page. Raises ProblemError as `service.api.http.audit.mute` does, and
+    422 for invalid fields."""
     fields = await _fields(request)
     reason = _reason(fields)
     try:
@@ -41,8 +41,8 @@ async def mute_finding(request: Request, app: App, cluster: str, finding: str) -
 
 @router.post("/clusters/{cluster}/findings/{finding}/acknowledge")
 async def acknowledge_finding(request: Request, app: App, cluster: str, finding: str) -> Response:
-    """Acknowledges the finding and redirects (303) to its page. ProblemError as
-    `service.api.http.audit.acknowledge`, and 422 for a reason that cannot be."""
+    """Acknowledges the finding and redirects (303) to its page. Raises ProblemError as
+    `service.api.http.audit.acknowledge` does, and 422 for an invalid reason."""
     reason = _reason(await _fields(request))
     await run_in_threadpool(acknowledge, app, request, cluster, finding, reason)
     return RedirectResponse(finding_page(cluster, finding), 303)

@@ -25,7 +25,8 @@ HELD_READ: Final = 20
 
 
 class Held(NamedTuple):
-    """A stalled partition that the transaction lists. `is_its_own`: the id of the transaction also owns the blocker."""
+    """A stalled partition that the transaction lists. `is_its_own`: the id of the transaction also owns the partition's
+    blocker."""
 
     judged: JudgedPartition
     waiting: tuple[str, ...]

@@ -1,4 +1,5 @@
-"""The page of partitions that hide records from read_committed consumers, and of those that cannot be observed."""
+"""The pages of partitions that hide records from read_committed consumers or cannot be observed, and of consumer
+groups."""
 
 from __future__ import annotations
 
@@ -33,15 +34,15 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 def read_links(
     connection: Connection, frame: Frame, judged: Sequence[JudgedPartition], affected: Iterable[AffectedGroup]
 ) -> list[Link]:
-    """Returns a link for each of these stalled partitions, the worst first."""
+    """Returns the blocking chain of these stalled partitions: an entry (`Link`) for each, the worst first."""
     confirmed = FindingSelection(kinds=frozenset(REPORTING.values()), statuses=frozenset({Status.CONFIRMED}))
     found, _ = findings.read_page(connection, frame.cluster.id, confirmed, None, MOST_OPEN_IN_ALL)
     return links(judged, affected, found, frame.limits, frame.now_ms)
 
 
 def ordered(chain: Iterable[Link], sort: str) -> list[Link]:
-    """Returns the links in the order `sort`. `worst`: unchanged; `hidden`: most hidden records first; `since`: longest
-    stalled first."""
+    """Returns the entries of the chain in the order `sort`. `worst`: unchanged; `hidden`: most hidden records first;
+    `since`: longest stalled first."""
     if sort == "hidden":
         return sorted(chain, key=lambda link: -link.row.hidden_records)
     if sort == "since":
@@ -86,7 +87,8 @@ def _partitions(connection: Connection, frame: Frame, show: str, topic: str, sor
 
 
 def _is_shown(link: Link, show: str) -> bool:
-    """Returns True if the filter `show` selects the link. `hidden` selects all, also those with an unknown blocker."""
+    """Returns True if the filter `show` selects the entry of the chain. `hidden` selects all entries, also those with
+    an unknown blocker."""
     return show == "hidden" or (link.judged.why is not None if show == "unknown" else bool(link.waiting))
 
 
@@ -134,7 +136,7 @@ def names_by_relation(rows: Sequence[AffectedGroup]) -> Counter[str]:
 
 
 def denied_groups(connection: Connection, cluster_id: int) -> list[Finding]:
-    """Returns the findings about groups that cannot be judged, so that it is not known if they wait."""
+    """Returns the findings about groups for which it is not known whether they wait."""
     gaps = FindingSelection(kinds=frozenset({Kind.COVERAGE_GAP}), statuses=frozenset({Status.CONFIRMED}))
     found, _ = findings.read_page(connection, cluster_id, gaps, None, _GAPS_READ)
     return sorted((one for one in found if one.subject.group is not None), key=lambda one: one.subject.group or "")

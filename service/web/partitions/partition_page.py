@@ -51,7 +51,7 @@ RELATION_WORDS: Final = {
 
 def ruler_of(judged: JudgedPartition, affected: Iterable[AffectedGroup], cluster: str) -> Ruler | None:
     """Returns the ruler of the partition; None if the partition never answered or its log is empty. `affected`: the
-    groups; those of other partitions are ignored."""
+    affected groups; groups of other partitions are ignored."""
     row = judged.row
     if row.answered_at_ms is None:
         return None
@@ -63,8 +63,8 @@ def ruler_of(judged: JudgedPartition, affected: Iterable[AffectedGroup], cluster
 
 
 def _span(one: JudgedEntry, log_start: int, end: int, cluster: str) -> Span:
-    """Returns the span of an open entry. Only its first offset is known to be its own; its `records` may lie among
-    those of others."""
+    """Returns the span of an open entry. Only its first offset is known to belong to the entry; its `records` may lie
+    among those of other producers."""
     entry, owner = one.entry, one.relation.owner
     first = max(entry.start_offset, log_start)
     return Span(
@@ -104,7 +104,7 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
 
 class _Seen(NamedTuple):
-    """The store's knowledge of the partition. `judged`: None if the partition is not watched."""
+    """The facts about the partition in the store. `judged`: None if the partition is not watched."""
 
     judged: JudgedPartition | None
     link: Link | None
@@ -211,8 +211,9 @@ _SAYS: Final = {
 
 
 def partition_verdict(freshness: Freshness, place: str, judged: JudgedPartition | None, link: Link | None) -> Verdict:
-    """Returns the verdict of the page. `judged`: None if the partition is not watched. `link`: None if its LSO is at
-    the high watermark. Only fresh data can show that a partition hides nothing."""
+    """Returns the verdict of the page. `judged`: None if the partition is not watched. `link`: the partition's entry in
+    the blocking chain; None if its LSO is at the high watermark. Only fresh data can show that a partition hides
+    nothing."""
     if judged is None:
         return Verdict("not_watched", "unknown", f"Unknown: {place} is not watched.")
     if freshness.word in (NEVER, UNKNOWN):

@@ -46,7 +46,7 @@ class Paged(NamedTuple, Generic[Row]):
 
 
 def paged(rows: Sequence[Row], page: int, size: int = ROWS) -> Paged[Row]:
-    """Returns the page with that number; the last page if there is no such page (any more)."""
+    """Returns the page with that number; the last page if a page of that number does not exist (any more)."""
     last = max((len(rows) - 1) // size + 1, 1)
     page = min(page, last)
     begin = (page - 1) * size

@@ -1,1 +1,1 @@
-"""The pages of transactional ids: the list, one id with its transactions over time, those that expire."""
+"""The pages of transactional ids: the list, one id with its transactions over time, and the ids that expire."""

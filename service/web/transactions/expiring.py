@@ -1,4 +1,4 @@
-"""The page of idle ids that their coordinators will remove, and of those that are gone."""
+"""The page of idle ids that their coordinators will remove, and of ids that they have removed."""
 
 from __future__ import annotations
 

@@ -181,7 +181,8 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False, dependencies=
 
 
 class Listed(NamedTuple):
-    """A row of the list. `open_since_ms`: None if nothing is open, or its start is no time. `ended`: None if unknown.
+    """A row of the list. `open_since_ms`: None if nothing is open, or its start is no time. `ended`: the numbers of its
+    ended transactions; None if unknown.
 
     `confidence`: of the last outcome's cause, if that outcome is an abort.
     """
@@ -268,8 +269,8 @@ def _listed(
 
 
 def _elsewhere(blocking: Blocking, rows: Sequence[IdRow]) -> list[tuple[bytes, str, Finding]]:
-    """Returns the hanging findings of ids that are not on this page, each with its id and the id as it is shown, so
-    that nobody has to search for them."""
+    """Returns the hanging findings of ids that are not on this page, each with its id as bytes and as shown, so that
+    users need not search for them."""
     listed = {id_key(row.transactional_id) for row in rows}
     return [
         (transactional_id, display_id(transactional_id), finding)
