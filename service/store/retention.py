@@ -231,8 +231,9 @@ class Retention:
         return len(rows)
 
     def _delete_producer_ids(self, connection: Connection, before_ms: int) -> int:
-        """Deletes producer ids that were last seen before `before_ms`, that no transactional.id has now, and that have
-        no open entry or finding; returns their number. Each call checks the next `rows_at_once` rows of the table.
+        """Deletes producer ids that were last seen before `before_ms`, except those that an unexpired transactional.id
+        has now, those of an unexpired left-behind record, and those with an open entry or an open finding. Returns
+        their number. Each call checks the next `rows_at_once` rows of the table.
 
         An index by time would be updated with every transaction, for rows that are deleted only after months.
         """

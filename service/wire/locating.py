@@ -92,7 +92,8 @@ def _guessed_starts(data: bytes) -> Ints | None:
 
 
 def _header_candidates(data: bytes) -> Iterator[int]:
-    """Yields positions where headers seem to begin, one in each stretch; a value may contain the same bytes."""
+    """Yields positions where a batch header seems to begin, at most one in about STRETCH bytes. Looks for the usual end
+    of a header; the value of a record may contain these bytes, so the caller checks each position."""
     position = 0
     while (found := data.find(_USUAL_END, position + STRETCH)) >= 0:
         position = found + len(_USUAL_END) - HEADER_SIZE

@@ -222,8 +222,8 @@ def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
 
 
 def read_affected_groups(connection: Connection, cluster_id: int) -> list[AffectedGroup]:
-    """Returns the relation of every group on a stalled partition, by group, topic and partition; at most
-    GROUPS_READ."""
+    """Returns each group that a stalled partition affects, with its GroupRelation, sorted by group, topic and
+    partition. Reads only the first GROUPS_READ group offsets."""
     offsets = groups(connection, cluster_id)
     as_of_ms = observed_at_ms(connection, cluster_id)
     if not offsets or as_of_ms is None:

@@ -128,8 +128,10 @@ def keep_markers(
     steps: Mapping[int, RangeStep],
     now_ms: int,
 ) -> None:
-    """Adds the markers, each with the offset of the first record that it ends, even if an earlier batch read that
-    record. `steps`: by partition, the ranges that hold the markers."""
+    """Adds the markers, each with the offset of the first record that it ends: if an earlier batch read that record,
+    the offset is that of its row in `unended_records`, which is deleted. Then adds `unended`, the records that have no
+    marker yet. Partitions that begin a new generation, or are gone, lose their old rows first. `steps`: by partition,
+    the ranges that hold the markers."""
     begun = [partition for partition, step in steps.items() if step.begins_generation or step.read.is_gone]
     _keep_ended(connection, cluster_id, topic, steps, now_ms)
     if begun:

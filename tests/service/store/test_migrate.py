@@ -42,7 +42,7 @@ def test_alembic_finds_no_difference_to_the_schema(empty: Engine) -> None:
 
 
 def test_the_tables_are_those_of_the_schema_in_every_detail(empty: Engine) -> None:
-    """Alembic's own comparison ignores keys, the order of columns, and the condition of an index."""
+    """Alembic does not compare primary keys, the order of columns, or the condition of an index."""
     with empty.connect() as connection:
         metadata.create_all(connection)
         expected = described(connection)
