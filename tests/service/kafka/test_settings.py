@@ -139,7 +139,7 @@ def test_servers_of_the_file_are_used_where_the_flag_names_none(tmp_path: Path) 
     assert load(tmp_path, of_file, None).bootstrap_servers == ("a:1", "b:2")
     assert load(tmp_path, of_file, "c:3").bootstrap_servers == ("c:3",)
     assert refusal(tmp_path, "bootstrap.servers=a\n", None).startswith("bootstrap.servers: 'a' is not HOST:PORT")
-    missing = r"--bootstrap-servers is missing, and bootstrap\.servers in .*properties:"
+    missing = r"--bootstrap-servers is missing, and .*properties has no bootstrap\.servers:"
     assert re.match(missing, refusal(tmp_path, "", None))
 
 
