@@ -44,7 +44,7 @@ _INTRODUCTION: Final = f"""\
 
 `GET /metrics`, as text 0.0.4 or OpenMetrics 1.0 (by `Accept`), compressed if the scraper accepts it. This page is made
 from `service/metrics`: change it there, then `python -m tests.helpers.metrics_document`.
-Names: `service/metrics/catalogue.py`; values: `service/metrics/families.py`, of histograms `families.py`.
+Names: `service/metrics/catalogue.py`; values: `service/metrics/families.py`.
 
 - Metrics with a label `cluster` are read from the store, at most once in {KEPT_MS / 1000:g} s.
 - Times are in seconds: the age is `time() - …`. 0 means that there is none: guard it with `> 0`.
