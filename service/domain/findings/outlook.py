@@ -75,7 +75,7 @@ def outlook_of(relation: Relation, limits: Limits, leader: int = EPOCH_NOT_REPOR
             Heals.WHEN,
             "completing",
             f"heals {when}",
-            more="its coordinator retries without limit",
+            more="its coordinator retries, unless the marker was refused",
             brief=f"heals {when}",
         )
     if relation.kind == RelationKind.UNREPLICATED_MARKER:

@@ -96,7 +96,7 @@ def _of_prepared(row: IdRow, log: KnownLog, now_ms: int) -> Next:
     if not is_stuck(row, log):
         return Next("muted", "", "markers being written")
     since = f"in {states.NAMES[row.state]} for {words.duration(now_ms - row.state_since_ms)}"
-    return Next("when", "completing", "completes when its markers are written", more=f"{since}, retried without limit")
+    return Next("when", "completing", "completes when its markers are written", more=f"{since}, retried unless refused")
 
 
 def _of_idle(row: IdRow, limits: Limits, now_ms: int) -> Next:
