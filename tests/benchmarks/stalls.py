@@ -60,7 +60,7 @@ def _idle(bootstrap: str, watched: Watched) -> list[Figure]:
 
 
 def stopping(bootstrap: str, watched: Watched) -> list[Figure]:
-    """Leaves transactions of 50 partitions each open at the same moment, commits them, and begins again."""
+    """Opens transactions of 50 partitions each, holds them open together, commits them, and begins again."""
     create_topic(bootstrap, STOPPED, partitions=STOPPED_PARTITIONS)
     producers = [open_producer(bootstrap, f"stops-{n}") for n in range(STOPPED_PARTITIONS // OF_A_TRANSACTION)]
     with closing(watched.rest()) as rest:

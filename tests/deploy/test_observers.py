@@ -109,7 +109,7 @@ def test_alertmanager_routes_as_the_example_of_the_rules() -> None:
     assert here["inhibit_rules"] == example["inhibit_rules"]
     known = {receiver["name"] for receiver in here["receivers"]}
     assert {route["receiver"] for route in (here["route"], *here["route"]["routes"])} == known
-    assert all(set(receiver) == {"name"} for receiver in here["receivers"]), "an address would be somebody's"
+    assert all(set(receiver) == {"name"} for receiver in here["receivers"]), "receivers have names and no addresses"
 
 
 def test_grafana_asks_this_prometheus_as_often_as_it_scrapes() -> None:

@@ -76,7 +76,7 @@ def test_questions_wait_in_a_bounded_queue_and_health_does_not_wait_at_all(
     assert {answer.headers["retry-after"] for answer in refused} == {"5"}
     assert {answer.status_code for answer in answers} == {429, 503}
     assert "wait already" in refused[0].json()["detail"]
-    assert answered > 0, "while questions wait"
+    assert answered > 0, "answered although other questions wait"
 
 
 def test_a_marker_does_not_wait_for_questions(client: TestClient) -> None:

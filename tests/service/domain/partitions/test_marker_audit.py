@@ -263,7 +263,7 @@ def test_only_what_is_torn_is_called_so_however_it_is_read(
     assert torn == {one for one, result in results.items() if result is TORN}
     assert torn <= set(truth)
     if all(one.commit and one.bumps and all(one.writes) for one in written):
-        assert torn == set(truth), "aborted by hand, where each epoch names one transaction"
+        assert torn == set(truth), "exactly the transactions that were aborted by hand are torn"
         assert all(results[one] is WHOLE for one in decisions if one not in truth)
 
 
