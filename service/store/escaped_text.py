@@ -146,8 +146,8 @@ _CUT_LENGTH: Final = KEY_ID_BYTES + len(_MARK) + sha256().digest_size
 
 
 def id_key(transactional_id: bytes) -> bytes:
-    """Returns the id itself or, for a long id, its beginning, 0xff and the SHA-256 of the whole. A key is its own
-    key."""
+    """Returns the id itself or, for a long id, its beginning, 0xff and the SHA-256 of the whole. The key of a key
+    is that key."""
     if len(transactional_id) <= KEY_ID_BYTES or is_cut(transactional_id):
         return transactional_id
     return transactional_id[:KEY_ID_BYTES] + _MARK + sha256(transactional_id).digest()

@@ -175,7 +175,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True, kw_only=True)
 class Page(Shape, Generic[T]):
-    """A page of a list. Each kind of page is a class of its own, after which OpenAPI names it."""
+    """A page of a list. Each kind of page is a class of its own, because OpenAPI names a page by its class."""
 
     items: list[T]
     next_cursor: str | None
