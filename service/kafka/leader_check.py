@@ -52,11 +52,6 @@ class LogEnds(NamedTuple):
     leaders: dict[int, Leader]
 
 
-class _Witness(NamedTuple):
-    brokers: tuple[int, ...]
-    layouts: dict[str, TopicLayout]
-
-
 class LeaderCheck:
     """Checks the leaders before and after each request. For one thread. `now_ms`: the clock of all times here."""
 
