@@ -102,7 +102,7 @@ class Slowdown:
         self._free_at: dict[str, float] = {}
 
     def is_full(self, address: str, now_s: float) -> bool:
-        """Returns whether so many answers to this address are delayed that another request is turned away."""
+        """Returns whether a request from this address is turned away, because its turn would come too late."""
         return self._free_at.get(self._key(address), 0.0) - now_s > LONGEST_S - EACH_S
 
     def turn(self, address: str, now_s: float) -> float | None:

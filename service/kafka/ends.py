@@ -220,7 +220,7 @@ class AnswerReader:
 
 
 def _count(field: struct.Struct, body: bytes, at: int) -> int:
-    """Reads the number of elements that follow. Raises ValueError if the body is too short for so many."""
+    """Reads the number of elements that follow. Raises ValueError if the body has fewer bytes."""
     (count,) = field.unpack_from(body, at)
     if not 0 <= count <= len(body):
         raise ValueError(f"{count} elements in {len(body)} bytes")

@@ -130,8 +130,8 @@ def make(seed: int, number: int) -> Input:
 
 
 def _seal(log: bytearray, at: int, end: int, mend: bool) -> bool:
-    """Corrects the checksum for the bytes that the length claims, if so many exist. Returns whether the checksum is
-    right."""
+    """Corrects the checksum over as many bytes as the length states, if the data has them. Returns whether the checksum
+    is right."""
     if not at + HEADER_SIZE <= end <= len(log):
         return False
     crc = struct.pack(">I", google_crc32c.value(bytes(log[at + 21 : end])))

@@ -1,5 +1,5 @@
-"""What operators say about findings, in the name of the sender and with a reason: mutes, with an end, and
-acknowledgements of findings that stay until somebody has seen them.
+"""Mutes and acknowledgements, which operators set on findings in their own name and with a reason. A mute has an end;
+an acknowledgement is for findings that stay until somebody has seen them.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class UnreadableFacts(Facts):
 
 
 class Observation(NamedTuple):
-    """What is known about a subject in one judge round. The same facts give the same words, whenever they are read.
+    """A subject as one round of the judge knows it. The same facts give the same words, whenever they are read.
 
     - `facts`: of the kind's own type.
     - `log_partition`: of the transaction log, if the observation depends on one partition alone.

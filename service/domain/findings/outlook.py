@@ -13,7 +13,7 @@ from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS, is_time
 
 
 class Ends(Enum):
-    """What ends a finding of a kind."""
+    """The way in which findings of a kind end."""
 
     WITH_CONDITION = auto()
     """The finding is about a condition, and ends in the round that does not observe the condition any more."""

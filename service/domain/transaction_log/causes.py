@@ -46,7 +46,7 @@ class CauseCode(StrEnum):
 
 
 class Confidence(StrEnum):
-    """How certain a conclusion is, the most certain first."""
+    """The degrees of certainty of a conclusion, the most certain first."""
 
     CERTAIN = "certain"
     LIKELY = "likely"

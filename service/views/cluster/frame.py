@@ -31,8 +31,8 @@ _DAY_MS: Final = 86_400_000
 
 
 class Rights(NamedTuple):
-    """What the viewer of a page may do in the cluster, so that pages offer it. `audit`: read the audit; `write`: mute
-    and resolve."""
+    """The actions that the viewer of a page may take in the cluster; pages offer no others. `audit`: read the
+    audit; `write`: mute and resolve."""
 
     audit: bool = False
     write: bool = False
