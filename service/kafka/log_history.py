@@ -17,8 +17,8 @@ from service.kafka.client import KafkaClient
 from service.kafka.cluster import Leader, TopicLayout
 from service.kafka.fetch import fetch_piece
 from service.kafka.offsets import EARLIEST, list_offsets
-from service.wire.columns import TOMBSTONE, UNDECODABLE, Chunk, LogColumns, decode
-from service.wire.log_columns import holes
+from service.wire.columns import decode
+from service.wire.log_columns import TOMBSTONE, UNDECODABLE, Chunk, LogColumns, holes
 
 MAX_RECORDS: Final = 300_000
 """Maximum number of offsets read back from the end of a log partition: some 40 MB, less than a second."""

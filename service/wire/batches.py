@@ -107,7 +107,6 @@ CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
-DELETE_HORIZON: Final = 0x40
 
 _PREFIX = struct.Struct(">qi")
 _DELTA = struct.Struct(">i")
@@ -147,11 +146,6 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL)
-
-    @property
-    def delete_horizon_ms(self) -> int | None:
-        """Time from which compaction may remove the markers and tombstones of this batch (KIP-534); None if not set."""
-        return self.base_timestamp_ms if self.attributes & DELETE_HORIZON else None
 
     @property
     def last_offset(self) -> int:

@@ -16,14 +16,13 @@ from service.wire.log_columns import (
     TOMBSTONE,
     UNDECODABLE,
     VALUE,
-    BrokenBatch,
     Chunk,
     LogColumns,
     Reject,
     Slices,
     ValueColumns,
 )
-from service.wire.scalar import ChunkTotals, LocatedChunk, chunk_totals, decode_scalar
+from service.wire.scalar import LocatedChunk
 from service.wire.transaction_log import (
     CLIENT_TRANSACTION_VERSION,
     KEY_VERSION,
@@ -90,7 +89,7 @@ def _decode_version(
     end = start + size
     fixed = structs(data, start, _FIXED)
     odd: Bools = (fixed["status"] < 0) | (fixed["status"] > LAST_STATUS)
-    topics, at = _count(version, data, start + _FIXED.itemsize, odd)
+    topics, at = _length(version, data, start + _FIXED.itemsize, _I32, odd)
     odd |= topics > MOST_TOPICS
     partitions = _skip_partitions(version, data, at, end, topics, odd)
     times = structs(data, np.minimum(at, end), _TIMES)
@@ -114,10 +113,11 @@ def _decode_version(
         getattr(into, name)[target] = column if len(good) == len(rows) else column[good]
 
 
-def _count(version: int, data: Bytes, at: Ints, odd: Bools) -> tuple[Ints, Ints]:
-    """Returns an array's length (below 0: null) and the position of its elements."""
+def _length(version: int, data: Bytes, at: Ints, v0: np.dtype[Any], odd: Bools) -> tuple[Ints, Ints]:
+    """Returns the length of an array or text (below 0: null), and the position behind it. `v0`: its type in version
+    0."""
     if version == 0:
-        return structs(data, at, _I32).astype(np.int64), at + 4
+        return structs(data, at, v0).astype(np.int64), at + v0.itemsize
     number, behind = uvarint(data, at, odd)
     return number - 1, behind
 
@@ -129,9 +129,9 @@ def _skip_partitions(version: int, data: Bytes, at: Ints, end: Ints, topics: Int
     while active.size:
         here, stop = at[active], end[active]
         strange = np.zeros(len(active), np.bool_)
-        size, here = _text_size(version, data, here, strange)
+        size, here = _length(version, data, here, _I16, strange)
         strange |= (size < 0) | (size > stop - here)
-        count, here = _count(version, data, np.where(strange, stop, here + size), strange)
+        count, here = _length(version, data, np.where(strange, stop, here + size), _I32, strange)
         strange |= (count < 0) | (count > (stop - here) >> 2)
         here = np.where(strange, stop, here + 4 * count)
         if version:
@@ -143,13 +143,6 @@ def _skip_partitions(version: int, data: Bytes, at: Ints, end: Ints, topics: Int
         topics[active] -= 1
         active = active[(topics[active] > 0) & ~strange]
     return partitions
-
-
-def _text_size(version: int, data: Bytes, at: Ints, odd: Bools) -> tuple[Ints, Ints]:
-    if version == 0:
-        return structs(data, at, _I16).astype(np.int64), at + 2
-    number, behind = uvarint(data, at, odd)
-    return number - 1, behind
 
 
 def _tagged(data: Bytes, at: Ints, end: Ints, odd: Bools) -> dict[str, Ints]:
@@ -189,19 +182,6 @@ def _tag_by_tag(data: Bytes, at: Ints, end: Ints, odd: Bools, rows: Ints, found:
         more = (tags > 0) & ~strange
 
 
-__all__ = [
-    "RAW_LIMIT",
-    "TOMBSTONE",
-    "UNDECODABLE",
-    "VALUE",
-    "BrokenBatch",
-    "Chunk",
-    "LogColumns",
-    "Reject",
-    "decode",
-    "decode_scalar",
-]
-
 _KEY = np.dtype([("version", ">i2"), ("size", ">i2")])
 
 
@@ -209,8 +189,7 @@ def decode(chunks: Sequence[Chunk]) -> LogColumns:
     """Returns the records of all chunks, ordered by (chunk, offset).
 
     Input that the vector pass does not support (a compressed, broken or odd batch; a value of an unknown version, with
-    tags on its elements, or with a number that is too long) goes through the scalar form. `decode_scalar` returns the
-    same result more slowly.
+    tags on its elements, or with a number that is too long) goes through the scalar form.
     """
     walk = locating.locate(chunks)
     slow = {index: scalar.locate(chunks[index]) for index in np.flatnonzero(walk.needs_scalar).tolist()}
@@ -229,6 +208,11 @@ def decode(chunks: Sequence[Chunk]) -> LogColumns:
         except DecodeError as error:
             kind[row] = UNDECODABLE
             rejected.append(_rejected(chunks, records, row, error, ids[row].as_py()))
+    walked = zip(walk.next_offset.tolist(), walk.batches.tolist(), walk.bytes.tolist(), strict=True)
+    located = [slow.get(index) or LocatedChunk([], [], *sums) for index, sums in enumerate(walked)]
+    next_offsets: dict[int, int] = {}
+    for chunk, found in zip(chunks, located, strict=True):
+        next_offsets[chunk.partition] = max(next_offsets.get(chunk.partition, 0), found.next_offset)
     return LogColumns(
         **fields.by_name(),
         partition=np.array([chunk.partition for chunk in chunks], np.int32)[records.chunk],
@@ -238,7 +222,10 @@ def decode(chunks: Sequence[Chunk]) -> LogColumns:
         kind=kind,
         transactional_ids=ids,
         rejects=tuple(reject for _, reject in sorted(rejected, key=itemgetter(0))),
-        **_ends(chunks, walk, slow)._asdict(),
+        next_offsets=next_offsets,
+        broken=tuple(one for found in located for one in found.broken),
+        batches=sum(found.batches for found in located),
+        bytes=sum(found.bytes for found in located),
         values=values,
     )
 
@@ -267,13 +254,8 @@ def _rejected(
     chunks: Sequence[Chunk], records: Located, row: int, error: DecodeError, transactional_id: bytes | None
 ) -> tuple[PartitionOffset, Reject]:
     chunk, offset = int(records.chunk[row]), int(records.offset[row])
-    key, value = records.key(row), records.value(row)
-    return (chunk, offset), scalar.reject(chunks[chunk].partition, offset, error, transactional_id, key, value)
-
-
-def _ends(chunks: Sequence[Chunk], walk: locating.LocatedChunks, slow: dict[int, LocatedChunk]) -> ChunkTotals:
-    walked = zip(walk.next_offset.tolist(), walk.batches.tolist(), walk.bytes.tolist(), strict=True)
-    return chunk_totals(chunks, [slow.get(index) or LocatedChunk([], [], *sums) for index, sums in enumerate(walked)])
+    raw = (None if one is None else one[:RAW_LIMIT] for one in (records.key(row), records.value(row)))
+    return (chunk, offset), Reject(chunks[chunk].partition, offset, error.reason, transactional_id, *raw)
 
 
 def _joined(records: Located, slow: dict[int, LocatedChunk]) -> Located:

@@ -13,11 +13,6 @@ class DecodeError(Exception):
 
     reason: ClassVar[str]
 
-    def __init__(self, detail: str) -> None:
-        if type(self) is DecodeError:
-            raise TypeError("DecodeError is abstract: raise a subclass")
-        super().__init__(detail)
-
 
 class BadLength(DecodeError):
     """A batch length that is too small for a header: the start of the next batch is unknown."""

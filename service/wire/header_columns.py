@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from service.wire import batches
 from service.wire.batches import HEADER_SIZE, LAYOUT, LENGTH_END, MAGIC, Batch, BatchHeader, read_batches
 from service.wire.errors import DecodeError
-from service.wire.locating import SHORTEST, batch_length, batch_starts
+from service.wire.locating import HEADER, HIGHEST_BASE, SHORTEST, walk
 from service.wire.records import OTHER, ControlRecord, read_control
 from service.wire.vectors import Bools, Ints, structs
 
@@ -28,18 +28,6 @@ def read_headers(data: bytes) -> Iterator[BatchHeader]:
             return
         yield header
         position += LENGTH_END + header.length
-
-
-_HEADER: Final = np.dtype(
-    {
-        "names": ["base", "length", "magic", "attributes", "delta", "max_ms", "producer_id", "epoch", "count"],
-        "formats": [">i8", ">i4", "u1", ">i2", ">i4", ">i8", ">i8", ">i2", ">i4"],
-        "offsets": [0, 8, 16, 21, 23, 35, 43, 51, 57],
-        "itemsize": batches.HEADER_SIZE,
-    }
-)
-_HIGHEST_BASE: Final = 2**63 - 2**31 - 1
-"""Highest base offset accepted: above it, base + delta + 1 may not fit into an int64."""
 
 
 class HeaderColumns(NamedTuple):
@@ -69,14 +57,14 @@ def header_columns(data: bytes) -> HeaderColumns:
 
     Checksums are not verified, because they cover whole batches, payload included.
     """
-    starts = _whole(data)
+    starts, _, _ = walk(data)
     if not starts.size:
         return HeaderColumns(*(np.zeros(0, np.int64),) * 8, *(np.zeros(0, np.bool_),) * 2)
-    header = structs(np.frombuffer(data, np.uint8), starts, _HEADER)
+    header = structs(np.frombuffer(data, np.uint8), starts, HEADER)
     base, delta = header["base"].astype(np.int64), header["delta"].astype(np.int64)
-    behind = np.minimum(base, _HIGHEST_BASE) + delta + 1
+    behind = np.minimum(base, HIGHEST_BASE) + delta + 1
     bad = (header["magic"] != batches.MAGIC) | (delta < 0) | (header["count"] < 0)
-    bad |= (base < 0) | (base > _HIGHEST_BASE)
+    bad |= (base < 0) | (base > HIGHEST_BASE)
     bad[1:] |= base[1:] < behind[:-1]
     attributes = header["attributes"]
     columns = HeaderColumns(
@@ -87,7 +75,7 @@ def header_columns(data: bytes) -> HeaderColumns:
         records=header["count"].astype(np.int64),
         max_timestamp_ms=header["max_ms"].astype(np.int64),
         producer_id=header["producer_id"].astype(np.int64),
-        producer_epoch=header["epoch"].astype(np.int64),
+        producer_epoch=header["producer_epoch"].astype(np.int64),
         is_transactional=(attributes & batches.TRANSACTIONAL) != 0,
         is_control=(attributes & batches.CONTROL) != 0,
     )
@@ -105,12 +93,3 @@ def marker_at(data: bytes, position: int, size: int) -> ControlRecord | None:
     except DecodeError:
         pass
     return None
-
-
-def _whole(data: bytes) -> Ints:
-    """Returns the positions of whole batches, without a last one that the Fetch cut."""
-    starts = batch_starts(data)
-    if not starts.size:
-        return starts
-    last = int(starts[-1])
-    return starts[:-1] if last + batches.LENGTH_END + batch_length(data, last) > len(data) else starts

@@ -31,15 +31,14 @@ _LENGTH = struct.Struct(">8xi")
 _USUAL_END: Final = b"\xff" * 14 + b"\0\0\0\1"
 """The end of the headers that coordinators write: no producer id, epoch and sequence (all -1), one record."""
 
-_HEADER = np.dtype(
-    {
-        "names": ["base", "epoch", "magic", "crc", "attributes", "delta", "base_ms", "max_ms", "count"],
-        "formats": [">i8", ">i4", "u1", ">u4", ">i2", ">i4", ">i8", ">i8", ">i4"],
-        "offsets": [0, 12, 16, 17, 21, 23, 27, 35, 57],
-        "itemsize": batches.HEADER_SIZE,
-    }
+HEADER: Final = np.dtype(
+    [
+        *(("base", ">i8"), ("length", ">i4"), ("leader_epoch", ">i4"), ("magic", "u1"), ("crc", ">u4")),
+        *(("attributes", ">i2"), ("delta", ">i4"), ("base_ms", ">i8"), ("max_ms", ">i8"), ("producer_id", ">i8")),
+        *(("producer_epoch", ">i2"), ("base_sequence", ">i4"), ("count", ">i4")),
+    ]
 )
-_HIGHEST_BASE: Final = 2**63 - 2**31 - 1
+HIGHEST_BASE: Final = 2**63 - 2**31 - 1
 """Highest base offset accepted: above it, base + delta + 1 may not fit into an int64."""
 
 
@@ -144,13 +143,14 @@ class _Found(NamedTuple):
 
 def locate(chunks: Sequence[Chunk]) -> LocatedChunks:
     """Finds the records of all chunks in one pass; leaves out records outside the chunk's [lo, hi)."""
-    walked = [_walk(chunk.data) for chunk in chunks]
+    walked = [walk(chunk.data) for chunk in chunks]
     counts = np.array([len(positions) for positions, _, _ in walked], np.int64)
     used = np.array([end for _, end, _ in walked], np.int64)
     odd = np.array([strange for _, _, strange in walked], np.bool_)
     pieces = [memoryview(chunk.data)[:end] for chunk, end in zip(chunks, used.tolist(), strict=True)]
     data = b"".join([*pieces, bytes(PADDING)])
-    start = _joined([positions for positions, _, _ in walked]) + np.repeat(np.cumsum(used) - used, counts)
+    starts = np.concatenate([np.zeros(0, np.int64), *(positions for positions, _, _ in walked)])
+    start = starts + np.repeat(np.cumsum(used) - used, counts)
     chunk = np.repeat(np.arange(len(chunks)), counts)
 
     records, bad, base, reached = _batches(data, start, np.append(start[1:], used.sum()), chunk)
@@ -165,7 +165,7 @@ def locate(chunks: Sequence[Chunk]) -> LocatedChunks:
     return LocatedChunks(records if wanted.all() else records.rows(wanted), odd, next_offset, counts, used)
 
 
-def _walk(data: bytes) -> tuple[Ints, int, bool]:
+def walk(data: bytes) -> tuple[Ints, int, bool]:
     """Returns (positions of whole batches, end of the last, True if anything but a partial tail follows)."""
     positions = batch_starts(data)
     end = 0
@@ -176,10 +176,6 @@ def _walk(data: bytes) -> tuple[Ints, int, bool]:
             return positions[:-1], last, False
     strange = len(data) - end >= batches.LENGTH_END and batch_length(data, end) < SHORTEST
     return positions, end, strange
-
-
-def _joined(pieces: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
 
 
 def _batches(data: bytes, start: Ints, stop: Ints, chunk: Ints) -> _Found:
@@ -195,13 +191,13 @@ def _batches(data: bytes, start: Ints, stop: Ints, chunk: Ints) -> _Found:
 
 def _block(data: bytes, view: Bytes, start: Ints, stop: Ints, chunk: Ints) -> _Found:
     """Reads batches that lie back to back: first their headers, then their records."""
-    header = structs(view, start, _HEADER)
+    header = structs(view, start, HEADER)
     base = header["base"].astype(np.int64)
     delta = header["delta"].astype(np.int64)
     count = header["count"].astype(np.int64)
     attributes = header["attributes"]
     control = (attributes & batches.CONTROL) != 0
-    bad: Bools = (header["magic"] != batches.MAGIC) | (delta < 0) | (count < 0) | (base < 0) | (base > _HIGHEST_BASE)
+    bad: Bools = (header["magic"] != batches.MAGIC) | (delta < 0) | (count < 0) | (base < 0) | (base > HIGHEST_BASE)
     bad |= ((attributes & batches.CODEC_MASK) != 0) & ~control
     bad |= batches.has_wrong_checksum(view, start, stop - start, header["crc"].astype(np.uint32))
 
@@ -215,7 +211,7 @@ def _block(data: bytes, view: Bytes, start: Ints, stop: Ints, chunk: Ints) -> _F
     time = header["base_ms"].astype(np.int64)[batch] + time_delta
     stamped = ((attributes & batches.LOG_APPEND_TIME) != 0)[batch]
     time[stamped] = header["max_ms"][batch[stamped]]
-    epoch = header["epoch"].astype(np.int32)[batch]
+    epoch = header["leader_epoch"].astype(np.int32)[batch]
     records = Located(data, chunk[batch], base[batch] + offset_delta, time, epoch, *keys, *values)
     return _Found(records, bad, base, base + delta + 1)
 

@@ -32,10 +32,11 @@ OTHER: Final = -1
 
 
 class Record(NamedTuple):
-    """One record. If the batch has LogAppendTime, `timestamp_ms` is the broker's time."""
+    """One record. If the batch has LogAppendTime, `timestamp_ms` is the broker's time. `leader_epoch`: the batch's."""
 
     offset: int
     timestamp_ms: int
+    leader_epoch: int
     key: bytes | None
     value: bytes | None
 
@@ -78,7 +79,7 @@ def _read(cursor: Cursor, header: BatchHeader) -> Record:
     timestamp = (
         header.max_timestamp_ms if header.is_log_append_time else wrap(header.base_timestamp_ms + timestamp_delta, 64)
     )
-    return Record(header.base_offset + offset_delta, timestamp, key, value)
+    return Record(header.base_offset + offset_delta, timestamp, header.leader_epoch, key, value)
 
 
 def _nullable(cursor: Cursor) -> bytes | None:
@@ -110,19 +111,10 @@ def read_control(batch: Batch) -> ControlRecord | None:
     if not records:
         return None
     record = records[0]
-    kind = _type(record.key)
-    epoch = -1 if kind == OTHER else _coordinator_epoch(record.value)
-    return ControlRecord(record.offset, record.timestamp_ms, kind, epoch)
-
-
-def _type(key: bytes | None) -> int:
-    cursor = _versioned(key)
-    kind = cursor.int16()
-    return kind if kind in (ABORT, COMMIT) else OTHER
-
-
-def _coordinator_epoch(value: bytes | None) -> int:
-    return _versioned(value).int32()
+    kind = _versioned(record.key).int16()
+    if kind not in (ABORT, COMMIT):
+        return ControlRecord(record.offset, record.timestamp_ms, OTHER, -1)
+    return ControlRecord(record.offset, record.timestamp_ms, kind, _versioned(record.value).int32())
 
 
 def _versioned(data: bytes | None) -> Cursor:

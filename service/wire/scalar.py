@@ -1,48 +1,20 @@
-"""Decodes the transaction log record by record: the reference for the vector form, and the fallback for odd input."""
+"""Finds the records of a chunk batch by batch: the fallback for chunks that the vector form does not support."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-import pyarrow as pa
-
 from service.wire.batches import BadBatch, Batch, claimed_end, read_batches
 from service.wire.errors import BadLength, BadOffset, DecodeError
-from service.wire.log_columns import (
-    RAW_LIMIT,
-    TOMBSTONE,
-    UNDECODABLE,
-    VALUE,
-    BrokenBatch,
-    Chunk,
-    LogColumns,
-    Reject,
-    Slices,
-    ValueColumns,
-)
-from service.wire.records import read_records
-from service.wire.transaction_log import TransactionValue, decode_key, decode_value
-
-BLANK = TransactionValue(-1, -1, -1, -1, -1, None, -1, -1)
-"""The fields of a row without value."""
-
-
-class LocatedRecord(NamedTuple):
-    """A record with its position in the log; key and value are not decoded yet."""
-
-    offset: int
-    timestamp_ms: int
-    leader_epoch: int
-    key: bytes | None
-    value: bytes | None
+from service.wire.log_columns import RAW_LIMIT, BrokenBatch, Chunk
+from service.wire.records import Record, read_records
 
 
 class LocatedChunk(NamedTuple):
     """The records of a chunk in [lo, hi), its broken batches, and the offset up to which it was read."""
 
-    records: list[LocatedRecord]
+    records: list[Record]
     broken: list[BrokenBatch]
     next_offset: int
     batches: int
@@ -53,7 +25,7 @@ def locate(chunk: Chunk) -> LocatedChunk:
     """Finds the records of one chunk. Skips control batches. If one record of a batch is unreadable, the whole batch is
     left out."""
     found = list(read_batches(chunk.data, chunk.lo))
-    records: list[LocatedRecord] = []
+    records: list[Record] = []
     broken: list[BrokenBatch] = []
     position = claimed = chunk.lo
     batches = size = 0
@@ -118,20 +90,14 @@ def plausible_offset(base: int, end: int, position: int, limit: int) -> int:
     return base if position < end and base < max(limit, position + 1) else position
 
 
-def _collect(batch: Batch, chunk: Chunk, records: list[LocatedRecord]) -> DecodeError | None:
+def _collect(batch: Batch, chunk: Chunk, records: list[Record]) -> DecodeError | None:
     """Adds the records of a batch to `records`, or returns the error that makes the batch unreadable."""
     if batch.header.is_control:
         return None
     try:
-        found = read_records(batch)
+        records.extend(record for record in read_records(batch) if chunk.lo <= record.offset < chunk.hi)
     except DecodeError as error:
         return error
-    epoch = batch.header.leader_epoch
-    records.extend(
-        LocatedRecord(record.offset, record.timestamp_ms, epoch, record.key, record.value)
-        for record in found
-        if chunk.lo <= record.offset < chunk.hi
-    )
     return None
 
 
@@ -151,97 +117,3 @@ def misread(partition: int, at: int, data: bytes) -> BrokenBatch:
     base = int.from_bytes(data[:8], "big", signed=True)
     offset = plausible_offset(base, claimed_end(data, 0) if len(data) >= 8 else base, at, at)
     return BrokenBatch(partition, offset, error.reason, None, data[:RAW_LIMIT])
-
-
-def reject(
-    partition: int,
-    offset: int,
-    error: DecodeError,
-    transactional_id: bytes | None,
-    key: bytes | None,
-    value: bytes | None,
-) -> Reject:
-    """Returns the Reject of a record that cannot be decoded; it has no id if the key is at fault."""
-    return Reject(partition, offset, error.reason, transactional_id, _cut(key), _cut(value))
-
-
-def _cut(data: bytes | None) -> bytes | None:
-    return None if data is None else data[:RAW_LIMIT]
-
-
-class ChunkTotals(NamedTuple):
-    """The fields of LogColumns that describe the chunks as a whole."""
-
-    next_offsets: dict[int, int]
-    broken: tuple[BrokenBatch, ...]
-    batches: int
-    bytes: int
-
-
-def decode_scalar(chunks: Sequence[Chunk]) -> LogColumns:
-    """Returns the same as `columns.decode`, decoded record by record."""
-    located = [locate(chunk) for chunk in chunks]
-    rejects: list[Reject] = []
-    rows = [
-        row
-        for chunk, found in zip(chunks, located, strict=True)
-        for record in found.records
-        if (row := _row(chunk.partition, record, rejects)) is not None
-    ]
-    return _columns(rows, rejects, chunk_totals(chunks, located))
-
-
-def chunk_totals(chunks: Sequence[Chunk], located: Sequence[LocatedChunk]) -> ChunkTotals:
-    """Sums up the chunks. If a partition has several chunks, the furthest position counts."""
-    next_offsets: dict[int, int] = {}
-    for chunk, found in zip(chunks, located, strict=True):
-        next_offsets[chunk.partition] = max(next_offsets.get(chunk.partition, 0), found.next_offset)
-    broken = tuple(one for found in located for one in found.broken)
-    return ChunkTotals(
-        next_offsets, broken, sum(found.batches for found in located), sum(found.bytes for found in located)
-    )
-
-
-class _Row(NamedTuple):
-    partition: int
-    record: LocatedRecord
-    transactional_id: bytes
-    kind: int
-    fields: TransactionValue
-
-
-def _row(partition: int, record: LocatedRecord, rejects: list[Reject]) -> _Row | None:
-    """Decodes one record and adds any error to `rejects`; returns None if even its id is unreadable."""
-    try:
-        transactional_id = decode_key(record.key)
-    except DecodeError as error:
-        rejects.append(reject(partition, record.offset, error, None, record.key, record.value))
-        return None
-    if record.value is None:
-        return _Row(partition, record, transactional_id, TOMBSTONE, BLANK)
-    try:
-        return _Row(partition, record, transactional_id, VALUE, decode_value(record.value))
-    except DecodeError as error:
-        rejects.append(reject(partition, record.offset, error, transactional_id, record.key, record.value))
-        return _Row(partition, record, transactional_id, UNDECODABLE, BLANK)
-
-
-def _columns(rows: list[_Row], rejects: list[Reject], ends: ChunkTotals) -> LogColumns:
-    values = [row.record.value for row in rows]
-    size = np.array([-1 if value is None else len(value) for value in values], np.int64)
-    taken = np.maximum(size, 0)
-    fields = ValueColumns.blank(len(rows))
-    for index, row in enumerate(rows):
-        fields.put(index, row.fields)
-    return LogColumns(
-        **fields.by_name(),
-        partition=np.array([row.partition for row in rows], np.int32),
-        offset=np.array([row.record.offset for row in rows], np.int64),
-        timestamp_ms=np.array([row.record.timestamp_ms for row in rows], np.int64),
-        leader_epoch=np.array([row.record.leader_epoch for row in rows], np.int32),
-        kind=np.array([row.kind for row in rows], np.int8),
-        transactional_ids=pa.array([row.transactional_id for row in rows], pa.binary()),
-        rejects=tuple(rejects),
-        **ends._asdict(),
-        values=Slices(b"".join(value or b"" for value in values), np.cumsum(taken) - taken, size),
-    )

@@ -97,7 +97,7 @@ def decode_value(value: bytes) -> TransactionValue:
     status = cursor.int8()
     if not 0 <= status <= LAST_STATUS:
         raise MalformedValue(f"transaction status {status}")
-    partitions = _partitions_v0(cursor) if version == 0 else _partitions_v1(cursor)
+    partitions = _partitions(cursor, version)
     last_update_ms = cursor.int64()
     start_ms = cursor.int64()
     tags = _tags(cursor) if version == 1 else {}
@@ -117,34 +117,20 @@ def decode_value(value: bytes) -> TransactionValue:
     )
 
 
-def _partitions_v0(cursor: Cursor) -> Partitions | None:
-    topics = cursor.int32()
-    if topics < 0:
-        return None
-    _room_for(topics, cursor)
-    return tuple((_text(cursor, cursor.int16()), _ids(cursor, cursor.int32())) for _ in range(topics))
-
-
-def _partitions_v1(cursor: Cursor) -> Partitions | None:
-    topics = cursor.uvarint() - 1
+def _partitions(cursor: Cursor, version: int) -> Partitions | None:
+    topics = cursor.uvarint() - 1 if version else cursor.int32()
     if topics < 0:
         return None
     _room_for(topics, cursor)
     partitions = []
     for _ in range(topics):
-        partitions.append((_text(cursor, cursor.uvarint() - 1), _ids(cursor, cursor.uvarint() - 1)))
-        for _tag, size in _tag_headers(cursor):
+        name = cursor.take(cursor.uvarint() - 1 if version else cursor.int16())
+        count = cursor.uvarint() - 1 if version else cursor.int32()
+        _room_for(count, cursor)
+        partitions.append((name.decode("utf-8", "surrogateescape"), tuple(cursor.int32() for _ in range(count))))
+        for _tag, size in _tag_headers(cursor) if version else ():
             cursor.skip(size)
     return tuple(partitions)
-
-
-def _text(cursor: Cursor, size: int) -> str:
-    return cursor.take(size).decode("utf-8", "surrogateescape")
-
-
-def _ids(cursor: Cursor, count: int) -> tuple[int, ...]:
-    _room_for(count, cursor)
-    return tuple(cursor.int32() for _ in range(count))
 
 
 def _room_for(count: int, cursor: Cursor) -> None:

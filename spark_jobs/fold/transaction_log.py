@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import NO_ID, Records
-from service.wire.columns import TOMBSTONE, UNDECODABLE, LogColumns
+from service.wire.log_columns import TOMBSTONE, UNDECODABLE, LogColumns
 from service.wire.vectors import byte_strings
 from spark_jobs.fold.transitions import PairFacts, Pairs, Scope
 

@@ -20,7 +20,7 @@ from service.domain.transaction_log.facts import Decided, Durations, MinuteSums,
 from service.domain.transaction_log.id_delta import FIRST_MS, LAST_MS, MINUTE_MS
 from service.domain.transaction_log.outcomes import BOUNDS_MS, LONGEST_MS, MARKER, OPEN
 from service.domain.transaction_log.states import COMPLETE_COMMIT, PREPARE_COMMIT
-from service.wire.columns import LogColumns
+from service.wire.log_columns import LogColumns
 from service.wire.transaction_log import decode_value
 from service.wire.vectors import byte_strings
 

@@ -24,8 +24,8 @@ from service.kafka.errors import KafkaUnavailable
 from service.kafka.fetch import Fetched, PartitionFetch, fetch
 from service.kafka.offsets import EARLIEST, list_offsets
 from service.kafka.settings import ClientSettings
-from service.wire.columns import UNDECODABLE, BrokenBatch, Chunk, LogColumns, decode
-from service.wire.log_columns import holes
+from service.wire.columns import decode
+from service.wire.log_columns import UNDECODABLE, BrokenBatch, Chunk, LogColumns, holes
 from service.wire.scalar import misread
 from spark_jobs.fold.rows import folded_to_rows, reads_to_rows, rejects_to_rows, rows_of
 from spark_jobs.fold.transaction_log import Folded, concat, fold, merge

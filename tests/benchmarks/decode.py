@@ -12,7 +12,8 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from service.wire.columns import Chunk, decode
+from service.wire.columns import decode
+from service.wire.log_columns import Chunk
 from tests.helpers.builders.transaction_log import (
     COMPLETE_COMMIT,
     EMPTY,

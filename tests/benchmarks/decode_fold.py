@@ -8,7 +8,8 @@ import time
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from service.wire.columns import Chunk, decode
+from service.wire.columns import decode
+from service.wire.log_columns import Chunk
 from spark_jobs.fold.transaction_log import Folded, concat, fold, merge
 from spark_jobs.fold.transitions import Scope
 from spark_jobs.source.reader import FETCH_BYTES, PARTITION_BYTES

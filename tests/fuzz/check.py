@@ -23,7 +23,7 @@ from service.kafka.fetch import Fetched, PartitionFetch
 from service.kafka.settings import ClientSettings
 from service.wire import errors
 from service.wire.batches import claimed_end
-from service.wire.columns import Chunk
+from service.wire.log_columns import Chunk
 from spark_jobs.fold.rows import batches_from_rows
 from spark_jobs.source import reader
 from tests.fuzz.mutate import HEADER_SIZE, Input, make

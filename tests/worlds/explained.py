@@ -27,7 +27,8 @@ from service.kafka.fetch import FetchedAt
 from service.partition_log import piece_of
 from service.views.partitions import offsets_reading
 from service.wire.batches import Batch, read_batches
-from service.wire.columns import Chunk, decode
+from service.wire.columns import decode
+from service.wire.log_columns import Chunk
 from spark_jobs.fold.rows import batches_from_rows, folded_to_rows, reads_to_rows
 from spark_jobs.fold.transaction_log import fold
 from spark_jobs.fold.transitions import Scope

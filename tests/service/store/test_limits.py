@@ -18,7 +18,8 @@ from service.domain.transaction_log.facts import LogBatch, LogRecord, Participan
 from service.store import schema
 from service.store.escaped_text import display_id, id_key
 from service.store.writers.history import KEPT_RAW_BYTES, KEPT_REJECTS
-from service.wire.columns import Chunk, decode
+from service.wire.columns import decode
+from service.wire.log_columns import Chunk
 from spark_jobs.fold.rows import batches_from_rows, folded_to_rows, reads_to_rows
 from spark_jobs.fold.transaction_log import fold
 from spark_jobs.fold.transitions import Scope

@@ -1,4 +1,4 @@
-"""Compares the columnar decoder with the scalar one."""
+"""Compares the columnar decoder with one that decodes record by record."""
 
 from __future__ import annotations
 
@@ -6,8 +6,24 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 import numpy as np
+import pyarrow as pa
 
-from service.wire.columns import Chunk, LogColumns, decode, decode_scalar
+from service.wire import scalar
+from service.wire.columns import decode
+from service.wire.errors import DecodeError
+from service.wire.log_columns import (
+    RAW_LIMIT,
+    TOMBSTONE,
+    UNDECODABLE,
+    VALUE,
+    Chunk,
+    LogColumns,
+    Reject,
+    Slices,
+    ValueColumns,
+)
+from service.wire.records import Record
+from service.wire.transaction_log import TransactionValue, decode_key, decode_value
 
 
 def assert_same_as_scalar(chunks: Sequence[Chunk]) -> LogColumns:
@@ -26,3 +42,46 @@ def assert_same_as_scalar(chunks: Sequence[Chunk]) -> LogColumns:
         assert fast.values.get(row) == slow.values.get(row)
         assert fast.participants(row) == slow.participants(row)
     return fast
+
+
+def decode_scalar(chunks: Sequence[Chunk]) -> LogColumns:
+    """Returns the same as `columns.decode`, decoded record by record."""
+    located = [scalar.locate(chunk) for chunk in chunks]
+    rejects: list[Reject] = []
+    rows: list[tuple[int, Record, bytes, int, TransactionValue | None]] = []
+    next_offsets: dict[int, int] = {}
+    for chunk, found in zip(chunks, located, strict=True):
+        next_offsets[chunk.partition] = max(next_offsets.get(chunk.partition, 0), found.next_offset)
+        for record in found.records:
+            transactional_id = None
+            try:
+                transactional_id = decode_key(record.key)
+                value = None if record.value is None else decode_value(record.value)
+                rows.append((chunk.partition, record, transactional_id, TOMBSTONE if value is None else VALUE, value))
+            except DecodeError as error:
+                key, raw = (None if one is None else one[:RAW_LIMIT] for one in (record.key, record.value))
+                rejects.append(Reject(chunk.partition, record.offset, error.reason, transactional_id, key, raw))
+                if transactional_id is not None:
+                    rows.append((chunk.partition, record, transactional_id, UNDECODABLE, None))
+    values = [record.value for _, record, *_ in rows]
+    size = np.array([-1 if value is None else len(value) for value in values], np.int64)
+    taken = np.maximum(size, 0)
+    fields = ValueColumns.blank(len(rows))
+    for index, (*_, decoded) in enumerate(rows):
+        if decoded is not None:
+            fields.put(index, decoded)
+    return LogColumns(
+        **fields.by_name(),
+        partition=np.array([partition for partition, *_ in rows], np.int32),
+        offset=np.array([record.offset for _, record, *_ in rows], np.int64),
+        timestamp_ms=np.array([record.timestamp_ms for _, record, *_ in rows], np.int64),
+        leader_epoch=np.array([record.leader_epoch for _, record, *_ in rows], np.int32),
+        kind=np.array([kind for *_, kind, _ in rows], np.int8),
+        transactional_ids=pa.array([one for _, _, one, *_ in rows], pa.binary()),
+        rejects=tuple(rejects),
+        next_offsets=next_offsets,
+        broken=tuple(one for found in located for one in found.broken),
+        batches=sum(found.batches for found in located),
+        bytes=sum(found.bytes for found in located),
+        values=Slices(b"".join(value or b"" for value in values), np.cumsum(taken) - taken, size),
+    )

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import google_crc32c
 
-from service.wire.columns import Chunk
+from service.wire.log_columns import Chunk
 from tests.helpers.builders import transaction_log as build
 from tests.helpers.builders.batches import COMMIT, LOG_APPEND_TIME, Rec, batch, control_batch
 

@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from service.wire import batches, scalar, vectors
-from service.wire.columns import RAW_LIMIT, TOMBSTONE, UNDECODABLE, VALUE, Chunk, Reject, decode
-from service.wire.log_columns import holes
+from service.wire.columns import decode
+from service.wire.log_columns import RAW_LIMIT, TOMBSTONE, UNDECODABLE, VALUE, Chunk, Reject, holes
 from tests.helpers.builders import transaction_log as build
 from tests.helpers.builders.batches import COMMIT, GZIP, LOG_APPEND_TIME, Rec, batch, control_batch
 from tests.service.wire.comparing import assert_same_as_scalar

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from service.wire.batches import Batch, read_batches
-from service.wire.columns import TOMBSTONE, UNDECODABLE, VALUE, Chunk, LogColumns, decode
+from service.wire.columns import decode
+from service.wire.log_columns import TOMBSTONE, UNDECODABLE, VALUE, Chunk, LogColumns
 from service.wire.records import ABORT, read_control, read_records
+from tests.helpers.builders.batches import DELETE_HORIZON
 from tests.service.wire.comparing import assert_same_as_scalar
 from tests.service.wire.dumps import Dump, DumpedRecord, name_of, read_dump, segments
 
@@ -40,7 +42,7 @@ def test_headers(log: Path) -> None:
     batches = batches_of(log)
     for batch, (words, _) in zip(batches, dump_of(log, batches).batches, strict=False):
         header = batch.header
-        horizon = header.delete_horizon_ms
+        horizon = header.base_timestamp_ms if header.attributes & DELETE_HORIZON else None
         assert words == words | {
             "baseOffset": str(header.base_offset),
             "lastOffset": str(header.last_offset),

@@ -229,8 +229,3 @@ def test_a_value_cut_anywhere_is_malformed(version: int) -> None:
         with pytest.raises(DecodeError) as caught:
             decode_value(data[:size])
         assert caught.value.reason == "malformed_value"
-
-
-def test_the_error_base_cannot_be_raised() -> None:
-    with pytest.raises(TypeError, match="abstract"):
-        raise DecodeError("something")

@@ -17,7 +17,8 @@ from service.domain.reasons.unjudged import NotAllRead
 from service.domain.reasons.unread import NoBatch, NoLeader, PartitionsUnresponsive, UnresponsiveBroker
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import NO_RECORD, Decided, Gap, LogBatch, Participants, RangeRead, Reject
-from service.wire.columns import Chunk, decode
+from service.wire.columns import decode
+from service.wire.log_columns import Chunk
 from spark_jobs.fold import ledger, partitions
 from spark_jobs.fold.rows import (
     batches_from_rows,
