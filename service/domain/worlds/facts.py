@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from service.domain.partitions.facts import LogPlace, TopicPartition
+from service.domain.partitions.facts import LogPlace
 from service.domain.partitions.open_entries import Entry, Owner
 from service.domain.worlds.markers import Marker
-from service.domain.worlds.order import AbsenceProof, LogPosition, Sample, absence_proofs, was_written_before
+from service.domain.worlds.order import AbsenceProof, LogPosition, Sample
 from service.domain.worlds.transactions import Epochs, LogHistory
 
 
@@ -92,31 +92,31 @@ class EntryFacts(NamedTuple):
 
 
 class EntryRead(NamedTuple):
-    """An open entry, with the batches, markers and samples that were read around it at `read_at_ms`.
+    """An open entry: what was asked about it, and what was read."""
 
-    `newest_ms`: timestamp of its newest record, the producer's clock. `markers`: of the producer id, before the entry,
-    oldest first; complete from `markers_from` on. `samples`: of the partition, in the order taken. `leader_epoch`: of
-    the partition's present leader.
-    """
-
-    topic_partition: TopicPartition
-    newest_ms: int
-    batches: Batches
-    markers: tuple[Marker, ...]
-    markers_from: int
-    samples: tuple[Sample, ...]
-    read_at_ms: int
-    leader_epoch: int
+    query: EntryQuery
+    facts: EntryFacts
 
     @property
     def location(self) -> LogPlace:
-        return LogPlace(*self.topic_partition, self.batches.start_offset)
+        return LogPlace(self.query.topic, self.query.partition, self.facts.batches.start_offset)
 
     def absence_proofs(self, log_partition: int) -> list[AbsenceProof]:
         """Returns the proofs that the entry was not there yet, oldest first."""
-        at = self.batches
+        at = self.facts.batches
         leader_epoch = -1 if at.first is None else at.first.leader_epoch
-        return absence_proofs(self.samples, log_partition, at.start_offset, leader_epoch)
+        return [
+            AbsenceProof(
+                one.ends_before_last[log_partition].offset,
+                one.high_watermark,
+                one.leader_epoch,
+                one.earlier_high_watermark,
+            )
+            for one in self.query.samples
+            if log_partition in one.ends_before_last
+            and one.high_watermark <= at.start_offset
+            and one.leader_epoch == leader_epoch
+        ]
 
     def newest_absence_proof(self, log_partition: int) -> AbsenceProof | None:
         """Returns the newest proof that the entry was not there yet; None if there is no such proof."""
@@ -125,7 +125,11 @@ class EntryRead(NamedTuple):
     def was_written_before(self, log_partition: int, record: LogPosition) -> bool:
         """Returns whether the whole entry was written before a client could know of the transaction log record
         `record`."""
-        at = self.batches
-        return at.is_whole and was_written_before(
-            self.samples, log_partition, at.last_offset, at.last_leader_epoch, record
-        )
+        at = self.facts.batches
+        for one in self.query.samples if at.is_whole else ():
+            end = one.ends_after_first.get(log_partition)
+            if end is None or one.high_watermark <= at.last_offset or one.leader_epoch < at.last_leader_epoch:
+                continue
+            if end.offset <= record.offset and end.leader_epoch == record.leader_epoch:
+                return True
+        return False

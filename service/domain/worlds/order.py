@@ -1,4 +1,4 @@
-"""Proves by samples, without any clock, when an entry was written.
+"""Samples of high watermarks, which prove without any clock when an entry was written (`facts.EntryRead`).
 
 Several times a second the sampler asks all leaders for high watermarks, those of the transaction log included. The next
 round begins only when all answers are in. So every answer of one round was given before the requests of the next. This
@@ -62,35 +62,6 @@ class LogPosition(NamedTuple):
 
 
 NO_POSITION: Final = LogPosition(-1, -1)
-
-
-def absence_proofs(
-    samples: Sequence[Sample], log_partition: int, start_offset: int, leader_epoch: int
-) -> list[AbsenceProof]:
-    """Returns the proofs of absence, in the order of `samples`. `leader_epoch`: that of the batch at `start_offset`."""
-    return [
-        AbsenceProof(
-            one.ends_before_last[log_partition].offset, one.high_watermark, one.leader_epoch, one.earlier_high_watermark
-        )
-        for one in samples
-        if log_partition in one.ends_before_last
-        and one.high_watermark <= start_offset
-        and one.leader_epoch == leader_epoch
-    ]
-
-
-def was_written_before(
-    samples: Sequence[Sample], log_partition: int, last_offset: int, leader_epoch: int, record: LogPosition
-) -> bool:
-    """Returns whether everything up to `last_offset` was written before the client could know of that record of the
-    transaction log. `leader_epoch` is that of the batch at `last_offset`."""
-    for one in samples:
-        end = one.ends_after_first.get(log_partition)
-        if end is None or one.high_watermark <= last_offset or one.leader_epoch < leader_epoch:
-            continue
-        if end.offset <= record.offset and end.leader_epoch == record.leader_epoch:
-            return True
-    return False
 
 
 def encode(samples: Sequence[Sample]) -> str:

@@ -22,7 +22,7 @@ OLDER_BY_MS: Final = 60_000
 
 
 def foreign_records(
-    entry: EntryRead, producer_id: int, history: LogHistory, transactions: Sequence[Transaction]
+    entry: EntryRead, history: LogHistory, transactions: Sequence[Transaction]
 ) -> ForeignRecords | None:
     """Returns the sign that the id which has the producer id in this cluster did not write the entry; None if there is
     no sign.
@@ -31,11 +31,12 @@ def foreign_records(
     transactions of that id. Timestamps are a sign only if neither samples nor a transaction of the id show that it
     wrote the entry, because a producer may set any timestamp.
     """
-    first = entry.batches.first
+    first, leader_epoch = entry.facts.batches.first, entry.facts.leader_epoch
     if first is None:
         return None
-    if first.leader_epoch > entry.leader_epoch >= 0:
-        return ForeignRecords(ForeignSign.LEADER_EPOCH, first.leader_epoch, entry.leader_epoch)
+    if first.leader_epoch > leader_epoch >= 0:
+        return ForeignRecords(ForeignSign.LEADER_EPOCH, first.leader_epoch, leader_epoch)
+    producer_id = entry.query.producer_id
     highest = max((one.producer_epoch for one in history.records if one.producer_id == producer_id), default=None)
     if highest is not None and first.producer_epoch > highest:
         return ForeignRecords(ForeignSign.EPOCH, first.producer_epoch, highest)

@@ -30,50 +30,37 @@ than this, the record may have been written after the decision."""
 def verdict_on(query: EntryQuery, facts: EntryFacts, hidden: Sequence[HiddenTransactions]) -> Verdict:
     """Returns the verdict on an entry. `hidden`: the transactions of any id that the transaction log may hide; they
     count if the producer id has no known owner."""
-    entry = EntryRead(
-        topic_partition=(query.topic, query.partition),
-        newest_ms=query.newest_ms,
-        batches=facts.batches,
-        markers=facts.markers,
-        markers_from=facts.markers_from,
-        samples=query.samples,
-        read_at_ms=facts.read_at_ms,
-        leader_epoch=facts.leader_epoch,
-    )
-    history, log_partition = facts.history, query.log_partition
+    entry, history = EntryRead(query, facts), facts.history
     transactions: Sequence[Transaction] = ()
     if history is not None:
         transactions, hidden = transactions_of(query.producer_id, history)
-    proofs, absence = _Proofs(entry.read_at_ms), entry.newest_absence_proof(log_partition)
+    proofs = _Proofs(facts.read_at_ms)
     holes = _hidden(entry, hidden, proofs)
-    left = _possible_writers(entry, log_partition, transactions, hidden, proofs)
+    left = _possible_writers(entry, transactions, hidden, proofs)
     if history is not None and not holes:
-        foreign = foreign_records(entry, query.producer_id, history, transactions)
+        foreign = foreign_records(entry, history, transactions)
         if foreign is not None:
             return undecided(foreign)
     possible = {World.COMMIT for one in left if one.is_commit is not False}
     possible |= {World.ABORT for one in left if not one.is_commit}
     possible |= {World.COMMIT, World.ABORT} if holes else set()
-    committed = _committed_within(entry, log_partition, absence, left, proofs)
+    committed = _committed_within(entry, left, proofs)
     is_all_its = committed is not None and _ends_with(entry, committed)
-    if not is_all_its and not _is_of_transactions(entry, log_partition, left, proofs):
+    if not is_all_its and not _is_of_transactions(entry, left, proofs):
         possible.add(World.NONE)
     decision = decision_of(possible)
     holds_committed = committed is not None
     question = None if decision != Decided.UNKNOWN else _open_question(left, holes, holds_committed=holds_committed)
-    leader_changed = entry.leader_epoch > entry.batches.last_leader_epoch
-    return Verdict(frozenset(possible), decision, proofs.found, question, holds_committed, leader_changed)
+    leader_changed = facts.leader_epoch > facts.batches.last_leader_epoch
+    return Verdict(frozenset(possible), decision, tuple(proofs.found), question, holds_committed, leader_changed)
 
 
 def _possible_writers(
-    entry: EntryRead,
-    log_partition: int,
-    transactions: Sequence[Transaction],
-    hidden: Sequence[HiddenTransactions],
-    proofs: _Proofs,
+    entry: EntryRead, transactions: Sequence[Transaction], hidden: Sequence[HiddenTransactions], proofs: _Proofs
 ) -> list[Transaction]:
     """Returns the transactions that may have written to the entry. `transactions`: the transactions of its producer id,
     oldest first. `hidden`: further transactions that the producer id may have had."""
+    log_partition, batches = entry.query.log_partition, entry.facts.batches
     log, absence = f"{TOPIC}-{log_partition}", entry.newest_absence_proof(log_partition)
     writers = proofs.keep(
         transactions,
@@ -84,10 +71,10 @@ def _possible_writers(
     )
     left = proofs.keep(
         writers,
-        lambda one: one.data_epochs.overlaps(entry.batches.epochs),
+        lambda one: one.data_epochs.overlaps(batches.epochs),
         ProofKind.EPOCH,
         entry.location,
-        f"the entry was written under epoch {_shown(entry.batches.epochs)}, {{gone}} under others",
+        f"the entry was written under epoch {_shown(batches.epochs)}, {{gone}} under others",
     )
     if absence is not None:
         left = proofs.keep(
@@ -105,12 +92,12 @@ def _possible_writers(
         "the entry was complete before {gone} began",
     )
     listing = [one for one in writers if one.lists_partition is not False]
-    over = _ended_before_entry(entry, log_partition, listing, hidden)
+    over = _ended_before_entry(entry, listing, hidden)
     return proofs.keep(
         left,
         lambda one: one.decided not in over,
         ProofKind.MARKER,
-        entry.location._replace(offset=entry.markers[-1].offset) if over else "",
+        entry.location._replace(offset=entry.facts.markers[-1].offset) if over else "",
         "the marker at this offset ended {gone} that could have written the entry",
     )
 
@@ -119,14 +106,11 @@ class _Proofs:
     """Collects the proofs found on the way to a verdict."""
 
     def __init__(self, at_ms: int) -> None:
-        self._at_ms, self._found = at_ms, list[Proof]()
-
-    @property
-    def found(self) -> tuple[Proof, ...]:
-        return tuple(self._found)
+        self._at_ms = at_ms
+        self.found: list[Proof] = []
 
     def add(self, kind: ProofKind, source: LogPlace | str, text: str) -> None:
-        self._found.append(Proof(kind, self._at_ms, source, text))
+        self.found.append(Proof(kind, self._at_ms, source, text))
 
     def keep(
         self,
@@ -147,11 +131,11 @@ class _Proofs:
 def _hidden(entry: EntryRead, hidden: Sequence[HiddenTransactions], proofs: _Proofs) -> list[HiddenTransactions]:
     """Returns the holes of the transaction log that may hide the transaction of this entry."""
     left = [one for one in hidden if _may_hide(entry, one, entry.newest_absence_proof(one.log_partition))]
-    if not hidden:
+    if not left:
         text = "the transaction log was read without a hole that could hide another transaction of the producer id"
-        proofs.add(ProofKind.COMPLETENESS, TOPIC, text)
-    elif not left:
-        text = f"{_count(len(hidden), 'hole')} of the transaction log cannot hide its transaction, by epochs and order"
+        if hidden:
+            holes = _count(len(hidden), "hole")
+            text = f"{holes} of the transaction log cannot hide its transaction, by epochs and order"
         proofs.add(ProofKind.COMPLETENESS, TOPIC, text)
     return left
 
@@ -159,14 +143,14 @@ def _hidden(entry: EntryRead, hidden: Sequence[HiddenTransactions], proofs: _Pro
 def _may_hide(entry: EntryRead, one: HiddenTransactions, absence: AbsenceProof | None) -> bool:
     """Returns whether the hole may hide a transaction that could have written the entry, by this proof of absence."""
     return (
-        one.data_epochs.overlaps(entry.batches.epochs)
+        one.data_epochs.overlaps(entry.facts.batches.epochs)
         and (absence is None or one.decided.hi > absence.log_end)
         and not entry.was_written_before(one.log_partition, one.began)
     )
 
 
 def _ended_before_entry(
-    entry: EntryRead, log_partition: int, listing: Sequence[Transaction], hidden: Sequence[HiddenTransactions]
+    entry: EntryRead, listing: Sequence[Transaction], hidden: Sequence[HiddenTransactions]
 ) -> set[LogPosition]:
     """Returns the transactions that ended on the partition before the entry began, as the partition's markers prove.
     Each is named by the position of its decision.
@@ -174,9 +158,9 @@ def _ended_before_entry(
     Markers are matched once without a proof of absence, and once after each such proof: a newer proof leaves fewer
     transactions, an older one more markers. Each match holds by itself, so the results are joined.
     """
-    over = _ended(listing, entry.markers, is_complete=not any(_may_hide(entry, one, None) for one in hidden))
-    for absence in entry.absence_proofs(log_partition):
-        markers = [one for one in entry.markers if one.offset >= absence.high_watermark]
+    over = _ended(listing, entry.facts.markers, is_complete=not any(_may_hide(entry, one, None) for one in hidden))
+    for absence in entry.absence_proofs(entry.query.log_partition):
+        markers = [one for one in entry.facts.markers if one.offset >= absence.high_watermark]
         since = [one for one in listing if one.completed is None or one.completed >= absence.log_end]
         is_complete = not any(_may_hide(entry, one, absence) for one in hidden)
         # a new leader's high watermark may lag: markers of completed transactions, by an older leader, may lie above it
@@ -193,12 +177,13 @@ def _ended(transactions: Sequence[Transaction], markers: Sequence[Marker], *, is
 def _may_be_unlisted(entry: EntryRead, one: Transaction) -> bool:
     """Returns whether the transaction may have written to the entry although it does not list the partition. It cannot
     have begun the entry: the leader would have added the partition."""
-    return one.is_added_by_leaders and not entry.batches.is_single
+    return one.is_added_by_leaders and not entry.facts.batches.is_single
 
 
-def _is_of_transactions(entry: EntryRead, log_partition: int, left: Sequence[Transaction], proofs: _Proofs) -> bool:
+def _is_of_transactions(entry: EntryRead, left: Sequence[Transaction], proofs: _Proofs) -> bool:
     """Returns whether it is proven that every record of the entry was written within a transaction, before that
     transaction ended."""
+    log_partition = entry.query.log_partition
     if any(one.lists_partition and entry.was_written_before(log_partition, one.decided) for one in left):
         text = "the entry was complete before its transaction was decided"
         proofs.add(ProofKind.ORDER, f"{TOPIC}-{log_partition}", text)
@@ -206,10 +191,10 @@ def _is_of_transactions(entry: EntryRead, log_partition: int, left: Sequence[Tra
     return False
 
 
-def _committed_within(
-    entry: EntryRead, log_partition: int, absence: AbsenceProof | None, left: Sequence[Transaction], proofs: _Proofs
-) -> Transaction | None:
+def _committed_within(entry: EntryRead, left: Sequence[Transaction], proofs: _Proofs) -> Transaction | None:
     """Returns the newest committed transaction whose records are proven to be in the entry; None if there is none."""
+    log_partition = entry.query.log_partition
+    absence = entry.newest_absence_proof(log_partition)
     markers_from = 0 if absence is None else absence.earlier_high_watermark
     committed = [
         one
@@ -232,7 +217,7 @@ def _committed_within(
 def _began_before(entry: EntryRead, one: Transaction) -> bool:
     """Returns whether the entry's first record may be older than the decision. If not, the transaction wrote to another
     log: the topic was deleted and created again since."""
-    first = entry.batches.first
+    first = entry.facts.batches.first
     return first is None or first.first_timestamp_ms <= one.decided_ms + LATER_MS
 
 
@@ -241,16 +226,17 @@ def _ends_with(entry: EntryRead, one: Transaction) -> bool:
     kept the epoch, the next transaction of a TV2 client may have written there before any record of the log names
     it."""
     keeps_epoch = one.data_epochs.first <= one.marker_epoch <= one.data_epochs.last
-    may_go_on = one.is_added_by_leaders and keeps_epoch and not entry.batches.is_single
-    return not may_go_on and entry.newest_ms <= one.decided_ms + LATER_MS
+    may_go_on = one.is_added_by_leaders and keeps_epoch and not entry.facts.batches.is_single
+    return not may_go_on and entry.query.newest_ms <= one.decided_ms + LATER_MS
 
 
 def _has_no_marker(entry: EntryRead, markers_from: int, one: Transaction) -> bool:
     """Returns whether it is proven that no marker before the entry ended the transaction. Its marker cannot lie below
     `markers_from`."""
-    markers = [marker for marker in entry.markers if marker.offset >= max(markers_from, entry.markers_from)]
+    read_from = entry.facts.markers_from
+    markers = [marker for marker in entry.facts.markers if marker.offset >= max(markers_from, read_from)]
     # a producer id's markers lie in the order of epochs: if one of an older epoch was read, so were all of this epoch
-    are_all_read = entry.markers_from <= markers_from or any(m.producer_epoch < one.marker_epoch for m in markers)
+    are_all_read = read_from <= markers_from or any(m.producer_epoch < one.marker_epoch for m in markers)
     return are_all_read and not any(matches(m, one) for m in markers)
 
 

@@ -16,13 +16,13 @@ from typing import Final, NamedTuple
 
 from service.domain.transaction_log.facts import NO_ID, LogRecord
 from service.domain.transaction_log.states import (
-    COMPLETE_ABORT,
+    COMPLETE,
     COMPLETE_COMMIT,
     EMPTY,
     EXPIRED,
     ONGOING,
-    PREPARE_ABORT,
     PREPARE_COMMIT,
+    PREPARED,
 )
 from service.domain.transaction_log.transitions import LAST_EPOCH
 from service.domain.worlds.order import NO_POSITION, LogPosition
@@ -35,9 +35,7 @@ UNDECIDED: Final = LogPosition((1 << 63) - 1, -1)
 """The position of a decision that has not been made: behind every record of the log."""
 
 _COMMITS: Final = frozenset({PREPARE_COMMIT, COMPLETE_COMMIT})
-_PREPARED: Final = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
-_COMPLETE: Final = frozenset({COMPLETE_COMMIT, COMPLETE_ABORT})
-_BEGINS: Final = _PREPARED | {EMPTY}
+_BEGINS: Final = PREPARED | {EMPTY}
 """A client begins its next transaction when InitProducerId or EndTxn is answered: after the append of one of these."""
 
 
@@ -56,10 +54,6 @@ class Epochs(NamedTuple):
 
     def overlaps(self, other: Epochs) -> bool:
         return self.first <= other.last and other.first <= self.last
-
-    @property
-    def is_empty(self) -> bool:
-        return self.last < self.first
 
 
 ANY_EPOCH: Final = Epochs(0, LAST_EPOCH)
@@ -155,14 +149,14 @@ def _is_same_transaction(before: LogRecord, after: LogRecord) -> bool:
     if after.state in (EMPTY, EXPIRED) or before.start_ms < 0 or before.start_ms != after.start_ms:
         return False
     if before.producer_id == after.producer_id:
-        return not (before.state in _COMPLETE and after.state not in _COMPLETE)
-    return after.state in _COMPLETE and before.producer_epoch == LAST_EPOCH
+        return not (before.state in COMPLETE and after.state not in COMPLETE)
+    return after.state in COMPLETE and before.producer_epoch == LAST_EPOCH
 
 
 def _decision(group: Sequence[LogRecord]) -> LogRecord | None:
     """Returns the PrepareX (the last one if it was appended again), else the CompleteX; None while undecided."""
-    prepared = [one for one in group if one.state in _PREPARED]
-    complete = [one for one in group if one.state in _COMPLETE]
+    prepared = [one for one in group if one.state in PREPARED]
+    complete = [one for one in group if one.state in COMPLETE]
     found = prepared or complete
     return found[-1] if found else None
 
@@ -183,8 +177,8 @@ def _decided(producer_id: int, began: LogPosition, group: Sequence[LogRecord], l
     decision = _decision(group)
     if decision is None or group[-1].state == ONGOING or _written_under(group, decision) != producer_id:
         return None  # Ongoing after PrepareX: the coordinator rolled back an append that had failed
-    has_prepare, last = decision.state in _PREPARED, group[-1]
-    completed = last if last.state in _COMPLETE else None
+    has_prepare, last = decision.state in PREPARED, group[-1]
+    completed = last if last.state in COMPLETE else None
     first = _first_prepare(group, decision)
     ongoing = [one for one in group if one.state == ONGOING]
     is_rotated = not has_prepare and decision.producer_id != producer_id
@@ -235,7 +229,7 @@ def _epochs_of(records: Iterable[LogRecord]) -> Epochs:
 
 def _written_under(group: Sequence[LogRecord], decision: LogRecord) -> int:
     first = group[0]
-    if first is decision and decision.state in _COMPLETE and decision.producer_epoch == 0:
+    if first is decision and decision.state in COMPLETE and decision.producer_epoch == 0:
         return decision.previous_producer_id if decision.previous_producer_id != NO_ID else decision.producer_id
     return first.producer_id
 
@@ -270,10 +264,8 @@ def _hidden(producer_id: int, history: LogHistory) -> Iterator[HiddenTransaction
         lo = 0 if before is None else before.offset + 1
         hi = history.to_offset if after is None else after.offset
         epochs = _hidden_epochs(producer_id, before, after)
-        if epochs.is_empty:
-            continue
         for hole in history.holes:
-            if hole.lo < hi and lo < hole.hi:
+            if epochs.first <= epochs.last and hole.lo < hi and lo < hole.hi:
                 yield HiddenTransactions(history.partition, began, Range(max(lo, hole.lo), min(hi, hole.hi)), epochs)
 
 
@@ -286,9 +278,7 @@ def _hidden_epochs(producer_id: int, before: LogRecord | None, after: LogRecord 
     if before is not None and _is_same_transaction(before, after):
         return Epochs(0, -1)
     first = before.producer_epoch if before is not None and had_it_before else 0
-    if after.producer_id != producer_id and not (
-        after.state in _COMPLETE and after.previous_producer_id == producer_id
-    ):
+    if after.producer_id != producer_id and not (after.state in COMPLETE and after.previous_producer_id == producer_id):
         return Epochs(first, LAST_EPOCH)
     if after.state == EMPTY:
         # InitProducerId raised the previous epoch, or assigned a new producer id with epoch 0
