@@ -10,7 +10,6 @@ from dashboards.sdk import dashboard
 SITE: Final = "${txnscope:raw}"
 ONE_ID: Final = "txnscope-transactional-id"
 PARTITIONS: Final = "txnscope-partitions"
-PRODUCERS: Final = "txnscope-producers"
 PIPELINE: Final = "txnscope-pipeline"
 
 At = Callable[[str], str]

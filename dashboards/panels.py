@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypedDict, Unpack
 
 from dashboards.links import Link
 from dashboards.sdk import common, dashboard, heatmap, prometheus, stat, table, timeseries
@@ -40,9 +40,15 @@ class Column(NamedTuple):
         return self.name or self.field
 
 
-def means(text: str, *alerts: str, empty: bool = False) -> str:
-    """Returns a panel's description. `alerts`: those that fire at its thresholds; `empty`: see MAY_BE_EMPTY."""
-    return " ".join((text, *([f"Alert: {', '.join(alerts)}."] if alerts else []), *([MAY_BE_EMPTY] if empty else [])))
+class Shown(TypedDict, total=False):
+    """Parts that any panel may have. `alert`: the one that fires at the panel's thresholds; `empty`: the panel is empty
+    when all is well; `width`: in columns of the grid."""
+
+    unit: str
+    steps: Steps
+    alert: str
+    empty: bool
+    width: int
 
 
 def steps(orange: float | None = None, red: float | None = None, *, blue: float | None = None) -> Steps:
@@ -57,36 +63,32 @@ def at_least(green: float) -> Steps:
 
 
 def big(
-    title: str, meaning: str, unit: str, expr: str, *links: Link, steps: Steps = (), width: int = 4, legend: str = ""
+    title: str, meaning: str, expr: str, *links: Link, legend: str = "{{cluster}}", **shown: Unpack[Shown]
 ) -> Panel:
     """Returns a panel with one big number for each cluster, with the cluster's name if there are several."""
-    return Panel(
-        type_val="stat",
-        options=stat.Options(
-            graph_mode=common.BigValueGraphMode.NONE,
-            color_mode=common.BigValueColorMode.BACKGROUND if steps else common.BigValueColorMode.NONE,
-            justify_mode=common.BigValueJustifyMode.AUTO,
-            text_mode=common.BigValueTextMode.AUTO,
-            reduce_options=common.ReduceDataOptions(values=False, calcs=["lastNotNull"], fields=""),
-            orientation=common.VizOrientation.AUTO,
-        ),
-        targets=[_target(0, Query(expr, legend or "{{cluster}}"), instant=True)],
-        **_common(title, meaning, _defaults(unit, steps, links, "thresholds", no_value="none"), width, 4),
+    options = stat.Options(
+        graph_mode=common.BigValueGraphMode.NONE,
+        color_mode=common.BigValueColorMode.BACKGROUND if shown.get("steps") else common.BigValueColorMode.NONE,
+        justify_mode=common.BigValueJustifyMode.AUTO,
+        text_mode=common.BigValueTextMode.AUTO,
+        reduce_options=common.ReduceDataOptions(values=False, calcs=["lastNotNull"], fields=""),
+        orientation=common.VizOrientation.AUTO,
     )
+    panel = _panel("stat", title, meaning, options, dashboard.FieldConfig(no_value="none"), links, (4, 4), shown)
+    panel.targets = [_target(0, Query(expr, legend), instant=True)]
+    return panel
 
 
 def lines(
     title: str,
     meaning: str,
-    unit: str,
     queries: Sequence[Query],
     *links: Link,
-    steps: Steps = (),
-    width: int = 12,
     stacked: bool = False,
+    **shown: Unpack[Shown],
 ) -> Panel:
     """Returns a panel of lines over time; thresholds are dashed lines."""
-    style = common.GraphThresholdsStyleMode.DASHED if steps else common.GraphThresholdsStyleMode.OFF
+    style = common.GraphThresholdsStyleMode.DASHED if shown.get("steps") else common.GraphThresholdsStyleMode.OFF
     stacking = common.StackingMode.NORMAL if stacked else common.StackingMode.NONE
     custom = timeseries.FieldConfig(
         draw_style=common.GraphDrawStyle.LINE,
@@ -97,24 +99,24 @@ def lines(
         stacking=common.StackingConfig(mode=stacking, group="A"),
         thresholds_style=common.GraphThresholdsStyleConfig(mode=style),
     )
-    return Panel(
-        type_val="timeseries",
-        options=timeseries.Options(
-            legend=common.VizLegendOptions(
-                display_mode=common.LegendDisplayMode.LIST,
-                placement=common.LegendPlacement.BOTTOM,
-                show_legend=True,
-                calcs=[],
-            ),
-            tooltip=common.VizTooltipOptions(mode=common.TooltipDisplayMode.MULTI, sort=common.SortOrder.DESCENDING),
+    options = timeseries.Options(
+        legend=common.VizLegendOptions(
+            display_mode=common.LegendDisplayMode.LIST,
+            placement=common.LegendPlacement.BOTTOM,
+            show_legend=True,
+            calcs=[],
         ),
-        targets=[_target(number, query) for number, query in enumerate(queries)],
-        **_common(title, meaning, _defaults(unit, steps, links, "palette-classic", min_val=0, custom=custom), width, 8),
+        tooltip=common.VizTooltipOptions(mode=common.TooltipDisplayMode.MULTI, sort=common.SortOrder.DESCENDING),
     )
+    color = dashboard.FieldColor(mode=dashboard.FieldColorModeId.PALETTE_CLASSIC)
+    config = dashboard.FieldConfig(color=color, min_val=0, custom=custom)
+    panel = _panel("timeseries", title, meaning, options, config, links, (12, 8), shown)
+    panel.targets = [_target(number, query) for number, query in enumerate(queries)]
+    return panel
 
 
 def rows(
-    title: str, meaning: str, exprs: Sequence[str], columns: Sequence[Column], *, worst: str, width: int = 24
+    title: str, meaning: str, exprs: Sequence[str], columns: Sequence[Column], *, worst: str, **shown: Unpack[Shown]
 ) -> Panel:
     """Returns a table of present values: a row for each set of labels, sorted by the column `worst`, the highest
     first."""
@@ -125,47 +127,40 @@ def rows(
         "indexByName": {field: index for index, field in enumerate(fields)},
         "renameByName": {column.field: column.title for column in columns if column.field != column.title},
     }
-    return Panel(
-        type_val="table",
-        options=table.Options(
-            sort_by=[common.TableSortByFieldState(display_name=worst, desc=True)],
-            cell_height=common.TableCellHeight.SM,
-        ),
-        targets=[_target(number, Query(expr, ""), in_table=True) for number, expr in enumerate(exprs)],
-        transformations=[
-            dashboard.DataTransformerConfig(id_val="merge", options={}),
-            dashboard.DataTransformerConfig(id_val="organize", options=organized),
-        ],
-        **_common(
-            title,
-            meaning,
-            _defaults(TEXT, (), (), "thresholds", custom=common.TableFieldOptions()),
-            width,
-            8,
-            [_override(column) for column in columns],
-        ),
+    options = table.Options(
+        sort_by=[common.TableSortByFieldState(display_name=worst, desc=True)], cell_height=common.TableCellHeight.SM
     )
+    config = dashboard.FieldConfig(custom=common.TableFieldOptions())
+    panel = _panel("table", title, meaning, options, config, (), (24, 8), {"unit": TEXT, **shown})
+    as_table = prometheus.PromQueryFormat.TABLE
+    panel.targets = [_target(number, Query(expr, ""), as_table, instant=True) for number, expr in enumerate(exprs)]
+    panel.transformations = [
+        dashboard.DataTransformerConfig(id_val="merge", options={}),
+        dashboard.DataTransformerConfig(id_val="organize", options=organized),
+    ]
+    assert panel.field_config is not None
+    panel.field_config.overrides = [_override(column) for column in columns]
+    return panel
 
 
-def density(title: str, meaning: str, unit: str, expr: str, width: int = 12) -> Panel:
-    """Returns a heatmap of a histogram over time: the darker, the more."""
-    return Panel(
-        type_val="heatmap",
-        options=heatmap.Options(
-            calculate=False,
-            color=heatmap.HeatmapColorOptions(
-                mode=heatmap.HeatmapColorMode.SCHEME, scheme="Oranges", fill="dark-orange", exponent=0.5, steps=64
-            ),
-            y_axis=heatmap.YAxisConfig(unit=unit),
-            cell_values=heatmap.CellValues(unit="short"),
-            filter_values=heatmap.FilterValueRange(le=1e-9),
-            show_value=common.VisibilityMode.NEVER,
-            legend=heatmap.HeatmapLegend(show=True),
-            tooltip=heatmap.HeatmapTooltip(mode=common.TooltipDisplayMode.SINGLE, y_histogram=True),
+def density(title: str, meaning: str, expr: str, **shown: Unpack[Shown]) -> Panel:
+    """Returns a heatmap of a histogram of seconds over time: the darker, the more."""
+    options = heatmap.Options(
+        calculate=False,
+        color=heatmap.HeatmapColorOptions(
+            mode=heatmap.HeatmapColorMode.SCHEME, scheme="Oranges", fill="dark-orange", exponent=0.5, steps=64
         ),
-        targets=[_target(0, Query(expr, "{{le}}"), format_val=prometheus.PromQueryFormat.HEATMAP)],
-        **_common(title, meaning, _defaults(unit, (), (), "thresholds", custom=heatmap.FieldConfig()), width, 8),
+        y_axis=heatmap.YAxisConfig(unit="s"),
+        cell_values=heatmap.CellValues(unit="short"),
+        filter_values=heatmap.FilterValueRange(le=1e-9),
+        show_value=common.VisibilityMode.NEVER,
+        legend=heatmap.HeatmapLegend(show=True),
+        tooltip=heatmap.HeatmapTooltip(mode=common.TooltipDisplayMode.SINGLE, y_histogram=True),
     )
+    config = dashboard.FieldConfig(custom=heatmap.FieldConfig())
+    panel = _panel("heatmap", title, meaning, options, config, (), (12, 8), {"unit": "s", **shown})
+    panel.targets = [_target(0, Query(expr, "{{le}}"), prometheus.PromQueryFormat.HEATMAP)]
+    return panel
 
 
 def _ref(number: int) -> str:
@@ -175,51 +170,49 @@ def _ref(number: int) -> str:
 def _target(
     number: int,
     query: Query,
+    format_val: prometheus.PromQueryFormat = prometheus.PromQueryFormat.TIME_SERIES,
     *,
     instant: bool = False,
-    in_table: bool = False,
-    format_val: prometheus.PromQueryFormat = prometheus.PromQueryFormat.TIME_SERIES,
 ) -> prometheus.Dataquery:
     return prometheus.Dataquery(
         datasource=DATASOURCE,
         editor_mode=prometheus.QueryEditorMode.CODE,
         expr=query.expr,
-        format_val=prometheus.PromQueryFormat.TABLE if in_table else format_val,
-        instant=instant or in_table,
-        range_val=not (instant or in_table),
+        format_val=format_val,
+        instant=instant,
+        range_val=not instant,
         legend_format=query.legend or None,
         ref_id=_ref(number),
     )
 
 
-def _defaults(unit: str, steps: Steps, links: Sequence[Link], colours: str, **more: Any) -> dashboard.FieldConfig:
-    return dashboard.FieldConfig(
-        unit=unit,
-        thresholds=dashboard.ThresholdsConfig(
-            mode=dashboard.ThresholdsMode.ABSOLUTE,
-            steps=[dashboard.Threshold(value, colour) for value, colour in steps or ((None, "text"),)],
-        ),
-        color=dashboard.FieldColor(mode=dashboard.FieldColorModeId(colours)),
-        links=[link.model() for link in links] or None,
-        **more,
-    )
-
-
-def _common(
+def _panel(
+    kind: str,
     title: str,
     meaning: str,
-    defaults: dashboard.FieldConfig,
-    width: int,
-    height: int,
-    overrides: list[dashboard.DashboardFieldConfigSourceOverrides] | None = None,
-) -> dict[str, Any]:
-    return {
-        "title": title,
-        "description": meaning,
-        "datasource": DATASOURCE,
-        "field_config": dashboard.FieldConfigSource(defaults=defaults, overrides=overrides or []),
-        "grid_pos": dashboard.GridPos(h=height, w=width),
-    }
+    options: object,
+    config: dashboard.FieldConfig,
+    links: Sequence[Link],
+    size: tuple[int, int],
+    shown: Shown,
+) -> Panel:
+    """Returns a panel without queries. `config`: the fields' settings that this kind of panel has of its own; `size`:
+    usual width, and height."""
+    config.unit = shown.get("unit", "none")
+    steps = [dashboard.Threshold(value, colour) for value, colour in shown.get("steps") or ((None, "text"),)]
+    config.thresholds = dashboard.ThresholdsConfig(mode=dashboard.ThresholdsMode.ABSOLUTE, steps=steps)
+    config.color = config.color or dashboard.FieldColor(mode=dashboard.FieldColorModeId.THRESHOLDS)
+    config.links = [link.model() for link in links] or None
+    alert = f" Alert: {shown['alert']}." if "alert" in shown else ""
+    return Panel(
+        type_val=kind,
+        title=title,
+        description=meaning + alert + (f" {MAY_BE_EMPTY}" if shown.get("empty") else ""),
+        datasource=DATASOURCE,
+        options=options,
+        field_config=dashboard.FieldConfigSource(defaults=config, overrides=[]),
+        grid_pos=dashboard.GridPos(h=size[1], w=shown.get("width", size[0])),
+    )
 
 
 def _override(column: Column) -> dashboard.DashboardFieldConfigSourceOverrides:

@@ -7,7 +7,7 @@ from typing import Final
 from dashboards import shared as at
 from dashboards.frame import Board, of_label
 from dashboards.links import of_row, of_series, page, partition_page
-from dashboards.panels import Column, Query, big, density, lines, means, rows, steps
+from dashboards.panels import Column, Query, big, density, lines, rows, steps
 from dashboards.queries import buckets, groups_waiting, increase, or_zero, selector, value
 from dashboards.shared import blocked, hanging, longest_lso, not_judged, waiting, what_hangs
 from service.metrics import catalogue
@@ -37,9 +37,9 @@ _NOW: Final = [
         "Offsets out of reach",
         "Between the last stable offset and the high watermark, over all blocked partitions: what read_committed"
         " consumers cannot see yet.",
-        "short",
         or_zero(f"sum by (cluster) ({value(catalogue.PARTITION_LSO_LAG, *_PLACE)})"),
         page(of_series, "/partitions"),
+        unit="short",
     ),
     hanging(),
     waiting(),
@@ -49,11 +49,7 @@ _NOW: Final = [
 _STANDING: Final = [
     rows(
         "Stalled partitions",
-        means(
-            "The longest first. Open the partition: it shows the blocker, its owner, and when it ends by itself.",
-            "KafkaLastStableOffsetStuck",
-            empty=True,
-        ),
+        "The longest first. Open the partition: it shows the blocker, its owner, and when it ends by itself.",
         [_STANDS, *(_of(metric) for metric in (catalogue.PARTITION_LSO_LAG, catalogue.PARTITION_LSO))],
         [
             Column("cluster"),
@@ -65,14 +61,13 @@ _STANDING: Final = [
         ],
         worst="stalled for",
         width=14,
+        alert="KafkaLastStableOffsetStuck",
+        empty=True,
     ),
     rows(
         "Groups waiting",
-        means(
-            "Consumer groups, and the partitions where they stop. They continue by themselves once the transaction"
-            " ends; restarting them does not help.",
-            empty=True,
-        ),
+        "Consumer groups, and the partitions where they stop. They continue by themselves once the transaction ends;"
+        " restarting them does not help.",
         [value(catalogue.GROUP_BLOCKED, "group", *_PLACE, where=(_TOPIC,))],
         [
             Column("cluster", links=(page(of_row, "/groups"),)),
@@ -82,39 +77,31 @@ _STANDING: Final = [
         ],
         worst="group",
         width=10,
+        empty=True,
     ),
     lines(
         "How long LSOs are stalled",
-        means(
-            f"The {_MOST} longest. A sawtooth is a producer at work; a line that only rises is a transaction that does"
-            " not end.",
-            "KafkaLastStableOffsetStuck",
-            empty=True,
-        ),
-        "s",
+        f"The {_MOST} longest. A sawtooth is a producer at work; a line that only rises is a transaction that does not"
+        " end.",
         [Query(f"topk({_MOST}, {_STANDS})", _PARTITION)],
         partition_page(of_series),
+        unit="s",
         steps=steps(at.LSO_STANDS_S, at.LSO_STUCK_S),
+        alert="KafkaLastStableOffsetStuck",
+        empty=True,
     ),
     lines(
         "Offsets out of reach",
-        means(
-            f"The {_MOST} partitions with the most. They grow while producers write records that readers cannot see"
-            " yet.",
-            empty=True,
-        ),
-        "short",
+        f"The {_MOST} partitions with the most. They grow while producers write records that readers cannot see yet.",
         [Query(f"topk({_MOST}, {_of(catalogue.PARTITION_LSO_LAG)})", _PARTITION)],
         partition_page(of_series),
+        unit="short",
+        empty=True,
     ),
     lines(
         "Last stable offset and high watermark",
-        means(
-            f"Of the {_MOST} partitions with the most offsets between the two. The lower line of a pair is where"
-            " readers stop.",
-            empty=True,
-        ),
-        "none",
+        f"Of the {_MOST} partitions with the most offsets between the two. The lower line of a pair is where readers"
+        " stop.",
         [
             Query(_where_most_is_out_of_reach(metric), f"{_PARTITION} {name}")
             for metric, name in (
@@ -123,16 +110,15 @@ _STANDING: Final = [
             )
         ],
         partition_page(of_series),
+        empty=True,
     ),
     lines(
         "Groups waiting",
-        means(
-            "Distinct consumer groups over time: how many were affected, and for how long.", "KafkaConsumerGroupBlocked"
-        ),
-        "none",
+        "Distinct consumer groups over time: how many were affected, and for how long.",
         [Query(or_zero(groups_waiting()))],
         page(of_series, "/groups"),
-        steps=steps(orange=at.BLOCKED_GROUPS),
+        steps=steps(orange=at.ANY),
+        alert="KafkaConsumerGroupBlocked",
     ),
 ]
 
@@ -141,7 +127,6 @@ _JUDGED: Final = [
         "Watched partitions by whether they can be judged",
         "`no` should be 0. It rises when a leader is away, a permission is missing, or the coordinators' log is"
         " behind.",
-        "none",
         [Query(value(catalogue.PARTITIONS, "judged"), "{{cluster}} judged: {{judged}}")],
         page(of_series, "/partitions"),
         stacked=True,
@@ -150,37 +135,33 @@ _JUDGED: Final = [
     lines(
         "Partitions blocked",
         "Number of stalled LSOs over time. If it only rises, look at the longest above.",
-        "none",
         [Query(value(catalogue.PARTITIONS_BLOCKED))],
         page(of_series, "/partitions"),
         width=8,
     ),
     density(
         "Time to confirm a hanging transaction",
-        "From the first sample with the stalled LSO until the third confirmation step. A few seconds are"
-        " normal: an alert adds the scrape and its own evaluation.",
-        "s",
+        "From the first sample with the stalled LSO until the third confirmation step. A few seconds are normal: an"
+        " alert adds the scrape and its own evaluation.",
         buckets(catalogue.DETECTION),
         width=8,
     ),
     lines(
         "Decisions that were contradicted",
-        "Two reads of the logs contradict each other about one hanging transaction: its decision is unknown from"
-        " then on, and no marker is advised. The application's log has a line for each.",
-        "short",
+        "Two reads of the logs contradict each other about one hanging transaction: its decision is unknown from then"
+        " on, and no marker is advised. The application's log has a line for each.",
         [Query(f"ceil({increase(catalogue.CONTRADICTIONS)})")],
         page(of_series, "/partitions"),
+        unit="short",
     ),
     lines(
         "Findings left out",
-        means(
-            "Findings not opened, or data not read, because a bound was reached, by kind. They follow when other"
-            " findings have ended.",
-            empty=True,
-        ),
-        "short",
+        "Findings not opened, or data not read, because a bound was reached, by kind. They follow when other findings"
+        " have ended.",
         [Query(f"{value(catalogue.FINDINGS_TRUNCATED, 'kind')} > 0", "{{cluster}} {{kind}}")],
         page(of_series, "/pipeline"),
+        unit="short",
+        empty=True,
     ),
     what_hangs(24, _TOPIC),
 ]

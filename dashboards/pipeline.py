@@ -7,7 +7,7 @@ from typing import Final
 from dashboards import shared as at
 from dashboards.frame import Board
 from dashboards.links import of_row, of_series, page
-from dashboards.panels import Column, Query, at_least, big, lines, means, rows, steps
+from dashboards.panels import Column, Query, at_least, big, lines, rows, steps
 from dashboards.queries import data_age, increase, quantile, rate, value
 from dashboards.the_service import THE_SERVICE
 from service.metrics import catalogue
@@ -19,136 +19,116 @@ _PROCESS: Final = "{{job}} {{instance}}"
 _NOW: Final = [
     big(
         "Service answers",
-        means(
-            "1: the store answered when the metrics were rendered. 0: the store is down, full or not migrated; the"
-            " service's log shows which. Empty: Prometheus does not reach the service.",
-            "KafkaTxnStoreDown",
-        ),
-        "none",
+        "1: the store answered when the metrics were rendered. 0: the store is down, full or not migrated; the"
+        " service's log shows which. Empty: Prometheus does not reach the service.",
         f"min by (job, instance) ({catalogue.UP.name})",
         steps=at_least(1),
         legend=_PROCESS,
+        alert="KafkaTxnStoreDown",
     ),
     big(
         "Age of the data",
-        means(
-            "By source, since its last successful read. `transaction_state` is the transaction log, `partitions` the"
-            " samples of data partitions. Red while no partition answers: there are no verdicts; look at"
-            " the streaming application's log and at the brokers. Decades: the source was never read.",
-            "KafkaTxnPipelineStale",
-        ),
-        "s",
+        "By source, since its last successful read. `transaction_state` is the transaction log, `partitions` the"
+        " samples of data partitions. Red while no partition answers: there are no verdicts; look at the streaming"
+        " application's log and at the brokers. Decades: the source was never read.",
         data_age(),
         page(of_series, "/pipeline"),
+        unit="s",
         steps=steps(at.STALE_WARN_S, at.STALE_S),
         legend=_SOURCE,
+        alert="KafkaTxnPipelineStale",
     ),
     big(
         "Partitions that answer",
-        means(
-            "Share of a source's partitions that answered in the last 30 s. Below 100 %, verdicts on the others are"
-            " missing: a leader is away, or a permission is missing. The page names it.",
-            "KafkaTxnCoverageLow",
-        ),
-        "percentunit",
+        "Share of a source's partitions that answered in the last 30 s. Below 100 %, verdicts on the others are"
+        " missing: a leader is away, or a permission is missing. The page names it.",
         value(catalogue.COVERAGE, "source"),
         page(of_series, "/pipeline"),
+        unit="percentunit",
         steps=at_least(at.COVERAGE_LEAST),
         legend=_SOURCE,
+        alert="KafkaTxnCoverageLow",
     ),
     big(
         "Offsets behind",
-        means(
-            "Written to the transaction log and not read yet. Many are normal while the log is read for the first"
-            " time.",
-            "KafkaTxnPipelineLagging",
-        ),
-        "short",
+        "Written to the transaction log and not read yet. Many are normal while the log is read for the first time.",
         f"sum by (cluster) ({value(catalogue.LAG, 'source')})",
         page(of_series, "/pipeline"),
+        unit="short",
         steps=steps(orange=at.LAG_RECORDS),
+        alert="KafkaTxnPipelineLagging",
     ),
     big(
         f"Undecodable in {at.DECODE_WINDOW}",
-        means(
-            "Records and batches that could not be decoded. Either a foreign client writes to the topic, or the"
-            " brokers are newer than txnscope. Do not restart a coordinator older than 4.3 before you know which.",
-            "KafkaTxnDecodeErrors",
-        ),
-        "short",
+        "Records and batches that could not be decoded. Either a foreign client writes to the topic, or the brokers"
+        " are newer than txnscope. Do not restart a coordinator older than 4.3 before you know which.",
         f"ceil(sum by (cluster) ({increase(catalogue.DECODE_ERRORS, 'source', 'reason', over=at.DECODE_WINDOW)}))",
         page(of_series, "/pipeline"),
-        steps=steps(orange=at.DECODE_ERRORS),
+        unit="short",
+        steps=steps(orange=at.ANY),
+        alert="KafkaTxnDecodeErrors",
     ),
     big(
         "Series left out",
-        means(
-            "The cap on series cuts the least important ones; missing series cannot be shown and fire no alerts. The"
-            " worst are kept, and the pages show all.",
-            "KafkaTxnSeriesDropped",
-        ),
-        "none",
+        "The cap on series cuts the least important ones; missing series cannot be shown and fire no alerts. The worst"
+        " are kept, and the pages show all.",
         value(catalogue.SERIES_DROPPED),
         page(of_series, "/partitions"),
-        steps=steps(orange=at.SERIES_DROPPED),
+        steps=steps(orange=at.ANY),
+        alert="KafkaTxnSeriesDropped",
     ),
 ]
 
 _READING: Final = [
     lines(
         "Age of the data",
-        means(
-            "About a second while all is well, as heartbeats count. A rising line is a source that is no longer read"
-            " successfully. No line: never read.",
-            "KafkaTxnPipelineStale",
-        ),
-        "s",
+        "About a second while all is well, as heartbeats count. A rising line is a source that is no longer read"
+        " successfully. No line: never read.",
         [Query(f"time() - ({value(catalogue.LAST_SUCCESS, 'source')} > 0)", _SOURCE)],
         page(of_series, "/pipeline"),
+        unit="s",
         steps=steps(at.STALE_WARN_S, at.STALE_S),
+        alert="KafkaTxnPipelineStale",
     ),
     lines(
         "Offsets behind",
-        means(
-            "By source. Above the threshold and still growing: the application cannot keep up; look at its CPU and at"
-            " the store.",
-            "KafkaTxnPipelineLagging",
-        ),
-        "short",
+        "By source. Above the threshold and still growing: the application cannot keep up; look at its CPU and at the"
+        " store.",
         [Query(value(catalogue.LAG, "source"), _SOURCE)],
         page(of_series, "/pipeline"),
+        unit="short",
         steps=steps(orange=at.LAG_RECORDS),
+        alert="KafkaTxnPipelineLagging",
     ),
     lines(
         "Records read",
         "Per second, by source. Compare with the transactions: each writes three to five records.",
-        "ops",
         [Query(rate(catalogue.RECORDS, "source"), _SOURCE)],
         page(of_series, "/pipeline"),
+        unit="ops",
         width=8,
     ),
     lines(
         "Bytes read",
         "Per second, of record batches as they are on the brokers.",
-        "Bps",
         [Query(rate(catalogue.BYTES, "source"), _SOURCE)],
         page(of_series, "/pipeline"),
+        unit="Bps",
         width=8,
     ),
     lines(
         "Batches: 99 % are stored within",
-        "By source, from the start of reading a micro-batch. Seconds mean a slow store or too little CPU; the"
-        " first read of a long log takes longer.",
-        "s",
+        "By source, from the start of reading a micro-batch. Seconds mean a slow store or too little CPU; the first"
+        " read of a long log takes longer.",
         [Query(quantile(0.99, catalogue.BATCH_DURATION, "source"), _SOURCE)],
         page(of_series, "/pipeline"),
+        unit="s",
         width=8,
     ),
     lines(
         "Coordinator partitions read late",
         f"The {_MOST} partitions of __transaction_state with the most offsets not yet read. If only one is late, its"
         " leader is slow or away.",
-        "short",
         [
             Query(
                 f"topk({_MOST}, {value(catalogue.COORDINATOR_LAG, 'coordinator_partition')})",
@@ -156,20 +136,20 @@ _READING: Final = [
             )
         ],
         page(of_series, "/pipeline"),
+        unit="short",
         width=8,
     ),
     lines(
         "Partitions that answer",
         "Share of a source's partitions that answered in the last 30 s, over time. A dip is a broker that restarted.",
-        "percentunit",
         [Query(value(catalogue.COVERAGE, "source"), _SOURCE)],
         page(of_series, "/pipeline"),
+        unit="percentunit",
         width=8,
     ),
     lines(
         "Undecodable records",
         "Number in each step, by reason. Each is kept with its position; the page lists them.",
-        "short",
         [
             Query(
                 increase(catalogue.DECODE_ERRORS, "source", "reason"),
@@ -177,6 +157,7 @@ _READING: Final = [
             )
         ],
         page(of_series, "/pipeline"),
+        unit="short",
         stacked=True,
         width=8,
     ),
@@ -202,18 +183,18 @@ _CLUSTERS: Final = [
         "Application that writes",
         "1: this instance (host:process) may write the cluster; 0: it has given that right back. A new line is a"
         " takeover. Needs `honor_labels: true` in the scrape configuration.",
-        "short",
         [Query(value(catalogue.LEASE_HELD, "instance"), "{{cluster}} {{instance}}")],
         page(of_series, "/pipeline"),
+        unit="short",
         width=12,
     ),
     lines(
         "Markers compared with decisions",
         "Number in each step of ended transactions on tailed topics (--partitions all): whole, torn (a marker"
         " contradicts the coordinator's decision, or records were deleted with their topic), or not seen as a whole.",
-        "short",
         [Query(increase(catalogue.AUDITED, "result"), "{{cluster}} {{result}}")],
         page(of_series, "/pipeline"),
+        unit="short",
         stacked=True,
         width=12,
     ),

@@ -7,7 +7,7 @@ from typing import Final
 from dashboards import shared as at
 from dashboards.frame import Board
 from dashboards.links import of_series, page
-from dashboards.panels import Query, big, lines, means, steps
+from dashboards.panels import Query, big, lines, steps
 from dashboards.queries import increase, rate, value
 from service.metrics import catalogue
 
@@ -19,69 +19,58 @@ _COORDINATOR: Final = "{{cluster}} __transaction_state-{{coordinator_partition}}
 _NOW: Final = [
     big(
         f"Fenced in {at.FENCED_WINDOW}",
-        means(
-            "Transactions aborted by an InitProducerId for their id: from a new producer, from the same one after an"
-            " error, or from an administrator. A restart causes one. Many come from two instances that share an id, a"
-            " deployment that restarts in a loop, or clients that fence themselves. The findings name shared ids.",
-            "KafkaTransactionFencingStorm",
-        ),
-        "short",
+        "Transactions aborted by an InitProducerId for their id: from a new producer, from the same one after an"
+        " error, or from an administrator. A restart causes one. Many come from two instances that share an id, a"
+        " deployment that restarts in a loop, or clients that fence themselves. The findings name shared ids.",
         f"ceil({increase(catalogue.FENCED, over=at.FENCED_WINDOW)})",
         page(of_series),
+        unit="short",
         steps=steps(orange=at.FENCED_MANY),
+        alert="KafkaTransactionFencingStorm",
     ),
     big(
         "New producer ids",
-        means(
-            f"Per second, over {at.PRODUCER_IDS_WINDOW}. At a high rate, either applications make up a"
-            " transactional.id at every start, so that nothing fences what an earlier start left open (give instances"
-            " fixed ids), or Apache Flink jobs number their ids by checkpoint, which is normal. Brokers keep the state"
-            " of each producer id for a day.",
-            "KafkaProducerIdChurn",
-        ),
-        "ops",
+        f"Per second, over {at.PRODUCER_IDS_WINDOW}. At a high rate, either applications make up a transactional.id at"
+        " every start, so that nothing fences what an earlier start left open (give instances fixed ids), or Apache"
+        " Flink jobs number their ids by checkpoint, which is normal. Brokers keep the state of each producer id for a"
+        " day.",
         rate(catalogue.PRODUCER_IDS, over=at.PRODUCER_IDS_WINDOW),
         page(of_series, "/transactions"),
+        unit="ops",
         steps=steps(orange=at.PRODUCER_IDS_PER_S),
+        alert="KafkaProducerIdChurn",
     ),
     big(
         "Highest epoch, old protocol",
-        means(
-            f"Epochs end at {at.EPOCH_LAST:,}. Each start, fence and timeout uses one: an id near the end restarts or"
-            " times out in a loop. The finding names it.",
-            "KafkaProducerEpochNearExhaustion",
-        ),
-        "none",
+        f"Epochs end at {at.EPOCH_LAST:,}. Each start, fence and timeout uses one: an id near the end restarts or"
+        " times out in a loop. The finding names it.",
         value(catalogue.EPOCH_MAX, where=(_OLD_PROTOCOL,)),
         page(of_series),
         steps=steps(orange=at.EPOCH_WARN),
+        alert="KafkaProducerEpochNearExhaustion",
     ),
     big(
         f"Expire within {at.EXPIRING_WITHIN}",
-        means(
-            "Unused ids that their coordinator will remove. Harmless for retired applications; an application that"
-            " comes back gets a new producer id. The page lists the ids, soonest first.",
-            "KafkaTransactionalIdsExpiring",
-        ),
-        "none",
+        "Unused ids that their coordinator will remove. Harmless for retired applications; an application that comes"
+        " back gets a new producer id. The page lists the ids, soonest first.",
         value(catalogue.EXPIRING, where=(_EXPIRES_SOON,)),
         page(of_series, f"/expiring?within={at.EXPIRING_WITHIN}"),
-        steps=steps(blue=at.EXPIRING),
+        steps=steps(blue=at.ANY),
+        alert="KafkaTransactionalIdsExpiring",
     ),
     big(
         "Transactional ids",
         "Known to the coordinators. Each takes memory there until it expires, 7 days after its last use by default.",
-        "short",
         value(catalogue.TRANSACTIONAL_IDS),
         page(of_series, "/transactions"),
+        unit="short",
     ),
     big(
         "Unreadable ids",
         "Ids whose newest record could not be decoded: their state is unknown until they write again.",
-        "none",
         value(catalogue.TRANSACTIONS, where=('state="Unknown"',)),
         page(of_series, "/transactions?state=Unknown"),
-        steps=steps(orange=at.DECODE_ERRORS),
+        steps=steps(orange=at.ANY),
     ),
 ]
 
@@ -89,40 +78,35 @@ _PRODUCERS: Final = [
     lines(
         "Fenced producers",
         "Per second. Peaks at deployments are normal; a constant level is a conflict.",
-        "ops",
         [Query(rate(catalogue.FENCED))],
         page(of_series),
+        unit="ops",
     ),
     lines(
         "New producer ids",
-        means(
-            "Per second, producer ids seen under an id for the first time. Under the new protocol (KIP-890) an id gets"
-            " a new one every 32,767 transactions, which counts, too.",
-            "KafkaProducerIdChurn",
-        ),
-        "ops",
+        "Per second, producer ids seen under an id for the first time. Under the new protocol (KIP-890) an id gets a"
+        " new one every 32,767 transactions, which counts, too.",
         [Query(rate(catalogue.PRODUCER_IDS))],
         page(of_series, "/transactions"),
+        unit="ops",
         steps=steps(orange=at.PRODUCER_IDS_PER_S),
+        alert="KafkaProducerIdChurn",
     ),
     lines(
         "Highest producer epoch",
-        means(
-            "By protocol. Protocol 2 raises it with every transaction and takes a new producer id at the end, as a"
-            " routine: the threshold is for protocol 1.",
-            "KafkaProducerEpochNearExhaustion",
-        ),
-        "none",
+        "By protocol. Protocol 2 raises it with every transaction and takes a new producer id at the end, as a"
+        " routine: the threshold is for protocol 1.",
         [Query(value(catalogue.EPOCH_MAX, "protocol"), "{{cluster}} protocol {{protocol}}")],
         page(of_series),
         steps=steps(orange=at.EPOCH_WARN),
+        alert="KafkaProducerEpochNearExhaustion",
     ),
     lines(
         "Transactional ids by state",
         "Empty: initialised and not used since. CompleteCommit and CompleteAbort: at rest, in use before.",
-        "short",
         [Query(value(catalogue.TRANSACTIONS, "state"), "{{cluster}} {{state}}")],
         page(of_series, "/transactions"),
+        unit="short",
         stacked=True,
     ),
 ]
@@ -132,16 +116,15 @@ _EXPIRY: Final = [
         "Ids that will expire",
         "Ids that expire within 1, 24 and 72 hours unless they are used. Expired ids count until coordinators remove"
         " them, which happens hourly.",
-        "none",
         [Query(value(catalogue.EXPIRING, "within"), "{{cluster}} within {{within}}")],
         page(of_series, "/expiring"),
     ),
     lines(
         "Ids removed",
         "Per second. A burst means that a deployment made up ids a week ago.",
-        "ops",
         [Query(rate(catalogue.EXPIRED))],
         page(of_series, "/expiring"),
+        unit="ops",
     ),
 ]
 
@@ -150,15 +133,14 @@ _COORDINATORS: Final = [
         "Ids by coordinator",
         f"The {_MOST} partitions of __transaction_state with the most. Ids are spread by their hash: a partition far"
         " above the rest has many ids of one application.",
-        "short",
         [Query(f"topk({_MOST}, {value(catalogue.COORDINATOR_IDS, 'coordinator_partition')})", _COORDINATOR)],
         page(of_series, "/pipeline"),
+        unit="short",
     ),
     lines(
         "Open transactions by coordinator",
-        f"The {_MOST} with the most. If only one grows, its coordinator does not end transactions as it should: look at"
-        " the broker that leads that partition.",
-        "none",
+        f"The {_MOST} with the most. If only one grows, its coordinator does not end transactions as it should: look"
+        " at the broker that leads that partition.",
         [Query(f"topk({_MOST}, {value(catalogue.COORDINATOR_OPEN, 'coordinator_partition')})", _COORDINATOR)],
         page(of_series, "/pipeline"),
     ),

@@ -65,25 +65,9 @@ def abort_share(over: str = INTERVAL) -> str:
     return f"{aborted} / ({ended} > 0)"
 
 
-def lso_stands() -> str:
-    """Returns the seconds since the LSO last advanced, by partition."""
-    since = value(catalogue.PARTITION_LSO_LAST_ADVANCE, "topic", "partition")
-    return f"time() - {since}"
-
-
-def markers_missing() -> str:
-    """Returns the seconds since the oldest decision with markers still missing, by state."""
-    return f"time() - ({value(catalogue.OLDEST_STATE_ENTRY, 'state', where=(PREPARED,))} > 0)"
-
-
 def data_age() -> str:
     """Returns the age of the data in seconds, by source."""
     return f"time() - {value(catalogue.LAST_SUCCESS, 'source')}"
-
-
-def confirmed(kind: str) -> str:
-    """Returns the present number of confirmed findings of that kind."""
-    return value(catalogue.FINDINGS, where=(f'kind="{kind}"', CONFIRMED))
 
 
 def groups_waiting() -> str:

@@ -8,26 +8,20 @@ from __future__ import annotations
 from typing import Final
 
 from dashboards.links import PARTITIONS, board, finding_page, of_row, of_series, one_id, page, partition_page
-from dashboards.panels import Column, Panel, big, means, rows, steps
-from dashboards.queries import groups_waiting, lso_stands, or_zero, value
+from dashboards.panels import Column, Panel, big, rows, steps
+from dashboards.queries import groups_waiting, or_zero, value
 from service.metrics import catalogue
 
 SERVICE: Final = "txnscope"
 """The label `service` of every alert, which dashboards draw as annotations."""
 
-HANGING_PAGE: Final = 1
-"""Confirmed hanging transactions that page: the first one does, because only a marker written by hand ends it."""
+ANY: Final = 1
+"""Threshold of what should not be there at all, such as a hanging transaction or a record that cannot be decoded."""
 
 LSO_STANDS_S: Final = 60
 LSO_STUCK_S: Final = 900
 """Time without an advance of the LSO. The first is the default transaction.timeout.ms, the second the brokers' default
 transaction.max.timeout.ms."""
-
-BLOCKED_GROUPS: Final = 1
-"""Consumer groups that are blocked by an open transaction."""
-
-OVERDUE: Final = 1
-"""Transactions that their coordinator should have aborted by now (findings of kind overdue_transaction)."""
 
 PREPARE_SLOW_S: Final = 10
 PREPARE_STUCK_S: Final = 60
@@ -59,8 +53,7 @@ PRODUCER_IDS_PER_S: Final = 1.0
 """Producer ids seen under an id for the first time: applications that make up a transactional.id at every start."""
 
 EXPIRING_WITHIN: Final = "24h"
-EXPIRING: Final = 1
-"""Ids that their coordinator removes within that time unless they are used (a value of the label `within`)."""
+"""A value of the label `within`: coordinators remove these ids within that time unless they are used."""
 
 EPOCH_WARN: Final = 30_000
 EPOCH_LAST: Final = 32_766
@@ -74,19 +67,12 @@ no verdict any more."""
 COVERAGE_LEAST: Final = 1.0
 """Share of a source's partitions that answer. Below it, some partitions are not judged."""
 
-UNJUDGED: Final = 1
-"""Watched partitions that cannot be judged."""
-
 LAG_RECORDS: Final = 10_000
 LAG_WINDOW: Final = "10m"
 """Offsets of a source that are not read yet, and the time over which they must not grow."""
 
-DECODE_ERRORS: Final = 1
 DECODE_WINDOW: Final = "15m"
 """Records that could not be decoded within the window."""
-
-SERIES_DROPPED: Final = 1
-"""Series that the cap leaves out: alerts cannot fire on them."""
 
 SCRAPE_SLOW_S: Final = 0.25
 """Time (s) to render the metrics. Prometheus gives up after its scrape_timeout (10 s)."""
@@ -95,42 +81,36 @@ SCRAPE_SLOW_S: Final = 0.25
 def hanging() -> Panel:
     return big(
         "Hanging transactions",
-        means(
-            "Open on a partition, and no coordinator will ever end them: read_committed consumers stop there. They"
-            " will not heal by themselves. Open the finding: it has the partition, the decision, and the command that"
-            " ends the transaction.",
-            "KafkaTransactionHanging",
-        ),
-        "none",
+        "Open on a partition, and no coordinator will ever end them: read_committed consumers stop there. They will"
+        " not heal by themselves. Open the finding: it has the partition, the decision, and the command that ends the"
+        " transaction.",
         value(catalogue.HANGING),
         page(of_series),
-        steps=steps(red=HANGING_PAGE),
+        steps=steps(red=ANY),
+        alert="KafkaTransactionHanging",
     )
 
 
 def longest_lso() -> Panel:
     return big(
         "Longest stalled LSO",
-        means(
-            "Time for which the longest stalled last stable offset has not moved although its log grew. Orange: longer"
-            " than the default transaction.timeout.ms. Red: longer than the brokers' default maximum, so no ordinary"
-            " transaction explains it. Open the partition to see the blocker.",
-            "KafkaLastStableOffsetStuck",
-        ),
-        "s",
-        or_zero(f"max by (cluster) ({lso_stands()})"),
+        "Time for which the longest stalled last stable offset has not moved although its log grew. Orange: longer"
+        " than the default transaction.timeout.ms. Red: longer than the brokers' default maximum, so no ordinary"
+        " transaction explains it. Open the partition to see the blocker.",
+        or_zero(f"max by (cluster) (time() - {value(catalogue.PARTITION_LSO_LAST_ADVANCE, 'topic', 'partition')})"),
         page(of_series, "/partitions"),
         board(PARTITIONS, "Partitions and LSO", of_series),
+        unit="s",
         steps=steps(LSO_STANDS_S, LSO_STUCK_S),
+        alert="KafkaLastStableOffsetStuck",
     )
 
 
 def blocked() -> Panel:
     return big(
         "Partitions blocked",
-        "Partitions with a last stable offset that an open transaction keeps below the high watermark. Some come and go"
-        " all the time; watch those that stay.",
-        "none",
+        "Partitions with a last stable offset that an open transaction keeps below the high watermark. Some come and"
+        " go all the time; watch those that stay.",
         value(catalogue.PARTITIONS_BLOCKED),
         page(of_series, "/partitions"),
         board(PARTITIONS, "Partitions and LSO", of_series),
@@ -140,30 +120,24 @@ def blocked() -> Panel:
 def waiting() -> Panel:
     return big(
         "Groups waiting",
-        means(
-            "Consumer groups that wait at an open transaction, or will reach it. The list has the offset that each of"
-            " them cannot pass; the cause is the transaction, not the group: restarting it does not help.",
-            "KafkaConsumerGroupBlocked",
-        ),
-        "none",
+        "Consumer groups that wait at an open transaction, or will reach it. The list has the offset that each of them"
+        " cannot pass; the cause is the transaction, not the group: restarting it does not help.",
         or_zero(groups_waiting()),
         page(of_series, "/groups"),
-        steps=steps(orange=BLOCKED_GROUPS),
+        steps=steps(orange=ANY),
+        alert="KafkaConsumerGroupBlocked",
     )
 
 
 def not_judged() -> Panel:
     return big(
         "Partitions not judged",
-        means(
-            "Watched partitions whose open transactions cannot be judged: a leader, a permission or the transaction"
-            " log is missing, and a transaction may hang there unseen. The page says what is missing.",
-            "KafkaTxnPartitionsUnjudged",
-        ),
-        "none",
+        "Watched partitions whose open transactions cannot be judged: a leader, a permission or the transaction log is"
+        " missing, and a transaction may hang there unseen. The page says what is missing.",
         value(catalogue.PARTITIONS, where=('judged="no"',)),
         page(of_series, "/partitions"),
-        steps=steps(orange=UNJUDGED),
+        steps=steps(orange=ANY),
+        alert="KafkaTxnPartitionsUnjudged",
     )
 
 
@@ -171,11 +145,8 @@ def what_hangs(width: int, *where: str) -> Panel:
     """Returns the table of hanging transactions. `where`: matchers in addition to the cluster's."""
     return rows(
         "Hanging transactions",
-        means(
-            "Each confirmed hanging transaction, the 50 longest. Open the finding for evidence, the decision and the"
-            " command. Without a name, no id has this producer id.",
-            empty=True,
-        ),
+        "Each confirmed hanging transaction, the 50 longest. Open the finding for evidence, the decision and the"
+        " command. Without a name, no id has this producer id.",
         [value(catalogue.HANGING_INFO, "finding", "topic", "partition", "transactional_id", "owner", where=where)],
         [
             Column("cluster"),
@@ -187,4 +158,5 @@ def what_hangs(width: int, *where: str) -> Panel:
         ],
         worst="topic",
         width=width,
+        empty=True,
     )

@@ -16,7 +16,7 @@ from dashboards.links import (
     partition_page,
     transaction_page,
 )
-from dashboards.panels import Column, Query, big, lines, means, rows, steps
+from dashboards.panels import Column, Query, big, lines, rows, steps
 from dashboards.queries import OPEN, or_zero, quantile, rate, value
 from service.metrics import catalogue
 
@@ -39,44 +39,39 @@ def _typed_id_page(path: str) -> Link:
 _ID: Final = [
     big(
         "Open for",
-        means(
-            "Age of its open transaction, if it is among the 20 open longest in the cluster. Its page always has it.",
-            empty=True,
-        ),
-        "s",
+        "Age of its open transaction, if it is among the 20 open longest in the cluster. Its page always has it.",
         _OPEN_FOR,
         transaction_page(of_series),
+        unit="s",
         steps=_OPEN_STEPS,
         width=6,
+        empty=True,
     ),
     big(
         "Partitions it hangs on",
-        means(
-            "Confirmed: no coordinator will end its transaction there. Open the finding below for the command.",
-            "KafkaTransactionHanging",
-        ),
-        "none",
+        "Confirmed: no coordinator will end its transaction there. Open the finding below for the command.",
         or_zero(f"count by (cluster) ({_HANGS})"),
         page(of_series),
-        steps=steps(red=at.HANGING_PAGE),
+        steps=steps(red=at.ANY),
         width=6,
+        alert="KafkaTransactionHanging",
     ),
     big(
         "Offsets out of reach",
         "Between the last stable offset and the high watermark of the partitions where it hangs.",
-        "short",
         or_zero(f"sum by (cluster) ({_there(catalogue.PARTITION_LSO_LAG)})"),
         page(of_series, "/partitions"),
+        unit="short",
         width=6,
     ),
     big(
         "Groups waiting there",
-        means("Consumer groups that wait, or soon will, at partitions where it hangs.", "KafkaConsumerGroupBlocked"),
-        "none",
+        "Consumer groups that wait, or soon will, at partitions where it hangs.",
         or_zero(f"count by (cluster) (count by (cluster, group) ({_there(catalogue.GROUP_BLOCKED, 'group')}))"),
         page(of_series, "/groups"),
-        steps=steps(orange=at.BLOCKED_GROUPS),
+        steps=steps(orange=at.ANY),
         width=6,
+        alert="KafkaConsumerGroupBlocked",
     ),
     rows(
         "Its page",
@@ -98,23 +93,18 @@ _ID: Final = [
     ),
     lines(
         "How long it was open",
-        means(
-            "A sawtooth is normal work. A line that rises past the threshold is a transaction that its application"
-            " forgot, or cannot end.",
-            empty=True,
-        ),
-        "s",
+        "A sawtooth is normal work. A line that rises past the threshold is a transaction that its application forgot,"
+        " or cannot end.",
         [Query(_OPEN_FOR)],
         transaction_page(of_series),
+        unit="s",
         steps=_OPEN_STEPS,
         width=16,
+        empty=True,
     ),
     rows(
         "Where it hangs",
-        means(
-            "Open the finding for the decision about these records and the command that ends the transaction.",
-            empty=True,
-        ),
+        "Open the finding for the decision about these records and the command that ends the transaction.",
         [value(catalogue.HANGING_INFO, "finding", *_PLACE, "owner", where=(_THIS,))],
         [
             Column("cluster"),
@@ -124,16 +114,14 @@ _ID: Final = [
             Column("owner"),
         ],
         worst="topic",
+        empty=True,
     ),
 ]
 
 _AROUND: Final = [
     rows(
         "Open longest",
-        means(
-            "The 20 transactions of each cluster that are open longest, to compare with this id; choose one to see it.",
-            empty=True,
-        ),
+        "The 20 transactions of each cluster that are open longest, to compare with this id; choose one to see it.",
         [f"time() - {value(catalogue.TOP_OPEN, 'transactional_id')}"],
         [
             Column("cluster"),
@@ -142,28 +130,30 @@ _AROUND: Final = [
         ],
         worst="open for",
         width=12,
+        empty=True,
     ),
     lines(
         "Open transactions of the cluster",
         "By state. If all of them pile up, look at brokers and coordinators rather than at this application.",
-        "short",
         [Query(value(catalogue.TRANSACTIONS, "state", where=(OPEN,)), "{{cluster}} {{state}}")],
         page(of_series, "/transactions?sort=age"),
+        unit="short",
     ),
     lines(
         "Aborts of the cluster",
         "By cause, per second. The causes of this id's own aborts are in its timeline.",
-        "ops",
         [Query(rate(catalogue.ABORTS, "cause"), "{{cluster}} {{cause}}")],
         page(of_series),
+        unit="ops",
         stacked=True,
     ),
     lines(
         "How long transactions of the cluster are open",
-        means("99th percentile by outcome, to compare with this id. Empty if no transaction ended.", empty=True),
-        "s",
+        "99th percentile by outcome, to compare with this id. Empty if no transaction ended.",
         [Query(quantile(0.99, catalogue.DURATION, "outcome"), "{{cluster}} {{outcome}}")],
+        unit="s",
         steps=_OPEN_STEPS,
+        empty=True,
     ),
 ]
 

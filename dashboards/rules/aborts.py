@@ -42,19 +42,18 @@ _FAST: Final = Alert(
     expr=_burns(ABORT_FAST, "1h", "5m"),
     severity=CRITICAL,
     wait="2m",
-    labels={"window": "1h", "source": SourceName.TRANSACTION_LOG},
+    labels={"window": "1h"},
     summary="{{ $value | humanizePercentage }} of the transactions of {{ $labels.cluster }} aborted in an hour",
     description="{{ $value | humanizePercentage }} of the transactions that ended in the last hour were aborted, and"
     f" aborts continue: a budget of {ABORT_BUDGET:.0%} over 30 days is spent in two days. kafka_txn_aborts_total"
     " says who aborted them: clients, the timeout, a fence, an administrator.",
     page=OF_CLUSTER + "/transactions",
-    board="txnscope-overview",
 )
 _SLOW: Final = _FAST._replace(
     expr=_burns(ABORT_SLOW, "6h", "30m"),
     severity=WARNING,
     wait="15m",
-    labels={"window": "6h", "source": SourceName.TRANSACTION_LOG},
+    labels={"window": "6h"},
     summary="{{ $value | humanizePercentage }} of the transactions of {{ $labels.cluster }} aborted in 6 hours",
     description="{{ $value | humanizePercentage }} of the transactions that ended in the last 6 hours were aborted, and"
     f" aborts continue: a budget of {ABORT_BUDGET:.0%} over 30 days is spent in five days. kafka_txn_aborts_total"
@@ -62,4 +61,4 @@ _SLOW: Final = _FAST._replace(
 )
 
 RECORDING_GROUP: Final = Group("txnscope-recording", RECORDED, interval="30s")
-GROUP: Final = Group("txnscope-aborts", (_FAST, _SLOW))
+GROUP: Final = Group("txnscope-aborts", (_FAST, _SLOW), "txnscope-overview", SourceName.TRANSACTION_LOG)

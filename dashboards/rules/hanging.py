@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from dashboards.rules.rule import CRITICAL, OF_CLUSTER, Alert, Group, most, pick
-from dashboards.shared import HANGING_PAGE
+from dashboards.shared import ANY
 from service.domain.findings.catalogue import alert_of
 from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import MOST_OPEN
@@ -21,7 +21,7 @@ _COUNTED = most(pick(of.HANGING))
 
 EACH: Final = Alert(
     name=NAME,
-    expr=f"(\n  {_NAMED}\n    * on (cluster) group_left ()\n  {_COUNTED}\n) >= {HANGING_PAGE}",
+    expr=f"(\n  {_NAMED}\n    * on (cluster) group_left ()\n  {_COUNTED}\n) >= {ANY}",
     severity=CRITICAL,
     keep="1m",
     labels={"scope": "finding"},
@@ -31,12 +31,11 @@ EACH: Final = Alert(
     " consumers are blocked there until a marker is written by hand. Waiting, its timeout and restarts do not end it."
     " The finding says which marker, and how. Hanging in this cluster now: {{ $value | humanize }}.",
     page=OF_CLUSTER + "/findings/{{ $labels.finding }}",
-    board="txnscope-partitions",
 )
 
 MORE: Final = Alert(
     name=NAME,
-    expr=f"(\n  {_COUNTED}\n    -\n  (count by (cluster) ({_NAMED}) or {_COUNTED} * 0)\n) >= {HANGING_PAGE}",
+    expr=f"(\n  {_COUNTED}\n    -\n  (count by (cluster) ({_NAMED}) or {_COUNTED} * 0)\n) >= {ANY}",
     severity=CRITICAL,
     keep="1m",
     labels={"scope": "cluster"},
@@ -44,9 +43,7 @@ MORE: Final = Alert(
     description="{{ $value | humanize }} confirmed hanging transaction(s) have no alert of their own: only those that"
     f" hang longest are named in metrics. The page lists up to {MOST_OPEN}. So many at once have one cause, as a rule a"
     " broker that was lost or a bug of its version.",
-    page=OF_CLUSTER + "/findings",
-    board="txnscope-partitions",
 )
 
-GROUP: Final = Group("txnscope-hanging", (EACH, MORE), interval="10s")
+GROUP: Final = Group("txnscope-hanging", (EACH, MORE), "txnscope-partitions", interval="10s")
 """Evaluated more often than Prometheus' default of a minute: a page should not wait for that."""

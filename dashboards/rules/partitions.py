@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group, most, pick
-from dashboards.shared import BLOCKED_GROUPS, LSO_STUCK_S, UNJUDGED
+from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group, most, on_finding, pick
+from dashboards.shared import ANY, LSO_STUCK_S
 from service.domain.findings.catalogue import alert_of
-from service.domain.findings.kinds import Kind, Status
+from service.domain.findings.kinds import Kind
 from service.domain.source_state import SourceName
 from service.metrics import catalogue as of
 
-_RESTS_ON: Final = {"source": SourceName.PARTITIONS}
 _PLACE: Final = ("topic", "partition")
 _ON_PLACE: Final = "and on (cluster, topic, partition)"
 
@@ -21,51 +20,41 @@ STUCK: Final = Alert(
     f"  {_ON_PLACE}\n{most(pick(of.PARTITION_LSO_LAG), *_PLACE)} > 0",
     severity=CRITICAL,
     wait="1m",
-    labels=_RESTS_ON,
     summary="The LSO of {{ $labels.topic }}-{{ $labels.partition }} has been stalled for"
     " {{ $value | humanizeDuration }}",
     description="read_committed consumers of {{ $labels.topic }}-{{ $labels.partition }} see nothing behind its LSO"
     " (last stable offset), which has not moved for {{ $value | humanizeDuration }}: longer than brokers let a"
     " transaction be open by default. The page of the partition shows what holds it, and whether that ends by itself.",
     page=OF_CLUSTER + "/partitions/{{ $labels.topic }}/{{ $labels.partition }}",
-    board="txnscope-partitions",
 )
 
 GROUP_BLOCKED: Final = Alert(
     name=alert_of(Kind.BLOCKED_GROUP),
-    expr=f"count by (cluster, group, topic) (\n  {most(pick(of.GROUP_BLOCKED), 'group', *_PLACE)} > 0\n)"
-    f" >= {BLOCKED_GROUPS}",
+    expr=f"count by (cluster, group, topic) (\n  {most(pick(of.GROUP_BLOCKED), 'group', *_PLACE)} > 0\n) >= {ANY}",
     severity=WARNING,
     wait="5m",
-    labels=_RESTS_ON,
     summary="Consumer group {{ $labels.group }} waits behind open transactions of {{ $labels.topic }}",
     description="{{ $labels.group }} waits, or will wait, on {{ $value | humanize }} partition(s) of"
     " {{ $labels.topic }} behind a transaction that is still open. Its lag as clients measure it may read 0. Restarting"
     " the group, or resetting its offsets, does not help.",
     page=OF_CLUSTER + "/groups",
-    board="txnscope-partitions",
 )
 
-NOT_REPLICATED: Final = Alert(
-    name=alert_of(Kind.UNREPLICATED),
-    expr=f"{most(pick(of.FINDINGS, kind=Kind.UNREPLICATED, status=Status.CONFIRMED))} > 0",
+NOT_REPLICATED: Final = on_finding(
+    Kind.UNREPLICATED,
     severity=WARNING,
     wait="1m",
-    labels=_RESTS_ON,
     summary="Markers of ended transactions are not replicated on {{ $labels.cluster }}",
     description="On {{ $value | humanize }} partition(s) of {{ $labels.cluster }} the leader has the transaction's"
     " marker and its replicas do not: read_committed consumers wait for the ISR. Nothing hangs; another marker would"
     " not help.",
-    page=OF_CLUSTER + "/findings",
-    board="txnscope-partitions",
 )
 
 NOT_JUDGED: Final = Alert(
     name="KafkaTxnPartitionsUnjudged",
-    expr=f"{most(pick(of.PARTITIONS, judged='no'))} >= {UNJUDGED}",
+    expr=f"{most(pick(of.PARTITIONS, judged='no'))} >= {ANY}",
     severity=WARNING,
     wait="5m",
-    labels=_RESTS_ON,
     summary="{{ $value | humanize }} partition(s) of {{ $labels.cluster }} cannot be judged",
     description="The open transactions on {{ $value | humanize }} watched partition(s) of {{ $labels.cluster }} cannot"
     " be judged: a transaction may hang there unseen. The page of the pipeline says why, and names the permission where"
@@ -74,4 +63,9 @@ NOT_JUDGED: Final = Alert(
     board="txnscope-pipeline",
 )
 
-GROUP: Final = Group("txnscope-partitions", (STUCK, GROUP_BLOCKED, NOT_REPLICATED, NOT_JUDGED))
+GROUP: Final = Group(
+    "txnscope-partitions",
+    (STUCK, GROUP_BLOCKED, NOT_REPLICATED, NOT_JUDGED),
+    "txnscope-partitions",
+    SourceName.PARTITIONS,
+)

@@ -5,14 +5,23 @@ from __future__ import annotations
 from typing import Final
 
 from dashboards import shared as limits
-from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group, grown, most, pick
+from dashboards.rules.rule import (
+    CRITICAL,
+    FINDINGS_PAGE,
+    OF_CLUSTER,
+    WARNING,
+    Alert,
+    Group,
+    grown,
+    most,
+    on_finding,
+    pick,
+)
 from service.domain.findings.catalogue import alert_of
-from service.domain.findings.kinds import Kind, Status
+from service.domain.findings.kinds import Kind
 from service.domain.source_state import SourceName
 from service.metrics import catalogue as of
 
-_PAGE: Final = OF_CLUSTER + "/pipeline"
-_BOARD: Final = "txnscope-pipeline"
 _OF: Final = "source"
 
 _WHAT: Final = (
@@ -24,7 +33,6 @@ _WHAT: Final = (
 )
 
 STALE_NAME: Final = "KafkaTxnPipelineStale"
-NEVER_NAME: Final = "KafkaTxnSourceNeverRead"
 
 
 def _read_last(**labels: str) -> str:
@@ -44,22 +52,18 @@ STALE: Final = Alert(
     " at {{ $value | humanizeTimestamp }}. No streaming application reads it, or the one that runs makes no progress,"
     " or the brokers or the store refuse. The page shows which, and since when. New hanging transactions may not be"
     " detected. Alerts that depend on these data are muted; confirmed hanging transactions are not.",
-    page=_PAGE,
-    board=_BOARD,
 )
 
 
 def _never(source: str, severity: str) -> Alert:
     return Alert(
-        name=NEVER_NAME,
+        name="KafkaTxnSourceNeverRead",
         expr=f"{_read_last(source=source)} == 0\n  {_NOTHING_ANSWERS}",
         severity=severity,
         wait="5m",
         summary=f"txnscope has never read {_WHAT}",
         description=f"txnscope has never read {_WHAT} without trouble, and nothing of it answers now. Verdicts that"
         " depend on it are unknown. A missing permission does this, or brokers that cannot be reached.",
-        page=_PAGE,
-        board=_BOARD,
     )
 
 
@@ -77,8 +81,6 @@ LAGGING: Final = Alert(
     description="{{ $value | humanize }} records of " + _WHAT + " are written and not"
     " yet read, and there are more of them every minute: verdicts come late. The streaming application or the store is"
     " too slow.",
-    page=_PAGE,
-    board=_BOARD,
 )
 
 UNDECODED: Final = Alert(
@@ -90,8 +92,6 @@ UNDECODED: Final = Alert(
     + f"{_WHAT} could not be decoded in {limits.DECODE_WINDOW}"
     + " ({{ $labels.reason }}). The state of their ids is Unknown until a newer record. A coordinator older than 4.3"
     " that loads such a record may drop all later ids of the partition: do not restart one before the cause is known.",
-    page=_PAGE,
-    board=_BOARD,
 )
 
 COVERAGE_LOW: Final = Alert(
@@ -104,45 +104,41 @@ COVERAGE_LOW: Final = Alert(
     + _WHAT
     + " answered in the last 30 s; open transactions on the rest are not judged. A broker is away, or partitions"
     " have no leader.",
-    page=_PAGE,
-    board=_BOARD,
 )
 
-NOT_COVERED: Final = Alert(
-    name=alert_of(Kind.COVERAGE_GAP),
-    expr=f"{most(pick(of.FINDINGS, kind=Kind.COVERAGE_GAP, status=Status.CONFIRMED))} > 0",
+NOT_COVERED: Final = on_finding(
+    Kind.COVERAGE_GAP,
     severity=WARNING,
     wait="5m",
     summary="A permission or an answer of {{ $labels.cluster }} is missing",
     description="{{ $value | humanize }} finding(s) of kind coverage_gap on {{ $labels.cluster }}: verdicts that"
     " depend on it are unknown, never fine. Each finding names what is missing, and the permission to grant.",
-    page=OF_CLUSTER + "/findings",
-    board=_BOARD,
+    page=FINDINGS_PAGE,
 )
 
-GAP: Final = Alert(
-    name=alert_of(Kind.DATA_GAP),
-    expr=f"{most(pick(of.FINDINGS, kind=Kind.DATA_GAP, status=Status.CONFIRMED))} > 0",
+GAP: Final = on_finding(
+    Kind.DATA_GAP,
     severity=WARNING,
     summary="Part of a log of {{ $labels.cluster }} was gone before it was read",
     description="{{ $value | humanize }} partition(s) of {{ $labels.cluster }} lost records before they were read, or"
     " were truncated or created again. Reading went on after the gap; counts and history of the ids in it are"
     " incomplete.",
-    page=_PAGE,
-    board=_BOARD,
 )
 
 DROPPED: Final = Alert(
     name="KafkaTxnSeriesDropped",
-    expr=f"{most(pick(of.SERIES_DROPPED))} >= {limits.SERIES_DROPPED}",
+    expr=f"{most(pick(of.SERIES_DROPPED))} >= {limits.ANY}",
     severity=WARNING,
     wait="15m",
     summary="{{ $value | humanize }} series of {{ $labels.cluster }} are not exported",
     description="The cap on series leaves out {{ $value | humanize }} series of {{ $labels.cluster }}: for what is not"
     " exported no alert of a single partition, group or id can fire. The worst are kept; REST lists all partitions,"
     " groups and ids.",
-    page=_PAGE,
-    board=_BOARD,
 )
 
-GROUP: Final = Group("txnscope-pipeline", (STALE, *NEVER, LAGGING, UNDECODED, COVERAGE_LOW, NOT_COVERED, GAP, DROPPED))
+GROUP: Final = Group(
+    "txnscope-pipeline",
+    (STALE, *NEVER, LAGGING, UNDECODED, COVERAGE_LOW, NOT_COVERED, GAP, DROPPED),
+    "txnscope-pipeline",
+    page=OF_CLUSTER + "/pipeline",
+)

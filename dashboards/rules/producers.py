@@ -11,23 +11,17 @@ from service.domain.findings.kinds import Kind
 from service.domain.source_state import SourceName
 from service.metrics import catalogue as of
 
-_RESTS_ON: Final = {"source": SourceName.TRANSACTION_LOG}
-_BOARD: Final = "txnscope-producers"
-
 FENCING: Final = Alert(
     name=alert_of(Kind.FENCING_CONFLICT),
     expr=f"{grown(of.FENCED, limits.FENCED_WINDOW)} > {limits.FENCED_MANY}",
     severity=WARNING,
     wait="5m",
     keep="10m",
-    labels=_RESTS_ON,
     summary="{{ $value | humanize }} producers of {{ $labels.cluster }} were fenced within " + limits.FENCED_WINDOW,
     description="{{ $value | humanize }} open transactions of {{ $labels.cluster }} were aborted in "
     f"{limits.FENCED_WINDOW} because their transactional.id was initialised again, and this goes on: two instances"
     " share an id and fence each other in turns, an application restarts in a loop, or producers of the old protocol"
     " fence themselves after errors (KIP-360).",
-    page=OF_CLUSTER + "/findings",
-    board=_BOARD,
 )
 
 CHURN: Final = Alert(
@@ -35,14 +29,11 @@ CHURN: Final = Alert(
     expr=f"{most(f'rate({pick(of.PRODUCER_IDS)}[{limits.PRODUCER_IDS_WINDOW}])')} > {limits.PRODUCER_IDS_PER_S:g}",
     severity=WARNING,
     wait="15m",
-    labels=_RESTS_ON,
     summary="{{ $value | humanize }} new producer ids a second on {{ $labels.cluster }}",
     description="Applications of {{ $labels.cluster }} take {{ $value | humanize }} new producer ids a second. Either"
     " they invent a transactional.id at every start: then nothing fences the transactions that an earlier start left"
     " open. Or they are Apache Flink jobs, which take an id for each subtask and checkpoint by their naming strategy"
     " INCREMENTING: that is normal. Brokers keep the state of each producer id for a day.",
-    page=OF_CLUSTER + "/findings",
-    board=_BOARD,
 )
 
 EPOCH: Final = Alert(
@@ -50,21 +41,17 @@ EPOCH: Final = Alert(
     expr=f"{most(pick(of.EPOCH_MAX, protocol='1'))} > {limits.EPOCH_WARN}",
     severity=WARNING,
     wait="10m",
-    labels=_RESTS_ON,
     summary="A producer of {{ $labels.cluster }} has used {{ $value }} epochs of its producer id",
     description=f"Of {limits.EPOCH_LAST:,} epochs one producer of the old protocol has used "
     "{{ $value }}: each start, fence and timeout takes one, so it starts far too often. A fence or timeout in the last"
     " epochs can fail on brokers before 4.3.",
-    page=OF_CLUSTER + "/findings",
-    board=_BOARD,
 )
 
 EXPIRING: Final = Alert(
     name=alert_of(Kind.EXPIRING),
-    expr=f"{most(pick(of.EXPIRING, within=limits.EXPIRING_WITHIN))} >= {limits.EXPIRING}",
+    expr=f"{most(pick(of.EXPIRING, within=limits.EXPIRING_WITHIN))} >= {limits.ANY}",
     severity=INFO,
     wait="1h",
-    labels=_RESTS_ON,
     summary="{{ $value | humanize }} transactional.id(s) of {{ $labels.cluster }} expire within "
     + limits.EXPIRING_WITHIN,
     description="{{ $value | humanize }} transactional.id(s) of {{ $labels.cluster }} have not been used for long;"
@@ -72,7 +59,8 @@ EXPIRING: Final = Alert(
     " with INVALID_PRODUCER_ID_MAPPING afterwards. Any transaction renews an id. Ids of Apache Flink's naming strategy"
     " INCREMENTING are used for one checkpoint and expire all the time.",
     page=OF_CLUSTER + "/expiring",
-    board=_BOARD,
 )
 
-GROUP: Final = Group("txnscope-producers", (FENCING, CHURN, EPOCH, EXPIRING))
+GROUP: Final = Group(
+    "txnscope-producers", (FENCING, CHURN, EPOCH, EXPIRING), "txnscope-producers", SourceName.TRANSACTION_LOG
+)

@@ -6,7 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from service.metrics.catalogue import Metric
+from dashboards.shared import SERVICE
+from service.domain.findings.catalogue import alert_of
+from service.domain.findings.kinds import Kind, Status
+from service.metrics.catalogue import FINDINGS, Metric
 
 CLUSTER = "cluster"
 
@@ -41,13 +44,10 @@ NONE: Final = "none"
 SEVERITIES: Final = (CRITICAL, WARNING, INFO, NONE)
 """In this order: pages somebody; opens a ticket; is shown only on dashboards; is the heartbeat."""
 
-SERVICE: Final = "txnscope"
-"""Label `service` of all our alerts."""
-
 OF_CLUSTER: Final = '/clusters/{{ $labels.cluster | urlquery | reReplaceAll "[+]" "%20" }}'
 """Path of a cluster's pages. Go's urlquery turns a space into a plus, which would stay a plus in a path."""
 
-HOME: Final = "/"
+FINDINGS_PAGE: Final = OF_CLUSTER + "/findings"
 
 
 class Links(NamedTuple):
@@ -71,53 +71,69 @@ class Recording(NamedTuple):
     record: str
     expr: str
 
-    def render(self, _links: Links) -> dict[str, Any]:
-        return {"record": self.record, "expr": self.expr}
-
 
 class Alert(NamedTuple):
     """An alerting rule. `wait`: time for which the expression must hold (`for`); empty: the alert fires at once.
-    `page`: path of the service's page about it; `board`: uid of the dashboard. `labels` come after severity and
-    service. `keep`: time for which it goes on firing when the expression no longer holds (`keep_firing_for`)."""
+    `page`: path of the service's page about it; `board`: uid of the dashboard; empty: those of the group. `labels` come
+    after severity and service. `keep`: time for which it goes on firing when the expression no longer holds
+    (`keep_firing_for`). `stays_true`: old data do not mute the alert, because it is about something that stays so."""
 
     name: str
     expr: str
     severity: str
     summary: str
     description: str
-    page: str
-    board: str
+    page: str = ""
+    board: str = ""
     wait: str = ""
     keep: str = ""
     labels: Mapping[str, str] = {}
+    stays_true: bool = False
 
-    def render(self, links: Links) -> dict[str, Any]:
-        rule: dict[str, Any] = {"alert": self.name, "expr": self.expr}
-        if self.wait:
-            rule["for"] = self.wait
-        if self.keep:
-            rule["keep_firing_for"] = self.keep
-        rule["labels"] = {"severity": self.severity, "service": SERVICE, **self.labels}
-        of_cluster = "?var-cluster={{ $labels.cluster | urlquery }}" if OF_CLUSTER in self.page else ""
-        rule["annotations"] = {
-            "summary": self.summary,
-            "description": self.description,
-            "runbook_url": links.runbook(self.name),
-            "page_url": links.page + self.page,
-            "dashboard_url": f"{links.grafana}/d/{self.board}{of_cluster}",
-        }
-        return rule
+
+def confirmed(kind: Kind) -> str:
+    """Returns the number of confirmed findings of the kind, by cluster."""
+    return most(pick(FINDINGS, kind=kind, status=Status.CONFIRMED))
+
+
+def on_finding(kind: Kind, **more: Any) -> Alert:
+    """Returns an alert that fires while a finding of the kind is confirmed. `more`: its other fields."""
+    return Alert(name=alert_of(kind), expr=f"{confirmed(kind)} > 0", **more)
 
 
 class Group(NamedTuple):
-    """Rules that are evaluated one after another. `interval`: time between evaluations; empty: Prometheus' setting."""
+    """Rules that are evaluated one after another. `board`, `page`: those of its alerts. `rests_on`: label `source` of
+    its alerts, which names the data that they rest on: if these are old, the alerts are muted. `interval`: time between
+    evaluations; empty: Prometheus' setting."""
 
     name: str
     rules: tuple[Recording | Alert, ...]
+    board: str = ""
+    rests_on: str = ""
+    page: str = FINDINGS_PAGE
     interval: str = ""
 
     def render(self, links: Links) -> dict[str, Any]:
-        head: dict[str, Any] = {"name": self.name}
-        if self.interval:
-            head["interval"] = self.interval
-        return head | {"rules": [rule.render(links) for rule in self.rules]}
+        rules = [one._asdict() if isinstance(one, Recording) else self._alert(one, links) for one in self.rules]
+        interval = {"interval": self.interval} if self.interval else {}
+        return {"name": self.name, **interval, "rules": rules}
+
+    def _alert(self, alert: Alert, links: Links) -> dict[str, Any]:
+        source = {"source": self.rests_on} if self.rests_on and not alert.stays_true else {}
+        page = alert.page or self.page
+        of_cluster = "?var-cluster={{ $labels.cluster | urlquery }}" if OF_CLUSTER in page else ""
+        rule = {
+            "alert": alert.name,
+            "expr": alert.expr,
+            "for": alert.wait,
+            "keep_firing_for": alert.keep,
+            "labels": {"severity": alert.severity, "service": SERVICE, **alert.labels, **source},
+            "annotations": {
+                "summary": alert.summary,
+                "description": alert.description,
+                "runbook_url": links.runbook(alert.name),
+                "page_url": links.page + page,
+                "dashboard_url": f"{links.grafana}/d/{alert.board or self.board}{of_cluster}",
+            },
+        }
+        return {key: value for key, value in rule.items() if value}

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.rules.rule import CRITICAL, HOME, INFO, NONE, Alert, Group, pick
+from dashboards.rules.rule import CRITICAL, INFO, NONE, Alert, Group, pick
 from dashboards.shared import SCRAPE_SLOW_S
 from service.metrics import catalogue as of
 
 JOB: Final = ".*txnscope.*"
 """Pattern of the names of the service's scrape jobs."""
 
-_BOARD: Final = "txnscope-pipeline"
-
-DOWN_NAME: Final = "KafkaTxnExporterDown"
-ABSENT_NAME: Final = "KafkaTxnMetricsAbsent"
 
 # These two describe the remedy themselves: the service, which shows their runbooks, is down.
 DOWN: Final = Alert(
-    name=DOWN_NAME,
+    name="KafkaTxnExporterDown",
     expr=f'up{{job=~"{JOB}"}} == 0',
     severity=CRITICAL,
     wait="2m",
@@ -26,12 +22,10 @@ DOWN: Final = Alert(
     description="Prometheus gets no metrics of {{ $labels.instance }} (job {{ $labels.job }}). If no other instance of"
     " the service is scraped, no other alert about transactions can fire: hanging transactions are not detected. Start"
     " it again (`txnscope serve`, or `watch`): its log shows why it ended.",
-    page=HOME,
-    board=_BOARD,
 )
 
 ABSENT: Final = Alert(
-    name=ABSENT_NAME,
+    name="KafkaTxnMetricsAbsent",
     expr=f"absent({pick(of.UP)})",
     severity=CRITICAL,
     wait="5m",
@@ -39,8 +33,6 @@ ABSENT: Final = Alert(
     description="No instance of the service is scraped, or its scrape job is gone from Prometheus' configuration. No"
     " other alert about transactions can fire: hanging transactions are not detected. Prometheus' page of targets"
     " shows which of the two it is; `txnscope serve` starts the service.",
-    page=HOME,
-    board=_BOARD,
 )
 
 STORE_DOWN: Final = Alert(
@@ -51,8 +43,6 @@ STORE_DOWN: Final = Alert(
     summary="The store of txnscope at {{ $labels.instance }} does not answer",
     description="The service at {{ $labels.instance }} runs and cannot read its store: its metrics contain no cluster."
     " The streaming application keeps what it reads and applies it when the store is back.",
-    page=HOME,
-    board=_BOARD,
 )
 
 SLOW: Final = Alert(
@@ -63,8 +53,6 @@ SLOW: Final = Alert(
     summary="Metrics of txnscope at {{ $labels.instance }} take {{ $value | humanizeDuration }} to render",
     description="The page of metrics at {{ $labels.instance }} took {{ $value | humanizeDuration }} to render from the"
     " store. Prometheus gives up after its scrape_timeout (10 s by default), and all alerts would end.",
-    page=HOME,
-    board=_BOARD,
 )
 
 WATCHDOG: Final = Alert(
@@ -74,8 +62,6 @@ WATCHDOG: Final = Alert(
     summary="Alerting about transactions works",
     description="Always firing. Route it to a dead man's switch that alerts when it stops: then Prometheus,"
     " Alertmanager or the way between them is broken.",
-    page=HOME,
-    board=_BOARD,
 )
 
-GROUP: Final = Group("txnscope-service", (DOWN, ABSENT, STORE_DOWN, SLOW, WATCHDOG))
+GROUP: Final = Group("txnscope-service", (DOWN, ABSENT, STORE_DOWN, SLOW, WATCHDOG), "txnscope-pipeline", page="/")

@@ -4,126 +4,112 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group, most, pick
-from dashboards.shared import OVERDUE as OVERDUE_FEWEST
-from dashboards.shared import PREPARE_STUCK_S
+from dashboards.rules.rule import (
+    CRITICAL,
+    FINDINGS_PAGE,
+    OF_CLUSTER,
+    WARNING,
+    Alert,
+    Group,
+    confirmed,
+    on_finding,
+    pick,
+)
+from dashboards.shared import ANY, PREPARE_STUCK_S
 from service.domain.findings.catalogue import alert_of
-from service.domain.findings.kinds import Kind, Status
+from service.domain.findings.kinds import Kind
 from service.domain.source_state import SourceName
 from service.metrics import catalogue as of
 
-_RESTS_ON: Final = {"source": SourceName.TRANSACTION_LOG}
-_BOARD: Final = "txnscope-overview"
 _PREPARED: Final = ("PrepareCommit", "PrepareAbort")
-
-
-def _confirmed(kind: str) -> str:
-    return most(pick(of.FINDINGS, kind=kind, status=Status.CONFIRMED))
 
 
 # requires the finding, too: if reading stops while an id is in PrepareX, its age grows although it is not stuck
 PREPARE_STUCK: Final = Alert(
     name=alert_of(Kind.STUCK_COMPLETION),
     expr=f"(\n  time() - min by (cluster, state) ({pick(of.OLDEST_STATE_ENTRY, state=_PREPARED)} > 0)\n)"
-    f" > {PREPARE_STUCK_S}\n  and on (cluster)\n{_confirmed(Kind.STUCK_COMPLETION)} > 0",
+    f" > {PREPARE_STUCK_S}\n  and on (cluster)\n{confirmed(Kind.STUCK_COMPLETION)} > 0",
     severity=CRITICAL,
     wait="1m",
-    labels=_RESTS_ON,
     summary="A transaction of {{ $labels.cluster }} has been in {{ $labels.state }} for"
     " {{ $value | humanizeDuration }}",
     description="Its end was decided {{ $value | humanizeDuration }} ago, but not all of its markers are written."
     " Normally that takes milliseconds. The leader of one of its partitions does not acknowledge; consumers wait there."
     " No timeout ends it. The finding (stuck_completion) names the partitions and their leaders.",
     page=OF_CLUSTER + "/transactions?state={{ $labels.state }}",
-    board=_BOARD,
 )
 
 _LATE: Final = Alert(
     name=alert_of(Kind.OVERDUE),
-    expr=f"{_confirmed(Kind.OVERDUE)} >= {OVERDUE_FEWEST}",
+    expr=f"{confirmed(Kind.OVERDUE)} >= {ANY}",
     severity=WARNING,
     wait="1m",
-    labels=_RESTS_ON,
     summary="{{ $value | humanize }} transaction(s) of {{ $labels.cluster }} are past their timeout and not aborted",
     description="The coordinator should have aborted {{ $value | humanize }} transaction(s) of {{ $labels.cluster }} by"
     " now, even with the wait for its next scan (every 10 s by default). They block their partitions until it aborts"
     " them, which discards their records. The finding names the cause, as far as it is known. Restarting the"
     " application does not help before that.",
-    page=OF_CLUSTER + "/findings",
-    board=_BOARD,
 )
 OVERDUE: Final = (_LATE, _LATE._replace(severity=CRITICAL, wait="5m"))
 """First a ticket, later a page: a coordinator that was just elected aborts overdue transactions within seconds."""
 
-MISMATCH: Final = Alert(
-    name=alert_of(Kind.COORDINATOR_MISMATCH),
-    expr=f"{_confirmed(Kind.COORDINATOR_MISMATCH)} > 0",
+MISMATCH: Final = on_finding(
+    Kind.COORDINATOR_MISMATCH,
     severity=CRITICAL,
     wait="1m",
-    labels=_RESTS_ON,
     summary="A coordinator of {{ $labels.cluster }} contradicts the transaction log",
     description="The answers of the coordinator about {{ $value | humanize }} transactional.id(s) of"
     " {{ $labels.cluster }} contradict the transaction log: it has loaded its partition of __transaction_state only in"
     " part, and may never end their open transactions.",
-    page=OF_CLUSTER + "/findings",
-    board=_BOARD,
 )
 
-EXPANDED: Final = Alert(
-    name=alert_of(Kind.LOG_EXPANDED),
-    expr=f"{_confirmed(Kind.LOG_EXPANDED)} > 0",
+EXPANDED: Final = on_finding(
+    Kind.LOG_EXPANDED,
     severity=CRITICAL,
     wait="1m",
-    labels=_RESTS_ON,
     summary="Partitions were added to the transaction log of {{ $labels.cluster }}",
     description="Partitions were added to __transaction_state of {{ $labels.cluster }}: ids have records in a partition"
     " where no coordinator looks for them ({{ $value | humanize }} finding). Transactions that are open there"
     " never time out. The finding (transaction_log_expanded) names such ids; hanging transactions are named one by one,"
     " with their marker.",
-    page=OF_CLUSTER + "/findings",
-    board=_BOARD,
 )
 
-TIMED_OUT_TOGETHER: Final = Alert(
-    name=alert_of(Kind.CORRELATED_TIMEOUTS),
-    expr=f"{_confirmed(Kind.CORRELATED_TIMEOUTS)} > 0",
+TIMED_OUT_TOGETHER: Final = on_finding(
+    Kind.CORRELATED_TIMEOUTS,
     severity=WARNING,
-    labels=_RESTS_ON,
     summary="Many transactions of {{ $labels.cluster }} were aborted by timeout together",
     description="Many producers of {{ $labels.cluster }} lost their transactions to the timeout at once"
     " ({{ $value | humanize }} time(s) of late): the trace of an outage. Those of the old protocol get ProducerFenced"
     " although no producer fenced them. The finding shows what they had in common, and which timeout would have"
     " survived. If they are of one"
     " Apache Flink job, the job itself may have been away, and the finding says what may be lost.",
-    page=OF_CLUSTER + "/findings",
-    board=_BOARD,
 )
 
-# no label `source`: these events stay true, however old the data are (alertmanager.example.yml)
-LOST: Final = Alert(
-    name=alert_of(Kind.LOST_RECORDS),
-    expr=f"{_confirmed(Kind.LOST_RECORDS)} > 0",
+LOST: Final = on_finding(
+    Kind.LOST_RECORDS,
     severity=CRITICAL,
     summary="Committed records of {{ $labels.cluster }} are lost to their consumers",
     description="An ABORT marker ended records of {{ $value | humanize }} committed transaction part(s) on"
     " {{ $labels.cluster }}: read_committed consumers never get them. The finding (lost_records) names the offsets, and"
     " stays until somebody acknowledges it.",
-    page=OF_CLUSTER + "/findings?kind=lost_records",
-    board=_BOARD,
+    page=FINDINGS_PAGE + "?kind=lost_records",
+    stays_true=True,
 )
 
-TORN: Final = Alert(
-    name=alert_of(Kind.TORN),
-    expr=f"{_confirmed(Kind.TORN)} > 0",
+TORN: Final = on_finding(
+    Kind.TORN,
     severity=CRITICAL,
     summary="A transaction of {{ $labels.cluster }} did not end as a whole",
     description="{{ $value | humanize }} transaction(s) of {{ $labels.cluster }} have a partition whose marker"
     " contradicts the coordinator's decision, or whose records were deleted with their topic before the commit. The"
     " finding (torn_transaction) names the partitions, and stays until somebody acknowledges it.",
-    page=OF_CLUSTER + "/findings?kind=torn_transaction",
-    board=_BOARD,
+    page=FINDINGS_PAGE + "?kind=torn_transaction",
+    stays_true=True,
 )
 
 GROUP: Final = Group(
-    "txnscope-transactions", (PREPARE_STUCK, *OVERDUE, MISMATCH, EXPANDED, TIMED_OUT_TOGETHER, LOST, TORN)
+    "txnscope-transactions",
+    (PREPARE_STUCK, *OVERDUE, MISMATCH, EXPANDED, TIMED_OUT_TOGETHER, LOST, TORN),
+    "txnscope-overview",
+    SourceName.TRANSACTION_LOG,
 )

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from dashboards import shared
-from dashboards.rules import aborts, hanging, partitions, pipeline, producers, service, transactions
-from dashboards.rules.rule import SERVICE, Alert
+from dashboards.rules.build import alerts
 from service.domain.findings import ids_running_out, kinds, open_too_long
 from service.domain.transaction_log.transitions import LAST_EPOCH
 from service.views.cluster import frame
@@ -40,11 +39,6 @@ def test_every_threshold_is_one_of_the_constants() -> None:
         assert unnamed <= {1}, panel["title"]
 
 
-def alerts() -> list[Alert]:
-    rooms = (aborts, hanging, partitions, pipeline, producers, service, transactions)
-    return [rule for room in rooms for rule in room.GROUP.rules if isinstance(rule, Alert)]
-
-
 def fires_from(expr: str) -> set[float]:
     """Returns the numbers with which the alert's expression compares. For a count, "> 0" is returned as 1."""
     compared = re.findall(r"(>=|>|<|==) (?:time\(\) - )?([0-9.]+)", expr)
@@ -63,8 +57,3 @@ def test_a_panel_changes_its_colour_where_its_alerts_fire() -> None:
             turns = steps_of(panel) | ({0.0} if panel["title"] == "Service answers" else set())
             assert fires & turns, f"{panel['title']}: {turns}; {name} compares with {fires}"
     assert reported > 20
-
-
-def test_alerts_lead_to_dashboards_there_are_and_are_drawn_on_them() -> None:
-    assert SERVICE == shared.SERVICE
-    assert {alert.board for alert in alerts()} <= {load(file)["uid"] for file in FILES}

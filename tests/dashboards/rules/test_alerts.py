@@ -12,8 +12,9 @@ import pytest
 
 from dashboards.rules import hanging, pipeline, transactions
 from dashboards.rules.build import RULES
-from dashboards.rules.rule import SERVICE, SEVERITIES, Links
+from dashboards.rules.rule import SEVERITIES, Links
 from dashboards.rules.service import WATCHDOG
+from dashboards.shared import SERVICE
 from service.web.guide import GUIDE, RUNBOOKS, guide_names
 from tests.dashboards.rules.files import ALERTS, COMMITTED, NAMES, TESTS, accepts, expectations
 from tests.helpers.paths import ROOT
