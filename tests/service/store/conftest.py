@@ -45,7 +45,7 @@ def new_store(request: pytest.FixtureRequest, directory: Path, *, is_empty: bool
 
 
 def patient(url: str) -> str:
-    """Returns the URL of the same store whose connections wait for a lock as long as they do in production."""
+    """Returns the URL of the same store with the lock timeout of production, which is longer."""
     return re.split(r"[?&](?:timeout|options)=", url)[0]
 
 
@@ -61,7 +61,8 @@ class Cluster(NamedTuple):
         return progress.read_positions(self.engine, self.id, SourceName.TRANSACTION_LOG, TOPIC)
 
     def start(self, ends: dict[int, int], log_start: int = 0) -> None:
-        """Stores the first start of the cluster, with logs that reach from `log_start` to `ends` by partition."""
+        """Records the first start of the job, with a log partition from `log_start` to `ends[partition]` for each entry
+        of `ends`."""
         starts = [progress.PartitionStart(p, "T", 1, 0, log_start, end) for p, end in ends.items()]
         progress.start_positions(self.engine, self.lease, SourceName.TRANSACTION_LOG, TOPIC, starts, NOW_MS)
 

@@ -75,8 +75,8 @@ def transaction(offset: int, transactional_id: bytes = b"pay", *, start_ms: int,
 
 
 def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBatch:
-    """Returns the rows that executors make of records in log order: each pair of neighbours of an id is folded in
-    turn."""
+    """Returns the rows that the executors make of records in log order. Every two successive records of an id are
+    folded together."""
     by_id: dict[bytes, list[Entry]] = {}
     for one in entries:
         by_id.setdefault(one.transactional_id, []).append(one)
@@ -92,7 +92,7 @@ def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBa
             end = (ends[-1].record.offset, ends[-1].record.state, value_of(ends[-1])) if ends else (-1, -1, None)
             runs.append(Run(partition, key, records[0].record, last.record, joined, len(records), topics, *end))
             joined = True
-        is_first_prepare = False  # covered by the preceding pair
+        is_first_prepare = False  # unknown: the record before the first one is not in this batch
         for before, after in pairwise(one.record for one in of_id):
             is_step = not transitions.is_plain(before, after) or (is_completion(before, after) and not is_first_prepare)
             if is_step:
@@ -161,7 +161,7 @@ def read(
 
 
 def batch(entries: Sequence[Entry], span: RangeRead, *more: LogBatch, rejects: Sequence[Reject] = ()) -> LogBatch:
-    """Returns the records of one partition as one read, together with other such batches."""
+    """Returns the batch for one read of one partition, joined with the batches in `more`."""
     folded = fold(span.partition, entries, span.counts)._replace(ranges=(span,), rejects=tuple(rejects))
     return LogBatch._make(
         tuple(fact for part in column for fact in part) if isinstance(column[0], tuple) else column[0]
@@ -218,7 +218,7 @@ def everything(engine: Engine, cluster_id: int) -> dict[str, list[dict[str, Any]
 
 
 def as_lone(reported: LogBatch) -> LogBatch:
-    """Returns the same batch with its runs in columns. The batch must contain only one run for each id."""
+    """Returns the same batch with its runs as columns (`LoneRuns`). The batch must contain only one run for each id."""
     runs = sorted(reported.runs, key=lambda run: run.transactional_id)
     partition, ids, first, last, _, records, participants, *ended = map(list, zip(*runs, strict=True))
     lone = LoneRuns(

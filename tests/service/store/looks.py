@@ -21,7 +21,8 @@ FIRST = FirstBatch(100, 7, 0, True, False, NOW_MS - 9_000, NOW_MS - 8_000)
 
 
 def look(at_ms: int, lso: int = 100, hw: int = 110, *, partition: int = 0, **more: Any) -> PartitionObservation:
-    """Returns a sample of orders-0. If the LSO is below the high watermark, it is stalled since NOW_MS."""
+    """Returns a sample of orders-0. If the LSO is below the high watermark, the partition has been stalled since
+    NOW_MS."""
     since_ms = NOW_MS if lso < hw else None
     return replace(PartitionObservation("orders", partition, "T", 1, 5, 10, lso, hw, at_ms, since_ms), **more)
 
@@ -37,7 +38,7 @@ def entry(producer_id: int = 7, start: int = 100, epoch: int = 0, **more: Any) -
 
 
 def described(at_ms: int, *entries: OpenEntry, partition: int = 0, **more: Any) -> StalledRead:
-    """Returns a read of a partition, with `entries` as all of its open entries."""
+    """Returns a read of a partition in which `entries` are all of its open entries."""
     return StalledRead("orders", partition, "T", 100, at_ms, FIRST, True, entries)._replace(**more)
 
 

@@ -1,4 +1,4 @@
-"""Records the statements that a test executes on SQLite, and SQLite's plans of them."""
+"""Records the statements that a test executes on SQLite, and SQLite's query plans for them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def statements(of: Engine | Connection) -> Iterator[Ran]:
 
 
 def plans(engine: Engine, ask: Callable[[Connection], object]) -> list[str]:
-    """Returns the steps of the plans of all SELECT and DELETE statements that `ask` executes."""
+    """Returns the steps of the query plans of all SELECT and DELETE statements that `ask` executes."""
     with engine.connect() as connection, statements(connection) as ran:
         ask(connection)
     return steps_of(engine, ran)

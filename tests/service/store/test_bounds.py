@@ -1,4 +1,5 @@
-"""Tests that readers of the judge stop at a bound and count the rows behind it, on every kind of database."""
+"""Tests that the judge's queries return a limited number of rows and count the omitted ones, on every kind of
+database."""
 
 from __future__ import annotations
 

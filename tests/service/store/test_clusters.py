@@ -1,5 +1,5 @@
-"""Tests that a name and a Kafka cluster belong to each other, that counting begins once, and that one driver holds the
-lease."""
+"""Tests that one name belongs to one Kafka cluster, that the start of counting is recorded once, and that one driver at
+a time holds the lease."""
 
 from __future__ import annotations
 
@@ -150,8 +150,8 @@ def test_the_message_names_host_and_process(cluster: Cluster) -> None:
 
 
 def test_a_batch_does_not_renew(cluster: Cluster) -> None:
-    """A source that goes on must not renew the lease for another source that is stuck: a standby has to take over
-    then."""
+    """Applying a batch does not renew the lease. Otherwise one source could keep the lease while another source is
+    stuck, and no standby could take over."""
     before = lease.newest_renewal(cluster.engine, cluster.id)
     cluster.writer.apply(batch([], read(0, 0)), NOW_MS + 5_000)
     assert lease.newest_renewal(cluster.engine, cluster.id) == before

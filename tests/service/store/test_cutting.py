@@ -1,4 +1,4 @@
-"""Tests that the store's contents do not depend on how a log is cut into batches, nor on where the process is
+"""Tests that the store's contents depend neither on how a log is split into batches nor on where the process is
 killed."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tests.service.store.logs import (
 IDS = (b"a", b"b", b"c\x00")
 NOTHING: tuple[Participants, ...] = ()
 
-# the records that a coordinator appends for each action: states, and their partitions if these are not the usual ones
+# the records that a coordinator appends for each action: the state, and the partitions if they are not the usual ones
 DEEDS: dict[str, tuple[tuple[int, tuple[Participants, ...] | None], ...]] = {
     "init": ((states.EMPTY, None),),
     "rotate": ((states.EMPTY, None),),
@@ -54,7 +54,7 @@ DEEDS: dict[str, tuple[tuple[int, tuple[Participants, ...] | None], ...]] = {
 
 
 class Coordinator:
-    """A coordinator that writes a log and knows where transactions ended and ids were removed."""
+    """A coordinator that writes a log. It notes the offsets at which transactions ended and ids were removed."""
 
     def __init__(self) -> None:
         self.log: list[Entry] = []
@@ -65,7 +65,7 @@ class Coordinator:
     def do(self, key: bytes, deed: str) -> None:
         before = self._newest.get(key)
         if before is not None and before.record.state == states.EXPIRED and deed in ("expire", "undecodable"):
-            return  # no id is left to remove
+            return  # the id is removed already
         if deed == "rotate" or key not in self._pids:
             self._pids[key] = 100 + len(self.log)
         if deed == "repeat" and before is not None:
@@ -79,8 +79,8 @@ class Coordinator:
             self.ends[deed].append((len(self.log) - 1, key))
 
     def _now_ms(self) -> int:
-        """Returns the time of the next record. Some decisions are repeated quickly, others later than ordinary markers
-        take."""
+        """Returns the time of the next record. At 400 ms a record, some repeated decisions come sooner than ordinary
+        markers take, and others later."""
         return 10_000 + 400 * len(self.log)
 
     def _append(self, one: Entry) -> None:
@@ -88,7 +88,7 @@ class Coordinator:
         self._newest[one.transactional_id] = one
 
     def ended(self, deed: str, counted_from: int) -> Counter[bytes]:
-        """Returns the number of ends of each id at or above this offset."""
+        """Returns, for each id, how often it ended in the given way at or above this offset."""
         return Counter(key for offset, key in self.ends[deed] if offset >= counted_from)
 
 
@@ -143,8 +143,8 @@ class Killed(Exception):
 
 
 def long_log() -> LogBatch:
-    """Returns ten ids below the border of partition 0, which take four database transactions, and one id above the
-    border of partition 1."""
+    """Returns ten ids below `counted_from` of partition 0, which take four database transactions, and one id of
+    partition 1 above `counted_from`."""
     old = [e for i in range(9) for e in transaction(3 * i, b"id-%d" % i, start_ms=i, pid=i)]
     old += [
         entry(27, states.ONGOING, b"id-3", pid=3),
@@ -157,7 +157,7 @@ def long_log() -> LogBatch:
 
 
 def die_at_commit(cluster: Cluster, number: int) -> Callable[[], None]:
-    """Raises instead of the given commit. Returns a function that removes the fault."""
+    """Makes the commit with this number raise Killed. Returns a function that removes the fault."""
     seen = 0
 
     def on_commit(_: object) -> None:
@@ -248,7 +248,8 @@ def of_ids(engine: Engine, cluster: Cluster) -> list[list[dict[str, Any]]]:
 
 @pytest.fixture
 def by_runs(engine: Engine, new_cluster: Callable[[], Cluster]) -> list[list[dict[str, Any]]]:
-    """Returns the rows of HISTORY in a store that judged each run."""
+    """Returns the rows of HISTORY after a writer has applied it run by run, as the reference for the same batch in
+    columns."""
     cluster = new_cluster()
     cluster.start({0: 7, 1: 1})
     cluster.writer.apply(HISTORY, NOW_MS)
@@ -284,8 +285,8 @@ def test_what_was_written_before_a_crash_is_written_once(
 
 
 def test_an_id_that_moved_to_another_partition_stays_where_it_is_alive(engine: Engine, cluster: Cluster) -> None:
-    """After partitions were added to the transaction log, an id hashes to another one; the old partition then has its
-    tombstone."""
+    """After partitions were added to the transaction log, the id hashes to another partition. The old partition then
+    gets its tombstone."""
     cluster.start({0: 7, 1: 1})
     cluster.writer.apply(as_lone(HISTORY), NOW_MS)
     tombstone = batch([entry(0, states.EXPIRED, b"open")], read(0, 1, partition=1, counts=False))

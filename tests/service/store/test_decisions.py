@@ -1,4 +1,5 @@
-"""Tests of the decisions that explain a marker: stored rows, minutes, current states and findings, and their bounds."""
+"""Tests of finding the decision behind a marker, from transition rows, commit minutes, current states and findings. The
+queries are bounded."""
 
 from __future__ import annotations
 
@@ -59,11 +60,13 @@ def test_aborts_by_their_rows_and_commits_by_their_minutes(cluster: Cluster) -> 
     assert why(cluster, MarkerType.COMMIT, MINUTE - 300_005, known=everything) == COMMIT
     assert why(cluster, MarkerType.COMMIT, MINUTE - 5, known=everything) == COMMIT
     assert why(cluster, MarkerType.COMMIT, MINUTE - 125_000, known=everything) == COMMIT, (
-        "while the slow markers were under way"
+        "the slow markers of this commit were still being written"
     )
     assert why(cluster, MarkerType.COMMIT, MINUTE - 200_005, known=everything) == ADMIN
     assert why(cluster, MarkerType.ABORT, MINUTE - 200_005, known=everything) == OWN
-    assert why(cluster, MarkerType.ABORT, MINUTE - 200_005, pid=8, known=everything) == ADMIN, "another producer id's"
+    assert why(cluster, MarkerType.ABORT, MINUTE - 200_005, pid=8, known=everything) == ADMIN, (
+        "the abort belongs to another producer id"
+    )
     assert why(cluster, MarkerType.ABORT, MINUTE - 300_005, known=everything) == ADMIN
     assert why(cluster, MarkerType.ABORT, MINUTE - 300_005) is None
 
@@ -92,7 +95,7 @@ def test_an_abort_without_its_completion_is_under_way(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("decisions_", "marker", "cause"),
     [
-        # a leader that appended its marker late: no marker by hand
+        # the leader appended the marker late; no operator wrote it
         ((states.PREPARE_ABORT, states.PREPARE_ABORT, states.COMPLETE_ABORT), MarkerType.ABORT, OWN),
         ((states.PREPARE_COMMIT, states.PREPARE_COMMIT), MarkerType.COMMIT, COMMIT),
     ],
@@ -137,7 +140,7 @@ def test_all_is_known_from_the_first_start_or_oldest_row_to_the_log_end(cluster:
     cluster.start({0: 0})
     cluster.writer.apply(batch(log, read(0, 4, end=5, asked_at_ms=later)), later)
     with cluster.engine.connect() as connection:
-        assert all_known(cluster, connection) is None, "the log goes on"
+        assert all_known(cluster, connection) is None, "the log has records beyond the read range"
     cluster.writer.apply(batch([], read(4, 5, asked_at_ms=later)), later + 1_000)
     with cluster.engine.connect() as connection:
         assert all_known(cluster, connection) == KnownPeriod(later - 60_000 + CLOCKS_MS, later + 1_000 - CLOCKS_MS)

@@ -76,7 +76,7 @@ def test_a_folder_that_cannot_be_looked_at_is_named_in_one_line(
     def refuse(_: Path) -> bool:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "is_dir", refuse)  # the tests may run as root, who may read every directory
+    monkeypatch.setattr(Path, "is_dir", refuse)  # a real directory would not do: root may read all of them
     with pytest.raises(StoreError, match=rf"^store sqlite:.*: {tmp_path}: Permission denied$"):
         open_engine(f"sqlite:///{tmp_path}/s.db")
 
@@ -115,7 +115,7 @@ def test_a_reader_cannot_write_and_sees_one_state_while_the_writer_goes_on(clust
         assert connection.execute(names).scalar() == 0
     with reader.connect() as connection:
         assert connection.execute(names).scalar() == 1
-    # SQLite reports the same for a disk that is not writable at the moment
+    # SQLite reports the same error for a disk that is temporarily read-only
     refused = StoreUnavailable if cluster.engine.dialect.name == "sqlite" else DBAPIError
     with pytest.raises(refused, match=r"read-?only"), reader.begin() as connection:
         connection.execute(schema.leases.delete())

@@ -80,7 +80,8 @@ def test_metrics_count_by_the_time_left(cluster: SeededCluster) -> None:
 
 @pytest.mark.parametrize("after", [None, ExpiringCursor(NOW_MS - 30_000, b"app-00100")], ids=["first", "later"])
 def test_a_page_follows_the_index_of_those_that_can(cluster: SeededCluster, after: ExpiringCursor | None) -> None:
-    """A page skips expired ids, of which there may be many more."""
+    """The index contains only ids that can expire. A page therefore reads none of the expired ids, which may be far
+    more."""
     cluster.read(mixed_ids())
     steps = plans(cluster.engine, lambda connection: read_expiring(connection, cluster.id, NOW_MS, after, 200))
     assert all("INDEX ix_transactional_ids_expiring" in step for step in steps if "transactional_ids" in step)

@@ -1,4 +1,5 @@
-"""Tests of offsets of groups: the last observation, and the time since which it is unchanged."""
+"""Tests of the stored offsets of consumer groups: the last observation, and the time since which the offset is
+unchanged."""
 
 from __future__ import annotations
 
@@ -48,12 +49,12 @@ def test_only_steps_above_the_lso_with_members_count_as_advances(cluster: Cluste
         writer.replace([seen(offset=offset, members=members, lso=lso)], at_ms)
         assert advances(cluster) == expected, (offset, members, lso)
     writer.replace([seen(offset=96, members=0, lso=60)], NOW_MS + 100)
-    assert advances(cluster) == 0, "who comes now may read with another level"
+    assert advances(cluster) == 0, "members that join later may use another isolation level"
     writer.replace([seen(offset=200, lso=60)], NOW_MS + 101)
-    assert advances(cluster) == 0, "set while there were no members"
+    assert advances(cluster) == 0, "the offset was set while the group had no members"
     writer.replace([seen(offset=210, lso=60)], NOW_MS + 102)
     writer.replace([seen(offset=220, lso=61)], NOW_MS + 103)
-    assert advances(cluster) == 0, "at another LSO"
+    assert advances(cluster) == 0, "the LSO has moved"
 
 
 def test_the_time_since_which_there_are_records_to_read(cluster: Cluster, writer: GroupWriter) -> None:
@@ -70,7 +71,7 @@ def test_the_time_since_which_there_are_records_to_read(cluster: Cluster, writer
     assert since(NOW_MS + 4, 71, False) is None
     writer.replace([seen(offset=71)], NOW_MS + 5)
     (one,) = groups(cluster)
-    assert (one.lso, one.has_records_ahead) == (60, False), "no later sample: what is known stays"
+    assert (one.lso, one.has_records_ahead) == (60, False), "without a later sample, the last known answer stays"
     writer.replace([seen(offset=72)], NOW_MS + 6)
     assert [row.has_records_ahead for row in groups(cluster)] == [None]
 

@@ -1,5 +1,5 @@
-"""Tests of ids of any length and any bytes: they are distinguished, found, sorted, shown safely, and found again from a
-copy."""
+"""Tests of ids of any length and any bytes: the store distinguishes, finds and sorts them, pages show them safely, and
+text copied from a page finds the id again."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def test_long_ids_with_the_same_beginning_have_keys_of_their_own() -> None:
         b"x" * KEY_ID_BYTES + bytes([n]) for n in range(256)
     ]
     assert len({id_key(one) for one in ids}) == len(set(ids))
-    assert all(len(id_key(one)) > KEY_ID_BYTES for one in ids[1:]), "equal to no id that is whole"
+    assert all(len(id_key(one)) > KEY_ID_BYTES for one in ids[1:]), (
+        "the key of a long id is longer than any id that is its own key, so the two never collide"
+    )
 
 
 def test_the_key_of_a_key_is_that_key() -> None:
@@ -178,8 +180,10 @@ def test_what_would_not_survive_a_copy_is_escaped(raw: bytes, shown: str) -> Non
 def test_what_is_shown_is_safe_and_names_its_id(raw: bytes) -> None:
     shown = display_id(raw)
     assert shown.isprintable()
-    assert " ".join(shown.split(" ")) == " ".join(filter(None, shown.split(" "))), "a page would join spaces"
-    assert raw in possible_ids(shown)[:3], "only what is spelt so comes first"
+    assert " ".join(shown.split(" ")) == " ".join(filter(None, shown.split(" "))), (
+        "a page shows several spaces as one, so a shown id must not contain them"
+    )
+    assert raw in possible_ids(shown)[:3], "at most two other ids, which are spelt like the text, may come before it"
 
 
 @given(st.sets(IDS, max_size=30))

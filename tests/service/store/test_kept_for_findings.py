@@ -1,4 +1,4 @@
-"""Tests, for every table, that the facts of an open finding are kept at any age, and deleted after the finding has
+"""Tests, for every table, that rows needed by an open finding are kept at any age, and deleted after the finding has
 ended."""
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ HELD = {"transactional_ids", "producer_ids", "rejects", "audit"}
 
 
 class Held(NamedTuple):
-    """A case of two similar rows, of which an open finding of `kind` about `subject` needs one.
+    """A case of two similar rows. An open finding of `kind` about `subject` needs one of them.
 
     `left` identifies a row; `kept` identifies the needed row, and `others` the other one.
     """
@@ -198,8 +198,8 @@ def test_events_and_gaps_are_kept_as_long_as_findings_are_told_of_them() -> None
 
 
 def test_what_hangs_keeps_its_owner_whole(cluster: Cluster) -> None:
-    """The owner of a hanging transaction keeps its log partition, which is needed to prove the case again if the id
-    returns."""
+    """The row of the owner keeps its log partition after retention, because the judge needs it to prove the case again
+    if the id returns."""
     two_expired(cluster)
     find(cluster, Kind.HANGING, ENTRY)
     forget(cluster)
@@ -245,7 +245,7 @@ def test_a_deleted_partition_is_remembered_until_its_findings_have_ended(cluster
 
 
 def test_what_is_kept_for_a_finding_does_not_stop_the_others(cluster: Cluster) -> None:
-    """Rows that a finding keeps do not fill the small batches of the deletion."""
+    """Retention deletes in small batches. Rows that a finding keeps do not use up a batch."""
     cluster.start({0: 0})
     log = [entry(n, states.COMPLETE_ABORT, b"id-%d" % n, pid=n, at_ms=NOW_MS) for n in range(4)]
     log += [entry(4 + n, states.EXPIRED, b"id-%d" % n, at_ms=NOW_MS + n) for n in range(4)]

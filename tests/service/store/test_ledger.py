@@ -1,5 +1,5 @@
-"""Tests that records of tailed partitions are counted once, if reads repeat, a topic is recreated, or its tailing
-ends."""
+"""Tests that each record of a tailed partition is counted once, even if reads repeat, a topic is recreated, or its
+tailing ends."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ def status(cluster: Cluster) -> clusters.StatusRow | None:
 def test_what_is_read_adds_up(cluster: Cluster, writer: LedgerWriter) -> None:
     assert writer.apply(batch(span(50, 50), span(0, 0, partition=1)), NOW_MS) == AppliedRanges(2, 0)
     with cluster.engine.connect() as connection:
-        assert counted_since_ms(connection, cluster.id, "pay", 0) == MINUTE, "it is known since when it is tailed"
+        assert counted_since_ms(connection, cluster.id, "pay", 0) == MINUTE, (
+            "even an empty range records the time from which the partition is tailed"
+        )
     writer.apply(batch(span(50, 60), span(0, 4, partition=1)), NOW_MS)
     writer.apply(batch(span(60, 63), span(4, 4, partition=1)), NOW_MS)
     (first, second) = rows(cluster.engine, schema.partition_minutes, cluster.id)
@@ -157,7 +159,7 @@ def test_a_recreated_topic_begins_a_generation_and_its_offsets_repeat(cluster: C
         assert tailed_as_of_ms(connection, cluster.id, "pay", 1) is None
     assert [(one.generation, one.offset) for one in markers] == [(1, 9), (0, 9)]
     assert positions(cluster).keys() == {0}
-    assert positions(cluster)[0].records == 24, "what was read never falls"
+    assert positions(cluster)[0].records == 24, "the number of records read never falls"
 
 
 def test_a_log_that_parted_goes_on_where_it_parted(cluster: Cluster, writer: LedgerWriter) -> None:
@@ -174,7 +176,7 @@ def test_a_topic_that_was_deleted_is_not_tailed_and_its_history_stays(cluster: C
     assert writer.apply(batch(gone), NOW_MS) == AppliedRanges(1, 0)
     assert writer.apply(batch(gone), NOW_MS) == AppliedRanges(0, 1)
     assert (positions(cluster), counted(cluster)) == ({}, (10, 1))
-    assert positions(cluster, "zebra")[0].records == 13, "what was read never falls"
+    assert positions(cluster, "zebra")[0].records == 13, "the number of records read never falls"
     assert rows(cluster.engine, schema.data_gaps, cluster.id) == []
 
 
@@ -203,8 +205,10 @@ def test_topics_no_longer_tailed_are_forgotten_but_their_counts_stay(
     assert status(cluster) is not None
     assert keep_topics(cluster.engine, cluster.lease, SourceName.LEDGER, lambda _: False) == {}
     assert (positions(cluster), status(cluster)) == ({}, None)
-    assert keep_topics(cluster.engine, cluster.lease, SourceName.LEDGER, lambda _: False) == {}, "twice"
-    assert cluster.positions()[0].next_offset == 0, "other sources keep theirs"
+    assert keep_topics(cluster.engine, cluster.lease, SourceName.LEDGER, lambda _: False) == {}, (
+        "a second call changes nothing"
+    )
+    assert cluster.positions()[0].next_offset == 0, "other sources keep their positions"
     assert progress.read_positions(other.engine, other.id, SourceName.LEDGER, "pay")[0].next_offset == 5
 
 

@@ -1,5 +1,5 @@
-"""Tests of a transaction log whose number of partitions changed: records in former partitions, and removed
-partitions."""
+"""Tests of a transaction log whose number of partitions changed: records are in former partitions of their id, or
+partitions were removed."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ def cuts(draw: st.DrawFn, found: Logs) -> list[tuple[int, int, int]]:
 
 
 def follow(cluster: Cluster, found: Logs, ranges: Sequence[tuple[int, int, int]]) -> None:
-    """Reads the ranges of a cluster that had no log at its first start: each partition is added when it is first
-    read."""
+    """Reads the ranges of a cluster that had no transaction log at its first start. Each partition is added when it is
+    first read."""
     cluster.start({})
     for partition, lo, hi in ranges:
         cluster.writer.apply(batch(found[partition][lo:hi], read(lo, hi, partition=partition)), NOW_MS)
@@ -185,8 +185,8 @@ def _homes(name: bytes) -> tuple[int | None, ...]:
 
 
 def test_a_partition_that_does_not_answer_yet_is_counted(cluster: Cluster) -> None:
-    """`exp-c` is in partition 3 of 8. With 7 partitions, which the highest partition read so far suggests, it would be
-    in another one."""
+    """`exp-c` is in partition 3 of 8. The highest partition that was read is 6, but the number of partitions must be
+    taken as 8: with 7, `exp-c` would hash to another partition."""
     assert coordinator_partition(b"exp-c", 7) != 3
     cluster.start({})
     span = read(0, 3, partition=3)._replace(topic_partitions=8)
@@ -230,7 +230,7 @@ def test_partitions_that_are_no_more_are_void_and_their_positions_go(cluster: Cl
         b"ended": (2, states.EXPIRED, None),
         b"open": (2, states.EXPIRED, None),
     }
-    assert found[b"ended"]["commits"] == 1, "counts span all lives of an id"
+    assert found[b"ended"]["commits"] == 1, "the counts of an id continue after it expired and came back"
     assert rows(cluster.engine, schema.open_participants, cluster.id) == []
     counts = rows(cluster.engine, schema.coordinator_states, cluster.id)
     assert {(r["partition"], r["state"]): r["ids"] for r in counts if r["ids"]} == {

@@ -121,7 +121,7 @@ TRANSACTION = (ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT, ONGOING, PREPARE_ABORT,
 def encoded(raw: bytes, first_offset: int, times: Sequence[int] = (NOW_MS - 9_000,)) -> list[bytes]:
     """Returns the records of a commit, an abort and an open transaction.
 
-    All times, in and of the records, take the values of `times` in turn.
+    The append times, and the times within the records, are taken from `times` in turn.
     """
     log = []
     for step, status in enumerate(TRANSACTION):
@@ -156,7 +156,8 @@ def raw_of(item: dict[str, Any]) -> bytes:
 
 
 def ms_of(item: dict[str, Any], name: str) -> int:
-    """Returns a time as the record contained it: -1 is served as null, and a number that is no date in a raw field."""
+    """Returns the time that the record contained, in ms. REST returns -1 as null, and a number that is no date in a
+    separate raw field."""
     if item[name] is None:
         return int(item.get(f"{name.removesuffix('_at')}_raw_ms", -1))
     return round(datetime.fromisoformat(item[name]).timestamp() * 1_000)
@@ -189,7 +190,8 @@ def test_any_id_is_stored_and_served(cluster: Cluster, url: str, raw: bytes) -> 
 
 @pytest.mark.parametrize("times", [[ms] for ms in TIMES] + [list(TIMES), list(TIMES[::-1])], ids=str)
 def test_any_time_is_stored_and_served(cluster: Cluster, url: str, times: list[int]) -> None:
-    """The times are stored several times, because the sums of durations must fit into int64 as well."""
+    """The test applies several transactions with extreme times, because the sums of their durations must fit into
+    int64, too."""
     for lo in range(0, 4 * len(TRANSACTION), len(TRANSACTION)):
         apply_all(cluster, encoded(b"pay", lo, times), lo)
     with client_of(url) as client:

@@ -1,6 +1,6 @@
-"""Tests that migrations create the tables of `service.store.schema`, if they are repeated or run concurrently.
+"""Tests that migrations create the tables of `service.store.schema`, even if they are repeated or run concurrently.
 
-They also cover late indexes, which are built after a first read.
+Other tests cover late indexes, which are built after the first read of the log.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def test_a_new_store_is_not_at_head_and_asking_changes_nothing(empty_url: str) -
         assert not is_at_head(reader)
     upgrade(engine)
     assert is_at_head(reader)
-    if engine.dialect.name == "sqlite":  # set when the file is created
+    if engine.dialect.name == "sqlite":  # this setting is possible only when the file is created
         with engine.connect() as connection:
             assert connection.exec_driver_sql("PRAGMA auto_vacuum").scalar() == 2
     reader.dispose()
@@ -185,12 +185,14 @@ def test_what_is_dropped_is_built_as_it_was(engine: Engine) -> None:
     assert late_indexes.missing(engine) == []
     late_indexes.drop_where_empty(engine)
     kept = [line.partition(" ")[0] for line in indexes(engine)]
-    assert kept == ["ix_transactional_ids_open", "ix_transactional_ids_settles"], "those of few rows"
+    assert kept == ["ix_transactional_ids_open", "ix_transactional_ids_settles"], (
+        "only the indexes of few rows are kept"
+    )
     missing = late_indexes.missing(engine)
     assert len(missing) == len(before) - len(kept)
     late_indexes.build_one(engine, missing)
     build_all(engine, late_indexes.missing(engine))
-    build_all(engine, missing)  # another process has built the indexes meanwhile
+    build_all(engine, missing)  # as if another process had built the indexes meanwhile
     assert indexes(engine) == before
 
 

@@ -1,6 +1,6 @@
-"""Tests that open entries of partitions begin and end only by proof.
+"""Tests that the store opens and ends an entry of a partition only by proof.
 
-They also cover lookups of partitions, one by one and by page, each through an index.
+Other tests cover lookups of partitions, one by one and by page, each through an index.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def test_a_read_from_before_the_lso_reached_the_watermark_opens_nothing(watched:
 
 
 def test_a_read_from_before_the_lso_passed_an_entry_does_not_open_it_again(watched: Watched) -> None:
-    """An LSO never passes an open transaction, so an older read must not reopen the entry: the next read may come late
-    or be denied."""
+    """An LSO never passes an open transaction, so a read from before must not open the entry again. The next read,
+    which would end the entry, may come late or be denied."""
     watched.see(look(NOW_MS + 2, 105))
     watched.see(described(NOW_MS + 1, entry(7), entry(8, 105), entry(9, 107)))
     assert watched.open().keys() == {8, 9}
@@ -87,7 +87,7 @@ def test_a_topic_of_the_same_name_has_its_own(watched: Watched) -> None:
     watched.see(look(NOW_MS + 2, topic_id="T2"))
     assert watched.open() == {}
     watched.see(described(NOW_MS + 3, entry(7)))
-    assert watched.open() == {}, "a read of the topic that was deleted"
+    assert watched.open() == {}, "the read is of the deleted topic, which had another topic id"
     watched.see(described(NOW_MS + 3, entry(7), topic_id="T2"))
     assert watched.open() == {7: (NOW_MS + 3, 100)}
 
@@ -106,8 +106,8 @@ def test_entries_of_the_partitions_asked_for_come_by_place_and_start(watched: Wa
 
 @pytest.fixture
 def twelve(cluster: Cluster) -> Watched:
-    """Stores samples of orders-0 to orders-11 and of another topic. Every third is stalled, higher numbers for
-    longer."""
+    """Stores samples of orders-0 to orders-11 and of another topic. Every third partition is stalled; the higher its
+    number, the longer."""
     twelve = Watched(cluster)
     free = [look(NOW_MS, 110, partition=n) for n in range(12) if n % 3]
     standing = [look(NOW_MS, partition=n, stalled_since_ms=NOW_MS - n) for n in range(0, 12, 3)]
@@ -129,7 +129,9 @@ def test_pages_follow_each_other_without_gap_or_overlap(twelve: Watched) -> None
     orders = [("orders", n) for n in range(12)]
     assert pages(twelve, 5, topic="orders") == [orders[:5], orders[5:10], orders[10:]]
     everywhere = [place for page in pages(twelve, 2) for place in page]
-    assert everywhere == [("Orders.2", 0), *orders], "by the bytes of the topic, whatever the database's own order"
+    assert everywhere == [("Orders.2", 0), *orders], (
+        "topics are sorted by their bytes, whatever the collation of the database"
+    )
     assert len(pages(twelve, 13)) == 1
 
 

@@ -1,4 +1,5 @@
-"""Tests that samples of data partitions become rows: the newer sample stays, and a missing answer ends no stall."""
+"""Tests of how samples of data partitions become rows: the newest sample of a partition stays, and a missing answer
+does not end a stall."""
 
 from __future__ import annotations
 
@@ -142,7 +143,9 @@ def test_after_a_full_batch_only_its_partitions_are_watched(watched: Watched) ->
     watched.see(look(NOW_MS), look(NOW_MS, partition=1), described(NOW_MS, entry()), not_covered=3)
     watched.see(look(NOW_MS + 1, partition=1), is_full=False, not_covered=4)
     assert counts(watched)[0] == 2
-    watched.see(look(NOW_MS, partition=1), is_full=True, not_covered=9)  # older: no proof about others
+    watched.see(
+        look(NOW_MS, partition=1), is_full=True, not_covered=9
+    )  # an older batch proves nothing about other partitions
     assert counts(watched) == (2, 2, 2, 4, NOW_MS + 1, NOW_MS + 1)
     watched.see(look(NOW_MS + 2, partition=1), is_full=True, not_covered=5)
     assert (watched.row(0), watched.entries()) == (None, [])
@@ -193,7 +196,8 @@ def test_the_driver_that_was_replaced_writes_nothing_more(watched: Watched) -> N
 
 
 def test_a_batch_does_not_renew_the_lease(watched: Watched) -> None:
-    """The other source may be stuck, and must not keep the lease through this one."""
+    """Applying a batch of samples does not renew the lease. Otherwise this source could keep the lease while the other
+    source is stuck."""
     before = lease.newest_renewal(watched.cluster.engine, watched.cluster.id)
     watched.see(look(NOW_MS), now_ms=NOW_MS + 5_000)
     assert lease.newest_renewal(watched.cluster.engine, watched.cluster.id) == before
@@ -209,7 +213,8 @@ def test_of_other_clusters_everything_stays(cluster: Cluster, new_cluster: Calla
 
 @pytest.mark.parametrize(("changes", "is_full"), [(1_200, True), (1_200, False), (400, False)])
 def test_many_partitions_at_once(watched: Watched, changes: int, is_full: bool) -> None:
-    """The rows are read all at once or by the hundred. PostgreSQL gets them by COPY or as single rows."""
+    """The store reads the rows of many partitions all at once, or by the hundred. PostgreSQL gets new rows by COPY, or
+    as single rows."""
     first = [look(NOW_MS, partition=n) for n in range(1_500)]
     watched.see(*first, described(NOW_MS + 1, entry(9_999), partition=201), is_full=True)
     changed = [look(NOW_MS + 5, 110 if n % 2 else 101, partition=n) for n in range(changes)]

@@ -1,4 +1,5 @@
-"""Tests of pages of ids: every row once and in order, for every sort, and always through an index."""
+"""Tests that pages of ids contain every row once and in order, for every sort, and that an index is used for each
+page."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def walk(connection: Connection, cluster: int, selection: Selection, sort: str, 
 
 
 def order(sort: str, row: IdRow) -> tuple[Any, ...]:
-    """Returns the sort key of a row, derived independently: rows without an age or a time come last."""
+    """Returns the sort key of a row, computed independently of the store. Rows without an age or a time come last."""
     if sort == "age":
         started = row.started_at_ms
         if started is None:
@@ -171,14 +172,14 @@ INDEXES = {
 }
 
 
-# PostgreSQL's planner goes by the size of the table: for 500 rows it does not choose an index
+# SQLite only: PostgreSQL's planner does not choose an index for a table of 500 rows
 @only_on("sqlite", "mixed")
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize("is_first", [True, False], ids=["first page", "later page"])
 def test_pages_follow_an_index_and_sort_nothing(mixed: SeededCluster, sort: str, is_first: bool) -> None:
     steps = plan(mixed, Selection(LIVE), sort, None if is_first else AFTER[sort])
     assert not [step for step in steps if step.startswith("SCAN")]
-    # only rows of one millisecond may be sorted ("... FOR RIGHT PART OF ORDER BY")
+    # SQLite may sort only rows of the same millisecond ("... FOR RIGHT PART OF ORDER BY")
     assert "USE TEMP B-TREE FOR ORDER BY" not in steps
     used = {step.split("INDEX ")[1].split(" ")[0] for step in steps if "INDEX " in step}
     assert used - {"sqlite_autoindex_transactional_ids_1"} == INDEXES[sort]
@@ -199,7 +200,7 @@ def test_pages_follow_an_index_and_sort_nothing(mixed: SeededCluster, sort: str,
     ids=["prefix", "producer_id", "topic", "min_age", "open", "empty or unknown"],
 )
 def test_what_narrows_the_selection_is_looked_up(mixed: SeededCluster, sort: str, selection: Selection) -> None:
-    """SQLite looks the selection up by its index. At most it walks through the ids of the selected states."""
+    """SQLite finds the selected ids by an index. At most it walks through the ids of the selected states."""
     steps = plan(mixed, selection, sort)
     assert not [step for step in steps if step.startswith("SCAN")]
     walks = [step for step in steps if "last_update_ms" in step]

@@ -117,7 +117,9 @@ def test_a_producer_id_under_which_something_hangs_is_the_way_to_its_name(cluste
     retention = Retention(cluster.engine, cluster.lease, keep=Keep(producer_ids=30 * DAY_MS))
     retention.delete_old(LATER_MS + 31 * DAY_MS)
     left = rows(cluster.engine, schema.producer_ids, cluster.id)
-    assert sorted(row["producer_id"] for row in left) == [7, 8, 9], "7 is open on a partition, of 8 there is a finding"
+    assert sorted(row["producer_id"] for row in left) == [7, 8, 9], (
+        "producer id 7 has an open entry, and producer id 8 has a finding"
+    )
 
 
 def test_the_walk_over_producer_ids_goes_on_where_it_was_and_around(cluster: Cluster) -> None:
@@ -167,7 +169,9 @@ def test_volume_and_markers_of_partitions_go_with_the_history(cluster: Cluster) 
     retention = Retention(cluster.engine, cluster.lease, keep=Keep(history=5 * DAY_MS), rows_at_once=2)
     reported = [retention.delete_old(NOW_MS + day * DAY_MS + 1) for day in (4, 5, 20, 20, 20)]
     assert [one.partition_markers for one in reported] == [0, 6, 10, 2, 0]
-    assert [one.partition_minutes for one in reported] == [0, 2, 2, 0, 0], "the first row says since when it is tailed"
+    assert [one.partition_minutes for one in reported] == [0, 2, 2, 0, 0], (
+        "each partition keeps the row that records since when it is tailed"
+    )
     assert [one.more for one in reported] == [False, True, True, False, False]
 
 
@@ -188,7 +192,7 @@ def test_rejects_and_resolved_findings_are_kept_as_long_as_people_say(cluster: C
     reported = [retention.delete_old(NOW_MS + days * DAY_MS + 1)[5:7] for days in (0, 1, 2, 60)]
     assert reported == [(0, 0), (1, 0), (0, 1), (0, 0)]
     (left,) = rows(cluster.engine, schema.findings, cluster.id)
-    assert left["kind"] == Kind.LONG_RUNNING, "an open one stays"
+    assert left["kind"] == Kind.LONG_RUNNING, "an open finding stays"
 
 
 def test_the_audit_is_kept_for_more_than_a_year(cluster: Cluster) -> None:
@@ -199,7 +203,8 @@ def test_the_audit_is_kept_for_more_than_a_year(cluster: Cluster) -> None:
 
 
 def test_ids_of_a_log_that_is_read_again_are_kept_until_it_is(cluster: Cluster) -> None:
-    """While a log is read again, its expired ids may return; their counts span all lives of an id."""
+    """While a log is read again, its expired ids may come back. Their counts then continue, so the rows must still
+    exist."""
     seed(cluster)
     begun = span(0, 0, generation=1, end=50, gap=Gap(20, 20, "away"))
     cluster.writer.apply(batch([], begun), LATER_MS)

@@ -1,5 +1,5 @@
-"""Tests that a range applies once and in order, or not at all, also at the first start and without a transaction
-log."""
+"""Tests that a range of the log is applied once and in order, or not at all. This holds at the first start and without
+a transaction log, too."""
 
 from __future__ import annotations
 
@@ -183,7 +183,9 @@ def test_what_lies_below_feeds_state_but_no_counter(cluster: Cluster) -> None:
     before = row(cluster.engine, cluster.id)
     assert (before["commits"], before["last_outcome"]) == (0, 2)
     assert counters(cluster.engine, cluster.id) == {}
-    cluster.writer.apply(batch(new[2:], read(5, 6)), NOW_MS)  # the transaction's end lies above: it is counted
+    cluster.writer.apply(
+        batch(new[2:], read(5, 6)), NOW_MS
+    )  # the transaction ends at or above `counted_from`, so it is counted
     assert row(cluster.engine, cluster.id)["commits"] == 1
     assert counters(cluster.engine, cluster.id) == {"commits": 1}
 
@@ -213,12 +215,14 @@ def test_an_open_transaction_shows_that_there_will_be_no_log(cluster: Cluster) -
     watched = Watched(cluster)
     watched.see(look(NOW_MS), described(NOW_MS, open_entry()))
     early_ms = NOW_MS + APPEARS_WITHIN_MS - 1
-    assert nothing_listed(cluster, early_ms).error is None, "the first transaction has just created it"
+    assert nothing_listed(cluster, early_ms).error is None, "the first transaction may have created the log just now"
     assert nothing_listed(cluster, early_ms + 1) == (SourceName.TRANSACTION_LOG, early_ms + 1, OPEN)
     assert unread(cluster) == OPEN
     watched.see(look(NOW_MS + 60_000, lso=110))
     assert watched.entries() == []
-    assert nothing_listed(cluster, NOW_MS + 60_000).error == OPEN, "a sign does not end with its transaction"
+    assert nothing_listed(cluster, NOW_MS + 60_000).error == OPEN, (
+        "the error stays after the transaction that proved it has ended"
+    )
 
 
 def test_what_coordinators_list_is_kept_too_and_ends_when_the_log_appears(cluster: Cluster) -> None:

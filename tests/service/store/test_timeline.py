@@ -1,6 +1,6 @@
-"""Tests of the timeline of an id: every page size gives each item once, through an index.
+"""Tests that the timeline of an id contains each item once for every page size, and is read through an index.
 
-They also cover the time that markers took.
+Other tests cover the time that markers took.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def walk(engine: Engine, cluster_id: int, limit: int = 200, key: bytes = b"pay")
 
 
 def shown(items: Sequence[Transition | Folded]) -> list[Any]:
-    """Returns the offsets of transitions, and the numbers of commits between them."""
+    """Returns, in the order of the timeline, the offset of each transition, and the number of commits of each folded
+    item."""
     return [f"{item.commits} commits" if isinstance(item, Folded) else item.offset for item in items]
 
 
@@ -100,8 +101,8 @@ def test_a_commit_with_slow_markers_shows_its_decision_and_cause_too(cluster: Cl
 
 @pytest.mark.parametrize("is_back", [False, True])
 def test_a_fence_by_an_administrator_is_shown_when_nobody_came_back(cluster: Cluster, is_back: bool) -> None:
-    """If the application returns, the abort counts as fenced: Kafka Connect fences its own ids as an administrator,
-    too."""
+    """If the application returns, the abort counts as fenced, because Kafka Connect fences its own ids through the
+    admin API, too."""
     cluster.start({0: 0})
     at_ms = NOW_MS - 60_000
     path = (states.ONGOING, states.PREPARE_ABORT, states.COMPLETE_ABORT, states.EMPTY)
@@ -118,9 +119,10 @@ def test_a_fence_by_an_administrator_is_shown_when_nobody_came_back(cluster: Clu
 
 
 def abort_of(cluster: Cluster) -> tuple[str | None, str | None, int, int]:
-    """Returns the cause and the confidence of the abort, and the aborts counted as fences and as an administrator's.
+    """Returns the cause and the confidence of the abort, and the id's counts of fenced aborts and of aborts by an
+    administrator.
 
-    The row of the id must repeat the cause of the abort's row.
+    The row of the id must have the same cause as the row of the abort.
     """
     (prepare,) = [
         row
@@ -185,7 +187,7 @@ def test_every_page_size_gives_the_same_and_every_commit_once(cluster: Cluster, 
 
 
 def test_a_log_that_is_read_again_adds_nothing_twice(cluster: Cluster) -> None:
-    """Compaction may have removed records since the first read: the first judgement is kept."""
+    """Compaction may have removed records since the first read, so the rows of the first read are kept."""
     cluster.start({0: 0})
     log = [*committed(0, minutes_ago(9)), *aborted(3, minutes_ago(8))]
     apply(cluster, log)
@@ -326,8 +328,8 @@ def test_quick_markers_of_a_commit_that_was_decided_long_before_get_a_row(
 
 @pytest.mark.parametrize("cuts", [(), (2,), (3,), (4,), (2, 3, 4)], ids=str)
 def test_the_first_counts_although_a_later_one_raised_the_epoch(cluster: Cluster, cuts: tuple[int, ...]) -> None:
-    """The client's abort seemed to fail, and the coordinator aborted at the timeout: one transaction with two
-    epochs."""
+    """The client's abort seemed to fail, and the coordinator aborted the transaction again at its timeout. One
+    transaction then has two epochs."""
     log = appended(
         (states.ONGOING, AT_MS),
         (states.PREPARE_ABORT, FIRST_MS),
@@ -343,7 +345,8 @@ def test_the_first_counts_although_a_later_one_raised_the_epoch(cluster: Cluster
 @pytest.mark.parametrize("cuts", [(), (2,), (3,), (2, 3)], ids=str)
 @pytest.mark.parametrize("between", [states.ONGOING, states.PREPARE_COMMIT], ids=["taken back", "another outcome"])
 def test_a_prepare_that_did_not_hold_counts_for_nothing(cluster: Cluster, between: int, cuts: tuple[int, ...]) -> None:
-    """The coordinator did not know of its first append: it added partitions after it, or decided the other outcome."""
+    """The coordinator did not know that its first append had succeeded. It then added partitions to the transaction, or
+    decided on the other outcome, so the first PrepareX does not count."""
     first = states.PREPARE_ABORT if between == states.ONGOING else between
     steps = [(states.ONGOING, AT_MS), (first, FIRST_MS)]
     if between == states.ONGOING:

@@ -1,4 +1,4 @@
-"""Tests that many rows at once give the same result as the rows one by one, by PostgreSQL's COPY as well."""
+"""Tests that an upsert of many rows at once gives the same result as row by row, also through PostgreSQL's COPY."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_every_value_a_column_can_have(engine: Engine) -> None:
     ]
     at_once(engine, rejects, written)
     found = rows(engine, schema.rejects, cluster)
-    assert [(cluster, *tuple(row.values())[1:]) for row in found] == written  # in the same order as well
+    assert [(cluster, *tuple(row.values())[1:]) for row in found] == written  # the order is the same, too
     assert [row["id"] for row in found] == sorted(row["id"] for row in found)
 
 
@@ -109,7 +109,7 @@ def test_many_rows_are_copied(engine: Engine, count: int, copies: bool) -> None:
 
 
 def test_rows_of_one_id_that_come_back_keep_the_first_sight(engine: Engine) -> None:
-    """If an id gives up a producer id and gets it again within one read, the batch contains its key twice."""
+    """If an id gives up a producer id and gets it again within one read, the batch contains the same key twice."""
     cluster = clusters.bind(engine, "c", "c", NOW_MS)
     many = [(cluster, n, b"id", n, n, 0, 0, *NO_END) for n in range(COPIES_FROM)]
     at_once(engine, PRODUCERS, [*many, (cluster, 7, b"id", 900, 950, 5, 6, *NO_END)])

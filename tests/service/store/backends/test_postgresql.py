@@ -1,4 +1,4 @@
-"""Tests of a PostgreSQL server that goes away, and of concurrent writers."""
+"""Tests of the store while its PostgreSQL server restarts, and while several writers compete for the lease."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LATER_MS = NOW_MS + 1
 
 
 def large_batch() -> LogBatch:
-    """Returns a batch that is large enough for COPY, and that also has single rows."""
+    """Returns a batch with enough ids for COPY, and with one reject, which is inserted as a single row."""
     log = [e for n in range(COPIES_FROM) for e in transaction(3 * n, b"id-%d" % n, start_ms=n, pid=n)]
     end = len(log)
     log.append(entry(end, states.ONGOING, b"id-3", pid=3))
@@ -40,7 +40,7 @@ def large_batch() -> LogBatch:
 
 
 def before_statement(engine: Engine, number: int, do: Callable[[], None]) -> Callable[[], int]:
-    """Calls `do` before a given statement or commit, counted from now.
+    """Calls `do` just before statement or commit number `number`, counted from now.
 
     Returns a function that stops the count and returns the number of statements and commits so far.
     """
@@ -125,8 +125,8 @@ def test_work_goes_on_after_a_restart_of_the_server(own_server: Postgres) -> Non
 
 @only_on("postgresql")
 def test_a_writer_in_the_middle_is_waited_for_and_then_replaced(url: str, postgres: Postgres) -> None:
-    """A standby takes an expired lease: a transaction of the old writer that has begun is committed, and later ones are
-    refused."""
+    """A standby takes over an expired lease. The database transaction that the old writer has begun is still committed;
+    its next one is refused."""
     old, standby, blocking = (open_engine(patient(url)) for _ in range(3))
     number = clusters.bind(old, "c", "c", NOW_MS)
     held = lease.acquire(old, number, "driver", NOW_MS)
@@ -136,9 +136,15 @@ def test_a_writer_in_the_middle_is_waited_for_and_then_replaced(url: str, postgr
         with blocking.begin() as connection:
             connection.exec_driver_sql("LOCK TABLE transactional_ids")
             applied = at_once.submit(writer.apply, batch(transaction(0, start_ms=1), read(0, 3)), NOW_MS)
-            wait_until_equal(lambda: waiting_for_a_lock(postgres, old), 1, "the writer in the middle")
+            wait_until_equal(
+                lambda: waiting_for_a_lock(postgres, old),
+                1,
+                "the number of the old writer's sessions that wait for a lock",
+            )
             taken = at_once.submit(take_over, standby, number, "standby", LATER_MS)
-            wait_until_equal(lambda: waiting_for_a_lock(postgres, old), 2, "the standby, too")
+            wait_until_equal(
+                lambda: waiting_for_a_lock(postgres, old), 2, "the number of waiting sessions, with the standby's,"
+            )
         assert applied.result(LIMIT_S).ended.commits == 1
         new = taken.result(LIMIT_S)
     assert new is not None
@@ -206,7 +212,9 @@ def test_a_writer_that_is_stopped_in_the_middle_keeps_nobody_out(engine: Engine,
     arguments = [sys.executable, "-c", _STOPS_ITSELF, patient(url), str(number), where]
     with subprocess.Popen(arguments, cwd=ROOT, stderr=subprocess.PIPE, text=True) as stopped:
         try:
-            wait_until_equal(lambda: psutil.Process(stopped.pid).status(), psutil.STATUS_STOPPED, "the writer")
+            wait_until_equal(
+                lambda: psutil.Process(stopped.pid).status(), psutil.STATUS_STOPPED, "the status of the writer"
+            )
             taken = take_over(standby, number)
             assert taken is not None
             assert taken.epoch == 2
@@ -214,7 +222,7 @@ def test_a_writer_that_is_stopped_in_the_middle_keeps_nobody_out(engine: Engine,
             _, said = stopped.communicate(timeout=LIMIT_S)
         finally:
             stopped.kill()
-    assert "StoreUnavailable" in said, "what it had begun is gone"
+    assert "StoreUnavailable" in said, "the server has rolled back the transaction that the stopped writer had begun"
     with standby.begin() as connection:
         lease.check(connection, taken)
     standby.dispose()
@@ -222,7 +230,7 @@ def test_a_writer_that_is_stopped_in_the_middle_keeps_nobody_out(engine: Engine,
 
 @only_on("postgresql")
 def test_the_databases_clock_decides_nothing(engine: Engine, url: str, postgres: Postgres) -> None:
-    """PostgreSQL's time functions are shadowed by functions whose clock jumps by an hour in both directions."""
+    """The test replaces PostgreSQL's time functions by functions whose clock jumps by an hour in both directions."""
     hidden = "".join(
         f"CREATE FUNCTION moved.{name}() RETURNS timestamptz LANGUAGE sql AS $$"
         f" SELECT pg_catalog.{name}() + (SELECT ahead FROM moved.clock) $$;"

@@ -1,7 +1,7 @@
 """Tests of a PostgreSQL server that ends sessions, is locked, or is read-only.
 
-Each fault gives an error of one line and passes; no row is lost or counted twice. Restarts are in test_postgresql.py.
-Tests of the server that the tests use are at the end.
+Each fault raises an error of one line. After the fault the store works again, and no row is lost or counted twice.
+Restarts are in test_postgresql.py. The last tests check the helper that starts the PostgreSQL server.
 """
 
 from __future__ import annotations
@@ -65,7 +65,11 @@ def test_a_session_that_idled_too_long_in_a_transaction_is_unavailable(
         engine.dispose()
         with engine.connect() as connection:
             pid = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
-            wait_until_equal(partial(own_server.execute, f"{SESSIONS} WHERE pid = {pid}"), [(0,)], "its sessions")
+            wait_until_equal(
+                partial(own_server.execute, f"{SESSIONS} WHERE pid = {pid}"),
+                [(0,)],
+                "the number of sessions with that pid",
+            )
             with pytest.raises(StoreUnavailable) as caught:
                 connection.exec_driver_sql("SELECT 1")
         assert "\n" not in str(caught.value)
@@ -100,7 +104,8 @@ def set_read_only(own_server: Postgres, value: str) -> None:
 
 
 def is_told(engine: Engine) -> bool:
-    """Returns whether the engine's connection knows of the new setting. A session reads the setting by itself."""
+    """Returns whether the session of the engine's connection has applied the new setting, which a session does on its
+    own a little later."""
     try:
         with engine.connect() as connection:
             return bool(connection.exec_driver_sql(SHOW_READ_ONLY).scalar_one() == "on")
@@ -118,7 +123,7 @@ def test_a_primary_that_was_demoted_is_unavailable_until_one_is_promoted(
     own_server.start()
     try:
         assert own_server.execute("SELECT pg_is_in_recovery()") == [(True,)]
-        for says in (None, "read-only"):  # the first try may still meet the connection that was cut
+        for says in (None, "read-only"):  # the first attempt may use the old connection, which the restart has closed
             with pytest.raises(StoreUnavailable, match=says):
                 cluster.writer.apply(SECOND, NOW_MS)
             with pytest.raises(StoreUnavailable, match=says):
@@ -159,7 +164,7 @@ def test_damage_is_named_with_the_remedy(engine: Engine, code: str) -> None:
         connection.exec_driver_sql(says)
 
 
-# the PostgreSQL server of the tests
+# the helper that starts the PostgreSQL server of the tests
 
 
 A_TEST_RUN = """
@@ -176,7 +181,7 @@ def server_of(directory: Path) -> int:
 
 
 def wait_until_gone(pid: int) -> None:
-    wait_until_equal(lambda: is_alive(pid), False, "that the server runs")
+    wait_until_equal(lambda: is_alive(pid), False, "whether the server runs")
 
 
 def test_the_server_and_its_directory_are_gone_afterwards() -> None:

@@ -1,5 +1,5 @@
-"""Tests of rebuilding a damaged store: rows that the transaction log no longer contains are copied, and counting goes
-on."""
+"""Tests of rebuilding a damaged store: the rebuild copies the rows that the transaction log no longer contains, and
+counting continues."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def seeded(cluster: Cluster) -> Cluster:
-    """Fills the store with 300 ids with a commit each, and with an audit of many pages."""
+    """Fills the store with 300 ids that have one commit each, and with an audit of many pages."""
     cluster.start({0: 0})
     cluster.writer.apply(batch(LOG, read(0, 900)), NOW_MS)
     attempt = Attempt(NOW_MS, "finding" * 20, "ann", False, MarkerType.ABORT, "orders", 0, 7, 3, 1, 5, Outcome.WRITTEN)

@@ -1,5 +1,5 @@
-"""Tests that a third database needs one module and one line: the store works on a database that its code does not
-know."""
+"""Tests that support for a third database needs one backend module and one URL form, and no change in the rest of the
+store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of searches in the texts of ids: the answers with a trigram index equal those without, in every state of the
+"""Tests that a text search over ids returns the same rows with and without the trigram index, in every state of the
 index."""
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def seeded(url: str) -> Iterator[SeededCluster]:
 
 
 def answers(cluster: SeededCluster, url: str | None = None) -> dict[tuple[str, str, str], list[bytes]]:
-    """Returns the rows of each search. `url` names a copy of the cluster's store."""
+    """Returns the ids that each search finds. `url` may name a copy of the cluster's store."""
     found: dict[tuple[str, str, str], list[bytes]] = {}
     engine = open_reader(url or cluster.url)
     with engine.connect() as connection:
@@ -108,19 +108,21 @@ def held(cluster: SeededCluster) -> int:
 @only_on("sqlite")
 def test_the_index_changes_no_answer(seeded: SeededCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = answers(seeded)
-    assert sum(map(bool, expected.values())) > 30, "many of the texts are found"
+    assert sum(map(bool, expected.values())) > 30, "the searches are of little use unless many of them find ids"
     monkeypatch.setattr(trigram_index, "_AT_ONCE", 300)
     trigram_index.extend(seeded.engine)
     assert held(seeded) == 300
-    assert answers(seeded) == expected, "with half of the ids"
+    assert answers(seeded) == expected, "the answers differ when half of the ids are indexed"
     trigram_index.extend(seeded.engine)
     assert held(seeded) > 500
-    assert answers(seeded) == expected, "with all of them"
+    assert answers(seeded) == expected, "the answers differ when all ids are indexed"
     monkeypatch.setattr(transactions, "_FEW", 5)
-    assert answers(seeded) == expected, "the same if a text matches more than _FEW ids, so that the index is not used"
+    assert answers(seeded) == expected, (
+        "the answers differ when a text matches more than _FEW ids, so that the index is not used"
+    )
     with seeded.engine.connect() as connection:
-        assert len(trigram_index.find(connection, ["Stanbul"], 5) or ()) == 1, "the index is used"
-        assert trigram_index.find(connection, ["app-0"], 5) is None, "too many"
+        assert len(trigram_index.find(connection, ["Stanbul"], 5) or ()) == 1, "the index finds the one matching id"
+        assert trigram_index.find(connection, ["app-0"], 5) is None, "more ids match than the limit allows"
 
 
 @only_on("sqlite")
@@ -173,7 +175,7 @@ def test_a_new_revision_begins_the_index_anew(seeded: SeededCluster, next_versio
     trigram_index.extend(seeded.engine)
     expected = answers(seeded)
     migrate.upgrade(seeded.engine)
-    assert held(seeded) > 500, "nothing to upgrade"
+    assert held(seeded) > 500, "an upgrade without a new revision keeps the index"
     next_version()
     migrate.upgrade(seeded.engine)
     assert answers(seeded) == expected
