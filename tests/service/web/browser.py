@@ -44,8 +44,8 @@ class Clock:
 class Tab(NamedTuple):
     """A page of the browser.
 
-    `complaints` lists errors of the console and of scripts, and requests to other hosts. A test removes those that it
-    expects; any other fails it.
+    `complaints` lists console messages of errors and warnings, script errors, and requests to other hosts. A test
+    removes the complaints that it expects; any other complaint fails the test.
     """
 
     page: Page
@@ -73,7 +73,7 @@ def serving(app: ASGIApp) -> Iterator[str]:
     thread.start()
     try:
         wait_for(lambda: server.started or not thread.is_alive(), "the server to start")
-        assert server.started, "the server ended"
+        assert server.started, "the server ended during its start"
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
         server.should_exit = True

@@ -1,4 +1,5 @@
-"""A finding of each kind, with the texts of the judge, and the samples of partitions that belong to it."""
+"""One finding of each kind, with the texts that the judge writes, and the partition samples that belong to the
+findings."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ _INLINE: Final = frozenset({"a", "b", "time", "wbr", "code", "svg", "path", "cir
 class PageText(HTMLParser):
     """A parsed page.
 
-    `texts` maps the id of an element to its text, and "" to the text of the page. `links` maps the text of a hyperlink
-    to its address. `title` is the headline, `html` the source.
+    `texts` maps the id of an element to its text, and "" to the text of the whole page. `links` maps the text of a
+    hyperlink to its address. `title` is the headline, and `html` is the source.
     """
 
     def __init__(self, html: str) -> None:
@@ -56,7 +56,7 @@ class PageText(HTMLParser):
             return
         self._open.append((tag, given.get("id")))
         if (id_ := given.get("id")) is not None:
-            assert id_ not in self._pieces, f"the id {id_!r} is there twice"
+            assert id_ not in self._pieces, f"the id {id_!r} occurs twice on the page"
             self._pieces[id_] = []
         if tag == "a":
             self._links.append((given.get("href") or "", []))
@@ -83,7 +83,7 @@ class PageText(HTMLParser):
 def page_of(
     url: str, path: str, status: int = 200, now_ms: int = NOW_MS, headers: Mapping[str, str] | None = None
 ) -> PageText:
-    """Returns a page of the application over the store at the time `now_ms`."""
+    """Returns a page that the application renders from the store at the time `now_ms`."""
     with TestClient(create_app(url, "1.2.3", now_ms=lambda: now_ms)) as client:
         answer = client.get(path, headers=dict(headers or {}))
     if answer.status_code != status:

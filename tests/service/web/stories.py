@@ -1,4 +1,4 @@
-"""Stores with complete scenarios, for the tests of the overview and the pages beside it."""
+"""Stores that contain complete scenarios, for the tests of the overview and of related pages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DENIED = denied("hr.payroll")
 
 
 def on(topic: str, partition: int, *entries: Any) -> tuple[Any, Any]:
-    """Returns a sample of a partition with a stalled LSO, and a read of its open entries."""
+    """Returns a sample of a partition whose LSO is stalled, and a read of its open entries."""
     return stalled_partition(partition, topic), read_of(*entries, partition=partition)._replace(topic=topic)
 
 
@@ -136,8 +136,8 @@ def quiet(cluster: WithPartitions, **more: Any) -> None:
 
 
 def reading_for_the_first_time(url: str, *ids: Id) -> WithPartitions:
-    """Stores a first read in progress: the log has four offsets for each id, and the ids and a partition have been
-    read."""
+    """Stores a first read in progress. The log has four offsets for each id; the read has reached the given ids, and
+    one partition was sampled."""
     cluster = WithPartitions(url, partitions=0)
     with cluster.engine.begin() as connection:
         connection.exec_driver_sql(f"UPDATE clusters SET counted_since_ms = NULL WHERE id = {cluster.id}")
@@ -150,5 +150,5 @@ def reading_for_the_first_time(url: str, *ids: Id) -> WithPartitions:
 
 
 def overview(url: str, later_ms: int = 1_200, path: str = PAGE) -> PageText:
-    """Returns a page at `later_ms` after NOW_MS."""
+    """Returns the overview, or the page at `path`, as it is `later_ms` after NOW_MS."""
     return page_of(url, path, now_ms=NOW_MS + later_ms)

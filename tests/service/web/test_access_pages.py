@@ -1,4 +1,5 @@
-"""Tests of the audit page, the form that mutes, and the actions that a page offers to each user; also in a browser."""
+"""Tests of the audit page, the form for mutes, and the actions that a page offers to each user. Some run in a
+browser."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def test_the_form_mutes_and_the_audit_has_it(here: Guarded) -> None:
     assert "Muted until" in here.client.get(path.removesuffix("/mute"), headers=sent).text
     page = here.client.get("/clusters/orders/audit", headers=sent).text
     assert ("ann &lt;looks&gt;" in page, "<looks>" in page, "Mutes in effect" in page) == (True, False, True)
-    assert "created" not in page, "keys are for admins of all"
+    assert "created" not in page, "only an admin of all clusters sees entries about keys"
     assert "created" in here.ask("admin", "/clusters/orders/audit").text
     assert "mute" in here.ask("admin", "/clusters/orders/audit?action=mute&before=10000").text
     assert here.ask("admin", "/clusters/orders/audit?action=nothing").status_code == 422
@@ -54,7 +55,8 @@ def test_a_form_that_cannot_be_is_a_page_that_says_so(here: Guarded, fields: str
 
 
 def test_a_browser_mutes_from_our_page_and_not_from_another(url: str, browse: Browse) -> None:
-    """The form works without script. A form of another site is refused although the browser adds the password."""
+    """The form works without JavaScript. A form on another site is refused, although the browser sends the password
+    with it."""
     with guarded_app(url) as (app, _, _):
         login = {"username": "ann", "password": PASSWORD}
         tab = browse(app, http_credentials=login, script=False)
@@ -68,7 +70,7 @@ def test_a_browser_mutes_from_our_page_and_not_from_another(url: str, browse: Br
         )
         foreign.page.get_by_role("button").click()
         expect(foreign.page.locator("#problem")).to_contain_text("a page of another site")
-        foreign.complaints.clear()  # the console reports the 403
+        foreign.complaints.clear()  # the browser console reports the status 403
         page.get_by_label("Reason").fill("ann looks at it")
         page.get_by_role("button", name="Mute").click()
         expect(page.locator("#verdict")).to_contain_text("Muted until")

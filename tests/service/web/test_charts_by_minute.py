@@ -1,4 +1,4 @@
-"""Tests of charts by minute: their geometry adds up, and their axes are readable."""
+"""Tests of the charts by minute: the drawn shapes add up to the totals, and the axes are readable."""
 
 from __future__ import annotations
 

@@ -114,7 +114,9 @@ def test_bars_by_time_left() -> None:
     assert bounds_ms(KEPT_MS) == [DAY_MS * day for day in range(1, 8)]
     drawn = bars([4, 2, 0, 5, 3, 9, 376], KEPT_MS)
     assert [bar.text for bar in drawn][::6] == ["0 to 1 d", "6 to 7 d"]
-    assert [bar.is_cut for bar in drawn] == [False] * 6 + [True], "the tallest is cut, so that the others can be seen"
+    assert [bar.is_cut for bar in drawn] == [False] * 6 + [True], (
+        "the tallest bar is cut, so that the other bars stay visible"
+    )
     assert [bar.is_soon for bar in drawn] == [True] + [False] * 6
     assert drawn[2].height == 0
     assert all(bar.y + bar.height == FOOT for bar in drawn)

@@ -1,4 +1,4 @@
-"""Tests of findings in a real browser: commands that copy, the ruler on a phone, and pages that do not scroll
+"""Tests of findings in a real browser: buttons copy commands, the ruler fits on a phone, and pages do not scroll
 sideways."""
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ Look = Callable[..., Shown]
 
 
 def stored(cluster: WithPartitions) -> None:
-    """Stores orders-0, which is stalled by a hanging transaction, and orders-1, which is not stalled."""
+    """Stores two partitions: a hanging transaction stalls orders-0; orders-1 is not stalled."""
     cluster.read([Id(b"pay", states.COMPLETE_ABORT, producer_id=PID)])
     cluster.look(stalled_partition(), read(entry()), moving_partition(1))
 
@@ -158,7 +158,7 @@ def test_one_of_each_kind_says_what_it_is_what_to_do_and_what_it_rests_on(
 def test_what_stays_heads_the_cluster_and_says_how_to_acknowledge_it(
     cluster: WithPartitions, look: Look, kind: str
 ) -> None:
-    """The headline names a finding that awaits acknowledgement, before it says that nothing hangs."""
+    """The headline first names the finding that awaits acknowledgement, and then says that nothing hangs."""
     cluster.see(EVERY[kind])
     finding = the(cluster, kind)
     assert f'txnscope acknowledge {finding.id} --reason "…"' in look(address(finding)).text
@@ -198,9 +198,11 @@ def test_what_hangs_has_its_commands_its_ruler_and_who_waits(cluster: WithPartit
     for words in ("hanging: pay", "group settlement stopped here", "group fraud will stop, 5 offsets to go"):
         assert words in ruler
     assert "group tail not known to wait" in ruler
-    assert "100 begins here hanging pay never no: the LSO is here" in ruler, "the same spans as a table"
+    assert "100 begins here hanging pay never no: the LSO is here" in ruler, "the table lists the spans of the ruler"
     assert "settlement orders-0 stopped likely: does not read on 100" in ruler
-    assert 'href="/clusters/orders/partitions/orders/0?offset=100"' in page.html, "evidence leads to its record"
+    assert 'href="/clusters/orders/partitions/orders/0?offset=100"' in page.html, (
+        "the evidence has a hyperlink to its record"
+    )
 
 
 def test_a_committed_one_says_first_that_it_must_not_be_aborted(cluster: WithPartitions, look: Look) -> None:
@@ -251,7 +253,7 @@ def test_a_candidate_is_no_verdict_and_has_no_command(cluster: WithPartitions, l
     assert "candidate since 14:13:50" in page.text
     assert "verdict--critical" not in page.html
     assert page.commands == []
-    assert address(one) not in look().html, "the list shows what is confirmed"
+    assert address(one) not in look().html, "by default the list contains confirmed findings, but no candidates"
     assert "Candidates 1" in look().text
     assert "being checked again" in look(f"{LIST}?status=candidate").text
 
@@ -281,7 +283,7 @@ def test_a_resolved_one_keeps_its_address_and_says_when_and_how_it_ended(cluster
     assert page.title == "orders-0 was blocked by a hanging transaction of pay"
     assert "Resolved at 14:14:50 UTC, after 1 m: it ended, and how is not known (healed)." in page.text
     assert page.commands == []
-    assert "Where: orders-0" not in page.text, "the partition is another by now"
+    assert "Where: orders-0" not in page.text, "a resolved finding does not show the present state of the partition"
     listed = look(now_ms=NOW_MS + 61_000)
     assert "No open finding." in listed.text
     assert "Resolved in the last 24 hours 1 of 1" in listed.text
@@ -338,7 +340,7 @@ def test_owner_mute_confidence_and_that_it_came_back_are_shown(cluster: WithPart
     listed = look().text
     for words in ("owner team payments", "muted until 15:13:50", "reopened", "likely"):
         assert words in listed
-    assert "muted" not in look(now_ms=NOW_MS + 3_700_000).text.lower(), "it has passed"
+    assert "muted" not in look(now_ms=NOW_MS + 3_700_000).text.lower(), "the mute has ended"
 
 
 def test_what_a_transaction_holds_is_shown_with_its_id(cluster: WithPartitions, look: Look) -> None:
@@ -376,12 +378,14 @@ def test_filters_are_in_the_address_and_those_of_rest(cluster: WithPartitions, l
     assert listed("topic=orders&partition=1") == set()
     assert listed("status=resolved") == set()
     assert listed("kind=&severity=&transactional_id=&topic=&partition=") == {hanging_id, fences, expires}, (
-        "an empty form"
+        "a form without input sends empty fields, which filter nothing"
     )
     page = look(f"{LIST}?status=candidate&status=confirmed&transactional_id=p%FF")
     assert 'href="/api/v1/clusters/orders/findings?status=candidate&amp;status=confirmed' in page.html
     assert 'value="p\\x{ff}"' in page.html
-    assert listed("transactional_id=p%5Cx%7Bff%7D") == {fences}, "as the field shows it"
+    assert listed("transactional_id=p%5Cx%7Bff%7D") == {fences}, (
+        "the field shows the id escaped, and accepts the same text"
+    )
     assert "No finding fits." in look(f"{LIST}?topic=nothing").text
 
 
@@ -408,7 +412,7 @@ def test_long_lists_go_on_page_after_page_the_gravest_first(cluster: WithPartiti
         path = unescape(following[1])
     assert len(seen) == len(set(seen)) == 160
     assert severities == [True] * 100 + [False] * 60
-    assert look(f"{path}&severity=critical").status == 400, "a cursor is good for its own filters"
+    assert look(f"{path}&severity=critical").status == 400, "a cursor is refused with other filters than its own"
     assert look(f"{LIST}?cursor=nonsense").status == 400
 
 

@@ -1,4 +1,5 @@
-"""Tests of the frame of every page in a real browser: keyboard, search, copying, narrow and dark, without script."""
+"""Tests of the frame of every page in a real browser: keyboard, search, copying, narrow windows, dark mode, and use
+without JavaScript."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ def test_the_search_works_by_keyboard(well: WithPartitions, browse: Browse) -> N
     page.keyboard.press("/")
     expect(page.get_by_role("searchbox", name="Go to")).to_be_focused()
     page.keyboard.type("payments-7/")
-    assert page.locator("#q").input_value() == "payments-7/", "only outside of fields is it a command"
+    assert page.locator("#q").input_value() == "payments-7/", (
+        "within a field, / is an ordinary character and no shortcut"
+    )
     page.keyboard.press("Backspace")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile(r"/clusters/prod-eu/partitions/payments/7$"))
@@ -60,7 +63,7 @@ def test_announcements_to_screen_readers(well: WithPartitions, browse: Browse) -
     breaks(well)
     page = browse(well.url).open(PAGE)
     assert page.locator("h1").get_attribute("aria-live") == "polite"
-    assert page.locator("[aria-live] time").count() == 0, "a tick would be announced each second"
+    assert page.locator("[aria-live] time").count() == 0, "a screen reader would announce the time every second"
     assert page.locator("table:not(:has(caption))").count() == 0
     assert page.locator("th:not([scope])").count() == 0
     assert page.locator("svg[role=img]:not([aria-label])").count() == 0

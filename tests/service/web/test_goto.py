@@ -1,4 +1,5 @@
-"""Tests of the search: the input leads to a page or a choice of pages, or the answer states why there is none."""
+"""Tests of the search: the input leads to one page, to a choice of pages, or to an answer that gives the reason why
+nothing was found."""
 
 from __future__ import annotations
 
@@ -115,7 +116,7 @@ def test_more_than_fit_lead_to_the_list_with_filters(client: TestClient) -> None
 
 
 def test_owners_of_a_producer_id_have_dates(orders: WithPartitions, client: TestClient) -> None:
-    """If a log was read again, a producer id may have two owners; each is shown with its dates."""
+    """After a log was read again, a producer id may have two owners. Each owner is shown with its dates."""
     with orders.engine.begin() as connection:
         earlier = {"first_seen_ms": NOW_MS - 90_000, "last_seen_ms": NOW_MS - 80_000, "first_epoch": 0, "last_epoch": 2}
         row = {"cluster_id": orders.id, "producer_id": 8, "transactional_id": b"before"}

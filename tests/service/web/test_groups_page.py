@@ -36,7 +36,7 @@ def test_each_relation_with_both_lags(seen: WithPartitions) -> None:
     page = page_of(seen.url, PATH)
     at = page.texts["group-at-orders-0"]
     assert shows(at, "orders-0 stopped", "likely", "100", "100 0", "to the LSO", "10 2"), (
-        "0, and to where it is measured"
+        "the lag to the LSO is shown as 0, and the row says up to which offset clients measure it"
     )
     assert shows(page.texts["group-below-orders-0"], "will stop", "5 offsets", "95", "100 5 15 unknown")
     assert shows(page.texts["group-beyond-orders-0"], "unknown", "beyond the LSO", "110", "10 beyond it 0 2")
@@ -44,7 +44,7 @@ def test_each_relation_with_both_lags(seen: WithPartitions) -> None:
     assert shows(idle, "inactive", "no members")
     assert "clients measure" not in idle
     assert shows(page.texts["group-eos-orders-1"], f"{OFFSETS_TOPIC}-{HOME}", "UNSTABLE_OFFSET_COMMIT", "starts waits")
-    assert "group-healthy-orders-1" not in page.texts, "nothing is held back there"
+    assert "group-healthy-orders-1" not in page.texts, "no open transaction holds this group back"
     assert all(fact in page.texts[""] for fact in ("Stopped 2", "Not blocked 1", "Not known 1"))
 
 

@@ -1,4 +1,4 @@
-"""Tests of `/guide`: the complete docs/ as pages, whose hyperlinks have valid targets."""
+"""Tests of `/guide`, which shows all of docs/ as pages. Every hyperlink must have a valid target."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tests.service.web.page_text import PageText
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
-    """Yields a client of a service whose store is missing, because users need runbooks then. Exceptions are raised."""
+    """Yields a client of a service whose store is missing, because that is when users need the runbooks. Exceptions of
+    the service reach the test."""
     with TestClient(create_app(f"sqlite:///{tmp_path / 'away.db'}", "1.2.3")) as client:
         yield client
 
@@ -26,7 +27,7 @@ def page(client: TestClient, address: str) -> PageText:
     answer = client.get(address)
     assert answer.status_code == 200, address
     assert answer.headers["content-security-policy"] == "default-src 'self'; frame-ancestors 'none'"
-    assert "style=" not in answer.text, "the security policy would refuse it"
+    assert "style=" not in answer.text, "the content security policy would block inline styles"
     assert answer.text.count("<h1") == 1, address
     return PageText(answer.text)
 
@@ -43,8 +44,10 @@ def test_every_page_opens_and_every_link_leads_to_its_heading(client: TestClient
             target, fragment = urldefrag(urljoin(address, link))
             if urlsplit(target).scheme or target == "/":
                 continue
-            assert target in pages, f"{address}: {words} leads to {link}"
-            assert not fragment or fragment in pages[target].texts, f"{address}: {link}"
+            assert target in pages, f"{address}: the hyperlink {words!r} has the unknown target {link}"
+            assert not fragment or fragment in pages[target].texts, (
+                f"{address}: the target page has no heading for {link}"
+            )
 
 
 def test_a_runbook_is_read_as_a_page(client: TestClient) -> None:
@@ -55,7 +58,7 @@ def test_a_runbook_is_read_as_a_page(client: TestClient) -> None:
 
 
 def test_what_is_not_here_is_no_link(client: TestClient) -> None:
-    """A file of the repository that the guide does not contain is named without a hyperlink."""
+    """The page names a file of the repository that is not part of the guide, without a hyperlink."""
     shown = page(client, f"{GUIDE}/runbooks/KafkaTxnWatchdog.md")
     assert "alertmanager.example.yml" in shown.texts["main"]
     assert "alertmanager.example.yml" not in shown.links

@@ -1,4 +1,4 @@
-"""Tests of `/`: every cluster with its verdict, the hyperlinks to other pages, and the choice of a cluster."""
+"""Tests of `/`: the verdict on every cluster, the hyperlinks to other pages, and the choice of a cluster."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_every_link_works(cluster: WithPartitions, url: str) -> None:
         page = PageText(client.get("/").text)
         assert set(page.links.values()) >= {*PROGRAMS, "/clusters/o%22%3E%3Ci%3E%26%20%2Fx"}
         for link in page.links.values():
-            if not link.startswith("/clusters/"):  # the route must parse a name with a slash
+            if not link.startswith("/clusters/"):  # the name of one cluster contains a slash
                 assert client.get(link).status_code == 200, link
 
 
@@ -73,7 +73,7 @@ def test_it_obeys_no_name_and_needs_no_script(cluster: WithPartitions, url: str)
     assert answer.headers["cache-control"] == "no-cache"
     assert "<script" not in answer.text
     assert "<i>" not in answer.text
-    assert "style=" not in answer.text, "the security policy would refuse it"
+    assert "style=" not in answer.text, "the content security policy would block inline styles"
 
 
 def test_nothing_was_read_yet(url: str) -> None:

@@ -1,5 +1,5 @@
-"""Tests of live pages in a real browser: the refreshed parts, the state that survives a refresh, and the notice of a
-failed one."""
+"""Tests of live pages in a real browser: which parts a refresh replaces, which state survives it, and the notice after
+a failed refresh."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_finding_appears_by_itself_and_goes(well: WithPartitions, browse: Brow
     well.look(moving_partition(7, "payments", stalled_since_ms=None))
     well.see()
     title(page, QUIET)
-    assert page.evaluate("window.same"), "the page was never loaded anew"
+    assert page.evaluate("window.same"), "the page must be refreshed without a reload"
 
 
 def test_without_events_it_is_asked_every_five_seconds(well: WithPartitions, browse: Browse) -> None:
@@ -66,7 +66,7 @@ def test_without_events_it_is_asked_every_five_seconds(well: WithPartitions, bro
     asked = """() => performance.getEntriesByType("resource")
         .filter((one) => one.initiatorType === "fetch").map((one) => one.startTime)"""
     first, *_ = page.evaluate(asked)
-    assert first > 4_500, "asked again before its time"
+    assert first > 4_500, "the first refresh came earlier than after five seconds"
 
 
 def test_ages_tick_between_refreshes(well: WithPartitions, browse: Browse) -> None:
@@ -78,7 +78,7 @@ def test_ages_tick_between_refreshes(well: WithPartitions, browse: Browse) -> No
     expect(age).not_to_have_text(first)
     assert re.fullmatch(r"2\d s", age.inner_text())
     old = page.locator(".live__old")
-    assert old.get_attribute("aria-live") == "off", "not every tick is announced"
+    assert old.get_attribute("aria-live") == "off", "a screen reader must not announce every tick"
     expect(old).to_have_text(re.compile(r"^[1-9]\.\d s old$"))
 
 

@@ -1,4 +1,4 @@
-"""Tests that the totals on a page count all findings, even those that the page does not list."""
+"""Tests that the totals on a page count all findings, including those that the page does not list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tests of the owner and the fate of an offset on the page of its partition. A list of batches stands in for Kafka."""
+"""Tests of the explanation of an offset on the page of its partition: who wrote the record, and what became of it. A
+list of batches stands in for Kafka."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def test_what_cannot_be_explained_is_a_sentence_on_the_page(
     cluster.look(moving_partition())
     page = page_of(cluster.url, f"{HERE}?{query}", status)
     assert says in page.texts["explained"]
-    assert "orders-0 hides nothing" in page.texts["verdict"], "the page is there all the same"
+    assert "orders-0 hides nothing" in page.texts["verdict"], "the rest of the page is still shown"
 
 
 class _Log(Kafka):
@@ -138,8 +139,8 @@ def test_a_run_of_aborted_records_is_summed_up(explain: Callable[..., PageText])
 def test_records_that_a_finding_calls_lost_are_not_only_called_aborted(
     explain: Callable[..., PageText], cluster: WithPartitions
 ) -> None:
-    """The records were committed, but the ABORT of the next transaction of the same producer id and epoch ended
-    them."""
+    """The transaction of these records was committed. The ABORT of the next transaction, which has the same producer id
+    and epoch, was then applied to them."""
     lost = LostRecords(
         "orders", 0, 3, 4, b"pay", "pay", 7, 3, EndedBy.OTHER_TRANSACTION, 6, NOW_MS, (Evidence(NOW_MS, "log", "fact"),)
     )
@@ -151,7 +152,7 @@ def test_records_that_a_finding_calls_lost_are_not_only_called_aborted(
 
 
 def test_the_refresh_of_the_page_asks_kafka_nothing(explain: Callable[..., PageText]) -> None:
-    """A refresh does not read the log again; the browser keeps the existing explanation (hx-morph-skip)."""
+    """A refresh does not read the log again. The browser keeps the explanation that it shows (hx-morph-skip)."""
     assert explain("offset=4").texts["asked"] == "1"
     page = explain("offset=4", {"X-Refresh": "1"})
     assert page.texts["asked"] == "1"

@@ -198,7 +198,7 @@ def test_what_is_muted_is_marked_and_does_not_head_the_page(cluster: WithPartiti
     assert "verdict--info" in page.html
     assert "payments-3 hanging muted" in page.texts["chain"]
     assert shows(page.texts["facts"], "Hanging transactions 1", "1 muted")
-    assert overview(url, HOUR_MS).title.startswith("Unknown"), "an hour without data"
+    assert overview(url, HOUR_MS).title.startswith("Unknown"), "after an hour without new data, nothing is known"
 
 
 def test_no_transactions_yet(cluster: WithPartitions, url: str) -> None:
@@ -211,7 +211,7 @@ def test_no_transactions_yet(cluster: WithPartitions, url: str) -> None:
 
 
 def test_the_first_read_shows_its_progress_and_no_numbers(cluster: WithPartitions, url: str) -> None:
-    """One partition of the new log is half read, and the other one is fully read."""
+    """The first read has reached the middle of partition 0 and the end of partition 1."""
     history = empty_store(url, "first", partitions=0, started_ms=NOW_MS - 60_000)
     with history.engine.begin() as connection:
         connection.exec_driver_sql(f"UPDATE clusters SET counted_since_ms = NULL WHERE id = {history.id}")
@@ -280,12 +280,15 @@ def test_nobody_writes_the_store(url: str) -> None:
 
 
 def test_without_the_log_the_rest_stays_fresh(cluster: WithPartitions, url: str) -> None:
-    """A transaction log without READ permission makes only its own partitions unknown."""
+    """Without READ permission on the transaction log, data of the partitions stay current, and only facts from the log
+    are unknown."""
     cluster.writer.report_trouble(denied("__transaction_state"))
     cluster.look(moving_partition(0))
     page = overview(url)
     assert "Live, data 1.2 s old" in page.texts["live"]
-    assert page.title == "Nothing hangs. Nothing is blocked.", "not that there are no transactions"
+    assert page.title == "Nothing hangs. Nothing is blocked.", (
+        "the headline must not claim that there are no transactions"
+    )
     assert shows(page.texts["verdict"], "__transaction_state", "READ", "not known")
 
 

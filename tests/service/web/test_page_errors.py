@@ -1,4 +1,4 @@
-"""Tests that errors of pages are pages with the texts of the problem documents."""
+"""Tests that an error of a page is shown as a page, with the same text as the problem document of the REST API."""
 
 from __future__ import annotations
 

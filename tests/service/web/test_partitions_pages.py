@@ -139,7 +139,9 @@ def test_filters_and_sorts_in_the_address(cluster: WithPartitions) -> None:
     assert rows("sort=hidden") == ["payments-0", "orders-0", "orders-1"]
     assert rows("sort=since") == ["orders-1", "orders-0", "payments-0"]
     assert rows("topic=pay") == ["payments-0"]
-    assert rows("topic=&sort=since&page=9") == ["orders-1", "orders-0", "payments-0"], "as a form sends it"
+    assert rows("topic=&sort=since&page=9") == ["orders-1", "orders-0", "payments-0"], (
+        "an empty topic and a page beyond the last one are accepted"
+    )
     assert "No partition matches." in page_of(cluster.url, f"{PATH}?topic=nothing").texts["partitions"]
     page_of(cluster.url, f"{PATH}?sort=best", 422)
 
@@ -211,7 +213,7 @@ def test_old_data_is_not_fine(cluster: WithPartitions, age_ms: int, title: str) 
 
 
 def test_many_at_once_say_how_many_are_not_judged(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lower limits stand in for a cluster with 10,000 stalled partitions."""
+    """The test lowers the limits, so that ten stalled partitions behave like 10,000."""
     monkeypatch.setattr(judged_partitions, "MOST_JUDGED", 6)
     monkeypatch.setattr(partition_list, "MOST_JUDGED", 6)
     monkeypatch.setattr(render.paged, "__defaults__", (4,))
@@ -236,7 +238,7 @@ def test_one_partition_shows_all_that_is_known_of_it(cluster: WithPartitions) ->
     cluster.see(observe(Kind.ADOPTED, subject=subject, log_partition=None))
     wait(cluster, ("billing", LSO), ("audit", LSO - 5), ("dash", END))
     page = page_of(cluster.url, HERE)
-    assert page.ids("open-") == ["open-7", "open-8", "open-9"], "by offset"
+    assert page.ids("open-") == ["open-7", "open-8", "open-9"], "open entries are sorted by offset"
     assert "5 900 B" in page.texts["open-7"]
     assert "b\\x{ff}" in page.texts["open-8"]
     assert page.links["b\\x{ff}"] == "/clusters/orders/transaction?id=b%FF"

@@ -1,4 +1,4 @@
-"""Tests of the page that shows whether the data of the other pages are complete and fresh."""
+"""Tests of the pipeline page, which shows whether the data behind the other pages are complete and fresh."""
 
 from __future__ import annotations
 
@@ -98,7 +98,9 @@ def test_assumed_configs_are_marked_and_can_be_granted(tmp_path: Path) -> None:
     assert "assumed" in configs
     assert page.texts["grant-1-1"].endswith("--operation DescribeConfigs --cluster")
     assert "transaction.max.timeout.ms 15 m assumed" in page.texts["configs"]
-    assert "transactional.id.expiration.ms 1 h transaction" in page.texts["configs"], "reported by a broker"
+    assert "transactional.id.expiration.ms 1 h transaction" in page.texts["configs"], (
+        "a value that a broker reported is not marked as assumed"
+    )
     assert "3 assumed" in page.texts["source-configs"]
 
 
@@ -111,7 +113,7 @@ def test_assumed_configs_are_marked_and_can_be_granted(tmp_path: Path) -> None:
     ],
 )
 def test_a_source_that_is_old(cluster: WithPartitions, age_ms: int, title: str, state: str) -> None:
-    """The verdict needs both sources, so one old source suffices to weaken it."""
+    """The verdict depends on both sources, so one old source is enough to weaken it."""
     cluster.look(moving_partition())
     cluster.read([Id(b"a")], now_ms=NOW_MS + age_ms)
     page = page_of(cluster.url, PATH, now_ms=NOW_MS + age_ms)

@@ -1,4 +1,5 @@
-"""Tests of the offset ruler: its elements, its scale between breaks, and the text for elements without space."""
+"""Tests of the offset ruler: its elements, its scale between breaks, and the text in place of elements that do not
+fit."""
 
 from __future__ import annotations
 
@@ -155,7 +156,7 @@ def test_thousands_of_spans_are_folded_around_the_lso() -> None:
     spans = [Span(n * 10, n * 10 + 10, COMMITTED if n % 2 else ABORTED) for n in range(2_000)]
     ruler = drawn(*spans, start=0, lso=10_000, hw=20_000)
     assert len(ruler.blocks) <= MOST_SPANS + 2
-    assert len(ruler.spans) == 2_000, "the table has them all"
+    assert len(ruler.spans) == 2_000, "the table lists every span"
     near = [block for block in ruler.blocks if block.x <= ruler.lso_x <= block.x + block.width]
     assert {block.css for block in near} <= {"committed", "aborted"}
 
@@ -192,8 +193,8 @@ def test_the_small_form_says_how_much_is_hidden() -> None:
     assert small.text == "10.0 % of the last 1,000 offsets are hidden"
     one = mini(0, 999_999, 1_000_000)
     assert one is not None
-    assert one.lso_x == 97, "one record is still seen"
+    assert one.lso_x == 97, "even one hidden record takes visible space"
     assert mini(0, 10, 10) is None
     whole = mini(500, 100, 1_000, "unknown")
     assert whole is not None
-    assert (whole.lso_x, whole.css) == (0, "unread"), "all that is left of the log is hidden"
+    assert (whole.lso_x, whole.css) == (0, "unread"), "the LSO is below the log start, so the whole log is hidden"

@@ -116,7 +116,7 @@ def test_sources_that_stall_together_share_a_line() -> None:
     )
     assert together.names == "the transaction log and the data partitions"
     assert together.since_ms == NOW_MS - 5_000
-    assert "14:13" not in together.why, "beside the same time"
+    assert "14:13" not in together.why, "the reason does not repeat the time that the line already shows"
     assert alone.names == "the ledger of markers"
     assert "since 14:13:50 UTC" in alone.why
 

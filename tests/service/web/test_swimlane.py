@@ -1,4 +1,5 @@
-"""Tests of the geometry of the swimlane: its elements, their positions, and the rows that they represent."""
+"""Tests of the geometry of the swimlane: its elements, their positions, and the timeline rows that each element stands
+for."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def minute(at_ms: int = FROM, commits: int = 0, aborts: Aborts = NO_ABORTS, **mo
 
 
 def newest(state: int = states.COMPLETE_COMMIT, started_at_ms: int | None = None) -> IdRow:
-    """Returns an id that was just read; every other number of its record is 0."""
+    """Returns an id whose newest record is from NOW. Every other number of the record is 0."""
     record = LogRecord(*[0] * len(LogRecord._fields))._replace(state=state, timestamp_ms=NOW)
     return IdRow(0, b"pay", "pay", 0, 0, record, 0, started_at_ms, None, 0, Aborts(), None)
 

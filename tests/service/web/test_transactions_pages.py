@@ -87,7 +87,7 @@ def apply(cluster: WithPartitions, log: Sequence[Entry]) -> None:
 
 
 def seventy() -> list[Entry]:
-    """Returns more commits than the page draws one by one."""
+    """Returns 70 commits, which are more than the page draws one by one."""
     return [one for n in range(70) for one in committed(3 * n, NOW_MS - 600_000 + n * 1_000)]
 
 
@@ -95,7 +95,7 @@ def tv2(at: int, state: int, at_ms: int, epoch: int, start_ms: int = -1, **more:
     return entry(at, state, at_ms=at_ms, epoch=epoch, start_ms=start_ms, version=2, **more)
 
 
-# ---- the list
+# ---- the list of ids
 
 
 def test_every_state_says_what_comes_next(cluster: WithPartitions, client: TestClient) -> None:
@@ -256,7 +256,7 @@ def test_the_last_hour_and_the_last_outcome_are_beside_each(cluster: WithPartiti
     assert "client abort likely 1 · 1" in row_of(get(client, LIST), "pay")
 
 
-# ---- any bytes
+# ---- ids of any bytes
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_an_address_that_names_no_id_is_refused(cluster: WithPartitions, client:
     assert client.get(f"{ONE}?{query}").status_code == 422
 
 
-# ---- one id
+# ---- the page of one id
 
 
 def test_a_fenced_id_says_why_how_often_and_what_to_do(cluster: WithPartitions, client: TestClient) -> None:
@@ -319,7 +319,9 @@ def test_a_fenced_id_says_why_how_often_and_what_to_do(cluster: WithPartitions, 
     assert shows(text, "InitProducerId", "3 times", "14:09:06", "14:11:06 (ambiguous)")
     assert (why_ended(CauseCode.FENCED, Confidence.AMBIGUOUS) or "none") in text
     assert TO_DO[CauseCode.FENCED, Confidence.AMBIGUOUS].rstrip(".") in text
-    assert "Certain proof" not in text  # the coordinator logs the same records if the client aborted and started again
+    assert (
+        "Certain proof" not in text
+    )  # the records would be the same if the client itself had aborted and started again
     assert "fenced 3 ▲ InitProducerId 3" in text
     phases = (
         "Ongoing 14:10:50.123",
@@ -330,7 +332,7 @@ def test_a_fenced_id_says_why_how_often_and_what_to_do(cluster: WithPartitions, 
         "163 ms",
     )
     assert shows(text, *phases)
-    assert "pay has been open since" in text, "its finding"
+    assert "pay has been open since" in text, "the page shows the finding about this id"
     assert html.count('class="pin"') == 3
     assert "7 14:08:50 14:11:06 4 to 10 in use" in text
 
@@ -457,7 +459,9 @@ def test_a_timeline_from_the_middle_says_since_when_commits_are_counted(
     assert shows(words(get(client, f"{ONE}?id=pay")), "From 14:03:50 UTC on", "commits are counted")
     first = entry(9, states.EMPTY, b"new", at_ms=MINUTE)
     cluster.writer.apply(batch([first, *aborted(10, MINUTE + 1_000, b"new")], range_of(9, 13)), NOW_MS)
-    assert "ordinary commits are counted" not in words(get(client, f"{ONE}?id=new")), "nothing of it was before"
+    assert "ordinary commits are counted" not in words(get(client, f"{ONE}?id=new")), (
+        "all of this id's history is after the start of counting"
+    )
 
 
 def test_much_becomes_bars_with_a_table(cluster: WithPartitions, client: TestClient) -> None:
@@ -492,7 +496,7 @@ def test_a_wide_id_with_absurd_times_makes_a_page(cluster: WithPartitions, clien
         get(client, f"{ONE}?id=app-{number * 7919 % 80:05d}&window=7d")
 
 
-# ---- the words of docs/causes.md
+# ---- the texts agree with docs/causes.md
 
 
 def documented() -> str:

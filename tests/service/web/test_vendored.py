@@ -1,4 +1,4 @@
-"""Tests that the service ships files of other projects with a known version, licence and checksum."""
+"""Tests that the files of other projects that the service ships have a known version, licence and checksum."""
 
 from __future__ import annotations
 
