@@ -1,4 +1,4 @@
-"""The start and the end of the application, without Spark and without brokers."""
+"""Tests of the start and the end of the application, without Spark and without brokers."""
 
 from __future__ import annotations
 

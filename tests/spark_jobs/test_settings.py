@@ -1,4 +1,4 @@
-"""Settings of the streaming application, and their transfer to Spark's readers."""
+"""Tests of the settings of the streaming application, and of their transfer to Spark's readers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Passed = Callable[..., IngestSettings]
 
 @pytest.fixture
 def passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Passed:
-    """Returns a function from the flags and the settings file of `txnscope ingest` to the application's settings."""
+    """Returns a function that turns a settings file and flags of `txnscope ingest` into the application's settings."""
     for name in [name for name in os.environ if name.startswith("TXNSCOPE_")]:
         monkeypatch.delenv(name)
     file = tmp_path / "txnscope.toml"

@@ -1,5 +1,5 @@
-"""Headers of tailed partitions become volume and markers. Each batch counts once, wherever a log is split into
-chunks."""
+"""Tests that headers of tailed partitions become volume and markers. Each batch counts once, wherever the log is split
+into chunks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def tailed(*pieces: tuple[int, int, bytes], partition: int = 3) -> tuple[Tail, l
 
 
 def test_volume_and_markers_of_a_partition() -> None:
-    """The header of a compressed batch contains the number of its records."""
+    """A compressed batch counts with the number of records in its header."""
     data, packed = records(0, 3), records(3, 4, attributes=TRANSACTIONAL | ZSTD)
     commit, abort = marker(COMMIT, 7), marker(ABORT, 8, NOW_MS - MINUTE_MS - 1)
     tail, reached = tailed((0, 9, data + packed + commit + abort))
@@ -50,7 +50,7 @@ def test_volume_and_markers_of_a_partition() -> None:
 
 
 def test_what_a_marker_ended_is_known_from_all_that_was_read() -> None:
-    """Two producers write in two chunks. Batches that are not transactional belong to no transaction."""
+    """Two producers write in two chunks. The batches without a transaction must not count as part of one."""
     other = batch([Rec(b"k", b"v", 0)], 1, attributes=TRANSACTIONAL, producer_id=9, producer_epoch=0)
     first = records(0, 1) + other + records(2, 1, attributes=TRANSACTIONAL) + records(3, 1, attributes=TRANSACTIONAL)
     second = marker(COMMIT, 4) + marker(COMMIT, 5) + records(6, 2, attributes=TRANSACTIONAL)
@@ -61,8 +61,8 @@ def test_what_a_marker_ended_is_known_from_all_that_was_read() -> None:
 
 @pytest.mark.parametrize("at_ms", [-1, 0, NOW_MS - OLDEST_MS, NOW_MS + 1, 2**62])
 def test_a_timestamp_that_is_no_time_counts_when_it_is_read(at_ms: int) -> None:
-    """An invalid timestamp counts in the minute of reading. Otherwise a producer could make the store keep a row for
-    every possible minute."""
+    """A batch with an invalid timestamp counts in the minute of reading. Otherwise a producer could make the store keep
+    a row for every possible minute."""
     tail, _ = tailed((0, 1, records(0, 1, at_ms=at_ms)))
     assert [one.minute_ms for one in tail.volumes] == [NOW_MS]
 
@@ -100,7 +100,7 @@ def test_it_makes_no_difference_where_a_log_is_cut(seed: int) -> None:
         tail, reached = tailed((lo, hi, b"".join(data for behind, data in log if behind > lo)))
         assert reached[0][0] == hi
         volumes += tail.volumes
-        for one in tail.markers:  # as the store does
+        for one in tail.markers:  # the store joins records and markers of different reads in this way
             earlier = unended.pop((one.partition, one.producer_id), one.ends_from)
             markers.append(one._replace(ends_from=earlier))
         for left in tail.unended:
@@ -111,7 +111,7 @@ def test_it_makes_no_difference_where_a_log_is_cut(seed: int) -> None:
 
 
 def a_log(chance: random.Random) -> tuple[list[tuple[int, bytes]], int]:
-    """Returns 30 batches, each with the offset behind it, and the end of the log."""
+    """Returns 30 batches, each with the offset that follows it, and the end offset of the log."""
     log, end = [], 0
     for _ in range(30):
         count = chance.choice((1, 1, 2, 7))

@@ -1,5 +1,5 @@
-"""Facts of the transaction log, of partitions and of tailed topics are encoded by executors and decoded by the driver
-without loss."""
+"""Tests that executors encode facts of the transaction log, of partitions and of tailed topics as rows, and that the
+driver decodes them without loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folding: the records of an id give the same result, whatever pieces they are read in."""
+"""Tests that folding the records of an id gives the same result, however the log is divided into reads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FOLLOW = {
 
 
 def singles(log: list[Entry]) -> Folded:
-    """Returns every record as a run of its own, in columns."""
+    """Returns the log in columns, with every record as a run of its own."""
     partitions, ids, records = zip(*log, strict=True)
     columns = Records(*(np.array(column, np.int64) for column in zip(*records, strict=True)))
     ends = [r.state in by_hand.PREPARED and r.partition_count > 0 for r in records]
@@ -55,13 +55,13 @@ def singles(log: list[Entry]) -> Folded:
 
 
 def facts(folded: Folded) -> LogBatch:
-    """Returns the batch that arrives at the driver."""
+    """Returns the batch that the driver decodes from the rows."""
     (batch,) = batches_from_rows(pa.Table.from_batches(list(folded_to_rows(folded))))
     return batch
 
 
 def reported(batch: LogBatch) -> tuple[Any, ...]:
-    """Returns a batch in a form that is the same for all divisions into pieces."""
+    """Returns the contents of a batch in a form that does not depend on how the log was divided into pieces."""
     cells: dict[Any, IdMinute] = {}
     for minute in batch.minutes:
         place = (minute.partition, minute.transactional_id, minute.minute_ms)
@@ -75,8 +75,8 @@ def reported(batch: LogBatch) -> tuple[Any, ...]:
 
 
 def kept(batch: LogBatch) -> tuple[Any, ...]:
-    """Returns what the store keeps of a batch, however much of it executors have judged: rows, histories,
-    histograms."""
+    """Returns the rows, histories and histograms that the store keeps of a batch. They do not depend on which runs the
+    executors have judged already."""
     durations = Counter[tuple[str, int]]()
     for one in batch.durations:
         durations.update({(one.kind, index): n for index, n in enumerate(one.buckets)})
@@ -96,7 +96,7 @@ def kept(batch: LogBatch) -> tuple[Any, ...]:
 
 
 def said(log: list[Entry], counts: bool = True) -> tuple[Any, ...]:
-    """Returns the reference result, which goes through the records of each id one by one."""
+    """Returns the expected contents of the batch, computed from the records of each id one by one."""
     parts = []
     for p in (0, 1):
         entries = [by_hand.Entry(key, record, ()) for partition, key, record in log if partition == p]
@@ -107,7 +107,7 @@ def said(log: list[Entry], counts: bool = True) -> tuple[Any, ...]:
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[Entry]:
-    """Draws up to 40 records of a few ids. Any state may follow any other, as on a real log."""
+    """Draws up to 40 records of a few ids. As on a real log, any state may follow any other."""
     log: list[Entry] = []
     newest: dict[tuple[int, bytes], LogRecord] = {}
     at_ms = 0
@@ -115,7 +115,7 @@ def logs(draw: st.DrawFn) -> list[Entry]:
         at_ms += draw(st.sampled_from([0, 3, 900, 61_000, -5]))
         key = draw(st.integers(0, 1)), draw(st.sampled_from([b"a", b"b", b"\xff\x00"]))
         before = newest.get(key)
-        if before is not None and draw(st.integers(0, 2)):  # the id's transaction continues
+        if before is not None and draw(st.integers(0, 2)):  # the next record belongs to the same transaction
             state = draw(st.sampled_from([before.state, *FOLLOW.get(before.state, [states.ONGOING])]))
             newest[key] = before._replace(offset=offset, timestamp_ms=at_ms, state=state)
             log.append((*key, newest[key]))
@@ -201,8 +201,8 @@ def test_a_new_producer_id_begins_a_new_run_that_knows_its_predecessor() -> None
 
 @pytest.mark.parametrize("cuts", [(), (1,), (2,), (3,), (1, 2), (2, 3)], ids=str)
 def test_markers_take_since_the_first_prepare_in_whatever_piece_it_lies(cuts: tuple[int, ...]) -> None:
-    """The duration of markers counts from the first PrepareCommit, even if the next coordinator appended PrepareCommit
-    again, and whatever piece contains it."""
+    """The next coordinator appended PrepareCommit again. The duration of markers still counts from the first
+    PrepareCommit, whichever read contains it."""
     path = (
         (states.ONGOING, 0),
         (states.PREPARE_COMMIT, 1_000),

@@ -1,4 +1,4 @@
-"""The judge's tests have a store of their own, on every kind of database."""
+"""Fixtures that give each test of the judge its own store, on every kind of database."""
 
 from tests.service.store.conftest import cluster, empty_url, engine, new_cluster, reader, url
 

@@ -1,4 +1,5 @@
-"""Findings that stay open until acknowledged: the judge resolves them only after an operator has acknowledged them."""
+"""Tests of findings that stay open until acknowledged: the judge resolves them only after an operator has acknowledged
+them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Contradicting readings: the decision becomes unknown, and the contradiction is logged once and counted in metrics and
-REST."""
+"""Tests of contradicting readings of one case. Its decision becomes unknown; the contradiction is logged once, and
+counted in metrics and REST."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ METRIC = "kafka_txn_decision_contradictions_total"
 
 
 def reads(lab: Lab, decision: str, now_ms: int) -> Finding:
-    """Confirms the finding in three steps, with facts in both logs that lead to this decision."""
+    """Confirms the finding in three steps. The facts in both logs lead to `decision`."""
     lab.facts = facts_of(decision, 7, 0, 100, now_ms)
     return lab.confirmed(now_ms)
 
@@ -37,8 +37,8 @@ def contradicted(lab: Lab) -> Finding:
 
 
 def counted(url: str) -> tuple[float, Any]:
-    """Returns the number of contradictions on the page of metrics and in the cluster's REST answer, from a service over
-    the store."""
+    """Returns the number of contradictions that a service over the store reports: on its metrics page, and in the REST
+    answer about the cluster."""
     with client_of(patient(url)) as client:
         page = client.get("/metrics").text
         body = client.get("/api/v1/clusters/cluster-0").json()
@@ -69,8 +69,8 @@ def test_a_contradiction_is_told_in_one_line_and_counted(lab: Lab, url: str, cap
 def test_it_stays_over_a_restart_and_counts_once(
     lab: Lab, url: str, decision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A contradiction survives a restart. Otherwise the next reading would count as the first one, and the decision
-    would have flipped."""
+    """The contradiction survives a restart. Without it, the next reading would count as the first one, and would change
+    the decision again."""
     before = contradicted(lab)
     lab.restart()
     caplog.clear()
@@ -83,8 +83,8 @@ def test_it_stays_over_a_restart_and_counts_once(
 
 
 def test_a_producer_that_wrote_again_under_a_higher_epoch_does_not_flip_it(lab: Lab, url: str) -> None:
-    """A producer that writes again gives its entry a higher epoch, because the leader reports only the newest epoch.
-    The decision must not flip then, either."""
+    """When the producer writes again, its entry shows a higher epoch, because the leader reports only the newest one.
+    The change of epoch must not hide the contradiction."""
     reads(lab, "commit", NOW_MS)
     lab.restart()
     lab.entry = open_entry(epoch=1)

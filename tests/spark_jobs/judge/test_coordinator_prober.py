@@ -1,4 +1,4 @@
-"""The prober's requests to coordinators about ids and their missing markers."""
+"""Tests of the requests that the prober sends to coordinators about ids and their missing markers."""
 
 from __future__ import annotations
 

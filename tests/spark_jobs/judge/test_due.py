@@ -1,4 +1,4 @@
-"""The judge's schedule depends on the clock and on the time that its work takes."""
+"""Tests of the judge's schedule, which depends on the clock and on the time that its work takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The prober's list of groups, from the answers of the brokers."""
+"""Tests of the list of groups that the prober builds from the answers of the brokers."""
 
 from __future__ import annotations
 

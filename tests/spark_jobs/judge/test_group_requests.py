@@ -1,4 +1,5 @@
-"""The answers of a coordinator about its groups, combined with the commits in the batches of open transactions."""
+"""Tests of combining the answers of a coordinator about its groups with the commits in the batches of open
+transactions."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ HELD = Committed(-1, UNSTABLE_OFFSET_COMMIT)
 
 
 class Coordinator:
-    """Stands in for a coordinator. OffsetFetch of all partitions returns `stable`. OffsetFetch of named partitions
-    returns `named` if only stable offsets are requested, and otherwise the earlier commits in `before`."""
+    """Stands in for a coordinator. OffsetFetch for all partitions returns `stable`. OffsetFetch for named partitions
+    returns `named` if it requires stable offsets, and otherwise the earlier commits in `before`."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.stable: dict[str, GroupOffsets] = {}
@@ -92,8 +93,8 @@ def test_one_that_was_committed_before_has_its_transaction(coordinator: Coordina
 
 
 def test_the_word_of_the_coordinator_wins(coordinator: Coordinator) -> None:
-    """The coordinator's answer overrides the commits in the batches: if the transaction has ended or the offset was
-    deleted, no member waits for it."""
+    """The coordinator's answer overrides the commits in the batches. If the coordinator reports no pending offset, the
+    transaction has ended or the offset was deleted, and no member waits."""
     coordinator.named = {ORDERS: NOTHING, PAY: Committed(9, errors.NONE)}
     assert coordinator.ask({"billing": {ORDERS: PID, PAY: PID}}).rows == []
 
@@ -120,7 +121,9 @@ def test_members_without_an_offset_on_a_stalled_partition_have_a_row(coordinator
         GroupOffset("billing", *PAY, 3, 2, False),
         GroupOffset("billing", *ORDERS, -1, 2, False),
     ]
-    assert answered.topics == {"billing": {"orders", "pay", "calm"}}, "it is asked often from now on"
+    assert answered.topics == {"billing": {"orders", "pay", "calm"}}, (
+        "the topics of the group now include orders, so the group is asked often"
+    )
 
 
 def test_an_offset_that_may_not_be_read_or_is_pending_is_not_missing(coordinator: Coordinator) -> None:
@@ -162,7 +165,7 @@ def test_share_groups_with_their_level_their_lag_and_members(monkeypatch: pytest
 
 
 def test_a_share_group_whose_offset_could_not_be_read_has_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Members of a share group whose offset could not be read do not prove that the offset is missing."""
+    """The group has members, but its offset could not be read. This does not prove that the offset is missing."""
     answered = ask_share(
         monkeypatch,
         share_offsets={"jobs": ShareGroupOffsets(errors.NONE, {ORDERS: None})},
@@ -179,4 +182,4 @@ def test_share_groups_without_a_level_or_offsets_are_not_judged(monkeypatch: pyt
     assert answered.has_moved
     old = ask_share(monkeypatch, reports_offsets=False)
     assert old.not_judged == dict.fromkeys(("jobs", "workers"), ShareOffsetsNotReported())
-    assert old.topics_of("jobs") == set(), "they are not asked about often"
+    assert old.topics_of("jobs") == set(), "share groups that cannot be judged are not asked often"

@@ -1,5 +1,5 @@
-"""The schedule of requests about groups: without a stall, no group is requested; after a stall, all groups are
-requested soon."""
+"""Tests of the schedule of requests about groups: without a stall there are none; after a stall, all groups are asked
+soon."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rounds(*groups: str, node: int = 1) -> GroupSchedule:
 
 
 def asked(one: GroupSchedule, stalled: Stalls, now_ms: int, topics: dict[str, set[str]] | None = None) -> list[str]:
-    """Requests all due groups, as if each had answered, and returns them."""
+    """Asks all due groups, as if each had answered, and returns them."""
     due = [group for _, groups in one.due(stalled, now_ms) for group in groups]
     for group in due:
         one.note_asked(group, now_ms, (topics or {}).get(group, set()))
@@ -82,7 +82,7 @@ def test_batches_are_bounded_have_one_coordinator_and_forget_no_group() -> None:
         one.note_asked(group, NOW_MS, {"orders"})
     later = one.due(ON_ORDERS, NOW_MS + CONCERNED_EVERY_MS)
     here = [group for at, groups in later for group in groups if at == node]
-    assert here[-len(first) :] == first  # after the groups that were never requested
+    assert here[-len(first) :] == first  # groups that were never asked come first
     assert sum(len(groups) for _, groups in later) == 3 * GROUPS_AT_ONCE
 
 
@@ -118,6 +118,6 @@ def test_groups_that_are_too_many_are_counted() -> None:
     rounds.set_listed({f"group-{n:05d}": 1 for n in range(MOST_GROUPS + 3)})
     assert (len(rounds.coordinators), rounds.left_out) == (MOST_GROUPS, 3)
     rounds.set_named({f"group-{MOST_GROUPS:05d}": 1})
-    assert rounds.left_out == 2, "the one that is named is asked"
+    assert rounds.left_out == 2, "a named group is asked in spite of the limit"
     rounds.set_listed({"group": 1})
     assert rounds.left_out == 0

@@ -1,5 +1,5 @@
-"""Findings about stored groups and partitions: they open behind a hanging transaction, and end when the partition moves
-again."""
+"""Tests of findings about stored groups and partitions. The findings open behind a hanging transaction, and end when
+the partition moves again."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def see(cluster: WithPartitions, now_ms: int, *groups: GroupOffset) -> None:
 
 
 def judge(cluster: WithPartitions, now_ms: int) -> dict[Key, Finding]:
-    """Judges once, and returns the stored findings afterwards."""
+    """Runs one round of the judge, and returns the findings in the store after it."""
     looks = BlockedGroupObserver(cluster.id, None)
     with cluster.engine.connect() as connection:
         rows = partitions.stalled(connection, cluster.id)

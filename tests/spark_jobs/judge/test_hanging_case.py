@@ -1,4 +1,5 @@
-"""The case of an open entry: what its producer may still write, and what survives a restart."""
+"""Tests of the judge's case of an open entry: the records that its producer may still write, and the facts that survive
+a restart."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def facts_of(case: HangingCase, now_ms: int = NOW_MS) -> EntryQuery:
 
 
 def stored(case: HangingCase) -> Finding:
-    """Returns the finding as the store keeps it."""
+    """Returns the finding of the case as it comes back from the store."""
     observation = observed(case, KNOWN, "broker:9092", NOW_MS)
     (change,) = reconcile({}, RoundResult((observation,), frozenset({Kind.HANGING})), NOW_MS, "cluster")
     return change.finding
@@ -75,7 +76,7 @@ def test_an_owner_that_is_read_before_step_2_names_the_subject() -> None:
     case.note_owner(IDLE, NOW_MS)
     assert case.subject == subject_of(ENTRY, IDLE)
     case.note_owner(None, NOW_MS)
-    assert case.owner == IDLE, "the id may have expired since"
+    assert case.owner == IDLE, "a known owner is kept, because its id may have expired since"
 
 
 def test_a_subject_stays_once_a_finding_may_be_about_it() -> None:
@@ -99,7 +100,7 @@ def test_a_decision_outlives_a_restart_while_its_facts_cannot_be_read() -> None:
     recall(case, stored(before))
     assert case.decision.verdict.decision == Decided.COMMIT
     case.confirmation = UNOWNED
-    assert case.facts_to_read(NOW_MS) is not None, "it is derived again, once"
+    assert case.facts_to_read(NOW_MS) is not None, "after a restart the facts are read once more"
     assert case.decision.verdict.decision == Decided.COMMIT
 
 
@@ -126,7 +127,7 @@ def test_no_marker_is_named_if_a_transaction_may_have_written_since(owner: Owner
     assert case.reported == undecided(HasGrown())
     assert observed(case, KNOWN, "broker:9092", NOW_MS + 1).bootstrap is None
     case.apply_verdict(verdict(World.COMMIT, World.NONE), facts_of(case, NOW_MS + 2), NOW_MS + 2)
-    assert case.reported.decision == Decided.UNKNOWN, "the earlier reading was of fewer records"
+    assert case.reported.decision == Decided.UNKNOWN, "the earlier decision covered fewer records, so it does not count"
 
 
 def test_a_marker_is_named_again_once_the_facts_are_read_again() -> None:
@@ -163,21 +164,21 @@ def test_no_marker_is_named_while_an_open_transaction_may_write(owner: Owner) ->
 
 
 def test_a_transaction_that_no_coordinator_knows_writes_nothing_more() -> None:
-    """The case begins only after every broker was asked, so the producer of an unknown transaction writes nothing
-    more."""
+    """Every broker was asked before the case began. No coordinator knows the transaction, so its producer can write
+    nothing more."""
     case = unowned(with_record(OWNER, client_transaction_version=2)._replace(is_left_behind=True))
     case.apply_verdict(verdict(World.NONE), facts_of(case), NOW_MS)
     assert case.reported.decision == Decided.NONE
 
 
 def test_a_marker_from_before_a_restart_is_withdrawn_for_a_new_owner() -> None:
-    """The partition may not answer for a long time after the restart, and the confirmation steps wait for it. A new
-    owner withdraws the stored marker before that."""
+    """After a restart, the confirmation steps have to wait until the partition answers. A new owner withdraws the
+    stored marker before that."""
     orphan = unowned(None)
     orphan.apply_verdict(verdict(World.NONE), facts_of(orphan), NOW_MS)
     case = new(None)
     recall(case, stored(orphan))
-    assert not case.is_reportable(NOW_MS), "the finding of before stays as it is"
+    assert not case.is_reportable(NOW_MS), "the stored finding is not replaced before there is news"
     case.note_owner(IDLE, NOW_MS + 1)
     assert case.is_reportable(NOW_MS + 1)
     assert case.reported == undecided(HasGrown())
@@ -204,8 +205,8 @@ def test_an_entry_with_a_newer_record_is_read_again() -> None:
 
 @given(st.lists(st.tuples(READINGS, st.booleans(), st.booleans()), max_size=12))
 def test_whatever_is_read_the_marker_never_flips(readings: Sequence[tuple[Verdict, bool, bool]]) -> None:
-    """A case calls for only one kind of marker, over restarts and while the log cannot be read: ABORT (decision abort
-    or none) or COMMIT. In between it may call for none."""
+    """A case may call for ABORT (decision abort or none), for COMMIT, or for no marker at a time. Over its life, with
+    restarts and without the log, it never calls for both ABORT and COMMIT."""
     case = unowned()
     markers = []
     for found, is_restart, has_log in readings:
@@ -259,8 +260,8 @@ def test_an_entry_at_the_lso_was_there_when_the_lso_was_first_seen_stalled(
 
 
 def test_a_finding_waits_until_its_facts_are_read_or_refused() -> None:
-    """A slow machine may need two seconds to read the facts. After that time a finding once named the owner of the
-    producer id, without the facts."""
+    """A slow machine may need two seconds to read the facts. Before this wait existed, a finding could name the owner
+    of the producer id without the facts."""
     case = unowned()
     assert not case.is_reportable(NOW_MS + FACTS_TAKE_MS - 1)
     assert case.is_reportable(NOW_MS + FACTS_TAKE_MS)

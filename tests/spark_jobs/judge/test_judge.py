@@ -1,4 +1,4 @@
-"""The judge over a real store: from records of the log to findings, and the rows that the judge writes."""
+"""Tests of the judge over a real store: from records of the log to findings, and the rows that the judge writes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Judged:
             return {kind: one for (kind, _), one in load(connection, self.cluster.id, now_ms).items()}
 
     def timeouts(self, now_ms: int, *names: str, counts: bool = True) -> None:
-        """Ends a transaction of each id at `now_ms`, a second after its timeout."""
+        """Stores, for each id, a transaction that is aborted at `now_ms`, one second after its timeout."""
         entries: list[Entry] = []
         for name in names:
             key, start_ms, at = name.encode(), now_ms - 61_000, self.next_offset + len(entries)
@@ -115,7 +115,7 @@ def test_what_was_not_read_to_its_end_lately_is_not_judged(judged: Judged) -> No
     judged.log([open_one(0, NOW_MS - 90_000)], NOW_MS, behind=1)
     assert judged.judge.round(NOW_MS) == 0
     assert judged.at(NOW_MS + 1_000) == 1
-    gone_ms = NOW_MS + 20_000  # nothing was read since, because Kafka does not answer
+    gone_ms = NOW_MS + 20_000  # Kafka has not answered since, so nothing was read
     assert judged.judge.round(gone_ms) == 0
     assert judged.found()[Kind.OVERDUE].is_open
 
@@ -202,7 +202,7 @@ def test_new_ids_churn_unless_those_before_go_on(judged: Judged, goes_on: bool) 
         judged.log(entries, now_ms + 5_000)
         judged.judge.round(now_ms + 5_000)
     judged.at(NOW_MS + 5 * RESTART_MS + UNUSED_MS)
-    assert judged.found() == {}, "too early to be sure"
+    assert judged.found() == {}, "the new ids may still be used, so it is too early for a finding"
     judged.at(NOW_MS + 5 * RESTART_MS + 5_000 + UNUSED_MS + SKEW_MS)
     assert {kind: one.life.count for kind, one in judged.found().items()} == ({} if goes_on else {Kind.CHURN: 6})
 

@@ -1,4 +1,4 @@
-"""Requests are answered in another thread: the caller never waits, and a failure does not end the thread."""
+"""Tests of requests that another thread answers: the caller never waits, and a failure does not end the thread."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_who_asks_while_it_is_busy_is_told_so_and_never_waits() -> None:
 
 @pytest.mark.parametrize(("failing", "reported"), [("UNAVAILABLE", 0), ("WRONG", 1)])
 def test_a_failure_costs_one_answer(failing: str, reported: int, caplog: pytest.LogCaptureFixture) -> None:
-    """A failure costs one answer. A broker that is away is not logged as a warning, because the next question comes
-    soon."""
+    """The next question is answered as usual. If a broker is away, no warning is logged, because the question is
+    repeated soon."""
     with caplog.at_level(logging.WARNING), Echo() as echo:
         echo.may.set()
         assert echo.ask(failing)

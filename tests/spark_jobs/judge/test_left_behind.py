@@ -1,4 +1,4 @@
-"""Findings about records that were left behind when partitions were added to the transaction log."""
+"""Tests of findings about records that were left behind when partitions were added to the transaction log."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ START_MS = NOW_MS - 120_000
 
 
 class Coordinators:
-    """Answers as brokers that have restarted since partitions were added. `knows`: a broker that has not restarted
-    still knows the ids that were left behind."""
+    """Answers as brokers do that have restarted since partitions were added. `knows`: stands for a broker that has not
+    restarted, and still knows the ids that were left behind."""
 
     def __init__(self, knows: bool = False) -> None:
         self.knows = knows
@@ -48,8 +48,8 @@ class Coordinators:
 
 
 class Judged:
-    """A log of 5 partitions to which 3 were added. Arrows show the partition of an id before and after: `exp-a` (0 → 1)
-    is Ongoing, `exp-b` (1 → 2) is idle, `exp-c` (2 → 3) has started again, `pay-1` (4 → 4) is Ongoing."""
+    """A transaction log of 5 partitions to which 3 were added. `exp-a` (partition 0, now 1) is Ongoing, `exp-b` (1, now
+    2) is idle, `exp-c` (2, now 3) has started again, and `pay-1` (4, unchanged) is Ongoing."""
 
     def __init__(self, cluster: Cluster, reader: Engine, coordinators: Coordinators) -> None:
         self.cluster, self.reader, self.coordinators = cluster, reader, coordinators

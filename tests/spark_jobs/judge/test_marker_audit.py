@@ -1,5 +1,5 @@
-"""The audit of markers over a real store: log and partitions are read independently, and markers are compared only
-where both were read further."""
+"""Tests of the audit of markers over a real store. The transaction log and the partitions are read independently; the
+audit compares the markers of a transaction only where both were read past its end."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Audited:
         return self.now_ms
 
     def beat(self, *, rounds: int = 4, without: Sequence[str] = ()) -> Counter[Result]:
-        """Reads log and partitions to their ends, and runs the audit, a few times. `without`: topics that do not
-        exist."""
+        """Runs a few rounds. In each, the log and the partitions are read to their ends, and the audit runs once.
+        `without`: topics that do not exist."""
         results: Counter[Result] = Counter()
         for _ in range(rounds):
             self.read_log()
@@ -71,7 +71,8 @@ class Audited:
         return results
 
     def read_log(self, *path: int, epoch: int = 0, places: Sequence[Participants] = PLACES, pid: int = 7) -> None:
-        """Reads records of `pay` with these states, and their decisions."""
+        """Stores a read of the transaction log, with one record of `pay` for each state, and with the decisions among
+        these records."""
         lo, asked_ms = self.log_offset, self.tick()
         entries = [
             entry(lo + n, state, epoch=epoch, pid=pid, start_ms=NOW_MS, at_ms=self.now_ms)
@@ -87,8 +88,8 @@ class Audited:
         self.log.apply(read_._replace(decided=decided), self.tick())
 
     def read(self, topic: str, *found: tuple[str, int], pid: int = 7, again: bool = False) -> None:
-        """Reads data or markers of a tailed partition: (kind, epoch), each at one offset. `again`: the topic was
-        created again."""
+        """Stores a read of a tailed partition. Each (kind, epoch) stands for data or a marker at the next offset.
+        `again`: the topic was created again."""
         self.generations[topic] += again
         generation = self.generations[topic]
         lo, asked_ms = (0 if again else self.offsets[topic]), self.tick()
@@ -111,7 +112,7 @@ class Audited:
         self.ledger.apply(LedgerBatch(ranges, volumes, tuple(markers), None, unended), self.tick())
 
     def delete(self, topic: str) -> None:
-        """Reports that the topic was deleted."""
+        """Stores that the topic was deleted."""
         gone = end_of(0, LogPosition("T", self.generations[topic], 0, -1, 0), "", self.tick(), None)
         self.ledger.apply(LedgerBatch((TopicRange(topic, gone),)), self.tick())
 
@@ -198,7 +199,9 @@ def test_an_abort_by_hand_tears_it_in_whatever_order_it_is_read(audited: Audited
         LogPlace("a", 0, 3),
         LogPlace("b", 0, 1),
     ]
-    assert [one.id for one in audited.judged()] == [finding.id], "found once, whoever judges"
+    assert [one.id for one in audited.judged()] == [finding.id], (
+        "another round of the judge finds the same finding, and not a second one"
+    )
     with audited.reader.connect() as connection:
         assert connection.scalar(select(func.count()).select_from(schema.torn_transactions)) == 0
 
@@ -211,7 +214,7 @@ def test_nothing_is_told_before_both_sides_are_read_past_it(audited: Audited) ->
         audited.read("b")
         assert audited.auditor.audit(audited.tick()) == Counter()
     audited.read_log(states.ONGOING, states.PREPARE_COMMIT)
-    assert audited.beat() == Counter(), "its markers may still come"
+    assert audited.beat() == Counter(), "the markers may still be written"
     audited.read_log(states.COMPLETE_COMMIT)
     assert audited.beat() == {TORN: 1}
 
@@ -283,15 +286,15 @@ def test_a_topic_that_goes_with_its_marker_unread_tears_nothing(audited: Audited
     audited.read("a", ("data", 0))
     audited.read("b", ("data", 0))
     audited.delete("b")
-    audited.read_log(states.PREPARE_COMMIT, states.COMPLETE_COMMIT)  # perhaps decided before the topic was deleted
+    audited.read_log(states.PREPARE_COMMIT, states.COMPLETE_COMMIT)  # the decision may be older than the deletion
     audited.read("a", ("commit", 0))
     assert audited.beat(without=("b",)) == {UNSEEN: 1}
     assert (audited.judged(), audited.waiting()) == ([], 0)
 
 
 def test_an_earlier_transaction_without_marker_tears_no_later_one(audited: Audited) -> None:
-    """The marker of the first transaction was skipped on b (KAFKA-20734), and has its own finding long before the topic
-    is deleted."""
+    """The marker of the first transaction was skipped on b (KAFKA-20734), which another finding reports. When b is
+    deleted, the records of the first transaction must not make the second one torn."""
     audited.read_log(*COMMITTED)
     audited.read("a", ("data", 0), ("commit", 0))
     audited.read("b", ("data", 0))

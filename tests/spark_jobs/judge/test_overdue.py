@@ -1,5 +1,5 @@
-"""An id is overdue while other ids of the same log partition progress: the advice uses what the store has about
-them."""
+"""Tests of the advice on an overdue id while other ids of the same log partition progress. The advice uses the store's
+data about those ids."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def open_one(name: bytes, version: int) -> Entry:
 
 
 def neighbour(at_ms: int) -> list[Entry]:
-    """Returns the records of a transaction of `B` that ends at that time."""
+    """Returns the records of a transaction of the other id `B` that ends at that time."""
     path = (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT)
     return [entry(1 + n, state, b"B", pid=2, start_ms=at_ms, at_ms=at_ms + n) for n, state in enumerate(path)]
 

@@ -1,4 +1,4 @@
-"""The prober reads all readable partitions, even if one of them cannot be read."""
+"""Tests that the prober reads all readable partitions, even if one of them cannot be read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FACTS: Any = object()
 
 
 class Bracket:
-    """Stands in for `LeaderCheck`: each partition has an open entry and its leader in `leaders`."""
+    """Stands in for `LeaderCheck`. Each partition has an open entry; `leaders` maps partitions to their leaders."""
 
     unanswered_at_ms = None
 
@@ -42,7 +42,7 @@ class Bracket:
 def asked(
     monkeypatch: pytest.MonkeyPatch, failure: KafkaFailure, leaders: tuple[int, int] = (1, 1), *, described: bool = True
 ) -> Answers:
-    """Requests the facts about both entries, of which those about FIRST cannot be read. Returns the answers."""
+    """Requests the facts about two entries. The facts about FIRST cannot be read. Returns the answers."""
 
     def read_facts(_: object, query: EntryQuery, seen: CheckedPartition, __: object) -> Any:
         if seen.partition == FIRST.partition:

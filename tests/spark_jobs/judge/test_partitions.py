@@ -1,5 +1,5 @@
-"""Three confirmation steps come before an entry is reported as hanging. These tests show what counts as a step, and
-what withdraws a verdict."""
+"""Tests of the three confirmation steps that come before an entry is reported as hanging: which observations count as a
+step, and which withdraw a verdict."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ NO_TRANSACTION = EntryFacts(
 
 
 class Scripted:
-    """A prober that gives the test's answers to any question."""
+    """A prober that returns the answers of the test, whatever it is asked."""
 
     def __init__(self) -> None:
         self.asked: list[Questions] = []
@@ -76,8 +76,8 @@ class Scripted:
 
 
 class Lab:
-    """A cluster with orders-0, where producer id 7 (of `pay`, or orphaned) has an open entry at offset 100, and with
-    one partition of the transaction log."""
+    """A cluster with one partition of the transaction log and with orders-0, where producer id 7 has an open entry at
+    offset 100. The producer id belongs to `pay`, or to no id."""
 
     def __init__(self, cluster: Cluster, reader: Engine) -> None:
         self.cluster, self.reader, self.watched = cluster, reader, Watched(cluster)
@@ -101,11 +101,11 @@ class Lab:
         self.next_offset = hi
 
     def ended(self, now_ms: int, state: int = states.COMPLETE_ABORT) -> None:
-        """Ends the id's transaction, which is on another partition."""
+        """Stores the end of a transaction of the id; the transaction is on another partition."""
         self.log(now_ms, entry(self.next_offset, state, start_ms=ENDED_MS, at_ms=ENDED_MS))
 
     def opened(self, now_ms: int) -> None:
-        """Samples the partition, and reports the entry as open."""
+        """Samples the partition, and stores the entry as open."""
         self.watched.see(look(now_ms), described(now_ms, self.entry), now_ms=now_ms)
 
     def round(self, now_ms: int) -> Finding | None:
@@ -130,7 +130,7 @@ class Lab:
         is_open: bool = True,
         others: tuple[ActiveProducer, ...] = (),
     ) -> None:
-        """Answers with the end of the log, and a later check of the partition. `others`: further open entries of the
+        """Gives the judge the end of the log, and a later check of the partition. `others`: further open entries of the
         partition."""
         log_ends = {0: self.next_offset if end is None else end}
         leaders = {} if leader is None else {0: leader}
@@ -166,7 +166,8 @@ class Lab:
             answers.facts[KEY] = asked, self.facts._replace(history=history, read_at_ms=asked_at_ms)
 
     def two_looks(self, now_ms: int = NOW_MS) -> None:
-        """Shows the entry as open, and the end of the log after that. No round has judged the second step yet."""
+        """Gives the judge the first two confirmation steps: the open entry, and then the end of the log. No round has
+        judged the second step yet."""
         self.ended(now_ms)
         self.opened(now_ms)
         self.round(now_ms + 1_000)
@@ -206,12 +207,12 @@ def test_three_looks_make_a_finding_with_a_name(lab: Lab) -> None:
         counted = connection.execute(
             select(counters.c.label, counters.c.value).where(counters.c.name == DETECTION)
         ).all()
-    assert dict(tuple(row) for row in counted)[SUM] == 3_000  # the LSO has been there since NOW_MS
+    assert dict(tuple(row) for row in counted)[SUM] == 3_000  # the LSO has been at this offset since NOW_MS
 
 
 def test_what_hangs_on_a_topic_that_turns_out_to_be_mirrored_did_not(lab: Lab) -> None:
-    """The producer ids of a mirrored topic are another cluster's. The topic is no longer sampled, and the entry stays
-    open permanently."""
+    """The producer ids of a mirrored topic belong to another cluster. The topic is no longer sampled, so its entry
+    never gets closed in the store."""
     lab.confirmed()
     lab.restart(NOW_MS + 4_000, mirrored=("ord*",))
     found = lab.round(NOW_MS + 4_500)
@@ -245,7 +246,8 @@ def test_one_look_at_the_partition_and_one_at_the_log_make_a_candidate(lab: Lab)
 
 
 def test_the_end_of_the_log_counts_only_with_a_sample_that_shows_it_open(lab: Lab) -> None:
-    """Otherwise, the transaction could have ended after the entry was stored, and nothing would hang."""
+    """A sample after the end of the log must still show the entry as open. Otherwise the transaction may have ended
+    after the entry was stored, and nothing hangs."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.round(NOW_MS + 1_000)
@@ -254,7 +256,7 @@ def test_the_end_of_the_log_counts_only_with_a_sample_that_shows_it_open(lab: La
     assert lab.round(NOW_MS + 2_000) is None
     asked = lab.prober.asked[-1]
     assert asked.log_partitions == {0}
-    assert KEY in asked.entries, "looked at again, though that was done a moment ago"
+    assert KEY in asked.entries, "the entry is checked again, although it was checked a moment ago"
     lab.ends(NOW_MS + 2_500, is_open=False)
     assert lab.round(NOW_MS + 3_000) is None
 
@@ -352,8 +354,8 @@ def test_a_transaction_just_complete_may_have_kept_a_client_waiting(lab: Lab) ->
 
 
 def test_a_producer_that_commits_all_the_time_is_waited_for_once(lab: Lab) -> None:
-    """The entry hangs on a partition that none of the producer's transactions lists, so the judge waits for only one of
-    them."""
+    """None of the producer's transactions lists the partition of the entry. The judge waits for the end of one of them,
+    and not for each."""
     lab.opened(NOW_MS)
     found = None
     for n in range(12):
@@ -377,7 +379,7 @@ def test_an_end_from_before_an_early_producer_is_logged_is_no_step(lab: Lab) -> 
 
 
 def told_when_nobody_can_be_waiting(lab: Lab) -> None:
-    """Asserts that the entry is reported only after CLIENT_WAITS_MS, and not by the steps that are otherwise enough."""
+    """Asserts that the three steps are not enough here: the entry is reported only after CLIENT_WAITS_MS."""
     lab.round(NOW_MS + 1_000)
     lab.ends(NOW_MS + 1_500)
     assert lab.round(NOW_MS + 2_000) is None
@@ -393,8 +395,8 @@ def told_after_the_wait(lab: Lab) -> None:
 
 
 def test_a_client_that_waits_for_a_coordinator_that_froze_is_waited_for(lab: Lab) -> None:
-    """An AddPartitionsToTxn to a frozen coordinator may be in flight for request.timeout.ms, and the next coordinator
-    does not know about it."""
+    """The coordinator has moved away from a frozen broker. An AddPartitionsToTxn to the old coordinator may be in
+    flight for request.timeout.ms, and the new coordinator does not know about it."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.judge.round(NOW_MS)
@@ -417,7 +419,8 @@ def test_while_a_broker_is_silent_a_client_may_be_waiting_for_it(lab: Lab) -> No
 
 
 def test_whoever_takes_over_does_not_know_who_was_silent_before(lab: Lab) -> None:
-    """The failed node of the previous process may also have had a broker on it."""
+    """After a restart the judge does not know which brokers were unresponsive before. The failure that ended the
+    previous process may have hit a broker on the same node, too."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.restart(NOW_MS)
@@ -434,7 +437,7 @@ def test_looks_from_before_a_broker_was_seen_to_be_silent_are_made_again(lab: La
 
 
 def test_an_end_told_by_a_leader_that_the_log_was_not_read_from_is_no_look(lab: Lab) -> None:
-    """The judge does not know yet since when the new leader leads, nor whether a client still waits for the previous
+    """The judge does not know yet when the new leader was elected, nor whether a client still waits for the previous
     one."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
@@ -546,8 +549,8 @@ def test_committed_records_that_another_one_takes_over_stay_critical(lab: Lab) -
 
 
 def taken_over(lab: Lab) -> int:
-    """Puts records of a committed transaction into an entry that the next transaction will end. Returns a time after
-    that."""
+    """Puts records of a committed transaction into an entry that the next transaction will end. Returns a time a second
+    later."""
     lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
     lab.confirmed()
     began_ms = NOW_MS + 4_000
@@ -563,7 +566,7 @@ def test_an_abort_of_a_transaction_that_took_committed_records_loses_them(lab: L
     if is_restarted:
         lab.restart(at_ms)
     lab.round(at_ms)
-    assert KEY in lab.prober.asked[-1].entries, "followed to its end"
+    assert KEY in lab.prober.asked[-1].entries, "the judge follows the adopted entry to its end"
     lab.watched.see(look(at_ms + 500, 111, 111), now_ms=at_ms + 500)
     lab.seen(at_ms + 1_000, is_open=False, markers=(Marker(110, 0, at_ms + 900, is_commit=False),))
     lab.round(at_ms + 1_100)
@@ -592,8 +595,8 @@ def test_an_abort_by_hand_loses_records_only_of_a_committed_transaction(lab: Lab
 
 
 def test_committed_records_under_a_present_transaction_need_no_hang(lab: Lab) -> None:
-    """The client continued at once, so the committed records never counted as hanging. They are found because an entry
-    that stays open for five seconds is read."""
+    """The client continued at once, so the committed records never counted as hanging. The judge finds them because it
+    reads every entry that has been open for five seconds."""
     start_ms = NOW_MS - 1_000
     for state in (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
         lab.log(NOW_MS, entry(lab.next_offset, state, start_ms=ENDED_MS, at_ms=ENDED_MS))
@@ -601,7 +604,7 @@ def test_committed_records_under_a_present_transaction_need_no_hang(lab: Lab) ->
     lab.facts = facts_of("commit", 7, 0, 100, ENDED_MS)
     lab.opened(NOW_MS)
     lab.round(NOW_MS + 100)
-    assert not lab.prober.asked, "a transaction of the usual length"
+    assert not lab.prober.asked, "an entry that has been open for a usual time is not read"
     at_ms = NOW_MS + ADOPTED_AFTER_MS
     lab.opened(at_ms)
     lab.round(at_ms)
@@ -614,7 +617,8 @@ def test_committed_records_under_a_present_transaction_need_no_hang(lab: Lab) ->
 
 
 def test_records_without_owner_stay_older_than_what_takes_them_over(lab: Lab) -> None:
-    """The order is known whatever the clocks show: the transaction began a second after the records were first seen."""
+    """The transaction began more than two seconds after the records were first seen. The order is certain even if the
+    clocks differ."""
     lab.two_looks()
     lab.round(NOW_MS + 2_000)
     lab.log(NOW_MS + 2_700, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS + 2_650, at_ms=NOW_MS + 2_650))
@@ -625,13 +629,13 @@ def test_records_without_owner_stay_older_than_what_takes_them_over(lab: Lab) ->
 
 
 def test_what_the_store_has_no_more_as_open_is_looked_at_at_once(lab: Lab) -> None:
-    """An entry that the store no longer has as open is checked at once, so that a user who waits for its end sees it a
-    moment later."""
+    """When the store has an entry no longer as open, the judge checks the entry at once. A user who waits for its end
+    then sees the end a moment later."""
     lab.confirmed()
     lab.seen(NOW_MS + 4_000)
     lab.prober.asked.clear()
     lab.round(NOW_MS + 4_100)
-    assert not lab.prober.asked, "looked at a moment ago"
+    assert not lab.prober.asked, "the entry was checked a moment ago"
     lab.watched.see(look(NOW_MS + 4_200, 111, 111), now_ms=NOW_MS + 4_200)
     lab.round(NOW_MS + 4_300)
     assert KEY in lab.prober.asked[-1].entries
@@ -647,8 +651,8 @@ def test_a_marker_ends_it_and_says_whose_it_was(lab: Lab, is_commit: bool, how: 
 
 
 def test_a_manual_marker_for_one_seen_open_before_its_commit_is_foreign(lab: Lab) -> None:
-    """KAFKA-20734: the second step has read that the commit is complete. The coordinator writes no marker after that,
-    so a later marker was written manually."""
+    """KAFKA-20734: at the second step, the transaction log already has CompleteCommit. The coordinator writes no marker
+    after that, so a later marker was written manually."""
     lab.log(NOW_MS, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS - 500, at_ms=NOW_MS - 500))
     lab.opened(NOW_MS)
     assert lab.round(NOW_MS + 500) is None
@@ -669,8 +673,8 @@ def test_a_manual_marker_for_one_seen_open_before_its_commit_is_foreign(lab: Lab
 
 
 def closed_while_the_log_is_behind(lab: Lab) -> int:
-    """Ends the entry while the log is not read to its end, and returns the time. The producer goes on under the same
-    epoch, so its next transaction may have adopted the records."""
+    """Ends the entry while the log is not read to its end, and returns the time of the end. The producer continues
+    under the same epoch, so its next transaction may have adopted the records."""
     lab.confirmed()
     closed_ms = NOW_MS + 12_000
     for at_ms in (closed_ms, closed_ms + 500):
@@ -747,7 +751,9 @@ def test_a_transaction_of_the_same_producer_takes_it_over(lab: Lab) -> None:
     found = lab.round(began_ms + 1_000)
     assert found is not None
     assert (found.status, found.life.resolution) == ("resolved", "adopted")
-    assert Kind.ADOPTED not in lab.kinds(began_ms + 1_000), "it was not seen since: its end may have been missed"
+    assert Kind.ADOPTED not in lab.kinds(began_ms + 1_000), (
+        "the entry was not seen since the transaction began, so it may have ended unseen"
+    )
     seen_ms = began_ms + ADOPTED_AFTER_MS + 1
     lab.opened(seen_ms)
     lab.round(seen_ms)

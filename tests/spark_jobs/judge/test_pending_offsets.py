@@ -1,4 +1,5 @@
-"""Reads of open transactions on `__consumer_offsets`: each is read once, and again if it grows, within limits."""
+"""Tests of reading open transactions on `__consumer_offsets`. Each transaction is read once, and again if it grows,
+within limits."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def entry(producer_id: int = PID, start: int = 100, partition: int = HOME, newes
 
 
 class Reading:
-    """Stands in for the brokers. `found`: results of the next reads; `asked`: the reads so far."""
+    """Stands in for the brokers. `found`: results of the next reads; `asked`: the reads that were made."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.away = UnresponsiveBrokers()
@@ -77,7 +78,7 @@ def test_groups_are_named_with_the_transaction_that_has_their_offsets(reading: R
     reading.look(entry(OTHER, start=150), entry())
     assert reading.asked == [(HOME, {PID: SearchRange(100, 5), OTHER: SearchRange(150, 5)})]
     assert reading.pending.by_group() == {
-        "billing": {("orders", 0): PID, ("orders", 3): PID},  # the first of those that have it
+        "billing": {("orders", 0): PID, ("orders", 3): PID},  # the first of the transactions that have this offset
         "eos": {("orders", 1): OTHER},
     }
     assert reading.pending.coordinators() == {"billing": HOME % 3, "eos": HOME % 3}
@@ -158,7 +159,7 @@ def test_what_cannot_be_read_is_tried_again_and_told_after_a_while(reading: Read
     reading.look(entry())
     reading.look(entry(), at_ms=READ_AGAIN_MS)
     assert len(reading.asked) == 2
-    assert not reading.away.is_skipped(HOME % 3, NOW_MS)  # it answered: another broker leads now
+    assert not reading.away.is_skipped(HOME % 3, NOW_MS)  # the broker answered that another broker is the leader
     assert reading.unread(BEHIND_MS - 1) == ()
     assert reading.unread(BEHIND_MS) == (UnreadCommits(HOME, PID, 100, 100, (), 0),)
     reading.failure, reading.found = None, {PID: commits(BILLING)}

@@ -1,4 +1,5 @@
-"""The log behind a group's offset is rarely read: never for groups that move, and once for groups that do not."""
+"""Tests that the partition's log after a group's offset is rarely read: never for a group that moves, and once for a
+group that does not."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class Log:
         return self.answer
 
     def see(self, offset: int, after_ms: int, lso: int = LSO, hi: int = HW, lag: int = -1, **more: Any) -> Any:
-        """Returns whether records are ahead of a group at that offset, in a round at `after_ms`."""
+        """Returns whether the log has records ahead of a group at that offset. The round takes place `after_ms` after
+        NOW_MS."""
         row = GroupOffset("billing", *PLACE, offset, 2, False)._replace(**more)
         lags = {row[:3]: lag} if lag >= 0 else {}
         ends = {PLACE: LsoSample(lso, hi, NOW_MS)}
@@ -64,14 +66,14 @@ def test_a_group_that_stays_below_the_lso_costs_one_read_for_each_lso(log: Log) 
     log.answer = True
     assert [log.see(90, (n + 4) * KEPT_MS, lso=LSO + 5) for n in range(3)] == [None, True, True]
     assert len(log.reads) == 2
-    log.answer = None  # a limit ended the read, and would end it again
+    log.answer = None  # the read stopped at a limit, and another read would stop there, too
     assert [log.see(50, (n + 8) * KEPT_MS) for n in range(4)] == [None] * 4
     assert len(log.reads) == 3
 
 
 def test_above_the_lso_it_is_read_until_there_is_a_record(log: Log) -> None:
     assert [log.see(HW, n * KEPT_MS) for n in range(3)] == [None, False, False]
-    assert len(log.reads) == 1, "nothing was written since"
+    assert len(log.reads) == 1, "without new records, the log is not read again"
     log.answer = True
     assert [log.see(HW, (3 + n) * KEPT_MS, hi=HW + 1 + n) for n in range(3)] == [True, True, True]
     assert len(log.reads) == 2
@@ -102,13 +104,13 @@ def test_where_the_answer_changes_nothing_nothing_is_read(log: Log, row: dict[st
 
 
 def test_a_share_group_tells_itself_what_is_not_delivered(log: Log) -> None:
-    """A share group's coordinator reports the lag up to the high watermark, so the log is read only with an older
-    broker. The LSO is 50 offsets below the high watermark."""
+    """A share group's coordinator reports the lag up to the high watermark, so the log is read only if an older broker
+    reports no lag. The LSO is 50 offsets below the high watermark."""
     assert log.see(0, 0, lag=HW - LSO, isolation=IsolationLevel.READ_COMMITTED) is False
     assert log.see(0, KEPT_MS, lag=HW - LSO + 1, isolation=IsolationLevel.READ_COMMITTED) is True
     assert log.reads == []
     assert [log.see(0, n * KEPT_MS, isolation=IsolationLevel.READ_COMMITTED) for n in range(2, 4)] == [None, False], (
-        "an older broker"
+        "an older broker reports no lag, so the log is read"
     )
     assert len(log.reads) == 1
 

@@ -1,5 +1,5 @@
-"""The cause of a missing marker is named only if the brokers' releases are known, because a bug's effect depends on the
-release."""
+"""Tests that the cause of a missing marker is named only if the brokers' releases are known, because the effect of a
+bug depends on the release."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_bug_is_named_only_where_the_brokers_have_it(
 
 @pytest.mark.parametrize("coordinator_epoch", [-1, 3], ids=["no marker yet", "behind a marker"])
 def test_what_the_logs_do_not_tell_has_no_cause(lab: Lab, coordinator_epoch: int) -> None:
-    """No cause is named if a committed transaction may have written the entry: then the write is not late, and its
+    """If a committed transaction may have written the entry, no cause is named. The write then is not late, and its
     partition was added."""
     lab.facts = NO_TRANSACTION._replace(history=LogHistory(0, 10, (), frozenset(), (Range(0, 5),)))
     lab.entry = open_entry(coordinator_epoch=coordinator_epoch)

@@ -1,4 +1,5 @@
-"""Findings are the same in whatever pieces the log is read. A slow machine has the same findings, only later."""
+"""Tests that findings do not depend on the pieces in which the log is read. On a slow machine the findings come later,
+but are the same."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ SCAN = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": {"value":
 
 
 class Ended(NamedTuple):
-    """The end of a transaction of an id, or the expiry of the id, and its time: seconds after NOW_MS."""
+    """An event of an id at `at_s` seconds after NOW_MS: its transaction ends by a timeout, or, if `expires` is set, the
+    id expires."""
 
     at_s: float
     name: str
@@ -94,8 +96,8 @@ class Watched:
             self.round(from_s + 2 * n)
 
     def found(self) -> dict[Key, int]:
-        """Returns the count of every finding so far. Tests put ids into any partition, as if partitions had been added
-        to the log, so the finding about that is left out."""
+        """Returns the count of every finding so far, without the finding about added log partitions. Tests put ids into
+        any partition, which looks as if partitions had been added."""
         with self.reader.connect() as connection:
             found = {key: one.life.count for key, one in load(connection, self.cluster.id, NOW_MS).items()}
         return {key: count for key, count in found.items() if key[0] != Kind.LOG_EXPANDED}
@@ -142,7 +144,7 @@ def test_timeouts_that_are_read_one_by_one(watch: Watch) -> None:
 
 @pytest.mark.parametrize("behind", [(0,), (1,), (0, 1)])
 def test_while_the_source_lags_it_is_not_known_what_came_alone(watch: Watch, behind: Sequence[int]) -> None:
-    """While the source lags, other events may be unread, so single timeouts are not reported as such."""
+    """While the source lags, there may be unread timeouts, so a timeout is not reported as a single one."""
     slow = watch()
     for n, one in enumerate(OUTAGE):
         slow.round(1 + 20 * n, one, behind=behind)
@@ -256,7 +258,7 @@ def test_a_partition_that_is_always_behind_hides_nothing_for_ever(watch: Watch) 
 
 @pytest.mark.parametrize("expires", [False, True])
 def test_ids_of_one_prefix_share_a_finding_however_they_are_read(watch: Watch, expires: bool) -> None:
-    """The ids share a finding even if there are too few of them for an outage."""
+    """Ids with a common prefix share a finding, even if they are too few for an outage."""
     ended = [Ended(n * 0.1, f"pay-{n}", n % 2, expires) for n in range(4)]
     slow = watch()
     for n, one in enumerate(ended):

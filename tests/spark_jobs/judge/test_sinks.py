@@ -1,5 +1,5 @@
-"""Findings about the ids of Apache Flink's sink, from a recorded log: they agree with what a job's operator would say,
-and warn of a data loss before it happens."""
+"""Tests of findings about the ids of Apache Flink's sink, from a recorded log. The findings must be right for the
+operator of the job, and must warn of data loss before it happens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.spark_jobs.judge.test_judge import ALONE_MS, Judged, judged
 __all__ = ["judged"]
 
 TIMEOUT_MS = 900_000
-SUBTASKS = 12  # more than are looked up in one round
+SUBTASKS = 12  # more ids than the judge looks up in one round
 _STEP = re.compile(r"(?P<at>\d+) (?P<state>\w+)\((?P<pid>\d+),(?P<epoch>\d+)\)")
 
 

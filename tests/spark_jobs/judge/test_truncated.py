@@ -1,6 +1,7 @@
-"""Limits on each kind of finding: the store has the number of omitted ones by kind, and the service returns it.
+"""Tests of the limits on each kind of finding: the store has the number of omitted findings by kind, and the service
+returns it.
 
-The limits are the real ones if a test can reach them; a few are reduced.
+The tests use the real limits where they can reach them, and reduce a few.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ def open_now(cluster: Cluster, kind: str, now_ms: int) -> int:
 
 
 def late(judged: Judged, number: int) -> None:
-    """Makes `number` ids open for ten minutes; the limit is one minute."""
+    """Makes `number` ids open for ten minutes, which is beyond the limit of one minute."""
     start_ms = NOW_MS - 600_000
     ids = [entry(n, states.ONGOING, b"id-%05d" % n, start_ms=start_ms, at_ms=start_ms) for n in range(number)]
     judged.log(ids, NOW_MS)
 
 
 def test_ids_that_are_not_read_are_counted(judged: Judged) -> None:
-    """30 ids have a finding each, 470 share one, and 200 are omitted."""
+    """Of 700 overdue ids, 30 have a finding each, 470 share one, and 200 are omitted."""
     late(judged, judge_inputs.IDS_READ + 200)
     judged.judge.round(NOW_MS)
     assert open_now(judged.cluster, Kind.OVERDUE, NOW_MS) == 31
@@ -79,14 +80,16 @@ def test_what_was_stored_is_replaced_by_who_judges_next(judged: Judged) -> None:
 
 
 def test_gaps_and_partitions_beyond_the_limits_are_counted(cluster: Cluster, judged: Judged) -> None:
-    """230 partitions of the log have a data gap: 200 of them are read, and have a finding each."""
+    """230 partitions of the log have a data gap. Of these, 200 are read and have a finding each, and 30 are omitted."""
     for n in range(1, 231):
         cluster.writer.apply(batch([], span(0, 0, partition=n, gap=Gap(0, 5, "retention"))), NOW_MS)
     judged.at(NOW_MS + S)
     assert open_now(cluster, Kind.DATA_GAP, NOW_MS) == MOST_OPEN
     assert stored(cluster)[Kind.DATA_GAP] == 30
     judged.at(NOW_MS + QUIET_MS + 2 * S)
-    assert Kind.DATA_GAP not in stored(cluster), "gaps of a quarter of an hour ago are nobody's finding"
+    assert Kind.DATA_GAP not in stored(cluster), (
+        "gaps older than a quarter of an hour have no finding, so none is omitted"
+    )
 
 
 def test_events_that_come_faster_than_they_are_read(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:

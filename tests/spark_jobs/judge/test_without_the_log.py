@@ -1,5 +1,5 @@
-"""Without the transaction log, two equal answers of a coordinator make a hang at most `likely`, and an id that Kafka
-hides proves nothing."""
+"""Tests of judging without the transaction log. Two equal answers of a coordinator make a hanging finding at most
+`likely`; an id that Kafka hides proves nothing."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ S = 1_000
 
 
 class Blind(Lab):
-    """The lab without access to the log: the store has one record of it, and gets no more."""
+    """A lab without access to the transaction log. The store has one record of the log, and gets no more."""
 
     def denied(self, now_ms: int = NOW_MS) -> None:
         self.cluster.writer.report_trouble(DENIED)
 
     def absent(self, now_ms: int) -> None:
-        """Reports that the brokers list no transaction log, but transactional ids."""
+        """Reports that the brokers list transactional ids, but no transaction log."""
         self.cluster.writer.apply(LogBatch((), (), (), ABSENT), now_ms)
 
     def at(self, now_ms: int) -> str | None:
@@ -71,7 +71,7 @@ class Blind(Lab):
         assert self.at(now_ms + 2 * S + 100) == "confirmed"
 
     def relation(self, now_ms: int) -> tuple[str, str | None]:
-        """Returns the relation of the entry as users see it, and the reason."""
+        """Returns the classification of the entry that users see, such as hanging or unknown, and the reason for it."""
         self.watched.see(look(now_ms), now_ms=now_ms)
         with self.reader.connect() as connection:
             rows = partitions.stalled(connection, self.cluster.id)
@@ -88,7 +88,7 @@ def lab(cluster: Cluster, reader: Engine) -> Blind:
 
 @pytest.fixture
 def other(cluster: Cluster, reader: Engine) -> Blind:
-    """A cluster whose brokers have no transaction log."""
+    """A lab on a cluster whose brokers have no transaction log."""
     return Blind(cluster, reader)
 
 

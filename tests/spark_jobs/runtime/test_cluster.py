@@ -1,4 +1,5 @@
-"""The executors of a Spark cluster get our modules. Missing executors, their progress and their end are noticed."""
+"""Tests of the executors of a Spark cluster: they receive our modules, and the driver notices if executors are missing,
+make progress, or end."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ QUERY = "run-of-the-query"
 
 
 class Cluster:
-    """A Spark session with `executors` executors, at `now_s`. `jobs`: for each job, the query, and the number of ended
-    tasks of its only stage."""
+    """A Spark session with `executors` executors, at the time `now_s`. `jobs` maps each job to its query, and to the
+    number of completed tasks of its only stage."""
 
     def __init__(self) -> None:
         self.executors, self.jobs, self.is_stopped, self.now_s = 0, dict[int, tuple[str, int]](), False, 0.0
@@ -71,7 +72,7 @@ def test_the_lack_of_executors_is_logged_once(cluster: Cluster, caplog: pytest.L
 
 
 def test_tasks_that_end_are_progress_and_tasks_that_stand_are_none(cluster: Cluster) -> None:
-    assert not cluster.tasks.are_at_work(), "nothing runs"
+    assert not cluster.tasks.are_at_work(), "no task runs"
     cluster.jobs = {7: (QUERY, 0)}
     assert cluster.tasks.are_at_work()
     cluster.now_s += TASKS_S - 1
@@ -79,7 +80,7 @@ def test_tasks_that_end_are_progress_and_tasks_that_stand_are_none(cluster: Clus
     cluster.now_s += 1
     assert not cluster.tasks.are_at_work()
     cluster.jobs = {7: (QUERY, 0), 8: ("another", 5)}
-    assert not cluster.tasks.are_at_work(), "another query's tasks say nothing about this one's"
+    assert not cluster.tasks.are_at_work(), "tasks of another query are no progress of this query"
     cluster.jobs = {7: (QUERY, 1)}
     assert cluster.tasks.are_at_work()
 

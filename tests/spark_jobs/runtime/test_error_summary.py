@@ -1,4 +1,4 @@
-"""An error is logged in one line, without Spark's stack traces."""
+"""Tests that an error is logged in one line, without Spark's stack traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several jobs run side by side: a failed job restarts alone, and a lost lease ends all jobs."""
+"""Tests of several jobs that run side by side: a failed job restarts alone, and a lost lease ends all jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ LEASE = Lease(1, "me", 1)
 
 
 class Job:
-    """A job that does `work` in each of its lives, and then waits until it is ended."""
+    """A job that calls `work` with the number of the start each time it is started, and then waits until it is
+    ended."""
 
     def __init__(self, name: str, work: Callable[[int], None] = lambda life: None) -> None:
         self.name, self._work = name, work
@@ -55,7 +56,7 @@ def nobody() -> Liveness:
 
 
 def renewed() -> None:
-    """Renews nothing: the test's lease always holds."""
+    """Stands in for the renewal of a lease that always holds."""
 
 
 def test_one_that_fails_begins_again_and_the_other_goes_on() -> None:
@@ -68,7 +69,7 @@ def test_one_that_fails_begins_again_and_the_other_goes_on() -> None:
     failing, steady = Job("partitions", fails_once), Job("transaction_state")
     running = threading.Thread(target=run_jobs, args=([failing, steady], LEASE, nobody(), renewed, stopping))
     running.start()
-    wait_until_equal(lambda: failing.lives, 2, "the lives of what fails")
+    wait_until_equal(lambda: failing.lives, 2, "the number of starts of the failing job")
     stopping.set()
     running.join(LIMIT_S)
     assert not running.is_alive()
@@ -155,7 +156,7 @@ def test_the_lease_is_renewed_only_while_all_make_progress(monkeypatch: pytest.M
     job = Job("partitions")
     running = threading.Thread(target=run_jobs, args=([job], LEASE, liveness, lambda: renewals.append(1), stopping))
     running.start()
-    wait_for(lambda: len(asked) > 3, "the question for progress, again and again")
+    wait_for(lambda: len(asked) > 3, "more than three checks of the progress")
     assert renewals == []
     monkeypatch.setattr(liveness, "earns_renewal", lambda: True)
     wait_for(lambda: renewals, "a renewal")

@@ -1,5 +1,5 @@
-"""A part without progress is reported, by a clock that a busy machine does not distort, and the lease is not kept for
-it."""
+"""Tests that a part without progress is reported, by a clock that a busy machine does not distort. The lease is not
+renewed for such a part."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Machine:
         return self.used
 
     def seconds(self, watch: Liveness, count: int, *working: Part, ran: int = 0, waited: int = 0) -> list[str]:
-        """Returns the parts that are found stuck in `count` seconds. In each second, the parts `working` make a step,
-        and threads run and wait for a processor."""
+        """Returns the parts that are reported as stuck within `count` seconds. In each second, the parts `working` make
+        a step, and threads run for `ran` ns and wait for a processor for `waited` ns."""
         found: set[str] = set()
         for _ in range(count):
             self.now_s += 1
@@ -89,7 +89,7 @@ def test_a_stuck_part_earns_one_renewal_more_and_slow_ones_one_a_step(machine: M
         watch.part("partitions", SOURCE_S, holds_lease=True) as partitions,
     ):
         earned = 0
-        for _ in range(5):  # never in the same second
+        for _ in range(5):  # the two parts never make a step in the same second
             machine.seconds(watch, 1, log)
             earned += watch.earns_renewal()
             machine.seconds(watch, 3)

@@ -1,4 +1,5 @@
-"""Periodic work beside the reading of the log: it continues after failures, and ends with the lease or the block."""
+"""Tests of periodic work beside the reading of the log: it continues after failures, and ends with the lease or the
+block."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def test_news_ends_its_pause() -> None:
     with repeated("work", work, Liveness(list), wake=news):
         assert called.acquire(timeout=LIMIT_S)
         news.set()
-        assert called.acquire(timeout=LIMIT_S), "it sleeps on for an hour"
+        assert called.acquire(timeout=LIMIT_S), "news must end the pause, which is an hour long"
 
 
 def test_news_does_not_hurry_what_has_failed() -> None:

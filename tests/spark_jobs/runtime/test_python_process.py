@@ -1,5 +1,5 @@
-"""Spark's Python processes connect at once, end quietly, and, if there is a fork server, are forked from a process that
-has already imported everything. Their parent sees no difference."""
+"""Tests of Spark's Python processes: they connect at once and end quietly. If there is a fork server, they are forked
+from a process that has already imported everything, and their parent sees no difference."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def run(*arguments: str, server: str = "", names: str = "json", **environment: s
 
 
 def forked(folder: Path, module: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-    """Runs a module of the folder through the fork server that listens there, if there is one."""
+    """Runs a module of the folder, through the fork server of the folder if there is one."""
     found = {"PYTHONPATH": str(folder)} | environment
     return run("-m", module, *arguments, server=str(fork_server.socket_in(folder)), **found)
 
 
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with a fork server that finds the modules in it."""
+    """Yields a folder with a fork server, which can run the modules in the folder."""
     folder = tmp_path_factory.mktemp("scratch")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
@@ -55,7 +55,8 @@ class Jvm:
         self.listening.settimeout(LIMIT_S)
 
     def accept(self) -> tuple[socket.socket, int]:
-        """Returns the connection, and the process number, which the planner sends first."""
+        """Accepts the connection of a planner. Returns the connection, and the process id that the planner sends
+        first."""
         connection, _ = self.listening.accept()
         connection.settimeout(LIMIT_S)
         (pid,) = struct.unpack(">i", connection.recv(4))
@@ -137,7 +138,7 @@ def test_who_comes_after_the_jvm_has_stopped_ends_quietly(tmp_path: Path) -> Non
 def test_a_daemon_has_imported_what_its_workers_need_before_it_forks_them(
     tmp_path: Path, worker: str, expected: str
 ) -> None:
-    """The workers share the daemon's memory, and start without a second of imports each."""
+    """The workers share the daemon's memory, and each of them starts without a second of imports."""
     for name in ("pyspark/__init__.py", f"{worker.replace('.', '/')}.py", "needed.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()

@@ -1,5 +1,5 @@
-"""The settings of Spark: the user's override those of the installation, which override ours. Also tests its scratch
-folder."""
+"""Tests of the settings of Spark: the user's settings override those of the installation, which override ours. Other
+tests cover Spark's scratch folder."""
 
 from __future__ import annotations
 

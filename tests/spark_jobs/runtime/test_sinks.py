@@ -1,5 +1,5 @@
-"""A batch is stored while the next one is read: in the order of planning, never two at once, and without losing a
-failure."""
+"""Tests that a batch is stored while the next one is read. Batches are stored in the order of planning, one at a time,
+and no failure is lost."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_next_batch_is_read_while_one_is_stored() -> None:
     second = threading.Thread(target=store.give, args=("two",))
     second.start()
     second.join(0.1)
-    assert second.is_alive(), "two batches at once"
+    assert second.is_alive(), "the second batch must wait for the first one"
     store.may_go_on.set()
     second.join(LIMIT_S)
     store.sink.close()
@@ -99,7 +99,7 @@ def test_the_time_of_a_batch_is_reported_once_with_the_next_batch() -> None:
     first, none, second, again = reported
     assert (first, none, again) == (None, None, None)
     assert second is not None
-    assert 100 <= second < 10_000, "both of its parts"
+    assert 100 <= second < 10_000, "the time must cover both parts of the batch, 50 ms each"
 
 
 @pytest.mark.parametrize("is_direct", [False, True], ids=["micro-batch", "direct batch"])

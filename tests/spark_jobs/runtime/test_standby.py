@@ -1,4 +1,5 @@
-"""A standby takes over only from a dead holder. The clocks of hosts and of the database have no influence."""
+"""Tests that a standby takes over only from a dead holder, whatever the clocks of the hosts and of the database
+show."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def cluster_id(engine: Engine) -> int:
 
 
 class Waiting:
-    """A standby whose seconds the test counts. Its host's clock is `ahead_ms` ahead of the holder's."""
+    """A standby for which the test counts the seconds. The clock of its host is `ahead_ms` ahead of the holder's."""
 
     def __init__(self, engine: Engine, cluster_id: int, owner: str = "standby", ahead_ms: int = 0) -> None:
         self._passed_s, self._ahead_ms = 0.0, ahead_ms
@@ -74,7 +75,8 @@ def identity_of_an_ended_process() -> str:
 
 @pytest.mark.parametrize("ahead_ms", [-HOUR_MS, 0, 11_000, HOUR_MS])
 def test_hosts_whose_clocks_differ_by_an_hour(engine: Engine, cluster_id: int, ahead_ms: int) -> None:
-    """The holder keeps the lease while it renews it. A dead holder loses the lease as soon as with equal clocks."""
+    """The holder keeps the lease while it renews it. After its death it loses the lease as soon as if the clocks were
+    equal."""
     holder, standby = held(engine, cluster_id), Waiting(engine, cluster_id, ahead_ms=ahead_ms)
     for second in range(40):
         lease.renew(engine, holder, NOW_MS + second * 1_000)

@@ -1,4 +1,4 @@
-"""A process that cannot continue ends with a single log line. Until then it reports that it is alive."""
+"""Tests that a process that cannot continue ends with a single log line, and reports until then that it is alive."""
 
 from __future__ import annotations
 

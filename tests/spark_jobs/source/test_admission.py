@@ -1,4 +1,4 @@
-"""Admission: the part of each log partition that one micro-batch reads."""
+"""Tests of admission, which decides how much of each log partition one micro-batch reads."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The ledger's planner and reader with a real broker, without Spark: added partitions, retention, and a topic that is
-created again."""
+"""Tests of the ledger's planner and reader with a real broker, without Spark: added partitions, retention, and a topic
+that is created again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOPIC = "ledger-life"
 
 
 class Tailing:
-    """Reads everything that is planned, and adds it up."""
+    """Reads every planned range, and counts the records and commits."""
 
     def __init__(self, bootstrap: str) -> None:
         self._settings = ClientSettings.load(bootstrap, None)

@@ -1,4 +1,4 @@
-"""The ledger's planner, and topics that appear, disappear, move, shrink, or may not be read. Without brokers."""
+"""Tests of the ledger's planner without brokers. Topics appear, disappear, move, shrink, or may not be read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Cluster:
         return Ends(start, end, end, errors.NONE)
 
     def starts(self, layouts: Mapping[str, TopicLayout]) -> dict[Place, Ends]:
-        raise AssertionError("the starts come with the ends")
+        raise AssertionError("the planner must request log starts together with log ends")
 
     def listing(self, topic: str) -> Listing:
         hidden = denied(topic, DESCRIBE) if topic in self.unreadable else None
@@ -147,7 +147,7 @@ def test_a_topic_that_may_not_be_read_is_named_and_the_others_go_on() -> None:
     assert plan.trouble == denied("secret")
     assert [topic for topic, _ in plan.ranges] == ["pay"]
     planned.plan()
-    assert cluster.measured.count("secret") == 1, "it is not asked again at once"
+    assert cluster.measured.count("secret") == 1, "the size of a denied topic is not requested again at once"
     cluster.unreadable.clear()
     cluster.logs["secret"] = [(0, 70)]
     assert {topic: r.lo for topic, r in planned.plan(MEASURE_EVERY_MS).ranges} == {"pay": 50, "secret": 70}
@@ -178,7 +178,9 @@ def test_a_topic_that_was_deleted_ends_once_and_comes_back_as_a_new_one() -> Non
     listed = cluster.logs.pop("pay")
     assert set(planned.read()) == {("orders", 0)}
     cluster.logs["pay"] = listed
-    assert spans(planned.read())["pay", 0] == (50, 50), "a broker that did not know of it"
+    assert spans(planned.read())["pay", 0] == (50, 50), (
+        "one list without the topic, from a broker that did not know it yet, is no deletion"
+    )
     del cluster.logs["pay"]
     planned.plan()
     ended = {place: one for place, one in planned.read().items() if place[0] == "pay"}
@@ -201,8 +203,8 @@ def test_a_recreated_topic_is_read_from_its_start_as_a_new_generation() -> None:
 
 
 def test_a_topic_recreated_a_moment_ago_is_not_taken_for_a_diverged_log() -> None:
-    """Brokers answer by topic name: the end of the new log was returned for the old topic id, and lay below the
-    position."""
+    """Brokers answer by topic name. The planner still had the old topic id, and got the end of the new log, which is
+    below its position."""
     planned, cluster = begun(pay=[(0, 50)], orders=[(0, 7)])
     cluster.logs["pay"], cluster.ids["pay"] = [(0, 8)], "T2"
     plan = planned.plan(after_ms=100)

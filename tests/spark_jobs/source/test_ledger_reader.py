@@ -1,4 +1,5 @@
-"""The ledger's reader on executors: ranges of several topics are read to their ends, whatever bytes they contain."""
+"""Tests of the ledger's reader on executors: ranges of several topics are read to their ends, whatever bytes they
+contain."""
 
 from __future__ import annotations
 

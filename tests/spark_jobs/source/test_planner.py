@@ -1,4 +1,4 @@
-"""The planner, and a log that was replaced or truncated. With a real broker, without Spark."""
+"""Tests of the planner with a real broker, without Spark. The log is replaced or truncated."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Planned:
         delete_topics(self.bootstrap, self.topic)
 
     def plan(self, until: Reason | None = None) -> dict[int, RangeRead]:
-        """Plans until the reported trouble is `until`, because a broker takes a while until all partitions of a topic
-        answer. Returns the first planned range of each partition."""
+        """Plans until the reported trouble is `until`; a broker needs a while until all partitions of a topic answer.
+        Returns the first planned range of each partition."""
         reported: dict[int, RangeRead] = {}
 
         def trouble() -> Reason | None:
@@ -82,12 +82,12 @@ def test_partitions_that_a_topic_lost_when_it_was_created_again_end(planned: Pla
     end = new[2]
     assert (end.is_gone, end.leader, end.topic_id, end.generation) == (True, NO_LEADER, new[0].topic_id, 1)
     assert (end.lo, end.hi) == (0, 0)
-    assert set(planned.plan()) == {0, 1}, "reported once"
+    assert set(planned.plan()) == {0, 1}, "the end of partition 2 is reported only once"
     planned.delete()
     planned.create(3)
     back = planned.plan()
     assert {p: r.is_gone for p, r in back.items()} == {0: False, 1: False, 2: False}
-    assert set(gaps(back)) == {0, 1}, "a partition that comes back is a new one"
+    assert set(gaps(back)) == {0, 1}, "partition 2 is new to the topic, so it has no gap"
 
 
 @pytest.mark.broker

@@ -1,4 +1,5 @@
-"""The reader and damaged bytes: every batch that the broker's index finds is read, whatever lies before it."""
+"""Tests of the reader with damaged bytes: every batch that the broker's index finds is read, whatever lies before
+it."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def with_length(data: bytes, length: int) -> bytes:
 def answering(
     monkeypatch: pytest.MonkeyPatch, answer: Callable[[str, PartitionFetch], Fetched], patience_s: float = 0.5
 ) -> list[list[int]]:
-    """Replaces fetches by `answer`, for each partition. Returns a list to which each fetch adds its partitions."""
+    """Makes `answer` reply to the fetch of each partition. Returns a list to which each fetch adds its partitions."""
     asked: list[list[int]] = []
 
     def fetch(_client: object, _node: int, topic: str, wanted: Sequence[PartitionFetch], *_: int) -> list[Fetched]:
@@ -118,7 +119,7 @@ def test_a_partition_with_an_error_does_not_keep_the_others_of_its_answer(monkey
     with pytest.raises(KafkaUnavailable) as failure:
         list(reader.read_ranges(SETTINGS, "topic", [a_range(p, 1) for p in (0, 1, 2)]))
     assert asked[0] == [0, 1, 2]
-    assert {tuple(one) for one in asked[1:]} == {(0,)}, "the others are read already"
+    assert {tuple(one) for one in asked[1:]} == {(0,)}, "only the failed partition is fetched again"
     because = ErrorAnswer(1, "a fetch of topic-0 at offset 0", errors.CORRUPT_MESSAGE)
     assert failure.value.reason == PartitionsUnreadable("topic", (0,), (0,), because)
 
@@ -139,7 +140,8 @@ def test_a_deleted_topic_is_not_waited_for_as_for_a_leader(
 def test_a_broker_that_answers_with_nothing_is_not_waited_for_without_end(
     broker_431: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker has promised records that never arrive, as behind a batch with a wrong length on disk."""
+    """According to the high watermark there are more records, but the broker never returns them, as behind a batch with
+    a wrong length on disk."""
     monkeypatch.setattr(reader, "PATIENCE_S", 0.5)
     open_producer(broker_431.bootstrap, "nothing-comes")
     with connect(broker_431.bootstrap) as client:

@@ -1,4 +1,4 @@
-"""The sampler's samples and reads, from brokers that answer as a test wants. Without network and real clock."""
+"""Tests of the samples and reads of the sampler. The brokers answer as a test wants, without network and real clock."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Cluster:
         return self.sampler.next_sample()
 
     def looks(self, times: int = 1) -> list[PartitionObservation]:
-        """Takes `times` more samples, and returns the observations."""
+        """Takes `times` more samples, and returns the observations of the next report."""
         self.look(times)
         return list(self.take().seen.observations)
 
@@ -163,7 +163,7 @@ def test_a_stall_a_move_and_a_recovery_are_reported_at_once(cluster: Cluster) ->
     sample = cluster.take()
     (reported,) = sample.seen.observations
     assert (reported.stalled_since_ms, reported.last_stable_offset, reported.high_watermark) == (since, 10, 11)
-    assert reported.log_start == 3, "where the log starts is asked for before a blocker is named"
+    assert reported.log_start == 3, "the log start is requested before a blocking transaction is named"
     assert [(request.topic, request.partition, request.last_stable_offset) for request in sample.requests] == [
         ("orders", 0, 10)
     ]
@@ -190,7 +190,7 @@ def test_a_stall_goes_on_while_nobody_answers(cluster: Cluster) -> None:
     cluster.now["orders", 0] = SILENT
     (reported,) = cluster.looks(8)
     assert (reported.why, reported.last_stable_offset, reported.stalled_since_ms) == (UnresponsiveBroker(1), -1, since)
-    assert cluster.take().requests == (), "nobody is asked who does not answer"
+    assert cluster.take().requests == (), "an unresponsive leader gets no further requests"
     cluster.now["orders", 0] = standing
     (reported,) = cluster.looks()
     assert (reported.why, reported.stalled_since_ms, reported.last_stable_offset) == (None, since, 10)
@@ -218,7 +218,8 @@ def log_at(offset: int) -> dict[int, LogEnd]:
 
 @pytest.mark.parametrize("watch", [EVERYTHING, WatchedTopics(("orders",))])
 def test_rounds_order_what_is_written_here_and_what_is_decided(watch: WatchedTopics) -> None:
-    """The order is right whether or not the transaction log is among the watched topics."""
+    """The rounds show whether a record came before or after a decision, whether or not the transaction log is
+    watched."""
     cluster = Cluster(watch)
     cluster.topic("orders")
     cluster.topic(LOG)
@@ -232,9 +233,9 @@ def test_rounds_order_what_is_written_here_and_what_is_decided(watch: WatchedTop
     cluster.stand(LOG, 104, 104)
     (reported,) = [look for look in cluster.looks(2) if look.topic == "orders"]
     before, after = decode(reported.samples)
-    # round 3 was the last without the record; round 2 was over before it began
+    # round 3 was the last without the record; round 2 had ended before round 3 began
     assert (before.high_watermark, before.ends_before_last) == (10, log_at(101))
-    # round 4 had the record; round 5 began after it
+    # round 4 had the record; round 5 began after round 4
     assert (after.high_watermark, after.ends_after_first) == (11, log_at(104))
     assert before.earlier_high_watermark == 10
 
@@ -248,13 +249,13 @@ def test_the_samples_are_those_around_the_record_at_the_lso(cluster: Cluster) ->
     cluster.look(2)
     cluster.stand("orders", 22, 30)
     (reported,) = [look for look in cluster.looks(5) if look.stalled_since_ms]
-    # the record at 22 came between the last two samples, and a marker before it came after one of the first
+    # the record at 22 was written between the last two samples, and an earlier marker after one of the first samples
     assert [one.high_watermark for one in decode(reported.samples)] == [16, 18, 20, 30]
 
 
 def test_a_late_write_is_reported_with_rounds_before_anything_was_open(cluster: Cluster) -> None:
-    """The transaction was open at end offset 11, and its marker moved the end to 12. The late write came in the next
-    round."""
+    """The transaction was open at high watermark 11, and its marker moved the high watermark to 12. The late write came
+    in the next round."""
     cluster.look(3)
     cluster.stand("orders", 10, 11)
     cluster.look()
@@ -271,7 +272,7 @@ def test_a_late_write_is_reported_with_rounds_before_anything_was_open(cluster: 
 
 
 def test_a_new_leader_begins_a_sample_of_its_own(cluster: Cluster) -> None:
-    """The high watermark of a new leader may lag, so records that it does not show yet may already exist."""
+    """The high watermark of a new leader may lag, so there may already be records above it."""
     cluster.look(3)
     cluster.leaders["orders", 0] = Leader(2, 1)
     cluster.at_ms += sampling.LAYOUT_EVERY_MS
@@ -332,7 +333,7 @@ def test_while_no_broker_answers_the_time_of_the_last_look_stands_still(cluster:
     cluster.look(FULL_EVERY_MS // TICK + 1)
     seen, requests = cluster.take()
     assert (seen.trouble, seen.observed_at_ms, seen.observations, seen.is_full) == (failure, observed_at_ms, (), False)
-    assert requests == (), "there is nobody to be asked"
+    assert requests == (), "while no broker answers, there are no further requests"
     cluster.failure = None
     cluster.look()
     seen = cluster.take().seen

@@ -1,4 +1,4 @@
-"""Reads of stalled partitions, from a broker that answers as a test wants. Without network."""
+"""Tests of reading stalled partitions, from a broker that answers as a test wants, without network."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ FIRST = FirstBatch(10, 1, 0, True, False, 100, 100)
 
 
 class Leader:
-    """A broker with one partition, whose log begins at offset 10. `fetches`: (partitions, bytes of each) of every
-    Fetch."""
+    """A broker that leads one partition, whose log begins at offset 10. `fetches` lists, for every Fetch, the number of
+    partitions, and the bytes requested of each."""
 
     def __init__(self, kept: Path) -> None:
         self.kept = str(kept)
@@ -103,7 +103,9 @@ def test_a_batch_is_fetched_once_as_long_as_the_lso_stands_there(leader: Leader)
     assert [leader.read(by_another_worker=bool(turn % 2)) for turn in range(5)] == [reported] * 5
     assert len(leader.fetches) == 1
     leader.lso = leader.end = 11
-    assert leader.read(ask(last_stable_offset=11, high_watermark=12))[0].first is None, "nothing has come there yet"
+    assert leader.read(ask(last_stable_offset=11, high_watermark=12))[0].first is None, (
+        "there is no batch at the new LSO yet"
+    )
     leader.log, leader.end = data(11, 2), 12
     found = leader.read(ask(last_stable_offset=11, high_watermark=12))[0].first
     assert found is not None
@@ -166,7 +168,9 @@ def test_an_lso_below_the_log_start_has_no_batch_and_no_error(leader: Leader) ->
     (reported,) = leader.read(ask(log_start=11))
     assert leader.fetches == []
     assert (reported.first, reported.why, [e.start_offset for e in reported.entries]) == (None, None, [10])
-    leader.fetch_error = errors.OFFSET_OUT_OF_RANGE  # the log start passed the offset between sample and read
+    leader.fetch_error = (
+        errors.OFFSET_OUT_OF_RANGE
+    )  # the log start passed the offset after the sample and before the read
     (reported,) = leader.read()
     assert (reported.first, reported.why, reported.described) == (None, None, True)
 
@@ -185,7 +189,7 @@ def test_a_broker_that_does_not_answer_is_reported(leader: Leader) -> None:
         False,
     )
     leader.failure = None
-    assert leader.read()[0].first == FIRST, "tried again"
+    assert leader.read()[0].first == FIRST, "a failed read is repeated"
 
 
 def test_without_a_file_each_worker_reads_once(leader: Leader) -> None:

@@ -1,4 +1,5 @@
-"""Without new data, a planner reports to the driver directly, past Spark. With new data, it requests a micro-batch."""
+"""Tests that a planner without new data reports to the driver directly, past Spark. With new data it requests a
+micro-batch."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ class Plan:
 
 @dataclass
 class Plans:
-    """A planner whose plan number `data_at` is the first with data. `taken`: the troubles in batches that went directly
-    to the driver. `advanced`: the numbers of the plans that `advance` was called with."""
+    """A planner whose plan number `data_at` is the first one with data. `taken`: the troubles in batches that went
+    directly to the driver. `advanced`: the numbers of the plans that were passed to `advance`."""
 
     data_at: int
     driver: DirectBatches
@@ -73,16 +74,16 @@ def planned(reader: Reader) -> InputPartition:
 def test_plans_without_data_go_to_the_driver_and_data_through_spark(tmp_path: Path) -> None:
     plans = Plans(5, DirectBatches(str(tmp_path)), [])
     reader = Reader(tmp_path, plans)
-    assert planned(reader).value == 1, "the first one proves that Spark works"
+    assert planned(reader).value == 1, "the first plan goes through Spark, to prove that Spark works"
     assert planned(reader).value == 5
     assert plans.taken == [str(ErrorText(f"plan {number}")) for number in (2, 3, 4)]
-    assert plans.advanced == [1, 2, 3, 4, 5], "the next plan begins where the one before ended"
+    assert plans.advanced == [1, 2, 3, 4, 5], "each plan begins where the previous one ended"
 
 
 def test_where_the_driver_takes_nothing_the_next_plan_goes_through_spark(tmp_path: Path) -> None:
     reader = Reader(tmp_path, Plans(100, DirectBatches(str(tmp_path)), [], takes=False))
     assert planned(reader).value == 1
-    assert planned(reader).value == 3, "the second is not taken"
+    assert planned(reader).value == 3, "the driver has not taken plan 2, so plan 3 goes through Spark"
     assert planned(reader).value == 4
 
 

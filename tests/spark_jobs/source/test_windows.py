@@ -1,5 +1,5 @@
-"""Open producers and the volume of their records, from headers alone, and the cache of these data that workers
-share."""
+"""Tests of open producers and the volume of their records, both from batch headers alone, and of the cache of these
+data that workers share."""
 
 from __future__ import annotations
 
