@@ -55,7 +55,7 @@ def deleting_old_data(engine: Engine, lease: Lease, keep: Keep, liveness: Livene
     retention = Retention(engine, lease, keep=keep)
 
     def work(now_ms: int) -> float:
-        return SOON_S if retention.delete_old(now_ms).more else EVERY_S
+        return SOON_S if retention.delete_old(now_ms) else EVERY_S
 
     with repeated("the deletion of old data", work, liveness):
         yield

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sqlalchemy import (
     Column,
@@ -66,8 +66,8 @@ ROWS_AT_ONCE: Final = 4_000
 million ids."""
 
 MARKERS_FOR_ONE: Final = 5
-"""Number of marker rows that one call may delete for each other row: thousands of markers may arrive in a second, and
-their rows are small."""
+"""Number of rows that one call may delete of a table in _OF_MARKERS for each row of another table: thousands of markers
+may arrive in a second, and their rows are small."""
 
 IDS_AT_ONCE: Final = 500
 """Maximum number of expired ids that one call deletes: their rows lie in many indexes, far apart."""
@@ -77,6 +77,7 @@ AUDIT_KEPT_MS: Final = 400 * 86_400_000
 
 _STATES = Upsert(coordinator_states, add=("ids",))
 _NONE: Final = false()
+_OF_MARKERS: Final = {partition_markers, unended_records, ended_logs, waiting_decisions, waiting_markers}
 _T, _L, _P, _E, _F = transactional_ids.c, log_partitions.c, producer_ids.c, open_entries.c, findings.c
 _R, _A, _B = rejects.c, audit.c, left_behind_records.c
 
@@ -103,23 +104,6 @@ _MAY_COME_AGAIN = and_(
 )
 
 
-class DeletedRows(NamedTuple):
-    """The numbers of deleted rows. `more`: some table reached its limit for one call, so call again soon."""
-
-    transitions: int
-    id_minutes: int
-    expired_ids: int
-    cluster_minutes: int
-    data_gaps: int
-    rejects: int
-    findings: int
-    producer_ids: int
-    audit: int
-    more: bool
-    partition_minutes: int = 0
-    partition_markers: int = 0
-
-
 class Retention:
     """Deletes what a cluster does not need any more. An instance lives as long as its lease: it remembers its position
     in the table of producer ids."""
@@ -138,42 +122,41 @@ class Retention:
         self._cluster_id = lease.cluster_id
         self._producers_after: tuple[bytes, int] | None = None
 
-    def delete_old(self, now_ms: int) -> DeletedRows:
-        """Deletes a part of every table, in several short transactions. Raises as `TransactionLogWriter.apply`."""
+    def delete_old(self, now_ms: int) -> bool:
+        """Deletes a part of every table, in several short transactions. Returns whether some table reached its limit
+        for one call, so that the next call should come soon. Raises as `TransactionLogWriter.apply`."""
         keep = self._keep
-        history_ms = now_ms - keep.history
+        kept_ms = {
+            transitions.c.at_ms: keep.history,
+            id_minutes.c.minute_ms: keep.history,
+            partition_minutes.c.minute_ms: keep.history,
+            partition_markers.c.at_ms: keep.history,
+            unended_records.c.seen_at_ms: keep.history,
+            ended_logs.c.seen_at_ms: keep.history,
+            waiting_decisions.c.read_at_ms: keep.history,
+            waiting_markers.c.read_at_ms: keep.history,
+            cluster_minutes.c.minute_ms: keep.minutes,
+            data_gaps.c.seen_at_ms: keep.gaps,
+            _R.seen_at_ms: keep.rejects,
+            _F.resolved_at_ms: keep.findings,
+            _A.at_ms: AUDIT_KEPT_MS,
+            audit_events.c.at_ms: AUDIT_KEPT_MS,
+            mutes.c.until_ms: AUDIT_KEPT_MS,
+            acknowledgements.c.at_ms: AUDIT_KEPT_MS,
+        }
+        needed = {_R.seen_at_ms: exists().where(_IS_ODD), _A.at_ms: _A.finding_id.in_(self._found(_F.id))}
+        has_more = False
+        for time, age_ms in kept_ms.items():
+            with self._transaction() as connection:
+                has_more |= self._delete_oldest(connection, time, now_ms - age_ms, needed.get(time, _NONE))
         with self._transaction() as connection:
-            steps = self._delete_oldest(connection, transitions.c.at_ms, history_ms)
+            of_service = delete_of_service(connection, now_ms - AUDIT_KEPT_MS, self._rows_at_once)
+            has_more |= of_service == self._rows_at_once
         with self._transaction() as connection:
-            minutes = self._delete_oldest(connection, id_minutes.c.minute_ms, history_ms)
+            has_more |= self._delete_expired_ids(connection, now_ms - keep.history)
         with self._transaction() as connection:
-            volumes = self._delete_oldest(connection, partition_minutes.c.minute_ms, history_ms)
-        with self._transaction() as connection:
-            markers = self._delete_oldest(connection, partition_markers.c.at_ms, history_ms, MARKERS_FOR_ONE)
-        with self._transaction() as connection:
-            expired = self._delete_expired_ids(connection, history_ms)
-        with self._transaction() as connection:
-            of_clusters = self._delete_oldest(connection, cluster_minutes.c.minute_ms, now_ms - keep.minutes)
-            gaps = self._delete_oldest(connection, data_gaps.c.seen_at_ms, now_ms - keep.gaps)
-            refused = self._delete_oldest(
-                connection, _R.seen_at_ms, now_ms - keep.rejects, kept=exists().where(_IS_ODD)
-            )
-            ended = self._delete_oldest(connection, _F.resolved_at_ms, now_ms - keep.findings)
-            with_finding = _A.finding_id.in_(self._found(_F.id))
-            audited = self._delete_oldest(connection, _A.at_ms, now_ms - AUDIT_KEPT_MS, kept=with_finding)
-            others = self._delete_oldest(connection, audit_events.c.at_ms, now_ms - AUDIT_KEPT_MS)
-            others += delete_of_service(connection, now_ms - AUDIT_KEPT_MS, self._rows_at_once)
-            waiting = (unended_records.c.seen_at_ms, ended_logs.c.seen_at_ms)
-            for time in (*waiting, waiting_decisions.c.read_at_ms, waiting_markers.c.read_at_ms):
-                others += self._delete_oldest(connection, time, history_ms, MARKERS_FOR_ONE) // MARKERS_FOR_ONE
-            others += self._delete_oldest(connection, mutes.c.until_ms, now_ms - AUDIT_KEPT_MS)
-            others += self._delete_oldest(connection, acknowledgements.c.at_ms, now_ms - AUDIT_KEPT_MS)
-        with self._transaction() as connection:
-            producers = self._delete_producer_ids(connection, now_ms - keep.producer_ids)
-        pieces = (steps, minutes, volumes, markers // MARKERS_FOR_ONE, of_clusters, gaps, refused, ended, audited)
-        more = max(*pieces, others) >= self._rows_at_once or expired == self._ids_at_once
-        counts = (steps, minutes, expired, of_clusters, gaps, refused, ended, producers, audited + others, more)
-        return DeletedRows(*counts, partition_minutes=volumes, partition_markers=markers)
+            self._delete_producer_ids(connection, now_ms - keep.producer_ids)
+        return has_more
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
@@ -192,24 +175,20 @@ class Retention:
         return or_(producer_id.in_(is_open), producer_id.in_(self._found(_F.producer_id)))
 
     def _delete_oldest(
-        self,
-        connection: Connection,
-        time: Column[Any],
-        before_ms: int,
-        factor: int = 1,
-        kept: ColumnElement[bool] = _NONE,
-    ) -> int:
+        self, connection: Connection, time: Column[Any], before_ms: int, needed: ColumnElement[bool]
+    ) -> bool:
         """Deletes rows from before `before_ms` of the table with the column `time`, the oldest first, except those
-        `kept`; returns how many."""
+        `needed`; returns whether the limit was reached."""
         key = list(time.table.primary_key.columns)
-        oldest = select(*key).where(time.table.c.cluster_id == self._cluster_id, time < before_ms, ~kept)
-        oldest = oldest.order_by(time).limit(self._rows_at_once * factor)
+        oldest = select(*key).where(time.table.c.cluster_id == self._cluster_id, time < before_ms, ~needed)
+        limit = self._rows_at_once * (MARKERS_FOR_ONE if time.table in _OF_MARKERS else 1)
         named = key[0] if len(key) == 1 else tuple_(*key)
-        return connection.execute(delete(time.table).where(named.in_(oldest))).rowcount
+        gone = delete(time.table).where(named.in_(oldest.order_by(time).limit(limit)))
+        return connection.execute(gone).rowcount == limit
 
-    def _delete_expired_ids(self, connection: Connection, before_ms: int) -> int:
+    def _delete_expired_ids(self, connection: Connection, before_ms: int) -> bool:
         """Deletes ids that expired before `before_ms`, and subtracts them from the number of ids in each state; returns
-        how many."""
+        whether the limit was reached."""
         is_kept = (
             _MAY_COME_AGAIN,
             _T.transactional_id.in_(self._found(_F.transactional_id)),
@@ -228,12 +207,12 @@ class Retention:
             )
         gone = Counter(row.partition for row in rows)
         _STATES.write(connection, [(self._cluster_id, p, EXPIRED, -ids) for p, ids in sorted(gone.items())])
-        return len(rows)
+        return len(rows) == self._ids_at_once
 
-    def _delete_producer_ids(self, connection: Connection, before_ms: int) -> int:
+    def _delete_producer_ids(self, connection: Connection, before_ms: int) -> None:
         """Deletes producer ids that were last seen before `before_ms`, except those that an unexpired transactional.id
-        has now, those of an unexpired left-behind record, and those with an open entry or an open finding. Returns
-        their number. Each call checks the next `rows_at_once` rows of the table.
+        has now, those of an unexpired left-behind record, and those with an open entry or an open finding. Each
+        call checks the next `rows_at_once` rows of the table.
 
         An index by time would be updated with every transaction, for rows that are deleted only after months.
         """
@@ -252,5 +231,4 @@ class Retention:
             ahead.append(place <= tuple(last))
         self._producers_after = None if last is None else (last.transactional_id, last.producer_id)
         needed = or_(exists().where(_OWNS), exists().where(_LEFT_BEHIND), self._is_needed(_P.producer_id))
-        gone = delete(producer_ids).where(*ahead, _P.last_seen_ms < before_ms, ~needed)
-        return connection.execute(gone).rowcount
+        connection.execute(delete(producer_ids).where(*ahead, _P.last_seen_ms < before_ms, ~needed))

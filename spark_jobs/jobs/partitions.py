@@ -41,7 +41,7 @@ class PartitionsJob:
         writer = PartitionWriter(self._engine, lease)
 
         def apply(batch: PartitionsBatch, now_ms: int, before_ms: int | None) -> None:
-            if writer.apply(batch, now_ms, before_ms).reads:
+            if writer.apply(batch, now_ms, before_ms):
                 self._wake_judge.set()
 
         with store_failures(writer):

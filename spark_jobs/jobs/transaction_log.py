@@ -84,7 +84,7 @@ class TransactionLogJob:
             log.info("the brokers list no topic %s yet: it is read as soon as it exists", TOPIC)
 
         def apply(batch: LogBatch, now_ms: int, before_ms: int | None) -> None:
-            self._log_absence(writer.apply(batch, now_ms, before_ms).without_log)
+            self._log_absence(writer.apply(batch, now_ms, before_ms))
             shown.advance(sum(r.hi - r.lo for r in batch.ranges), now_ms)
             if shown.left:
                 return

@@ -30,12 +30,12 @@ class Partitions:
     observed: set[TopicPartition] = field(default_factory=set)
     reads: dict[TopicPartition, StalledRead] = field(default_factory=dict)
 
-    def apply_observation(self, seen: PartitionObservation) -> bool:
-        """Applies an observation; returns False, and changes nothing, if it is older than the stored one."""
+    def apply_observation(self, seen: PartitionObservation) -> None:
+        """Applies an observation, unless it is older than the stored one."""
         place = seen.topic, seen.partition
         old = self.rows.get(place)
         if old is not None and seen.observed_at_ms < old.observed_at_ms:
-            return False
+            return
         known = None if old is None or old.is_gone or old.topic_id != seen.topic_id else old
         row = _row(known, seen, self.watched_ms)
         self.rows[place] = row
@@ -44,24 +44,22 @@ class Partitions:
             self.entries.pop(place, None)
         elif place in self.entries:
             self.entries[place] = _open(row, self.entries[place].values())
-        return True
 
-    def apply_read(self, read: StalledRead) -> bool:
-        """Applies a read; returns False, and changes nothing, if the read is of another partition than the stored one,
-        older than the last read, or not newer than an observation that found nothing open."""
+    def apply_read(self, read: StalledRead) -> None:
+        """Applies a read, unless it is of another partition than the stored one, older than the last read, or not newer
+        than an observation that found nothing open."""
         place = read.topic, read.partition
         row = self.rows.get(place)
         if row is None or row.is_gone or row.topic_id != read.topic_id or row.is_free_at(read.read_at_ms):
-            return False
+            return
         if row.read_at_ms is not None and read.read_at_ms < row.read_at_ms:
-            return False
+            return
         known = self.entries.get(place, {})
         seen = {one.producer_id: _entry(place, known.get(one.producer_id), one, read) for one in read.entries}
         shows_all = read.described or read.is_whole
         self.entries[place] = _open(row, (seen if shows_all else known | seen).values())
         self.rows[place] = replace(row, read_at_ms=read.read_at_ms)
         self.reads[place] = read
-        return True
 
     def forget(self, place: TopicPartition) -> None:
         self.rows.pop(place)

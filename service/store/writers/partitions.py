@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import fields, replace
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, select, update
 
@@ -72,22 +72,14 @@ _DROP_ROW = delete(data_partitions).where(_at(data_partitions))
 _DROP_ENTRY = delete(open_entries).where(_at(open_entries), open_entries.c.producer_id == bindparam("of_producer"))
 
 
-class Written(NamedTuple):
-    """The numbers of observations and reads of a batch that were applied; the others were older than the stored
-    ones."""
-
-    observations: int
-    reads: int
-
-
 class PartitionWriter(SourceWriter):
     """Stores the newest observations and reads of the sampler."""
 
     source = SourceName.PARTITIONS
 
-    def apply(self, batch: PartitionsBatch, now_ms: int, before_ms: int | None = None) -> Written:
-        """Writes everything new of the batch in one transaction; if an error is raised, nothing is written.
-        `before_ms`: duration of the previous batch, which is counted.
+    def apply(self, batch: PartitionsBatch, now_ms: int, before_ms: int | None = None) -> bool:
+        """Writes everything new of the batch in one transaction; if an error is raised, nothing is written. Returns
+        whether some read was new. `before_ms`: duration of the previous batch, which is counted.
 
         LeaseLost: stop. StoreUnavailable: try again.
         """
@@ -98,10 +90,10 @@ class PartitionWriter(SourceWriter):
             places = _places(batch)
             before = self._stored(connection, places, watched_ms or NEVER_MS)
             after = Partitions(before.watched_ms, dict(before.rows), {at: dict(e) for at, e in before.entries.items()})
-            observations = sum(
-                [after.apply_observation(look) for look in sorted(batch.observations, key=attrgetter("observed_at_ms"))]
-            )
-            reads = sum([after.apply_read(read) for read in sorted(batch.reads, key=attrgetter("read_at_ms"))])
+            for seen in sorted(batch.observations, key=attrgetter("observed_at_ms")):
+                after.apply_observation(seen)
+            for read in sorted(batch.reads, key=attrgetter("read_at_ms")):
+                after.apply_read(read)
             is_newest = batch.observed_at_ms >= before.watched_ms
             if is_newest and batch.is_full:
                 _forget_others(after, batch, self._found(connection), now_ms)
@@ -109,7 +101,7 @@ class PartitionWriter(SourceWriter):
             self._write_entries(connection, before, after)
             if is_newest:
                 self._finish(connection, batch)
-            return Written(observations, reads)
+            return bool(after.reads)
 
     def _stored(self, connection: Connection, places: Sequence[TopicPartition] | None, watched_ms: int) -> Partitions:
         found = Partitions(watched_ms, {}, {})
@@ -196,58 +188,40 @@ _VOLUMES = Upsert(partition_minutes, add=Volume._fields[3:])
 _MARKERS = Upsert(partition_markers)
 
 
-class AppliedRanges(NamedTuple):
-    """The result of a batch: the ranges applied, and the ranges skipped because they were applied before."""
-
-    ranges: int
-    skipped: int
-
-
 class LedgerWriter(SourceWriter):
     """Stores the volumes and markers of tailed partitions."""
 
     source = SourceName.LEDGER
 
-    def apply(self, batch: LedgerBatch, now_ms: int, before_ms: int | None = None) -> AppliedRanges:
+    def apply(self, batch: LedgerBatch, now_ms: int, before_ms: int | None = None) -> None:
         """Writes facts and positions in one transaction; if an error is raised, nothing is written. `before_ms`:
         duration of the previous batch, which is counted.
 
         OutOfSequence: start again at the store's progress. LeaseLost: stop. StoreUnavailable: try again.
         """
         with self._transaction(before_ms) as connection:
-            done = [self._apply_topic(connection, batch, topic, now_ms) for topic in _topics(batch)]
+            facts = (batch.ranges, batch.volumes, batch.markers)  # facts without a range are refused
+            for topic in sorted({one.topic for some in facts for one in some}):
+                self._apply_topic(connection, batch, topic, now_ms)
             self._save_status(connection, now_ms, batch.trouble)
-            return AppliedRanges(sum(one.ranges for one in done), sum(one.skipped for one in done))
 
-    def _apply_topic(self, connection: Connection, batch: LedgerBatch, topic: str, now_ms: int) -> AppliedRanges:
+    def _apply_topic(self, connection: Connection, batch: LedgerBatch, topic: str, now_ms: int) -> None:
         log = (self._cluster_id, SourceName.LEDGER, topic)
         volumes = [one for one in batch.volumes if one.topic == topic]
         markers = [one for one in batch.markers if one.topic == topic]
         ranges = [one.read for one in batch.ranges if one.topic == topic]
         with_facts = {one.partition for one in volumes} | {one.partition for one in markers}
-        todo = plan(positions(connection, *log), ranges, with_facts)
-        begin_generations(connection, *log, todo.steps.values(), now_ms)
+        steps = plan(positions(connection, *log), ranges, with_facts).steps
+        begin_generations(connection, *log, steps.values(), now_ms)
         begun = [
             Volume(topic, partition, minute_of(now_ms), 0, 0, 0, 0, 0)
-            for partition, step in todo.steps.items()
+            for partition, step in steps.items()
             if step.before is None
         ]
-        counted = [one for one in volumes if one.partition in todo.steps]
+        counted = [one for one in volumes if one.partition in steps]
         _VOLUMES.write(connection, [(self._cluster_id, *one) for one in (*begun, *counted)])
-        _MARKERS.write(connection, [(self._cluster_id, *one[:-1]) for one in markers if one.partition in todo.steps])
-        keep_markers(
-            connection,
-            self._cluster_id,
-            topic,
-            [one for one in markers if one.partition in todo.steps],
-            [one for one in batch.unended if one.topic == topic and one.partition in todo.steps],
-            todo.steps,
-            now_ms,
-        )
-        finish_ranges(connection, *log, todo.steps.values(), now_ms)
-        return AppliedRanges(len(todo.steps), todo.skipped)
-
-
-def _topics(batch: LedgerBatch) -> list[str]:
-    """Returns the topics of the ranges and of the facts: facts without a range are refused."""
-    return sorted({one.topic for facts in (batch.ranges, batch.volumes, batch.markers) for one in facts})
+        ends = [one for one in markers if one.partition in steps]
+        _MARKERS.write(connection, [(self._cluster_id, *one[:-1]) for one in ends])
+        unended = [one for one in batch.unended if one.topic == topic and one.partition in steps]
+        keep_markers(connection, self._cluster_id, topic, ends, unended, steps, now_ms)
+        finish_ranges(connection, *log, steps.values(), now_ms)

@@ -40,13 +40,12 @@ class RangeStep(NamedTuple):
 
 
 class RangePlan(NamedTuple):
-    """The steps by partition, and the number of ranges that are skipped because they were applied before.
-    `partition_count`: number of the topic's partitions after these ranges; `has_grown`: the topic had fewer before."""
+    """The steps by partition, without ranges that were applied before. `partition_count`: number of the topic's
+    partitions after these ranges; `has_grown`: the topic had fewer before."""
 
     steps: dict[int, RangeStep]
-    skipped: int
-    partition_count: int = 0
-    has_grown: bool = False
+    partition_count: int
+    has_grown: bool
 
     @property
     def generations(self) -> dict[int, int]:
@@ -79,7 +78,7 @@ def plan(
     before = partition_count(positions, (one.topic_partitions for one in positions.values()))
     reported = [read.topic_partitions for read in read_now if not read.is_gone and read.topic_partitions]
     count = partition_count(there, reported or (one.topic_partitions for p, one in positions.items() if p in there))
-    return RangePlan(steps, len(seen) - len(steps), count, has_grown=0 < before < count)
+    return RangePlan(steps, count, has_grown=0 < before < count)
 
 
 def select_runs(steps: Mapping[int, RangeStep], runs: Iterable[Run], *, counts: bool) -> list[Run]:

@@ -4,7 +4,7 @@ waited."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from sqlalchemy import Connection, Engine, bindparam, select, update
@@ -50,18 +50,6 @@ RUNS_AT_ONCE: Final = 10_000
 store for a quarter of a second."""
 
 
-class Applied(NamedTuple):
-    """The result of a batch: the ranges applied, the ranges skipped because they were applied before, and what was
-    added to the counters. `without_log`: why there is no transaction log; None if there is one, or it may still
-    come."""
-
-    ranges: int
-    skipped: int
-    rejects: int
-    ended: EndedTotals
-    without_log: Reason | None = None
-
-
 class TransactionLogWriter(SourceWriter):
     """Stores and counts the records of transactional.ids."""
 
@@ -85,8 +73,9 @@ class TransactionLogWriter(SourceWriter):
         self._runs_at_once = runs_at_once
         self._audited = audited
 
-    def apply(self, batch: LogBatch, now_ms: int, before_ms: int | None = None) -> Applied:
-        """Writes the batch. If an error is raised, nothing that counts is written.
+    def apply(self, batch: LogBatch, now_ms: int, before_ms: int | None = None) -> Reason | None:
+        """Writes the batch. If an error is raised, nothing that counts is written. Returns why there is no transaction
+        log; None if there is one, or it may still come.
 
         A batch and its progress are written in one transaction. In the first read of a long log, that would hold the
         write lock for too long, so runs that do not count are written before, in short transactions without progress.
@@ -169,8 +158,8 @@ class TransactionLogWriter(SourceWriter):
 
     def _finish(
         self, connection: Connection, todo: RangePlan, batch: LogBatch, facts: FoldedFacts, now_ms: int
-    ) -> Applied:
-        """Writes everything that must be written once, and the progress that records it."""
+    ) -> Reason | None:
+        """Writes everything that must be written once, and the progress that records it. Returns as `apply`."""
         runs = by_id(select_runs(todo.steps, batch.runs, counts=True))
         ended = self._write(connection, todo, runs, facts, now_ms, counts=True)
         settle_causes(connection, self._cluster_id, [step.read for step in todo.steps.values()], ended)
@@ -188,8 +177,7 @@ class TransactionLogWriter(SourceWriter):
         if trouble is None and not batch.ranges:
             trouble = without_log(connection, self._cluster_id, now_ms)
         self._save_status(connection, now_ms, trouble)
-        absent = trouble if is_log_absent(trouble) else None
-        return Applied(len(todo.steps), todo.skipped, len(rejects), ended, absent)
+        return trouble if is_log_absent(trouble) else None
 
 
 _FIRST_GENERATION: Final = 0

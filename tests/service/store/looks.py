@@ -11,7 +11,7 @@ from service.domain.partitions.state import PartitionState
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import NoLeader
 from service.store.queries import partitions
-from service.store.writers.partitions import PartitionWriter, Written
+from service.store.writers.partitions import PartitionWriter
 from tests.helpers.reasons import reason
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS
@@ -49,8 +49,9 @@ class Watched:
         self.cluster = cluster
         self.writer = PartitionWriter(cluster.engine, cluster.lease)
 
-    def see(self, *facts: PartitionObservation | StalledRead, now_ms: int = 0, **more: Any) -> Written:
-        """Applies one batch. By default, all partitions were sampled at the time of its newest sample."""
+    def see(self, *facts: PartitionObservation | StalledRead, now_ms: int = 0, **more: Any) -> bool:
+        """Applies one batch; returns whether a read was new. By default, all partitions were sampled at the time of its
+        newest sample."""
         looks = tuple(fact for fact in facts if isinstance(fact, PartitionObservation))
         reads = tuple(fact for fact in facts if isinstance(fact, StalledRead))
         observed_at_ms = max((one.observed_at_ms for one in looks), default=NOW_MS)

@@ -258,10 +258,9 @@ def by_runs(engine: Engine, new_cluster: Callable[[], Cluster]) -> list[list[dic
 
 def test_columns_are_stored_as_runs_are(engine: Engine, cluster: Cluster, by_runs: list[list[dict[str, Any]]]) -> None:
     cluster.start({0: 7, 1: 1})
-    assert cluster.writer.apply(as_lone(HISTORY), NOW_MS).ranges == 1
-    assert of_ids(engine, cluster) == by_runs
-    assert cluster.writer.apply(as_lone(HISTORY), NOW_MS).skipped == 1
-    assert of_ids(engine, cluster) == by_runs
+    for _ in range(2):
+        cluster.writer.apply(as_lone(HISTORY), NOW_MS)
+        assert of_ids(engine, cluster) == by_runs
 
 
 def test_what_was_written_before_a_crash_is_written_once(

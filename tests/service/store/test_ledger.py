@@ -17,7 +17,7 @@ from service.store.errors import LeaseLost, OutOfSequence
 from service.store.progress import Position, keep_topics, read_positions
 from service.store.queries import clusters
 from service.store.queries.partitions import counted_since_ms, read_markers, read_volume, tailed_as_of_ms
-from service.store.writers.partitions import AppliedRanges, LedgerWriter
+from service.store.writers.partitions import LedgerWriter
 from tests.helpers.reasons import denied
 from tests.service.store.conftest import Cluster, take_over
 from tests.service.store.logs import NOW_MS, everything, rows
@@ -68,7 +68,7 @@ def status(cluster: Cluster) -> clusters.StatusRow | None:
 
 
 def test_what_is_read_adds_up(cluster: Cluster, writer: LedgerWriter) -> None:
-    assert writer.apply(batch(span(50, 50), span(0, 0, partition=1)), NOW_MS) == AppliedRanges(2, 0)
+    writer.apply(batch(span(50, 50), span(0, 0, partition=1)), NOW_MS)
     with cluster.engine.connect() as connection:
         assert counted_since_ms(connection, cluster.id, "pay", 0) == MINUTE, (
             "even an empty range records the time from which the partition is tailed"
@@ -102,13 +102,14 @@ def test_a_batch_that_comes_again_changes_nothing(cluster: Cluster, writer: Ledg
     for one in batches:
         writer.apply(one, NOW_MS)
     before = everything(cluster.engine, cluster.id)
-    assert [writer.apply(one, NOW_MS) for one in batches[1:]] == [AppliedRanges(0, 1), AppliedRanges(0, 1)]
+    for one in batches[1:]:
+        writer.apply(one, NOW_MS)
     assert everything(cluster.engine, cluster.id) == before
 
 
 def test_of_a_batch_that_comes_again_in_part_only_the_rest_counts(cluster: Cluster, writer: LedgerWriter) -> None:
     writer.apply(batch(span(0, 10)), NOW_MS)
-    assert writer.apply(batch(span(0, 10), span(0, 5, partition=1)), NOW_MS) == AppliedRanges(1, 1)
+    writer.apply(batch(span(0, 10), span(0, 5, partition=1)), NOW_MS)
     assert (counted(cluster), counted(cluster, partition=1)) == ((10, 1), (5, 1))
 
 
@@ -173,10 +174,10 @@ def test_a_topic_that_was_deleted_is_not_tailed_and_its_history_stays(cluster: C
     writer.apply(batch(span(0, 10)), NOW_MS)
     writer.apply(batch(span(0, 3), topic="zebra"), NOW_MS)
     gone = RangeRead(0, "", 1, 0, 0, NO_LEADER, -1, 0, 0, NOW_MS, 0, 0, None)
-    assert writer.apply(batch(gone), NOW_MS) == AppliedRanges(1, 0)
-    assert writer.apply(batch(gone), NOW_MS) == AppliedRanges(0, 1)
-    assert (positions(cluster), counted(cluster)) == ({}, (10, 1))
-    assert positions(cluster, "zebra")[0].records == 13, "the number of records read never falls"
+    for _ in range(2):
+        writer.apply(batch(gone), NOW_MS)
+        assert (positions(cluster), counted(cluster)) == ({}, (10, 1))
+    assert positions(cluster, "zebra")[0].records == 13, "what was read never falls"
     assert rows(cluster.engine, schema.data_gaps, cluster.id) == []
 
 

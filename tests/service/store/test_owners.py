@@ -5,12 +5,13 @@ from __future__ import annotations
 from service.domain.partitions.open_entries import Owner
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import LogRecord, Participants
+from service.store import schema
 from service.store.queries import clusters
 from service.store.queries.owners import owners
 from service.store.retention import Retention
 from tests.service.store.conftest import Cluster
 from tests.service.store.histories import committed
-from tests.service.store.logs import NOW_MS, Entry, batch, entry, read, transaction, value_of
+from tests.service.store.logs import NOW_MS, Entry, batch, entry, read, rows, transaction, value_of
 
 DAY_MS = 86_400_000
 
@@ -57,7 +58,8 @@ def test_an_id_that_expired_is_still_named(cluster: Cluster) -> None:
     (expired,) = found(cluster, 7)[7]
     assert (expired.transactional_id, expired.state, expired.record.offset) == (b"pay", states.EXPIRED, 3)
     assert (expired.producer_id, expired.record.timeout_ms) == (7, 60_000)
-    assert Retention(cluster.engine, cluster.lease).delete_old(NOW_MS - 10 * DAY_MS).expired_ids == 1
+    Retention(cluster.engine, cluster.lease).delete_old(NOW_MS - 10 * DAY_MS)
+    assert rows(cluster.engine, schema.transactional_ids, cluster.id) == []
     (forgotten,) = found(cluster, 7)[7]
     assert (forgotten.transactional_id, forgotten.state) == (b"pay", states.EXPIRED)
     assert (forgotten.log_partition, forgotten.record.offset, forgotten.producer_id, forgotten.partitions) == (

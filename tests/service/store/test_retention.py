@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, Table
 
 from service.access.actions import Outcome
 from service.domain.findings.finding import Observation, RoundResult, Subject
@@ -22,7 +22,7 @@ from service.store import audit_events, schema
 from service.store.audit_events import Attempt
 from service.store.errors import LeaseLost
 from service.store.queries import clusters
-from service.store.retention import DeletedRows, Retention
+from service.store.retention import Retention
 from service.store.writers.findings import FindingWriter
 from service.store.writers.partitions import LedgerWriter, PartitionWriter
 from tests.helpers.findings import finding_facts, observe
@@ -42,7 +42,17 @@ LATER_MS = NOW_MS + HISTORY_MS + DAY_MS
 """A time at which everything that happened at NOW_MS is past its retention."""
 
 
-NOTHING = DeletedRows(0, 0, 0, 0, 0, 0, 0, 0, 0, more=False)
+def deleted(retention: Retention, now_ms: int, cluster: Cluster, *tables: Table) -> tuple[int, ...]:
+    """Returns how many rows of each table one call deletes."""
+    return delete(retention, now_ms, cluster, *tables)[0]
+
+
+def delete(retention: Retention, now_ms: int, cluster: Cluster, *tables: Table) -> tuple[tuple[int, ...], bool]:
+    """Calls the deletion once. Returns how many rows of each table it deleted, and whether it found more than its
+    limit."""
+    before = [len(rows(cluster.engine, table, cluster.id)) for table in tables]
+    has_more = retention.delete_old(now_ms)
+    return tuple(n - len(rows(cluster.engine, t, cluster.id)) for n, t in zip(before, tables, strict=True)), has_more
 
 
 def apply(cluster: Cluster, entries: Sequence[Entry], lo: int = 0, now_ms: int = NOW_MS, **more: Any) -> None:
@@ -70,8 +80,7 @@ def state_counts(engine: Engine, cluster_id: int) -> dict[tuple[int, int], int]:
 
 def test_history_and_expired_ids_go_when_they_are_old(cluster: Cluster) -> None:
     seed(cluster)
-    forgotten = Retention(cluster.engine, cluster.lease).delete_old(LATER_MS)
-    assert forgotten == DeletedRows(5, 2, 1, 0, 0, 0, 0, 0, 0, False)
+    assert not Retention(cluster.engine, cluster.lease).delete_old(LATER_MS)
     assert {row["offset"] for row in rows(cluster.engine, schema.transitions, cluster.id)} == {13, 18, 19}
     (minute,) = rows(cluster.engine, schema.id_minutes, cluster.id)
     assert (minute["transactional_id"], minute["commits"], minute["aborts_client"]) == (b"pay", 1, 1)
@@ -83,7 +92,7 @@ def test_history_and_expired_ids_go_when_they_are_old(cluster: Cluster) -> None:
 def test_nothing_goes_before_its_time(cluster: Cluster) -> None:
     seed(cluster)
     before = everything(cluster.engine, cluster.id)
-    assert Retention(cluster.engine, cluster.lease).delete_old(NOW_MS + HISTORY_MS - 120_000) == NOTHING
+    assert not Retention(cluster.engine, cluster.lease).delete_old(NOW_MS + HISTORY_MS - 120_000)
     assert everything(cluster.engine, cluster.id) == before
 
 
@@ -99,8 +108,7 @@ def test_producer_ids_go_when_long_unseen_unless_an_id_has_them(cluster: Cluster
     keep = Keep(producer_ids=30 * DAY_MS)
     much_later_ms = LATER_MS + 31 * DAY_MS
     retention = Retention(cluster.engine, cluster.lease, keep=keep)
-    assert retention.delete_old(LATER_MS).producer_ids == 0
-    assert retention.delete_old(much_later_ms).producer_ids == 2
+    assert [deleted(retention, at, cluster, schema.producer_ids) for at in (LATER_MS, much_later_ms)] == [(0,), (2,)]
     assert [row["producer_id"] for row in rows(cluster.engine, schema.producer_ids, cluster.id)] == [9]
 
 
@@ -129,7 +137,8 @@ def test_the_walk_over_producer_ids_goes_on_where_it_was_and_around(cluster: Clu
     apply(cluster, log)
     later_ms = NOW_MS + 91 * DAY_MS
     retention = Retention(cluster.engine, cluster.lease, rows_at_once=4)
-    assert [retention.delete_old(later_ms).producer_ids for _ in range(4)] == [2, 2, 1, 0]
+    gone = [deleted(retention, later_ms, cluster, schema.producer_ids) for _ in range(4)]
+    assert gone == [(2,), (2,), (1,), (0,)]
     left = rows(cluster.engine, schema.producer_ids, cluster.id)
     assert [row["producer_id"] for row in left] == [1, 3, 5, 7, 9]
 
@@ -142,10 +151,9 @@ def test_a_call_takes_a_piece_and_says_that_there_is_more(cluster: Cluster) -> N
         log.append(entry(len(log), states.EXPIRED, b"id-%d" % n, at_ms=NOW_MS - 1_000))
     apply(cluster, log)
     retention = Retention(cluster.engine, cluster.lease, rows_at_once=4, ids_at_once=2)
-    done = [retention.delete_old(LATER_MS) for _ in range(5)]
-    assert [one.transitions for one in done] == [4, 4, 4, 3, 0]
-    assert [one.expired_ids for one in done] == [2, 2, 1, 0, 0]
-    assert [one.more for one in done] == [True, True, True, False, False]
+    tables = (schema.transitions, schema.transactional_ids)
+    done = [delete(retention, LATER_MS, cluster, *tables) for _ in range(5)]
+    assert done == [((4, 2), True), ((4, 2), True), ((4, 1), True), ((3, 0), False), ((0, 0), False)]
     assert state_counts(cluster.engine, cluster.id) == {}
 
 
@@ -154,8 +162,9 @@ def test_minutes_of_the_cluster_and_gaps_are_kept_for_a_month(cluster: Cluster) 
     log = committed(5, NOW_MS)
     cluster.writer.apply(batch(log, span(0, 8, gap=Gap(0, 5, "retention"))), NOW_MS)
     retention = Retention(cluster.engine, cluster.lease)
-    assert retention.delete_old(NOW_MS + 30 * DAY_MS)[3:5] == (0, 0)
-    assert retention.delete_old(NOW_MS + 32 * DAY_MS)[3:5] == (1, 1)
+    tables = (schema.cluster_minutes, schema.data_gaps)
+    assert deleted(retention, NOW_MS + 30 * DAY_MS, cluster, *tables) == (0, 0)
+    assert deleted(retention, NOW_MS + 32 * DAY_MS, cluster, *tables) == (1, 1)
 
 
 def test_volume_and_markers_of_partitions_go_with_the_history(cluster: Cluster) -> None:
@@ -167,12 +176,9 @@ def test_volume_and_markers_of_partitions_go_with_the_history(cluster: Cluster) 
     read_ = TopicRange("pay", span(0, 3))
     LedgerWriter(cluster.engine, cluster.lease).apply(LedgerBatch((read_,), tuple(volumes), tuple(markers)), NOW_MS)
     retention = Retention(cluster.engine, cluster.lease, keep=Keep(history=5 * DAY_MS), rows_at_once=2)
-    reported = [retention.delete_old(NOW_MS + day * DAY_MS + 1) for day in (4, 5, 20, 20, 20)]
-    assert [one.partition_markers for one in reported] == [0, 6, 10, 2, 0]
-    assert [one.partition_minutes for one in reported] == [0, 2, 2, 0, 0], (
-        "each partition keeps the row that records since when it is tailed"
-    )
-    assert [one.more for one in reported] == [False, True, True, False, False]
+    tables = (schema.partition_markers, schema.partition_minutes)
+    done = [delete(retention, NOW_MS + day * DAY_MS + 1, cluster, *tables) for day in (4, 5, 20, 20, 20)]
+    assert done == [((0, 0), False), ((6, 2), True), ((10, 2), True), ((2, 0), False), ((0, 0), False)]
 
 
 def test_rejects_and_resolved_findings_are_kept_as_long_as_people_say(cluster: Cluster) -> None:
@@ -189,8 +195,9 @@ def test_rejects_and_resolved_findings_are_kept_as_long_as_people_say(cluster: C
     )
     FindingWriter(cluster.engine, cluster.lease).save([over, still_open], NOW_MS)
     retention = Retention(cluster.engine, cluster.lease, keep=Keep(rejects=DAY_MS, findings=2 * DAY_MS))
-    reported = [retention.delete_old(NOW_MS + days * DAY_MS + 1)[5:7] for days in (0, 1, 2, 60)]
-    assert reported == [(0, 0), (1, 0), (0, 1), (0, 0)]
+    tables = (schema.rejects, schema.findings)
+    gone = [deleted(retention, NOW_MS + days * DAY_MS + 1, cluster, *tables) for days in (0, 1, 2, 60)]
+    assert gone == [(0, 0), (1, 0), (0, 1), (0, 0)]
     (left,) = rows(cluster.engine, schema.findings, cluster.id)
     assert left["kind"] == Kind.LONG_RUNNING, "an open finding stays"
 
@@ -199,7 +206,9 @@ def test_the_audit_is_kept_for_more_than_a_year(cluster: Cluster) -> None:
     attempt = Attempt(NOW_MS, "f", "ops", False, MarkerType.ABORT, "orders", 0, 7, 0, 3, 100, Outcome.WRITTEN)
     audit_events.record_attempt(cluster.engine, cluster.id, attempt)
     retention = Retention(cluster.engine, cluster.lease)
-    assert [retention.delete_old(NOW_MS + days * DAY_MS).audit for days in (366, 400, 401)] == [0, 0, 2]
+    tables = (schema.audit, schema.audit_events)
+    gone = [deleted(retention, NOW_MS + days * DAY_MS, cluster, *tables) for days in (366, 400, 401)]
+    assert gone == [(0, 0), (0, 0), (1, 1)]
 
 
 def test_ids_of_a_log_that_is_read_again_are_kept_until_it_is(cluster: Cluster) -> None:
@@ -210,9 +219,9 @@ def test_ids_of_a_log_that_is_read_again_are_kept_until_it_is(cluster: Cluster) 
     cluster.writer.apply(batch([], begun), LATER_MS)
     much_later_ms = LATER_MS + 2 * HISTORY_MS
     retention = Retention(cluster.engine, cluster.lease)
-    assert retention.delete_old(much_later_ms).expired_ids == 0
+    assert deleted(retention, much_later_ms, cluster, schema.transactional_ids) == (0,)
     cluster.writer.apply(batch([], span(0, 20, generation=1, end=20, counts=False)), much_later_ms)
-    assert retention.delete_old(much_later_ms).expired_ids == 2
+    assert deleted(retention, much_later_ms, cluster, schema.transactional_ids) == (2,)
 
 
 def test_a_partition_that_is_tailed_and_behind_keeps_no_id(cluster: Cluster) -> None:
@@ -221,7 +230,8 @@ def test_a_partition_that_is_tailed_and_behind_keeps_no_id(cluster: Cluster) -> 
     LedgerWriter(cluster.engine, cluster.lease).apply(LedgerBatch((behind,)), NOW_MS)
     cluster.writer.apply(batch([], span(0, 0, generation=1, end=20, gap=Gap(20, 20, "away"))), LATER_MS)
     cluster.writer.apply(batch([], span(0, 20, generation=1, end=20, counts=False)), LATER_MS)
-    assert Retention(cluster.engine, cluster.lease).delete_old(LATER_MS + 2 * HISTORY_MS).expired_ids == 2
+    retention = Retention(cluster.engine, cluster.lease)
+    assert deleted(retention, LATER_MS + 2 * HISTORY_MS, cluster, schema.transactional_ids) == (2,)
 
 
 def test_of_other_clusters_everything_stays(cluster: Cluster, new_cluster: Any) -> None:

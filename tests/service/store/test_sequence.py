@@ -30,11 +30,9 @@ TWICE = [*transaction(0, start_ms=1), *transaction(3, start_ms=2)]
 def test_a_batch_applied_twice_counts_once(cluster: Cluster) -> None:
     garbage = Reject(0, 0, 2, "unknown value version", b"pay", b"k", b"v")
     first = batch(TWICE, read(0, 6), rejects=[garbage])
-    applied = cluster.writer.apply(first, NOW_MS)
+    cluster.writer.apply(first, NOW_MS)
     before = everything(cluster.engine, cluster.id)
-    again = cluster.writer.apply(first, NOW_MS)
-    assert (applied.ranges, applied.skipped, applied.rejects) == (1, 0, 1)
-    assert (again.ranges, again.skipped, again.rejects) == (0, 1, 0)
+    cluster.writer.apply(first, NOW_MS)
     assert everything(cluster.engine, cluster.id) == before
     assert row(cluster.engine, cluster.id)["commits"] == 2
 
@@ -86,8 +84,7 @@ def test_a_clock_that_was_set_back_leaves_no_view_that_never_ages(cluster: Clust
 def test_replayed_and_new_ranges_may_come_together(cluster: Cluster) -> None:
     cluster.writer.apply(batch(TWICE, read(0, 6)), NOW_MS)
     mixed = batch(TWICE, read(0, 6), batch(transaction(0, b"other", start_ms=9), read(0, 3, partition=1)))
-    applied = cluster.writer.apply(mixed, NOW_MS)
-    assert (applied.ranges, applied.skipped, applied.ended.commits) == (1, 1, 1)
+    cluster.writer.apply(mixed, NOW_MS)
     assert counters(cluster.engine, cluster.id)["commits"] == 3
 
 

@@ -25,7 +25,7 @@ from tests.helpers.postgres import Postgres, PostgresError, find_programs
 from tests.helpers.processes import is_alive
 from tests.helpers.waiting import wait_until_equal
 from tests.service.store.conftest import Cluster
-from tests.service.store.logs import NOW_MS, batch, read, transaction
+from tests.service.store.logs import NOW_MS, batch, counters, read, transaction
 
 NEW = batch(transaction(0, start_ms=1), read(0, 3))
 SECOND = batch(transaction(3, start_ms=1), read(3, 6))
@@ -74,7 +74,8 @@ def test_a_session_that_idled_too_long_in_a_transaction_is_unavailable(
                 connection.exec_driver_sql("SELECT 1")
         assert "\n" not in str(caught.value)
     own_server.execute(f"ALTER DATABASE {database_of(url)} RESET idle_in_transaction_session_timeout")
-    assert cluster.writer.apply(NEW, NOW_MS).ended.commits == 1
+    cluster.writer.apply(NEW, NOW_MS)
+    assert counters(cluster.engine, cluster.id)["commits"] == 1
     assert ids(reader) == 1
 
 
@@ -93,7 +94,8 @@ def test_a_read_only_server_is_unavailable_to_all_until_it_is_writable(
                 ids(reader)
     finally:
         set_read_only(own_server, "off")
-    assert cluster.writer.apply(NEW, NOW_MS).ended.commits == 1
+    cluster.writer.apply(NEW, NOW_MS)
+    assert counters(cluster.engine, cluster.id)["commits"] == 1
     assert ids(reader) == 1
 
 
@@ -116,7 +118,8 @@ def is_told(engine: Engine) -> bool:
 def test_a_primary_that_was_demoted_is_unavailable_until_one_is_promoted(
     cluster: Cluster, reader: Engine, url: str, own_server: Postgres
 ) -> None:
-    assert cluster.writer.apply(NEW, NOW_MS).ended.commits == 1
+    cluster.writer.apply(NEW, NOW_MS)
+    assert counters(cluster.engine, cluster.id)["commits"] == 1
     any_server = open_reader(f"{url}&target_session_attrs=any")
     own_server.stop()
     (own_server.directory / "data" / "standby.signal").touch()
@@ -132,8 +135,9 @@ def test_a_primary_that_was_demoted_is_unavailable_until_one_is_promoted(
     finally:
         own_server.execute("SELECT pg_promote()")
     assert ids(reader) == 1
-    assert cluster.writer.apply(SECOND, NOW_MS).ended.commits == 1
-    assert cluster.writer.apply(SECOND, NOW_MS).skipped == 1
+    for _ in range(2):
+        cluster.writer.apply(SECOND, NOW_MS)
+        assert counters(cluster.engine, cluster.id)["commits"] == 2
     any_server.dispose()
 
 
