@@ -161,7 +161,7 @@ class OpenEntryObserver:
         cases = cases_of(current.shown, RelationKind.UNREPLICATED_MARKER, current.context)
         observed_at_ms = read_partitions.observed_at_ms(current.connection, self._cluster_id) or 0
         return RoundResult(
-            tuple(unreplicated(cases, current.context.rules, current.now_ms)),
+            tuple(unreplicated(case, current.context.rules, current.now_ms) for case in cases),
             frozenset({Kind.UNREPLICATED}),
             is_log_complete=current.now_ms - observed_at_ms <= SAMPLE_FRESH_MS,
             unread={Kind.UNREPLICATED: unread},

@@ -105,9 +105,8 @@ class SharedFates:
             *cases_of(shown, RelationKind.ADOPTED, context),
             *(case for case in closing if self._is_older(case.entry)),
         ]
-        of_committed = [case.subject for case in cases if key_of(case.subject) in self._followed]
         return RoundResult(
-            tuple(adopted(cases, context.rules, of_committed)),
+            tuple(adopted(one, context.rules, is_committed=key_of(one.subject) in self._followed) for one in cases),
             frozenset({Kind.ADOPTED}),
             frozenset(context.log.known_until_ms),
             context.log.is_complete,

@@ -3,12 +3,11 @@ marker ends everything that its producer id left open."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from service.domain.findings import kinds
-from service.domain.findings.finding import Evidence, Facts, Observation, Subject, Words
+from service.domain.findings.finding import Evidence, Facts, Observation, Words
 from service.domain.findings.formatting import utc
 from service.domain.findings.hanging import Case, owner_evidence
 from service.domain.findings.kinds import Kind, Severity
@@ -61,14 +60,9 @@ class UnreplicatedFacts(Facts):
         )
 
 
-def adopted(cases: Iterable[Case], rules: Rules, committed: Container[Subject] = ()) -> list[Observation]:
-    """Returns an observation for each case. `cases`: entries that are older than the transaction that will end them.
-    `committed`: the subjects of the cases whose records are proven to belong to a committed transaction whose marker
-    was never written."""
-    return [_adopted(case, rules, is_committed=case.subject in committed) for case in cases]
-
-
-def _adopted(case: Case, rules: Rules, *, is_committed: bool) -> Observation:
+def adopted(case: Case, rules: Rules, *, is_committed: bool) -> Observation:
+    """Returns the observation of an entry that is older than the transaction that will end it. `is_committed`: as in
+    AdoptedFacts."""
     entry, owner = case.entry, case.owner
     assert owner is not None  # an adopted entry has an owner
     rule = rules.of(case.name or "", (entry.topic,))
@@ -92,13 +86,8 @@ def _adopted(case: Case, rules: Rules, *, is_committed: bool) -> Observation:
     )
 
 
-def unreplicated(cases: Iterable[Case], rules: Rules, now_ms: int) -> list[Observation]:
-    """Returns an observation for each case. `cases`: entries at an LSO that does not move although the leader lists
-    nothing open."""
-    return [_unreplicated(case, rules, now_ms) for case in cases]
-
-
-def _unreplicated(case: Case, rules: Rules, now_ms: int) -> Observation:
+def unreplicated(case: Case, rules: Rules, now_ms: int) -> Observation:
+    """Returns the observation of an entry at an LSO that does not move although the leader lists nothing open."""
     entry = case.entry
     rule = rules.of(case.name or "", (entry.topic,))
     is_long = now_ms - entry.first_seen_ms >= kinds.CRITICAL_AFTER_MS

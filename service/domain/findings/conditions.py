@@ -7,7 +7,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from service.domain.findings.advice import Place
 from service.domain.findings.context import Context, with_rule
-from service.domain.findings.finding import Evidence, Observation, SharedFacts, Subject
+from service.domain.findings.finding import Evidence, Facts, Observation, SharedFacts, Subject
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.rules import Rule
 from service.domain.partitions.facts import LogPlace
 from service.domain.transaction_log.coordinator_partition import coordinator_partition, is_left_behind
@@ -80,12 +81,21 @@ def judgeable(ids: Iterable[IdState], context: Context) -> list[IdState]:
     return [one for one in ids if one.partition in context.log.known_until_ms]
 
 
-def with_owner_and_groups(one: IdState, context: Context, observation: Observation) -> Observation:
-    """Returns the observation with the owner and mute time of the rule for the id, and with the consumer groups that
-    wait for it."""
-    return with_rule(observation, rule_of(one, context))._replace(
-        blocked_groups=context.groups.waiting_for(one.topics, one.producer_id)
+def about_id(
+    one: IdState, context: Context, *, kind: Kind, severity: Severity, facts: Facts, evidence: Iterable[Evidence] = ()
+) -> Observation:
+    """Returns an observation of the id, with the owner and mute time of its rule and the consumer groups that wait for
+    it. `evidence`: what comes after the newest record."""
+    observation = Observation(
+        kind=kind,
+        severity=severity,
+        subject=Subject(transactional_id=one.transactional_id),
+        facts=facts,
+        evidence=(one.newest_record(), *evidence),
+        log_partition=one.partition,
+        blocked_groups=context.groups.waiting_for(one.topics, one.producer_id),
     )
+    return with_rule(observation, rule_of(one, context))
 
 
 def rule_of(one: IdState, context: Context) -> Rule:

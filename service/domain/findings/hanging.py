@@ -153,13 +153,10 @@ def subject_of(entry: Entry, owner: Owner | None) -> Subject:
     )
 
 
-EntryIdentity = tuple[str | None, int | None, int | None, int | None]
-"""Topic, partition, producer id and start offset."""
-
-
-def entry_identity(subject: Subject) -> EntryIdentity:
-    """Returns the part of an entry's subject that stays the same while the entry is open: a later writer of the
-    producer id may raise the epoch, and the transactional.id may have become hidden."""
+def entry_identity(subject: Subject) -> tuple[str | None, int | None, int | None, int | None]:
+    """Returns the part of an entry's subject that stays the same while the entry is open: topic, partition, producer id
+    and start offset. A later writer of the producer id may raise the epoch, and the transactional.id may have become
+    hidden."""
     return subject.topic, subject.partition, subject.producer_id, subject.start_offset
 
 
@@ -204,7 +201,7 @@ def observe(
     entry, verdict = case.entry, case.verdict
     blocks = is_blocking(entry, case.log_start, case.last_stable_offset)
     is_safe = verdict.decision in (Decided.ABORT, Decided.NONE) and not may_write_unlisted(entry, case.owner)
-    why = _why(case, may_skip_markers, is_behind=not blocks)
+    why = HangReason(_cause(case), case.log_start, may_skip_markers, verdict.why, not blocks, verdict.leader_changed)
     return Observation(
         kind=Kind.HANGING,
         severity=Severity.CRITICAL,
@@ -261,11 +258,6 @@ def _pending_offsets(case: Case) -> tuple[Evidence, ...]:
     where = LogPlace(*entry.topic_partition, entry.start_offset)
     text = f"its records commit offsets of {groups}: a member that starts waits until the transaction ends"
     return (Evidence(entry.first_seen_ms, where, text),)
-
-
-def _why(case: Case, may_skip_markers: bool | None, *, is_behind: bool) -> HangReason:
-    verdict = case.verdict
-    return HangReason(_cause(case), case.log_start, may_skip_markers, verdict.why, is_behind, verdict.leader_changed)
 
 
 def _cause(case: Case) -> HangCause:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from service.domain.findings.conditions import IdState, bounded, judgeable, with_owner_and_groups
+from service.domain.findings.conditions import IdState, about_id, bounded, judgeable
 from service.domain.findings.context import Context, with_rule
 from service.domain.findings.events import (
     ALL_EVENTS,
@@ -47,11 +47,7 @@ def expiring(ids: Iterable[IdState], context: Context) -> list[Observation]:
     found: list[list[IdState]] = []
     for some in by_prefix.values():
         found += [some] if len(some) > SINGLE_IDS else [[one] for one in some]
-    return bounded(
-        found,
-        lambda some: _expiring(some, context),
-        lambda behind: sum(map(len, behind)),
-    )
+    return bounded(found, lambda some: _expiring(some, context), lambda behind: sum(map(len, behind)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,22 +170,9 @@ class EpochFacts(SharedFacts):
 def epoch_exhaustion(ids: Iterable[IdState], context: Context) -> list[Observation]:
     """Returns observations of ids that run out of epochs. `ids`: ids of the old protocol with an epoch of
     HIGH_EPOCH_FROM or above, the highest epoch first."""
-    return bounded(
-        judgeable(ids, context),
-        lambda one: _observe(one, context),
-    )
+    return bounded(judgeable(ids, context), lambda one: _epochs(one, context))
 
 
-def _observe(one: IdState, context: Context) -> Observation:
-    return with_owner_and_groups(
-        one,
-        context,
-        Observation(
-            kind=Kind.EPOCH_EXHAUSTION,
-            severity=Severity.WARNING,
-            subject=Subject(transactional_id=one.transactional_id),
-            facts=EpochFacts(one.name, one.producer_epoch),
-            evidence=(one.newest_record(),),
-            log_partition=one.partition,
-        ),
-    )
+def _epochs(one: IdState, context: Context) -> Observation:
+    facts = EpochFacts(one.name, one.producer_epoch)
+    return about_id(one, context, kind=Kind.EPOCH_EXHAUSTION, severity=Severity.WARNING, facts=facts)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from service.domain.findings.advice import Answer, Place
-from service.domain.findings.conditions import IdState, place_of, with_owner_and_groups
+from service.domain.findings.conditions import IdState, about_id, place_of
 from service.domain.findings.context import Context
-from service.domain.findings.finding import Evidence, Facts, Observation, RoundResult, Subject, Words
+from service.domain.findings.finding import Evidence, Facts, Observation, RoundResult, Words
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.coordinator_partition import is_left_behind
@@ -131,20 +131,10 @@ def _observe(compared: Compared, is_repeated: bool, context: Context) -> Observa
     facts = MismatchFacts(
         one.name, place_of(one, context), answer.state, answer.producer_id, answer.producer_epoch, NAMES[one.state]
     )
-    return with_owner_and_groups(
-        one,
-        context,
-        Observation(
-            kind=Kind.COORDINATOR_MISMATCH,
-            severity=Severity.CRITICAL,
-            subject=Subject(transactional_id=one.transactional_id),
-            facts=facts,
-            evidence=(
-                one.newest_record(),
-                Evidence(one.timestamp_ms, "DescribeTransactions", f"the coordinator {facts.reported}"),
-            ),
-            confidence=Confidence.CERTAIN if is_repeated and answer.state == NOT_FOUND else Confidence.LIKELY,
-            log_partition=one.partition,
-            confirmed=is_repeated,
-        ),
+    said = Evidence(one.timestamp_ms, "DescribeTransactions", f"the coordinator {facts.reported}")
+    return about_id(
+        one, context, kind=Kind.COORDINATOR_MISMATCH, severity=Severity.CRITICAL, facts=facts, evidence=[said]
+    )._replace(
+        confidence=Confidence.CERTAIN if is_repeated and answer.state == NOT_FOUND else Confidence.LIKELY,
+        confirmed=is_repeated,
     )

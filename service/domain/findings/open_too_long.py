@@ -4,24 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from service.domain.applications import NOTHING, Application, Framework, is_two_phase, may_be_two_phase
-from service.domain.findings import kinds
-from service.domain.findings.advice import (
-    Answer,
-    LongRunningFacts,
-    OverdueFacts,
-    Sink,
-    StuckFacts,
-    two_phase_of,
-)
-from service.domain.findings.conditions import IdState, bounded, judgeable, place_of, rule_of, with_owner_and_groups
+from service.domain.findings.advice import Answer, LongRunningFacts, OverdueFacts, Sink, StuckFacts, two_phase_of
+from service.domain.findings.conditions import IdState, about_id, bounded, judgeable, place_of, rule_of
 from service.domain.findings.context import Context
-from service.domain.findings.finding import Evidence, Observation, Subject
+from service.domain.findings.finding import Evidence, Observation
 from service.domain.findings.formatting import assumed_remark, duration, partitions_of, utc
-from service.domain.findings.kinds import Kind, Severity
+from service.domain.findings.kinds import CRITICAL_AFTER_MS, Kind, Severity
 from service.domain.transaction_log import deadlines
 from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.deadlines import abort_due_at_ms, times_out_at_ms
@@ -79,7 +70,7 @@ def is_stuck(one: NewestState, log: KnownLog) -> bool:
     return is_prepared and log.is_known_until(one.partition, one.state_since_ms + STUCK_AFTER_MS)
 
 
-def long_running(ids: Iterable[IdState], context: Context, makers: Makers = MappingProxyType({})) -> list[Observation]:
+def long_running(ids: Iterable[IdState], context: Context, makers: Makers) -> list[Observation]:
     """Returns observations of transactions that have been open for a long time, but are still within their timeout.
     `ids`: those of open transactions, oldest first."""
     return bounded(
@@ -127,25 +118,21 @@ def _long_running(one: IdState, maker: Application, context: Context) -> Observa
             f"it times out at {utc(times_out)}; the coordinator aborts it by {utc(heals)} at the latest, and"
             f" its records are then discarded{_assumed(context)}"
         )
-    evidence = [one.newest_record(), Evidence(started, "transaction log", f"open since {utc(started)}; {ends}")]
+    evidence = [Evidence(started, "transaction log", f"open since {utc(started)}; {ends}")]
     if rule.long_after_ms is not None:
         evidence.append(Evidence(started + rule.long_after_ms, "rules", f"long after {duration(rule.long_after_ms)}"))
     is_sink = is_two_phase(maker, one.timeout_ms)
     is_near = is_sink and _is_near(one, context)
-    return with_owner_and_groups(
+    facts = LongRunningFacts(one.name, started, place, _sink(one, maker), partitions_of(one.topics), is_near)
+    # what the timeout does to a two-phase sink is a loss, and heals nothing
+    return about_id(
         one,
         context,
-        Observation(
-            kind=Kind.LONG_RUNNING,
-            severity=Severity.INFO if rule.long_after_ms is None and not is_near else Severity.WARNING,
-            subject=Subject(transactional_id=one.transactional_id),
-            facts=LongRunningFacts(one.name, started, place, _sink(one, maker), partitions_of(one.topics), is_near),
-            evidence=tuple(evidence),
-            # what the timeout does to a two-phase sink is a loss, and heals nothing
-            self_heals_at_ms=None if is_sink else heals,
-            log_partition=one.partition,
-        ),
-    )
+        kind=Kind.LONG_RUNNING,
+        severity=Severity.INFO if rule.long_after_ms is None and not is_near else Severity.WARNING,
+        facts=facts,
+        evidence=evidence,
+    )._replace(self_heals_at_ms=None if is_sink else heals)
 
 
 def _assumed(context: Context) -> str:
@@ -167,12 +154,7 @@ class Surroundings(NamedTuple):
     answers: Mapping[bytes, Answer] = {}
 
 
-NO_SURROUNDINGS: Final = Surroundings()
-
-
-def overdue(
-    ids: Iterable[IdState], context: Context, surroundings: Surroundings = NO_SURROUNDINGS
-) -> list[Observation]:
+def overdue(ids: Iterable[IdState], context: Context, surroundings: Surroundings) -> list[Observation]:
     """Returns observations of overdue transactions. `ids`: ids with open transactions, the earliest deadline first.
     Transactions that no coordinator knows any more are left out, because they are reported as hanging."""
     return bounded(
@@ -212,7 +194,7 @@ def _overdue(one: IdState, context: Context, surroundings: Surroundings) -> Obse
         answer=surroundings.answers.get(one.transactional_id, Answer.NONE) if counts else Answer.NONE,
     )
     late_ms = context.log.known_until_ms[one.partition] - due_ms
-    is_sure = late_ms >= kinds.CRITICAL_AFTER_MS and not context.log.is_assumed(SCAN_CONFIG)
+    is_sure = late_ms >= CRITICAL_AFTER_MS and not context.log.is_assumed(SCAN_CONFIG)
     due = Evidence(
         due_ms,
         "brokers' configs",
@@ -220,19 +202,14 @@ def _overdue(one: IdState, context: Context, surroundings: Surroundings) -> Obse
         f" every {duration(context.log.limits.scan_ms)}{_assumed(context)}: its abort was due by"
         f" {utc(due_ms)}",
     )
-    return with_owner_and_groups(
+    return about_id(
         one,
         context,
-        Observation(
-            kind=Kind.OVERDUE,
-            severity=Severity.CRITICAL if late_ms >= kinds.CRITICAL_AFTER_MS else Severity.WARNING,
-            subject=Subject(transactional_id=one.transactional_id),
-            facts=facts,
-            evidence=(one.newest_record(), due, *_facts_known(one, facts, surroundings)),
-            confidence=Confidence.CERTAIN if is_sure else Confidence.LIKELY,
-            log_partition=one.partition,
-        ),
-    )
+        kind=Kind.OVERDUE,
+        severity=Severity.CRITICAL if late_ms >= CRITICAL_AFTER_MS else Severity.WARNING,
+        facts=facts,
+        evidence=[due, *_facts_known(one, facts, surroundings)],
+    )._replace(confidence=Confidence.CERTAIN if is_sure else Confidence.LIKELY)
 
 
 def _facts_known(one: IdState, facts: OverdueFacts, surroundings: Surroundings) -> list[Evidence]:
@@ -251,42 +228,35 @@ def stuck(ids: Iterable[IdState], missing: Missing, context: Context) -> list[Ob
     """Returns observations of transactions that are stuck in PrepareX. `ids`: ids in PrepareX, those that have been in
     it longest first. Their age is taken from the record's timestamp, not from the times inside its value."""
     found = [one for one in judgeable(ids, context) if is_stuck(one, context.log)]
-    return bounded(
-        found,
-        lambda one: _stuck(one, missing.get(one.transactional_id), context),
-    )
+    return bounded(found, lambda one: _stuck(one, missing.get(one.transactional_id), context))
 
 
 def _stuck(one: IdState, missing: tuple[tuple[str, int, int], ...] | None, context: Context) -> Observation:
     late_ms = context.log.known_until_ms[one.partition] - one.state_since_ms - STUCK_AFTER_MS
     word = "commit" if one.state == PREPARE_COMMIT else "abort"
     evidence = [
-        one.newest_record(),
         Evidence(
             one.state_since_ms,
             "transaction log",
             f"the {word} was decided then; no Complete record followed within {duration(STUCK_AFTER_MS)}",
-        ),
+        )
     ]
     if missing:
         leaders = ", ".join(f"{t}-{p} (leader {'none' if n < 0 else f'broker {n}'})" for t, p, n in missing)
         evidence.append(Evidence(one.timestamp_ms, "DescribeTransactions", f"no marker yet on {leaders}"))
-    return with_owner_and_groups(
+    facts = StuckFacts(
+        one.name,
+        one.state == PREPARE_COMMIT,
+        partitions_of([place[:2] for place in missing] if missing else one.topics),
+        bool(missing),
+        place_of(one, context),
+        context.may_skip_markers,
+    )
+    return about_id(
         one,
         context,
-        Observation(
-            kind=Kind.STUCK_COMPLETION,
-            severity=Severity.CRITICAL if late_ms >= kinds.CRITICAL_AFTER_MS else Severity.WARNING,
-            subject=Subject(transactional_id=one.transactional_id),
-            facts=StuckFacts(
-                one.name,
-                one.state == PREPARE_COMMIT,
-                partitions_of([place[:2] for place in missing] if missing else one.topics),
-                bool(missing),
-                place_of(one, context),
-                context.may_skip_markers,
-            ),
-            evidence=tuple(evidence),
-            log_partition=one.partition,
-        ),
+        kind=Kind.STUCK_COMPLETION,
+        severity=Severity.CRITICAL if late_ms >= CRITICAL_AFTER_MS else Severity.WARNING,
+        facts=facts,
+        evidence=evidence,
     )

@@ -70,10 +70,10 @@ def test_a_kind_without_an_alert_says_so() -> None:
 
 
 def observations() -> Iterator[tuple[Kind, ast.expr]]:
-    """Yields the kind and the severity of every Observation that a rule creates."""
+    """Yields the kind and the severity of every Observation that a rule creates, itself or with `about_id`."""
     for module in sorted((ROOT / "service" / "domain" / "findings").glob("*.py")):
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Observation":
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Observation", "about_id"):
                 named = {one.arg: one.value for one in node.keywords}
                 for kind in kinds_in(named["kind"]):
                     yield Kind[kind], named["severity"]

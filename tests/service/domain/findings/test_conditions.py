@@ -9,7 +9,8 @@ import pytest
 
 from service.domain.findings import ids_running_out, open_too_long
 from service.domain.findings.conditions import MOST_IDS, IdState
-from service.domain.findings.finding import Subject
+from service.domain.findings.context import Context
+from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.kinds import Severity
 from service.domain.findings.mismatch import NOT_FOUND, Compared, CoordinatorAnswer, is_comparable, mismatches
 from service.domain.findings.rules import Rule
@@ -19,6 +20,15 @@ from service.domain.transaction_log.deadlines import ABORT_SLACK_MS
 from service.domain.transaction_log.known_log import SCAN_CONFIG, LogProgress, known_log, limits_of
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, TWO_PHASE_TIMEOUT_MS
 from tests.service.domain.findings.builders import NOW_MS, H, M, S, context, id_now
+
+
+def overdue(ids: list[IdState], known: Context) -> list[Observation]:
+    return open_too_long.overdue(ids, known, open_too_long.Surroundings())
+
+
+def long_running(ids: list[IdState], known: Context) -> list[Observation]:
+    return open_too_long.long_running(ids, known, {})
+
 
 DUE = 60 * S + 10 * S + ABORT_SLACK_MS
 
@@ -37,18 +47,18 @@ DUE = 60 * S + 10 * S + ABORT_SLACK_MS
     ],
 )
 def test_overdue(one: IdState, severity: str | None, confidence: str | None) -> None:
-    found = open_too_long.overdue([one], context())
+    found = overdue([one], context())
     assert [(o.severity, o.confidence) for o in found] == ([(severity, confidence)] if severity else [])
 
 
 def test_overdue_needs_the_log_read_to_an_end_requested_after_the_deadline() -> None:
     """Unless the log is read beyond the deadline, it may contain the abort among its unread records."""
     one = id_now(age_ms=DUE + M)
-    assert open_too_long.overdue([one], context(until_ms=NOW_MS - M - 1)) == []
-    assert len(open_too_long.overdue([one], context(until_ms=NOW_MS - M))) == 1
+    assert overdue([one], context(until_ms=NOW_MS - M - 1)) == []
+    assert len(overdue([one], context(until_ms=NOW_MS - M))) == 1
     elsewhere = context()
     elsewhere = elsewhere._replace(log=elsewhere.log._replace(known_until_ms={1: NOW_MS}))
-    assert open_too_long.overdue([one], elsewhere) == []
+    assert overdue([one], elsewhere) == []
 
 
 def test_a_view_is_fresh_if_read_to_an_end_asked_for_lately() -> None:
@@ -73,7 +83,7 @@ def test_a_view_from_before_the_clock_was_set_back_says_nothing() -> None:
 
 
 def test_what_rests_on_an_assumed_config_says_so_and_is_never_certain() -> None:
-    (found,) = open_too_long.overdue([id_now(age_ms=H)], context(assumed=[SCAN_CONFIG]))
+    (found,) = overdue([id_now(age_ms=H)], context(assumed=[SCAN_CONFIG]))
     assert found.confidence == Confidence.LIKELY
     assert "assumed" in found.evidence[1].text
     assert limits_of({}).assumed >= {SCAN_CONFIG, EXPIRATION_CONFIG}
@@ -109,31 +119,31 @@ def test_stuck_completion_names_what_is_missing(state: int) -> None:
 
 
 def test_long_running_is_legal_and_says_when_it_ends() -> None:
-    (found,) = open_too_long.long_running([id_now(age_ms=M, timeout_ms=15 * M)], context())
+    (found,) = long_running([id_now(age_ms=M, timeout_ms=15 * M)], context())
     assert (found.severity, found.self_heals_at_ms) == (
         Severity.INFO,
         NOW_MS - M + 15 * M + 10 * S + ABORT_SLACK_MS,
     )
     assert "discarded" in found.evidence[1].text
-    (found,) = open_too_long.long_running([id_now(age_ms=H, timeout_ms=TWO_PHASE_TIMEOUT_MS)], context())
+    (found,) = long_running([id_now(age_ms=H, timeout_ms=TWO_PHASE_TIMEOUT_MS)], context())
     assert found.self_heals_at_ms is None
     assert "two-phase" in found.evidence[1].text
-    assert open_too_long.long_running([id_now(age_ms=M - 1)], context()) == []
-    assert open_too_long.long_running([id_now(age_ms=H)], context()) == []  # this one is overdue
+    assert long_running([id_now(age_ms=M - 1)], context()) == []
+    assert long_running([id_now(age_ms=H)], context()) == []  # this one is overdue
 
 
 def test_people_say_what_is_long_and_whose_it_is() -> None:
     long = Rule(prefix="pay", long_after_ms=5 * S, owner="payments", mute_until_ms=9)
     late = Rule(topic="ord*", long_after_ms=2 * H)
-    (found,) = open_too_long.long_running([id_now(age_ms=5 * S)], context(long))
+    (found,) = long_running([id_now(age_ms=5 * S)], context(long))
     assert (found.severity, found.owner, found.muted_until_ms) == (Severity.WARNING, "payments", 9)
-    assert open_too_long.long_running([id_now(age_ms=M, timeout_ms=H)], context(late)) == []
-    assert len(open_too_long.long_running([id_now(age_ms=5 * S)], context(late, long))) == 0  # "ord*" is longer
+    assert long_running([id_now(age_ms=M, timeout_ms=H)], context(late)) == []
+    assert len(long_running([id_now(age_ms=5 * S)], context(late, long))) == 0  # "ord*" is longer
 
 
 def test_only_so_many_get_a_finding_each() -> None:
     many = [id_now(f"pay-{n}", age_ms=H) for n in range(MOST_IDS + 12)]
-    found = open_too_long.overdue(many, context())
+    found = overdue(many, context())
     assert len(found) == MOST_IDS + 1
     assert found[-1].subject == Subject()
     assert (found[-1].ids, found[-1].log_partition) == (12, None)
@@ -231,8 +241,8 @@ def test_facts_change_only_with_what_they_are_about() -> None:
     ]
     decided = [one._replace(state_since_ms=NOW_MS - 5 * M) for one in ids[2:]]
     for rule, some in (
-        (open_too_long.long_running, ids[:1]),
-        (open_too_long.overdue, ids[1:2]),
+        (long_running, ids[:1]),
+        (overdue, ids[1:2]),
         (lambda found, known: open_too_long.stuck(found, {}, known), decided),
         (ids_running_out.expiring, ids[:1]),
         (ids_running_out.epoch_exhaustion, ids[:1]),
