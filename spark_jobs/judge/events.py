@@ -16,7 +16,7 @@ from service.domain.findings.events import Event
 from service.domain.findings.finding import Key, RoundResult
 from service.domain.findings.kinds import QUIET_MS, Kind
 from service.domain.findings.settling import SKEW_MS, TOGETHER_MS, Settling, gap_ms
-from service.domain.findings.timed_out import Burst, Participants
+from service.domain.findings.timed_out import Participants
 from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.states import COMPLETE_ABORT
 from service.store.many_rows import batched
@@ -93,7 +93,7 @@ class EventObserver:
         self._settling, self._settles_ms = settling, gap_ms(context) + SKEW_MS
         events = sorted(self._events.values())
         lookups = Lookups(
-            lambda bursts: self._participants(connection, bursts),
+            lambda ids: self._participants(connection, ids),
             lambda ids: judge_inputs.last_uses(connection, self._cluster_id, ids),
             lambda timeouts: self._makers.of(connection, timeouts, self._now_ms),
         )
@@ -132,8 +132,8 @@ class EventObserver:
         after_ms = self._settles_ms + _SETTLES_LATER_MS.get(event.cause, 0)
         return self._settling is not None and not self._settling.is_past(event, after_ms)
 
-    def _participants(self, connection: Connection, bursts: Sequence[Burst]) -> Participants:
-        values = judge_inputs.ended_values(connection, self._cluster_id, bursts[-1].ids[:IDS_OF_BURST])
+    def _participants(self, connection: Connection, ids: Sequence[bytes]) -> Participants:
+        values = judge_inputs.ended_values(connection, self._cluster_id, ids[:IDS_OF_BURST])
         found = {}
         for key, raw in values.items():
             try:

@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Final
 
 from service.domain.applications import (
     IN_USE,
@@ -33,9 +33,9 @@ from service.domain.applications import (
 )
 from service.domain.findings.context import Context, with_rule
 from service.domain.findings.events import (
-    ALL_EVENTS,
     Event,
     ReportWindow,
+    change_count,
     evidence,
     generated_part,
     is_generated,
@@ -132,9 +132,6 @@ class ChurnFacts(Facts):
         )
 
 
-T = TypeVar("T")
-
-
 class _IdCounter:
     """Counts ids of one prefix in a span of time."""
 
@@ -146,11 +143,11 @@ class _IdCounter:
 
     def change(self, born: Event, by: int) -> None:
         name = generated_part(born.name)
-        _add(self._all, name, by)
-        _add(self._minutes, minute_of(born.at_ms), by)
+        change_count(self._all, name, by)
+        change_count(self._minutes, minute_of(born.at_ms), by)
         if is_generated(born.name):
-            _add(self._made_up, name, by)
-            _add(self._starts, born.at_ms // START_MS, by)
+            change_count(self._made_up, name, by)
+            change_count(self._starts, born.at_ms // START_MS, by)
 
     @property
     def processes(self) -> int:
@@ -163,11 +160,7 @@ class _IdCounter:
 
 
 def churn(
-    new: Iterable[Event],
-    uses: Uses,
-    context: Context,
-    window: ReportWindow = ALL_EVENTS,
-    cut: Collection[bytes] = (),
+    new: Iterable[Event], uses: Uses, context: Context, window: ReportWindow, cut: Collection[bytes]
 ) -> list[Observation]:
     """Returns an observation for each prefix whose ids are given up, the worst first. `new`: from `new_ids`. From
     MANY_PROCESSES births on, they are reported even if `window` does not include them yet. `cut`: ids with a
@@ -283,12 +276,6 @@ def _ended(new: Sequence[Event], uses: Uses) -> list[tuple[int, Event]]:
         if event.transactional_id in uses:
             last_ms[process] = max(last_ms.get(process, event.at_ms), uses[event.transactional_id])
     return sorted((ms, births[p]) for p, ms in last_ms.items() if ms - births[p].at_ms <= SHORT_LIVED_MS)
-
-
-def _add(counter: Counter[T], one: T, more: int) -> None:
-    counter[one] += more
-    if not counter[one]:
-        del counter[one]
 
 
 def _observe(

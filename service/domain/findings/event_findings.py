@@ -13,7 +13,7 @@ from service.domain.findings.events import Event, ReportWindow, prefix_of
 from service.domain.findings.finding import Key, Observation, Subject
 from service.domain.findings.kinds import QUIET_MS, Kind
 from service.domain.findings.settling import Settling, first_unsettled, first_unsettled_timeout, gap_ms
-from service.domain.findings.timed_out import Burst, Makers, Participants
+from service.domain.findings.timed_out import Makers, Participants
 from service.domain.transaction_log.causes import CauseCode
 
 REMEMBERED_MS: Final = 2 * QUIET_MS + max(2 * QUIET_MS, SHORT_LIVED_MS)
@@ -29,22 +29,18 @@ earlier ones.
 
 
 class Lookups(NamedTuple):
-    """Queries that run only if events need them, each at most once a round: the participants of the bursts that are
-    reported, the uses of the ids of prefixes that may churn, and the makers of ids that timed out."""
+    """Queries that run only if events need them, each at most once a round: the participants of the ids of a burst, the
+    uses of the ids of prefixes that may churn, and the makers of ids that timed out."""
 
-    participants: Callable[[Sequence[Burst]], Participants]
+    participants: Callable[[Sequence[bytes]], Participants]
     uses: Callable[[Sequence[bytes]], Uses]
-    makers: Callable[[Sequence[Event]], Makers] = lambda _: {}
+    makers: Callable[[Sequence[Event]], Makers]
 
 
-class EventFindings(NamedTuple):
-    """The observations of a round. `unsettled`: the findings to which events that are not settled yet may belong."""
-
-    observations: tuple[Observation, ...]
-    unsettled: frozenset[Key]
-
-
-def find_in_events(events: Sequence[Event], lookups: Lookups, settling: Settling, context: Context) -> EventFindings:
+def find_in_events(
+    events: Sequence[Event], lookups: Lookups, settling: Settling, context: Context
+) -> tuple[tuple[Observation, ...], frozenset[Key]]:
+    """Returns the observations of a round, and the findings to which events that are not settled yet may belong."""
     since_ms = settling.now_ms - QUIET_MS
     after_ms = gap_ms(context)
     churn_times = churn.churn_times(events)
@@ -56,29 +52,31 @@ def find_in_events(events: Sequence[Event], lookups: Lookups, settling: Settling
     found = churn.churn(births, lookups.uses(known) if known else {}, context, window, cut)
     unsettled = _unsettled(Kind.CHURN, births, window)
 
-    bursts = timed_out.bursts(events, churn_times, context)
-    in_bursts = {e.sequence for burst in bursts for e in burst.events}
-    timeouts = list(timed_out.timeouts(events))
+    timeouts = [e for e in events if e.cause == CauseCode.TIMEOUT]
+    bursts = timed_out.bursts(timeouts, churn_times, context)
+    in_bursts = {e.sequence for burst in bursts for e in burst}
     single = [e for e in timeouts if e.sequence not in in_bursts]
     window = ReportWindow(since_ms, first_unsettled_timeout(timeouts, _since(single, since_ms), settling, context))
     waiting = tuple(sorted(e.sequence for e in _waiting(single, window)))
-    fresh = [burst for burst in bursts if burst.events[-1].at_ms >= since_ms]
+    fresh = [burst for burst in bursts if burst[-1].at_ms >= since_ms]
     makers = lookups.makers(_since(timeouts, since_ms))
-    participants = lookups.participants(fresh) if fresh else {}
+    ids = list(dict.fromkeys(e.transactional_id for e in fresh[-1])) if fresh else []
+    participants = lookups.participants(ids) if ids else {}
     found += timed_out.correlated(fresh, waiting, events, participants, context, makers)
-    found += timed_out.timed_out(single, in_bursts, context, window, makers)
+    found += timed_out.timed_out(single, context, window, makers)
     unsettled |= _unsettled(Kind.TIMED_OUT, single, window)
 
-    conflicts = [shown[-1] for shown in fencing.takeover_conflicts(events).values()]
+    takeovers = fencing.takeover_conflicts(events)
+    conflicts = [shown[-1] for shown in takeovers.values()]
     window = ReportWindow(since_ms, first_unsettled(_since(conflicts, since_ms), settling, after_ms))
-    found += fencing.fencing_conflicts(events, context, window)
+    found += fencing.fencing_conflicts(takeovers, context, window)
     unsettled |= _unsettled(Kind.FENCING_CONFLICT, conflicts, window)
 
-    expiries = list(ids_running_out.expiries(events))
+    expiries = [e for e in events if e.cause == CauseCode.EXPIRY]
     window = ReportWindow(since_ms, first_unsettled(_since(expiries, since_ms), settling, after_ms))
-    found += ids_running_out.expired(events, context, window)
+    found += ids_running_out.expired(expiries, context, window)
     unsettled |= _unsettled(Kind.EXPIRED, expiries, window)
-    return EventFindings(tuple(found), unsettled)
+    return tuple(found), unsettled
 
 
 def _since(events: Iterable[Event], since_ms: int) -> list[Event]:

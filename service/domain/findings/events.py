@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from service.domain.findings.finding import Evidence, Occurrence, Subject
 from service.domain.findings.kinds import QUIET_MS
@@ -55,9 +55,6 @@ class ReportWindow(NamedTuple):
 
     def includes(self, event: Event) -> bool:
         return event.at_ms >= self.since_ms and (self.before_sequence is None or event.sequence < self.before_sequence)
-
-
-ALL_EVENTS: Final = ReportWindow()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +116,16 @@ def generated_part(name: str) -> str:
     recognised. All threads of one process whose ids contain a UUID, as in Kafka Streams, share this part."""
     found = _PROCESS.fullmatch(name)
     return name if found is None else found["process"]
+
+
+T = TypeVar("T")
+
+
+def change_count(counter: Counter[T], one: T, by: int) -> None:
+    """Changes a count of the counter, which keeps only counts above 0."""
+    counter[one] += by
+    if not counter[one]:
+        del counter[one]
 
 
 class _Window:
@@ -188,7 +195,7 @@ def subjects(events: Iterable[Event], after_ms: int) -> Iterator[tuple[Event, Su
         yield event, *window.subject(event, prefix)
 
 
-def group_by_subject(events: Iterable[Event], after_ms: int = 0, window: ReportWindow = ALL_EVENTS) -> list[Group]:
+def group_by_subject(events: Iterable[Event], after_ms: int, window: ReportWindow) -> list[Group]:
     """Returns the groups of the events in `window`: the largest first, the group beyond MOST_SUBJECTS last.
 
     Events outside of `window` only count towards the number of ids of a prefix.

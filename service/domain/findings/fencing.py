@@ -20,14 +20,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from service.domain.findings.context import Context, with_rule
 from service.domain.findings.events import (
-    ALL_EVENTS,
     Event,
     Group,
     ReportWindow,
@@ -40,8 +39,7 @@ from service.domain.findings.finding import EVIDENCE_KEPT, Facts, Observation, O
 from service.domain.findings.formatting import duration
 from service.domain.findings.kinds import QUIET_MS, Kind, Severity
 from service.domain.findings.settling import gap_ms
-from service.domain.transaction_log import causes
-from service.domain.transaction_log.causes import CauseCode, Confidence
+from service.domain.transaction_log.causes import FOLLOWS_WITHIN_MS, CauseCode, Confidence
 from service.domain.transaction_log.states import COMPLETE_ABORT
 
 TAKEOVERS: Final = 3
@@ -57,8 +55,6 @@ BACK_WITHIN_MS: Final = 30_000
 
 ROUND_MS: Final = 10_000
 """Time within which one restart or rebalance of an application reaches all its ids."""
-
-_LET_IN_MS: Final = causes.FOLLOWS_WITHIN_MS
 
 
 class _Takeover(NamedTuple):
@@ -118,10 +114,9 @@ def takeover_conflicts(events: Iterable[Event]) -> dict[int, tuple[Event, ...]]:
 
 
 def fencing_conflicts(
-    events: Iterable[Event], context: Context, window: ReportWindow = ALL_EVENTS
+    found: Mapping[int, tuple[Event, ...]], context: Context, window: ReportWindow
 ) -> list[Observation]:
-    """Returns an observation for each id or prefix."""
-    found = takeover_conflicts(events)
+    """Returns an observation for each id or prefix. `found`: from `takeover_conflicts`."""
     groups = group_by_subject((shown[-1] for shown in found.values()), gap_ms(context), window)
     return [
         _observe(group, [(last, e) for last in group.events for e in found[last.sequence]], context) for group in groups
@@ -155,7 +150,7 @@ def _takeovers(events: Sequence[Event]) -> Iterator[_Takeover]:
     run, newest = 0, None
     for event, following in pairwise(events):
         is_let_in = following.cause == CauseCode.INITIALIZED and following.from_state == COMPLETE_ABORT
-        if event.cause == CauseCode.FENCED and is_let_in and following.at_ms - event.at_ms <= _LET_IN_MS:
+        if event.cause == CauseCode.FENCED and is_let_in and following.at_ms - event.at_ms <= FOLLOWS_WITHIN_MS:
             takeover = _Takeover(event, following, run)
             if newest is not None and not takeover.is_soon_after(newest):
                 run += 1

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from service.domain.findings.conditions import IdState, about_id, bounded, judgeable
 from service.domain.findings.context import Context, with_rule
 from service.domain.findings.events import (
-    ALL_EVENTS,
     SINGLE_IDS,
     Event,
     Group,
@@ -25,7 +24,7 @@ from service.domain.findings.formatting import assumed_remark, duration, utc
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.settling import gap_ms
 from service.domain.partitions.facts import LogPlace
-from service.domain.transaction_log.causes import CauseCode, Confidence
+from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.deadlines import expires_at_ms
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, TOPIC
 from service.domain.transaction_log.transitions import LAST_EPOCH
@@ -101,14 +100,9 @@ def _expiring(some: Sequence[IdState], context: Context) -> Observation:
     )
 
 
-def expiries(events: Iterable[Event]) -> Iterator[Event]:
-    """Yields the tombstones that were read."""
-    return (e for e in events if e.cause == CauseCode.EXPIRY)
-
-
-def expired(events: Iterable[Event], context: Context, window: ReportWindow = ALL_EVENTS) -> list[Observation]:
-    """Returns an observation for each id or prefix."""
-    return [_expired(group, context) for group in group_by_subject(expiries(events), gap_ms(context), window)]
+def expired(expiries: Iterable[Event], context: Context, window: ReportWindow) -> list[Observation]:
+    """Returns an observation for each id or prefix. `expiries`: the tombstones that were read."""
+    return [_expired(group, context) for group in group_by_subject(expiries, gap_ms(context), window)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from service.domain.applications import NOTHING, Application, is_two_phase
 from service.domain.findings.advice import TwoPhase, checkpoint, two_phase_of
 from service.domain.findings.churn import is_churning
 from service.domain.findings.context import Context, with_rule
 from service.domain.findings.events import (
-    ALL_EVENTS,
     Event,
     Group,
     ReportWindow,
     Whose,
+    change_count,
     evidence,
     group_by_subject,
     prefix_of,
@@ -38,15 +37,8 @@ from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.known_log import SCAN_CONFIG
 from service.domain.transaction_log.states import TOPIC
 
-
-def timeouts(events: Iterable[Event]) -> Iterator[Event]:
-    return (e for e in events if e.cause == CauseCode.TIMEOUT)
-
-
 Makers = Mapping[bytes, Application]
 """The makers of ids, by id, as far as the store was queried for them."""
-
-NO_MAKERS: Final[Makers] = MappingProxyType({})
 
 _LOSS: Final = (
     "the records may be lost, and the log does not show whether they are. If a checkpoint or savepoint of the job holds"
@@ -57,17 +49,9 @@ _LOSS: Final = (
 )
 
 
-def timed_out(
-    events: Iterable[Event],
-    reported_elsewhere: Set[int],
-    context: Context,
-    window: ReportWindow = ALL_EVENTS,
-    makers: Makers = NO_MAKERS,
-) -> list[Observation]:
-    """Returns an observation for each id or prefix. `reported_elsewhere`: sequences of events that another finding
-    reports (correlated timeouts)."""
-    own = (e for e in timeouts(events) if e.sequence not in reported_elsewhere)
-    return [_observe(group, context, makers) for group in group_by_subject(own, gap_ms(context), window)]
+def timed_out(timeouts: Iterable[Event], context: Context, window: ReportWindow, makers: Makers) -> list[Observation]:
+    """Returns an observation for each id or prefix. `timeouts`: those in no burst."""
+    return [_observe(group, context, makers) for group in group_by_subject(timeouts, gap_ms(context), window)]
 
 
 def one_abort(event: Event, context: Context) -> Evidence:
@@ -164,18 +148,12 @@ Participants = Mapping[tuple[bytes, int], Sequence[tuple[str, int]]]
 """(topic, partition) of the last transaction that ended, by (id, producer id)."""
 
 
-class Burst(NamedTuple):
-    """Timeouts of many ids that follow one another closely."""
-
-    events: tuple[Event, ...]
-
-    @property
-    def ids(self) -> list[bytes]:
-        return list(dict.fromkeys(e.transactional_id for e in self.events))
+Burst = tuple[Event, ...]
+"""Timeouts of many ids that follow one another closely."""
 
 
-def bursts(events: Iterable[Event], churn_times: Mapping[str, Sequence[int]], context: Context) -> list[Burst]:
-    """Returns the bursts, oldest first.
+def bursts(timeouts: Iterable[Event], churn_times: Mapping[str, Sequence[int]], context: Context) -> list[Burst]:
+    """Returns the bursts among the timeouts, oldest first.
 
     A timeout is in a burst if it lies in a window of TOGETHER_MS in which at least MANY_IDS ids time out, each at most
     `gap_ms` after the one before: a steady trickle is no outage. Timeouts further away make no difference, so each
@@ -184,7 +162,7 @@ def bursts(events: Iterable[Event], churn_times: Mapping[str, Sequence[int]], co
     `churn_times`: from `churn.churn_times`. Ids that are made up at every start time out for that reason, so their
     timeouts are left out.
     """
-    own = (e for e in timeouts(events) if not is_churning(prefix_of(e.name), e.at_ms, churn_times))
+    own = (e for e in timeouts if not is_churning(prefix_of(e.name), e.at_ms, churn_times))
     aborted = sorted(own, key=lambda e: (e.at_ms, e.sequence))
     apart_ms = gap_ms(context)
     found: list[tuple[int, int]] = []
@@ -196,18 +174,12 @@ def bursts(events: Iterable[Event], churn_times: Mapping[str, Sequence[int]], co
             linked = begin = end
         within[event.transactional_id] += 1
         while event.at_ms - aborted[begin].at_ms > TOGETHER_MS:
-            _decrement(within, aborted[begin].transactional_id)
+            change_count(within, aborted[begin].transactional_id, -1)
             begin += 1
         if len(within) >= MANY_IDS:
             continues = found and linked <= found[-1][1] and begin <= found[-1][1] + 1
             found.append((found.pop()[0] if continues else begin, end))
-    return [Burst(tuple(aborted[first : last + 1])) for first, last in found]
-
-
-def _decrement(within: Counter[bytes], one: bytes) -> None:
-    within[one] -= 1
-    if not within[one]:
-        del within[one]
+    return [tuple(aborted[first : last + 1]) for first, last in found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +237,7 @@ def correlated(
     events: Sequence[Event],
     participants: Participants,
     context: Context,
-    makers: Makers = NO_MAKERS,
+    makers: Makers,
 ) -> list[Observation]:
     """Returns one observation for the cluster: it describes the newest burst and counts the timeouts of all bursts.
     `waiting`: sequences of timeouts that may still join a burst. `events`: show when the ids came back."""
@@ -273,9 +245,9 @@ def correlated(
         return []
     burst = found[-1]
     survived, came_back = _survival(burst, events)
-    logs = sorted({e.partition for e in burst.events})
+    logs = sorted({e.partition for e in burst})
     brokers = sorted({context.log.leaders.get(log, -1) for log in logs} - {-1})
-    names = sorted({e.name for e in burst.events})
+    names = sorted({e.name for e in burst})
     where = _common(burst, participants)
     facts = [
         f"ids: {join_names(names, 20)}",
@@ -283,19 +255,19 @@ def correlated(
         f" {join_names([f'broker {b}' for b in brokers], 10) or 'nobody'}",
         f"partitions that most of them wrote to: {where}",
     ]
-    first, last = burst.events[0], burst.events[-1]
-    sinks = _sinks(burst.events, makers)
+    first, last = burst[0], burst[-1]
+    sinks = _sinks(burst, makers)
     described = CorrelatedFacts(
         len(names),
         first.at_ms,
         came_back,
         survived,
         brokers[0] if len(brokers) == 1 else None,
-        _two_phase(burst.events, makers),
+        _two_phase(burst, makers),
         len({e.transactional_id for e in sinks}),
         names_of(sorted({makers.get(e.transactional_id, NOTHING).name or "" for e in sinks})),
         sinks[-1].name if sinks else "",
-        len(sinks) == len(burst.events),
+        len(sinks) == len(burst),
     )
     return [
         Observation(
@@ -305,10 +277,10 @@ def correlated(
             facts=described,
             evidence=(
                 *(Evidence(last.at_ms, "transaction log", fact) for fact in facts),
-                *(one_abort(e, context) for e in burst.events[-(EVIDENCE_KEPT - len(facts)) :]),
+                *(one_abort(e, context) for e in burst[-(EVIDENCE_KEPT - len(facts)) :]),
             ),
             confidence=Confidence.LIKELY,
-            occurrences=tuple(sorted(Occurrence(e.sequence, e.at_ms) for b in found for e in b.events)),
+            occurrences=tuple(sorted(Occurrence(e.sequence, e.at_ms) for b in found for e in b)),
             waiting=waiting,
         )
     ]
@@ -320,12 +292,12 @@ def _survival(burst: Burst, events: Sequence[Event]) -> tuple[int, int]:
     only shows that its timeout was too short.
     """
     back: dict[bytes, int] = {}
-    ended = {e.transactional_id: e.at_ms for e in burst.events}
+    ended = {e.transactional_id: e.at_ms for e in burst}
     for e in sorted(events, key=lambda e: -e.at_ms):
         after = ended.get(e.transactional_id)
         if after is not None and e.cause == CauseCode.INITIALIZED and e.at_ms >= after:
             back[e.transactional_id] = e.at_ms
-    needed = [back.get(e.transactional_id, e.at_ms) - (e.at_ms - (e.duration_ms or e.timeout_ms)) for e in burst.events]
+    needed = [back.get(e.transactional_id, e.at_ms) - (e.at_ms - (e.duration_ms or e.timeout_ms)) for e in burst]
     return -(-max(needed) // 10_000) * 10_000, len(back)
 
 
@@ -333,10 +305,11 @@ def _common(burst: Burst, participants: Participants) -> str:
     """Returns the partitions that at least half of the ids wrote to, or the most frequent ones."""
     counts = Counter(
         place
-        for one, pid in {(e.transactional_id, e.producer_id) for e in burst.events}
+        for one, pid in {(e.transactional_id, e.producer_id) for e in burst}
         for place in participants.get((one, pid), ())
     )
     if not counts:
         return "unknown"
-    half = [place for place, n in counts.most_common() if 2 * n >= len(burst.ids)]
+    ids = {e.transactional_id for e in burst}
+    half = [place for place, n in counts.most_common() if 2 * n >= len(ids)]
     return join_partitions(half or [place for place, _ in counts.most_common(5)], 10)

@@ -43,7 +43,7 @@ def used_for(events: Iterable[Event], for_ms: int) -> dict[bytes, int]:
 
 
 def find(new: list[Event], uses: dict[bytes, int]) -> list[Observation]:
-    return churn.churn(churn.new_ids(new, churn.churn_times(new)), uses, context())
+    return churn.churn(churn.new_ids(new, churn.churn_times(new)), uses, context(), ReportWindow(), ())
 
 
 def test_ids_made_up_at_every_start_are_churn_and_counted() -> None:
@@ -176,9 +176,10 @@ def test_a_crowd_is_churn_whatever_became_of_its_ids_and_does_not_wait() -> None
     """An application with one id per message is reported at once: its events are deleted before the ids could be found
     unused."""
     new = one_by_one((f"etl-{n:06x}ab" for n in range(MANY_PROCESSES)), 30)
-    (found,) = churn.churn(new, {}, context(), ReportWindow(NOW_MS - QUIET_MS, before_sequence=0))
+    window = ReportWindow(NOW_MS - QUIET_MS, before_sequence=0)
+    (found,) = churn.churn(new, {}, context(), window, ())
     assert len(found.occurrences) == MANY_PROCESSES
-    assert churn.churn(new[1:], {}, context(), ReportWindow(NOW_MS - QUIET_MS, before_sequence=0)) == []
+    assert churn.churn(new[1:], {}, context(), window, ()) == []
 
 
 @pytest.mark.parametrize(("after_ms", "found"), [(UNUSED_MS + SKEW_MS - 1, 0), (UNUSED_MS + SKEW_MS, 1)])
@@ -189,15 +190,15 @@ def test_it_is_told_when_the_others_have_had_the_time_to_be_used(after_ms: int, 
     here = context(until_ms=now_ms)
     here = here._replace(log=here.log._replace(settled_ms=now_ms))
     settling = Settling(now_ms, {e.sequence: e.at_ms for e in new}, NOW_MS, now_ms)
-    reported = find_in_events(new, Lookups(lambda _: {}, lambda ids: {one: uses[one] for one in ids}), settling, here)
-    assert [o.kind for o in reported.observations] == [Kind.CHURN] * found
-    assert ((Kind.CHURN, Subject(prefix="etl-")) in reported.unsettled) == (not found)
+    lookups = Lookups(lambda _: {}, lambda ids: {one: uses[one] for one in ids}, lambda _: {})
+    reported, unsettled = find_in_events(new, lookups, settling, here)
+    assert [o.kind for o in reported] == [Kind.CHURN] * found
+    assert ((Kind.CHURN, Subject(prefix="etl-")) in unsettled) == (not found)
 
 
 def test_ids_are_not_called_unused_before_their_partition_is_read() -> None:
     new = [e._replace(partition=9) for e in one_by_one(random_names(9))]
     asked: list[bytes] = []
     settling = Settling(NOW_MS + M, {}, NOW_MS - 10 * M, NOW_MS + 10 * M)
-    assert not find_in_events(
-        new, Lookups(lambda _: {}, lambda ids: dict.fromkeys(asked, len(ids))), settling, context()
-    )[0]
+    lookups = Lookups(lambda _: {}, lambda ids: dict.fromkeys(asked, len(ids)), lambda _: {})
+    assert not find_in_events(new, lookups, settling, context())[0]

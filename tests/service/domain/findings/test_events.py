@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.domain.findings import ids_running_out, timed_out, unreadable
-from service.domain.findings.events import MOST_SUBJECTS, Event, group_by_subject, is_generated, prefix_of
+from service.domain.findings.events import MOST_SUBJECTS, Event, ReportWindow, group_by_subject, is_generated, prefix_of
 from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.rules import Rule
@@ -41,23 +41,22 @@ def test_the_prefix_of_an_application(name: str, prefix: str, random: bool) -> N
 
 def test_timeouts_of_one_id_are_one_finding_with_a_count() -> None:
     events = [event(n, ago_ms=n * M) for n in range(1, 4)]
-    (found,) = timed_out.timed_out([*events, event(9, cause=CauseCode.FENCED)], set(), context(Rule("pay", owner="me")))
+    (found,) = timed_out.timed_out(events, context(Rule("pay", owner="me")), ReportWindow(), {})
     assert found.subject == Subject(transactional_id=b"pay-1")
     assert [o.sequence for o in found.occurrences] == [1, 2, 3]
     assert found.owner == "me"
     assert "transaction.timeout.ms 60000, open for 1 m 1 s" in found.evidence[0].text
-    assert timed_out.timed_out(events, {1, 2, 3}, context()) == []
 
 
 def test_a_timeout_below_the_scan_says_why_it_took_longer() -> None:
-    (found,) = timed_out.timed_out([event(1, timeout_ms=1 * S)], set(), context())
+    (found,) = timed_out.timed_out([event(1, timeout_ms=1 * S)], context(), ReportWindow(), {})
     assert "below the coordinator's scan interval of 10 s" in found.evidence[0].text
 
 
 def test_many_ids_of_a_prefix_share_a_finding_and_findings_are_bounded() -> None:
-    shared = group_by_subject(event(n, f"pay-{n}") for n in range(4))
+    shared = group_by_subject((event(n, f"pay-{n}") for n in range(4)), 0, ReportWindow())
     assert [(g.subject, g.whose.ids) for g in shared] == [(Subject(prefix="pay-"), 4)]
-    many = group_by_subject(event(n, "x" * (n + 1)) for n in range(MOST_SUBJECTS + 7))
+    many = group_by_subject((event(n, "x" * (n + 1)) for n in range(MOST_SUBJECTS + 7)), 0, ReportWindow())
     assert len(many) == MOST_SUBJECTS + 1
     assert (many[-1].subject, many[-1].whose.text(Subject())) == (Subject(), "7 other ids")
     assert sum(len(g.events) for g in many) == MOST_SUBJECTS + 7
@@ -78,9 +77,10 @@ def outage(ids: int = 8, name: str = "svc-{}", back_after_ms: int | None = 90 * 
 
 
 def find_correlated(events: list[Event], churned: dict[str, list[int]] | None = None) -> list[Observation]:
-    bursts = timed_out.bursts(events, churned or {}, context())
+    timeouts = [e for e in events if e.cause == CauseCode.TIMEOUT]
+    bursts = timed_out.bursts(timeouts, churned or {}, context())
     places = {(b"%d" % n, 7): [("orders", 3), ("other", n)] for n in range(20)}
-    return timed_out.correlated(bursts, (), events, places, context())
+    return timed_out.correlated(bursts, (), events, places, context(), {})
 
 
 def test_an_outage_is_one_finding_that_says_what_would_have_survived_it() -> None:
@@ -111,7 +111,6 @@ def test_a_common_coordinator_is_named() -> None:
         outage(4),
         [event(n, f"svc-{n}", ago_ms=n * M) for n in range(14)],  # single aborts, far apart
         [event(n, "svc-1", ago_ms=n) for n in range(20)],  # one id
-        [e._replace(cause=CauseCode.FENCED) for e in outage()],
     ],
 )
 def test_what_is_no_outage(events: list[Event]) -> None:
@@ -123,7 +122,9 @@ def test_zombies_of_ids_made_up_at_every_start_are_no_outage() -> None:
 
 
 def test_expired_ids() -> None:
-    found = ids_running_out.expired([event(n, f"old-{n}", CauseCode.EXPIRY) for n in range(5)], context())
+    found = ids_running_out.expired(
+        [event(n, f"old-{n}", CauseCode.EXPIRY) for n in range(5)], context(), ReportWindow()
+    )
     assert [(o.subject.prefix, o.severity, len(o.occurrences)) for o in found] == [("old-", Severity.INFO, 5)]
 
 

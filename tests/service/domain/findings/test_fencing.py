@@ -10,7 +10,7 @@ from zlib import crc32
 import pytest
 
 from service.domain.findings import fencing
-from service.domain.findings.events import Event
+from service.domain.findings.events import Event, ReportWindow
 from service.domain.findings.fencing import ALIVE_MS, ROUND_MS, TAKEOVERS
 from service.domain.findings.kinds import QUIET_MS, Kind, Severity
 from service.domain.transaction_log import states
@@ -71,7 +71,8 @@ def taken_in_turns(
 
 def conflicts(*logs: Iterable[Event]) -> int:
     """Returns the number of takeovers that findings count."""
-    found = fencing.fencing_conflicts([e for log in logs for e in log], context())
+    takeovers = fencing.takeover_conflicts(e for log in logs for e in log)
+    found = fencing.fencing_conflicts(takeovers, context(), ReportWindow())
     assert all((one.kind, one.severity, one.confidence) == CONFLICT for one in found)
     return sum(len(one.occurrences) for one in found)
 
@@ -211,9 +212,10 @@ def test_a_job_that_starts_again_and_again_fences_nobody() -> None:
 
 def test_takeovers_are_counted_once_and_advice_keeps_ids_that_must_stay() -> None:
     events = events_of(taken_in_turns(7))
-    counted = [e for shown in fencing.takeover_conflicts(events).values() for e in shown]
+    takeovers = fencing.takeover_conflicts(events)
+    counted = [e for shown in takeovers.values() for e in shown]
     assert len(counted) == len(set(counted)) == 7
-    (found,) = fencing.fencing_conflicts(events, context())
+    (found,) = fencing.fencing_conflicts(takeovers, context(), ReportWindow())
     assert "Ids that belong to an input partition or a task have to stay as they are" in found.advice
     assert all(later.at_ms >= earlier.at_ms for earlier, later in pairwise(found.evidence))
     assert {e.from_state for e in counted} == {states.ONGOING}

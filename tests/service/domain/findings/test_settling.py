@@ -59,8 +59,9 @@ class Judged:
         context = self._context(now_ms)
         events = [e for e in self.known.values() if e.at_ms >= now_ms - REMEMBERED_MS]
         settling = Settling(context.log.settled_ms, self.read_ms, self.begun_ms, now_ms)
-        found = find_in_events(events, Lookups(lambda _: {}, lambda ids: self._uses(ids, now_ms)), settling, context)
-        for change in reconcile(self.findings, RoundResult(found.observations, frozenset()), now_ms, "c"):
+        lookups = Lookups(lambda _: {}, lambda ids: self._uses(ids, now_ms), lambda _: {})
+        observations, _ = find_in_events(events, lookups, settling, context)
+        for change in reconcile(self.findings, RoundResult(observations, frozenset()), now_ms, "c"):
             self.findings[change.finding.kind, change.finding.subject] = change.finding
 
     def _uses(self, ids: Iterable[bytes], now_ms: int) -> Uses:
