@@ -39,7 +39,7 @@ from service.api.routes import (
 )
 from service.clock import wall_clock_ms
 from service.kafka.settings import Clients, ClientSettings
-from service.metrics import create_metrics
+from service.metrics.page import Metrics
 from service.metrics.requests import HttpMetrics
 from service.notifications.feed import EventFeed
 from service.processes.lifeline import BEAT_EVERY_S
@@ -86,7 +86,7 @@ def create_app(
         now_ms=now_ms,
         event_feed=EventFeed(store.read, events.sent),
         answers=Answers(data_versions, now_ms),
-        metrics=create_metrics(watching),
+        metrics=Metrics(watching),
     )
     app.state.txnscope = state
     answer_errors_as_problems(app)

@@ -23,8 +23,23 @@ class Metric(NamedTuple):
     many: bool = False
 
 
+OF_CLUSTERS: Final[list[Metric]] = []
+"""The metrics about clusters, in the order of the page: the one in which they are declared."""
+
+
 def _metric(name: str, kind: Kind, text: str, *labels: str, many: bool = False) -> Metric:
-    return Metric(PREFIX + name, kind, text, labels, many)
+    """Declares a metric about clusters."""
+    metric = Metric(PREFIX + name, kind, text, labels, many)
+    OF_CLUSTERS.append(metric)
+    return metric
+
+
+def _of_coordinator(name: str, text: str) -> Metric:
+    return _metric(name, "gauge", text, "coordinator_partition", many=True)
+
+
+def _of_partition(name: str, text: str) -> Metric:
+    return _metric(name, "gauge", text, "topic", "partition", many=True)
 
 
 TRANSACTIONS = _metric("transactions", "gauge", "Transactional ids, by the state in their newest record.", "state")
@@ -76,26 +91,10 @@ EPOCH_MAX = _metric(
     "protocol",
 )
 
-COORDINATOR_IDS = _metric(
-    "coordinator_ids",
-    "gauge",
-    "Transactional ids, by partition of __transaction_state.",
-    "coordinator_partition",
-    many=True,
-)
-COORDINATOR_OPEN = _metric(
-    "coordinator_open",
-    "gauge",
-    "Open transactions, by partition of __transaction_state.",
-    "coordinator_partition",
-    many=True,
-)
-COORDINATOR_LAG = _metric(
-    "coordinator_log_lag_records",
-    "gauge",
-    "Offsets written and not read yet, by partition of __transaction_state.",
-    "coordinator_partition",
-    many=True,
+COORDINATOR_IDS = _of_coordinator("coordinator_ids", "Transactional ids, by partition of __transaction_state.")
+COORDINATOR_OPEN = _of_coordinator("coordinator_open", "Open transactions, by partition of __transaction_state.")
+COORDINATOR_LAG = _of_coordinator(
+    "coordinator_log_lag_records", "Offsets written and not read yet, by partition of __transaction_state."
 )
 
 HANGING = _metric("hanging_transactions", "gauge", "Confirmed hanging transactions: no coordinator will end them.")
@@ -123,37 +122,14 @@ PARTITIONS = _metric(
 PARTITIONS_BLOCKED = _metric(
     "partitions_blocked", "gauge", "Partitions whose last stable offset is stalled below the high watermark."
 )
-PARTITION_LSO = _metric(
-    "partition_last_stable_offset",
-    "gauge",
-    "Last stable offset of stalled partitions.",
-    "topic",
-    "partition",
-    many=True,
+PARTITION_LSO = _of_partition("partition_last_stable_offset", "Last stable offset of stalled partitions.")
+PARTITION_HIGH_WATERMARK = _of_partition("partition_high_watermark", "High watermark of stalled partitions.")
+PARTITION_LSO_LAG = _of_partition(
+    "partition_lso_lag_records", "Offsets between the last stable offset and the high watermark of stalled partitions."
 )
-PARTITION_HIGH_WATERMARK = _metric(
-    "partition_high_watermark",
-    "gauge",
-    "High watermark of stalled partitions.",
-    "topic",
-    "partition",
-    many=True,
-)
-PARTITION_LSO_LAG = _metric(
-    "partition_lso_lag_records",
-    "gauge",
-    "Offsets between the last stable offset and the high watermark of stalled partitions.",
-    "topic",
-    "partition",
-    many=True,
-)
-PARTITION_LSO_LAST_ADVANCE = _metric(
+PARTITION_LSO_LAST_ADVANCE = _of_partition(
     "partition_lso_last_advance_timestamp_seconds",
-    "gauge",
     "Time at which the last stable offset of a stalled partition was first seen at its present value.",
-    "topic",
-    "partition",
-    many=True,
 )
 GROUP_BLOCKED = _metric(
     "group_blocked",
@@ -233,50 +209,6 @@ CLUSTER_INFO = _metric(
 )
 SERIES_DROPPED = _metric("series_dropped", "gauge", "Series that the cap leaves out now; the worst are kept.")
 
-OF_CLUSTERS: Final = (
-    TRANSACTIONS,
-    COMPLETED,
-    ABORTS,
-    FENCED,
-    DURATION,
-    MARKER_DURATION,
-    OLDEST_STATE_ENTRY,
-    TOP_OPEN,
-    TRANSACTIONAL_IDS,
-    EXPIRING,
-    EXPIRED,
-    PRODUCER_IDS,
-    EPOCH_MAX,
-    COORDINATOR_IDS,
-    COORDINATOR_OPEN,
-    COORDINATOR_LAG,
-    HANGING,
-    HANGING_INFO,
-    HANGING_MUTED_UNTIL,
-    PARTITIONS,
-    PARTITIONS_BLOCKED,
-    PARTITION_LSO,
-    PARTITION_HIGH_WATERMARK,
-    PARTITION_LSO_LAG,
-    PARTITION_LSO_LAST_ADVANCE,
-    GROUP_BLOCKED,
-    CONTRADICTIONS,
-    AUDITED,
-    DETECTION,
-    BATCH_DURATION,
-    LAST_SUCCESS,
-    LEASE_HELD,
-    LAG,
-    RECORDS,
-    BYTES,
-    DECODE_ERRORS,
-    COVERAGE,
-    FINDINGS,
-    FINDINGS_TRUNCATED,
-    CLUSTER_INFO,
-    SERIES_DROPPED,
-)
-"""The metrics about clusters, in the order of the page."""
 
 UP = Metric(f"{PREFIX}exporter_up", "gauge", "1 if the store answered when this page was rendered, else 0.")
 RENDER_SECONDS = Metric(

@@ -255,5 +255,5 @@ def transactions(facts: ClusterFacts) -> Iterator[Series]:
     for state in sorted(OPEN):
         yield Series(catalogue.OLDEST_STATE_ENTRY, (NAMES[state],), facts.oldest.get(state, 0) / 1000)
     yield Series(catalogue.FENCED, (), aborts["fenced"] + aborts["admin"])
-    for row in facts.top_open:
-        yield Series(catalogue.TOP_OPEN, (row.display,), row.started_at_ms / 1000)
+    for display, started_at_ms in facts.top_open:
+        yield Series(catalogue.TOP_OPEN, (display,), started_at_ms / 1000)

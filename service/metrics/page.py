@@ -57,8 +57,8 @@ class StoreCollector(Collector):
     whose schema is not at head, leaves the families empty and `UP` at 0.
     """
 
-    def __init__(self, engine: Engine, now_ms: Callable[[], int], series_limit: int = SERIES_LIMIT) -> None:
-        self._engine, self._now_ms, self._limit = engine, now_ms, series_limit
+    def __init__(self, engine: Engine, now_ms: Callable[[], int]) -> None:
+        self._engine, self._now_ms = engine, now_ms
         self._schema = SchemaCheck(engine)
 
     def describe(self) -> Iterable[Family]:
@@ -71,7 +71,7 @@ class StoreCollector(Collector):
         families = {metric.name: _family(metric, "cluster", *metric.labels) for metric in OF_CLUSTERS}
         facts, is_up = self._read()
         now_ms = self._now_ms()
-        for cluster, one in bounded([(one.name, _all(one, now_ms)) for one in facts], self._limit):
+        for cluster, one in bounded([(one.name, _all(one, now_ms)) for one in facts], SERIES_LIMIT):
             _add(families[one.metric.name], (cluster, *one.labels), one.value)
         yield from families.values()
         yield _single(UP, is_up)
@@ -130,11 +130,11 @@ class _Page(NamedTuple):
 class Metrics:
     """The metrics of this process. Safe to call from many threads. The HTTP middleware counts into `requests`."""
 
-    def __init__(self, engine: Engine, series_limit: int = SERIES_LIMIT) -> None:
+    def __init__(self, engine: Engine) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._now_ms = 0
         self._registry = CollectorRegistry()
-        self._registry.register(StoreCollector(engine, lambda: self._now_ms, series_limit))
+        self._registry.register(StoreCollector(engine, lambda: self._now_ms))
         ProcessCollector(registry=self._registry)
         self.requests = RequestMetrics(self._registry)
         self._making = threading.Lock()

@@ -16,10 +16,9 @@ from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Reject
-from service.metrics import create_metrics
 from service.metrics.catalogue import HTTP_REQUESTS, HTTP_SECONDS, OF_CLUSTERS, RENDER_SECONDS, UP, Metric
 from service.metrics.families import CAUSES, REASONS
-from service.metrics.page import KEPT_MS, SERIES_LIMIT
+from service.metrics.page import KEPT_MS, SERIES_LIMIT, Metrics
 from service.store import clusters
 from service.store.engine import open_reader
 from service.store.escaped_text import DIGEST_DIGITS, LABEL_BYTES
@@ -160,7 +159,7 @@ def page() -> str:
         _fill(cluster)
         cluster.close()
         reader = open_reader(cluster.url)
-        metrics = create_metrics(reader)
+        metrics = Metrics(reader)
         metrics.requests.count("GET", "/api/v1/clusters/{cluster}", 200, 0.004)
         body, _ = metrics.render("", "", NOW_MS)
         reader.dispose()

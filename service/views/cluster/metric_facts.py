@@ -40,13 +40,6 @@ STALLED_READ: Final = 2_500
 EXPIRES_WITHIN_MS: Final = {"1h": 3_600_000, "24h": 86_400_000, "72h": 259_200_000}
 
 
-class OpenRow(NamedTuple):
-    """An open transaction, with its id as people see it."""
-
-    display: str
-    started_at_ms: int
-
-
 class Holder(NamedTuple):
     """The last holder of the lease. `owner`: an identity (`service.processes.identity`)."""
 
@@ -56,7 +49,8 @@ class Holder(NamedTuple):
 
 class ClusterFacts(NamedTuple):
     """The facts about a cluster at one moment. `holder`: None if no application ever held the lease. `counters` by
-    (name, label); `oldest`: by open state, the earliest time at which an id entered it; `top_open`: oldest first.
+    (name, label); `oldest`: by open state, the earliest time at which an id entered it. `top_open`: ids with open
+    transactions, as people see them, and when these began; oldest first.
     `expiring`: numbers of ids that expire within 1h, …; `highest_epochs` by protocol, 1 and 2; `findings` by (kind,
     status); `truncated`: by kind, the number without a finding. `hanging`: the confirmed findings open longest;
     `stalled`: stalled partitions, the longest first."""
@@ -70,7 +64,7 @@ class ClusterFacts(NamedTuple):
     logs: tuple[LogPartitionRow, ...]
     statuses: Mapping[str, StatusRow]
     oldest: Mapping[int, int]
-    top_open: tuple[OpenRow, ...]
+    top_open: tuple[tuple[str, int], ...]
     expiring: Mapping[str, int]
     highest_epochs: Mapping[int, int]
     findings: Mapping[tuple[str, str], int]
@@ -123,6 +117,7 @@ def all_facts(connection: Connection) -> list[ClusterFacts]:
 
 
 def _facts(connection: Connection, cluster: ClusterRow) -> ClusterFacts:
+    oldest = _OLDEST_FIRST.where(_T.cluster_id == cluster.id)
     return ClusterFacts(
         name=cluster.name,
         kafka_cluster_id=cluster.kafka_cluster_id,
@@ -133,7 +128,7 @@ def _facts(connection: Connection, cluster: ClusterRow) -> ClusterFacts:
         logs=tuple(partitions(connection, cluster.id)),
         statuses=statuses(connection, cluster.id),
         oldest=_oldest(connection, cluster.id),
-        top_open=_top_open(connection, cluster.id),
+        top_open=tuple((row.display, row.started_at_ms) for row in connection.execute(oldest.limit(TOP_OPEN))),
         expiring=_expiring(connection, cluster),
         highest_epochs=_highest_epochs(connection, cluster.id),
         findings={(row.kind, row.status): row.findings for row in finding_counts(connection, cluster.id)},
@@ -162,11 +157,6 @@ def _oldest(connection: Connection, cluster_id: int) -> dict[int, int]:
     prepared = connection.execute(_PREPARED.where(_T.cluster_id == cluster_id))
     found = {int(state): int(since_ms) for state, since_ms in prepared}
     return found if ongoing is None else found | {ONGOING: ongoing.started_at_ms}
-
-
-def _top_open(connection: Connection, cluster_id: int) -> tuple[OpenRow, ...]:
-    rows = connection.execute(_OLDEST_FIRST.where(_T.cluster_id == cluster_id).limit(TOP_OPEN))
-    return tuple(OpenRow(*row) for row in rows)
 
 
 def _expiring(connection: Connection, cluster: ClusterRow) -> dict[str, int]:

@@ -14,7 +14,6 @@ from dashboards.rules.build import RULES
 from dashboards.rules.pipeline import STALE_NAME
 from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log.facts import LogBatch
-from service.metrics import create_metrics
 from service.metrics.page import Metrics
 from service.store import lease
 from service.store.engine import open_reader
@@ -100,7 +99,7 @@ def test_the_alert_fires_for_each_source_that_is_not_read(
 
 def test_what_the_alert_rests_on_is_old_and_covers_nothing(cluster: WithPartitions) -> None:
     reader = open_reader(cluster.url)
-    found = exported(create_metrics(reader), NOW_MS + 2 * MINUTE_MS + 1)
+    found = exported(Metrics(reader), NOW_MS + 2 * MINUTE_MS + 1)
     reader.dispose()
     assert found == {(METRICS[0], source): NOW_MS / 1000 for source in BOTH} | {
         (METRICS[1], source): 0 for source in BOTH
@@ -112,7 +111,7 @@ def scraped(cluster: WithPartitions, minute: Minute) -> Series:
     the first."""
     series: Series = {}
     reader = open_reader(cluster.url)
-    metrics = create_metrics(reader)
+    metrics = Metrics(reader)
     for number in range(MINUTES):
         now_ms = NOW_MS + number * MINUTE_MS
         if number:

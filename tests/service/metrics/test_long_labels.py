@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from service.domain.partitions.blocked_groups import GroupOffset
-from service.metrics import create_metrics
-from service.metrics.page import SERIES_LIMIT
+from service.metrics.page import SERIES_LIMIT, Metrics
 from service.store.engine import open_engine, open_reader
 from service.store.escaped_text import LABEL_BYTES, display_id, kept_part, label_text
 from service.store.migrate import upgrade
@@ -46,7 +45,7 @@ pytestmark = pytest.mark.cluster(stored=stored)
 def of(cluster: WithPartitions) -> Samples:
     reader = open_reader(cluster.url)
     try:
-        return page(create_metrics(reader), NOW_MS)
+        return page(Metrics(reader), NOW_MS)
     finally:
         reader.dispose()
 

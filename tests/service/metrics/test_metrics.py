@@ -19,7 +19,6 @@ from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import LogBatch, Reject
 from service.domain.transaction_log.states import TOPIC
-from service.metrics import create_metrics
 from service.metrics.catalogue import OF_CLUSTERS
 from service.metrics.page import KEPT_MS, Metrics
 from service.store import clusters, lease, progress, schema
@@ -57,14 +56,14 @@ def reader(url: str, engine: Engine) -> Iterator[Engine]:
 
 @pytest.fixture
 def metrics(reader: Engine) -> Metrics:
-    return create_metrics(reader)
+    return Metrics(reader)
 
 
 @pytest.fixture
 def shown(cluster: WithPartitions) -> Iterator[Callable[[int], Samples]]:
     """Yields a function that renders the metrics at a time after SEEN_MS, in ms. Each page is read from the store."""
     reader = open_reader(cluster.url)
-    yield lambda later_ms: page(create_metrics(reader), SEEN_MS + later_ms)
+    yield lambda later_ms: page(Metrics(reader), SEEN_MS + later_ms)
     reader.dispose()
 
 
@@ -225,7 +224,7 @@ def test_a_store_that_is_not_there_leaves_the_rest_of_the_page(url: str) -> None
     """A store without tables, as before the first migration, removes only its own metrics from the page."""
     open_engine(url).connect().close()
     reader = open_reader(url)
-    found = page(create_metrics(reader))
+    found = page(Metrics(reader))
     reader.dispose()
     assert found["kafka_txn_exporter_up", ()] == 0
     assert found["process_start_time_seconds", ()] > 0
@@ -285,7 +284,9 @@ def test_of_20000_open_ids_the_oldest_20_are_named(engine: Engine, metrics: Metr
     assert sorted(oldest) == [f"id-{n:05d}" for n in range(19_980, 20_000)]
 
 
-def test_the_cap_keeps_the_worst_and_says_how_many_it_left_out(engine: Engine, reader: Engine) -> None:
+def test_the_cap_keeps_the_worst_and_says_how_many_it_left_out(
+    engine: Engine, reader: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bind(engine, "orders")
     bind(engine, "other")
     template = {
@@ -299,7 +300,8 @@ def test_the_cap_keeps_the_worst_and_says_how_many_it_left_out(engine: Engine, r
     rows = [template | zeros | {"partition": n, "end_offset": n} for n in range(2, 500)]
     with engine.begin() as connection:
         connection.execute(insert(schema.log_partitions), rows)
-    found = page(Metrics(reader, series_limit=460))
+    monkeypatch.setattr("service.metrics.page.SERIES_LIMIT", 460)
+    found = page(Metrics(reader))
     ours = list(of_the_store(found))
     assert len(ours) == 460
     lags = by(found, "kafka_txn_coordinator_log_lag_records", "coordinator_partition")
@@ -412,7 +414,7 @@ def test_the_time_of_detection(engine: Engine, metrics: Metrics) -> None:
     with engine.begin() as connection:
         for took_ms in (900, 1_000, 2_600):
             count_detection(connection, 1, NOW_MS - took_ms, NOW_MS)
-    found = page(create_metrics(engine))
+    found = page(Metrics(engine))
     assert one(found, "detection_seconds_count") == 3
     assert one(found, "detection_seconds_sum") == 4.5
     buckets = by(found, "kafka_txn_detection_seconds_bucket", "le")
@@ -427,7 +429,7 @@ def test_the_time_of_batches(engine: Engine, metrics: Metrics) -> None:
         cluster.partitions.apply(PartitionsBatch(NOW_MS, (moving_partition(),), ()), NOW_MS, took_ms)
     cluster.writer.apply(LogBatch((), (), ()), NOW_MS, 70)
     cluster.close()
-    found = page(create_metrics(engine))
+    found = page(Metrics(engine))
     name = "pipeline_batch_duration_seconds"
     assert one(found, f"{name}_count", source="partitions") == 3
     assert one(found, f"{name}_sum", source="partitions") == 2.34

@@ -15,7 +15,6 @@ from fastapi import APIRouter, FastAPI
 from fastapi.responses import StreamingResponse
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.metrics import create_metrics
 from service.metrics.catalogue import OF_CLUSTERS
 from service.metrics.page import Metrics
 from service.metrics.requests import HttpMetrics, Message
@@ -27,7 +26,7 @@ from tests.helpers.waiting import ANSWER_S
 @pytest.fixture
 def metrics(tmp_path: Path) -> Iterator[Metrics]:
     reader = open_reader(f"sqlite:///{tmp_path / 'store.db'}")
-    yield create_metrics(reader)
+    yield Metrics(reader)
     reader.dispose()
 
 
