@@ -2,13 +2,22 @@
 
 Used where the library's codec is too slow (thousands of partitions many times a minute) or lacks a request. These
 classes have the few methods that `kafka.net.connection` and `kafka.protocol.parser` (3.0.12) call on a request and on
-its answer.
+its answer. The library reads Kafka's own schemas, so the messages that it lacks need only their schemas: the files in
+`schemas` are those of Kafka 4.3.1.
 """
 
 from __future__ import annotations
 
+import logging
 import struct
+from types import new_class
 from typing import Any, NamedTuple
+
+from kafka.protocol.api_message import ApiMessage
+
+from service.kafka.client import KafkaClient
+
+log = logging.getLogger(__name__)
 
 _FRAME = struct.Struct(">ihhi")  # size of what follows, api key, api version, correlation id
 
@@ -82,3 +91,24 @@ class _Reading(NamedTuple):
 
     def decode(self, buffer: Any) -> RawAnswer:
         return RawAnswer(buffer.read())
+
+
+class MissingMessages:
+    """The request and the answer of an API that the library lacks, by their schemas in `schemas`."""
+
+    def __init__(self, name: str) -> None:
+        schemas = {"load_json": f"{__package__}.schemas"}
+        both: list[Any] = [new_class(name + kind, (ApiMessage,), schemas) for kind in ("Request", "Response")]
+        self.request, self._response = both
+        self.api_key: int = self.request.API_KEY
+
+    def ask(self, client: KafkaClient, node: int, version: int, **fields: Any) -> Any:
+        """Sends a request with `fields`, and returns the answer; None if the answer cannot be decoded. Raises
+        KafkaUnavailable or KafkaRefused."""
+        body = bytes(self.request(**fields).encode(version))
+        answer = client.ask(RawRequest(self.api_key, version, body, is_flexible=True), node).body
+        try:
+            return self._response.decode(answer, version)
+        except (ValueError, IndexError, struct.error) as e:
+            log.debug("broker %d: its answer to API %d cannot be decoded: %s", node, self.api_key, e)
+            return None

@@ -1,40 +1,18 @@
-"""Reads start offsets and isolation levels of share groups (KIP-932).
-
-| field of DescribeShareGroupOffsets | request v0, v1   | answer v0, v1           |
-|------------------------------------|------------------|-------------------------|
-| throttle time                      |                  | int32                   |
-| groups                             | array            | array                   |
-| . group                            | string           | string                  |
-| . topics                           | nullable array   | array                   |
-| .. topic, its id                   |                  | string, uuid            |
-| .. partitions                      |                  | array                   |
-| ... partition                      |                  | int32                   |
-| ... start offset, leader epoch     |                  | int64, int32            |
-| ... lag (only v1)                  |                  | int64                   |
-| ... error, its message             |                  | int16, string           |
-| . error, its message               |                  | int16, string           |
-
-Arrays and strings are compact, and each struct ends with tagged fields. Source: DescribeShareGroupOffsetsRequest.json,
-DescribeShareGroupOffsetsResponse.json, Kafka 4.1 to 4.3.
-"""
+"""Reads start offsets and isolation levels of share groups (KIP-932)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin import DescribeConfigsRequest
 
 from service.domain.partitions.facts import TopicPartition
-from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaUnavailable
-from service.kafka.group_descriptions import read_array, read_text, skip_tags, text_bytes, uvarint
-from service.kafka.raw import RawRequest
-from service.wire.cursor import Cursor
-from service.wire.errors import DecodeError, MalformedValue
+from service.kafka.raw import MissingMessages
 
-DESCRIBE_SHARE_GROUP_OFFSETS: Final = 90
+_OFFSETS: Final = MissingMessages("DescribeShareGroupOffsets")
 PROTOCOL_TYPE: Final = "share"
 """Protocol type of share groups in ListGroups."""
 
@@ -61,7 +39,7 @@ class ShareGroupOffsets(NamedTuple):
 
 def reports_offsets(client: KafkaClient) -> bool:
     """Returns whether the brokers report offsets of share groups: Kafka 4.1 and later do."""
-    return client.version_of(DESCRIBE_SHARE_GROUP_OFFSETS) >= 0
+    return client.version_of(_OFFSETS.api_key) >= 0
 
 
 def share_offsets(client: KafkaClient, node: int, groups: Sequence[str]) -> dict[str, ShareGroupOffsets]:
@@ -70,16 +48,13 @@ def share_offsets(client: KafkaClient, node: int, groups: Sequence[str]) -> dict
     KafkaRefused."""
     if not groups:
         return {}
-    version = min(client.version_of(DESCRIBE_SHARE_GROUP_OFFSETS), _NEWEST)
-    # of each group all topics, and no tagged fields
-    body = uvarint(len(groups) + 1) + b"".join(text_bytes(group) + b"\0\0" for group in groups) + b"\0"
-    answer = client.ask(RawRequest(DESCRIBE_SHARE_GROUP_OFFSETS, version, body, is_flexible=True), node).body
-    read = Cursor(answer, MalformedValue)
-    try:
-        read.skip(4)  # throttle time
-        return dict(read_array(read, lambda of: _read_group(of, version)))
-    except DecodeError as e:
-        raise KafkaUnavailable(f"share groups of broker {node}: {e}") from e
+    version = min(client.version_of(_OFFSETS.api_key), _NEWEST)
+    of_group = _OFFSETS.request.DescribeShareGroupOffsetsRequestGroup
+    wanted = [of_group(group_id=group, topics=None) for group in groups]  # all topics
+    answer = _OFFSETS.ask(client, node, version, groups=wanted)
+    if answer is None:
+        raise KafkaUnavailable(f"share groups of broker {node}: the answer cannot be decoded")
+    return {one.group_id: ShareGroupOffsets(one.error_code, _offsets(one)) for one in answer.groups}
 
 
 def isolation_levels(client: KafkaClient, node: int, groups: Sequence[str]) -> dict[str, str | None]:
@@ -98,29 +73,11 @@ def isolation_levels(client: KafkaClient, node: int, groups: Sequence[str]) -> d
     return found
 
 
-def _read_group(read: Cursor, version: int) -> tuple[str, ShareGroupOffsets]:
-    name = read_text(read)
-    by_topic = read_array(read, lambda of: _read_topic(of, version))
-    error = read.int16()
-    read_text(read)
-    skip_tags(read)
-    offsets = {} if error else {place: offset for topic in by_topic for place, offset in topic.items()}
-    return name, ShareGroupOffsets(error, offsets)
-
-
-def _read_topic(read: Cursor, version: int) -> dict[TopicPartition, ShareOffset | None]:
-    topic = read_text(read)
-    read.skip(16)  # topic id
-    partitions = read_array(read, lambda of: _read_partition(of, version))
-    skip_tags(read)
-    return {(topic, partition): offset if error == errors.NONE else None for partition, error, offset in partitions}
-
-
-def _read_partition(read: Cursor, version: int) -> tuple[int, int, ShareOffset]:
-    partition, start = read.int32(), read.int64()
-    read.skip(4)  # leader epoch
-    lag = read.int64() if version > 0 else -1
-    error = read.int16()
-    read_text(read)
-    skip_tags(read)
-    return partition, error, ShareOffset(start, lag)
+def _offsets(group: Any) -> dict[TopicPartition, ShareOffset | None]:
+    if group.error_code:
+        return {}
+    return {
+        (topic.topic_name, one.partition_index): None if one.error_code else ShareOffset(one.start_offset, one.lag)
+        for topic in group.topics
+        for one in topic.partitions
+    }

@@ -17,7 +17,6 @@ import pytest
 from deploy.demo.broker import Broker
 from service.cli import main
 from service.kafka.client import KafkaClient
-from service.kafka.group_descriptions import text_bytes
 from service.kafka.raw import RawRequest
 from tests.helpers import acls
 from tests.helpers.acls import BrokerWithAcls
@@ -25,6 +24,7 @@ from tests.helpers.brokers import WITH_TV2, connect, free_ports, on, second_list
 from tests.helpers.commits import commit_idle
 from tests.helpers.waiting import wait_until_equal
 from tests.integration.producers import begin, create_topic, load, open_producer, transact
+from tests.service.kafka.test_streams_members import text
 
 pytestmark = pytest.mark.broker
 
@@ -207,8 +207,8 @@ def test_a_share_group_whose_level_may_not_be_read_is_named(tmp_path: Path, doct
 def share_heartbeat(client: KafkaClient, group: str, topic: str) -> int:
     """Joins a share group (ShareGroupHeartbeat v1). Returns the error code."""
     member = str(uuid4())
-    names = text_bytes(group) + text_bytes(member)
-    body = names + struct.pack(">i", 0) + b"\0" + b"\2" + text_bytes(topic) + b"\0"
+    names = text(group) + text(member)
+    body = names + struct.pack(">i", 0) + b"\0" + b"\2" + text(topic) + b"\0"
     answer = client.ask(RawRequest(76, 1, body, is_flexible=True), 1).body
     error: int = struct.unpack_from(">h", answer, 4)[0]  # behind the throttle time
     return error

@@ -30,7 +30,6 @@ from service.kafka.groups import (
 )
 from service.kafka.raw import RawAnswer, RawRequest
 from service.kafka.share_groups import (
-    DESCRIBE_SHARE_GROUP_OFFSETS,
     ShareGroupOffsets,
     ShareOffset,
     isolation_levels,
@@ -227,7 +226,7 @@ def test_offsets_of_both_versions() -> None:
 
 def test_brokers_that_do_not_report_offsets() -> None:
     assert not reports_offsets(Answering(b"").client)
-    assert reports_offsets(Answering(b"", **{f"api{DESCRIBE_SHARE_GROUP_OFFSETS}": 0}).client)
+    assert reports_offsets(Answering(b"", api90=0).client)
 
 
 def test_levels() -> None:

@@ -12,24 +12,16 @@ import pytest
 
 from deploy.demo.broker import Broker
 from service.kafka.client import KafkaClient
-from service.kafka.group_descriptions import (
-    CONSUMER_GROUP_DESCRIBE,
-    STREAMS_GROUP_DESCRIBE,
-    GroupMembers,
-    describe_groups,
-    read_text,
-)
+from service.kafka.group_descriptions import GroupMembers, describe_groups
 from service.kafka.groups import coordinators_of, list_groups
 from service.kafka.raw import RawAnswer, RawRequest
-from service.wire.cursor import Cursor
-from service.wire.errors import MalformedValue
 from tests.helpers.brokers import connect
 from tests.helpers.builders.numbers import uvarint
 from tests.helpers.waiting import wait_until, wait_until_equal
 from tests.service.kafka.asking import new_topic
 
 NODE = 1
-HEARTBEAT = 88
+CONSUMER_GROUP_DESCRIBE, HEARTBEAT, STREAMS_GROUP_DESCRIBE = 69, 88, 89
 GROUP_ID_NOT_FOUND = 69
 LOADING = 14, 15, 16  # the coordinator is loading, unavailable, or has moved
 NO_TAGS, NULL, EMPTY = b"\0", b"\0", b"\1"
@@ -181,12 +173,11 @@ def heartbeat(client: KafkaClient, group: str, member: str, member_epoch: int, s
         + b"\0"  # no shutdown is requested
         + NO_TAGS
     )
-    read = Cursor(client.ask(RawRequest(HEARTBEAT, 0, body, is_flexible=True), NODE).body, MalformedValue)
-    read.skip(4)  # throttle time
-    error = read.int16()
-    read_text(read)  # message
-    read_text(read)  # member
-    return error, read.int32()
+    answer = client.ask(RawRequest(HEARTBEAT, 0, body, is_flexible=True), NODE).body
+    error, size = struct.unpack_from(">4xhB", answer)  # behind the throttle time; size of the message + 1
+    at = 7 + max(size - 1, 0)
+    (epoch,) = struct.unpack_from(">i", answer, at + max(answer[at], 1))  # behind the member
+    return error, epoch
 
 
 @pytest.mark.broker
