@@ -125,7 +125,7 @@ def _parser() -> Parser:
         for name in command.settings:
             metavar, text = _HELP[name]
             if name in _SWITCHES:
-                sub.add_argument(flag(name), action="store_const", const="true", help=text)
+                _switch(sub, flag(name), text)
                 continue
             default = Settings.model_fields[name].get_default(call_default_factory=True)
             shown = f" (default: {default})" if default else ""
@@ -182,9 +182,7 @@ def _findings(sub: argparse.ArgumentParser) -> None:
 
 
 def _partitions(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument(
-        "--lagging", action="store_true", help="only partitions whose LSO is stalled below the high watermark"
-    )
+    _switch(sub, "--lagging", "only partitions whose LSO is stalled below the high watermark")
     sub.add_argument("--topic", metavar="NAME", help="only partitions of this topic")
     _limited_json(sub)
 
@@ -197,7 +195,7 @@ def _hanging(sub: argparse.ArgumentParser) -> None:
 
 
 def _groups(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--blocked", action="store_true", help="only groups that wait at the LSO, or will")
+    _switch(sub, "--blocked", "only groups that wait at the LSO, or will")
     _limited_json(sub)
 
 
@@ -216,6 +214,10 @@ def _explain(sub: argparse.ArgumentParser) -> None:
         help="read these segments (.log) or directories, not the service; ids come from those of __transaction_state",
     )
     _json(sub)
+
+
+def _switch(sub: argparse.ArgumentParser, name: str, text: str) -> None:
+    sub.add_argument(name, action="store_const", const="true", help=text)
 
 
 def _json(sub: argparse.ArgumentParser) -> None:

@@ -19,24 +19,8 @@ from service.http_client import HttpAnswer, NoAnswer, send
 from service.settings import Settings
 
 
-def key_of(settings: Settings) -> str | None:
-    """Returns the key of --key-file; None without one. CommandFailed if it cannot be used; the message does not show
-    the key."""
-    return None if settings.key_file is None else read_key("--key-file", settings.key_file)
-
-
-def operator_key_of(settings: Settings) -> str:
-    """Returns the key of --key-file, or of the older --operator-key-file. CommandFailed without one, or if it cannot be
-    used."""
-    if settings.operator_key_file is not None:
-        return read_key("--operator-key-file", settings.operator_key_file)
-    key = key_of(settings)
-    if key is None:
-        raise CommandFailed("--key-file is missing: give a file that contains only an operator's key")
-    return key
-
-
-def read_key(flag: str, file: Path) -> str:
+def _read_key(flag: str, file: Path) -> str:
+    """Returns the key in the file. CommandFailed if it cannot be used; the message does not show the key."""
     try:
         key = file.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -47,7 +31,7 @@ def read_key(flag: str, file: Path) -> str:
     return key
 
 
-def tls_context(settings: Settings) -> ssl.SSLContext:
+def _tls_context(settings: Settings) -> ssl.SSLContext:
     """Returns the context for https. CommandFailed for files that cannot be used."""
     try:
         context = ssl.create_default_context(cafile=settings.ca)
@@ -73,30 +57,29 @@ _PAGE: Final = 200
 
 _LIST: Final = frozenset({"items", "next_cursor", "as_of"})
 _TRANSACTION: Final = frozenset({"transactional_id", "state", "started_at", "partitions", "coordinator", "counts"})
-_FINDINGS: Final = _LIST | {"truncated"}
 _FINDING: Final = frozenset({"id", "kind", "severity", "status", "subject", "opened_at", "summary"})
-_PARTITION: Final = frozenset({"topic", "partition", "last_stable_offset", "high_watermark", "judged"})
+_MUTE: Final = frozenset({"id", "until", "reason", "set_by"})
+_ITEMS: Final = {
+    "transactions": _TRANSACTION,
+    "transaction/timeline": frozenset({"type"}),
+    "expiring": _TRANSACTION,
+    "findings": _FINDING,
+    "hanging": _FINDING,
+    "partitions": frozenset({"topic", "partition", "last_stable_offset", "high_watermark", "judged"}),
+    "groups": frozenset({"group", "topic", "partition", "relation", "lag_to_lso", "lag_to_hw"}),
+    "audit": frozenset({"at", "action", "outcome", "who", "address", "subject", "detail", "count"}),
+    "mutes": _MUTE,
+}
 _CLUSTER: Final = frozenset({"cluster", "partitions", "sources", "truncated"})
-_GROUP: Final = frozenset({"group", "topic", "partition", "relation", "lag_to_lso", "lag_to_hw"})
 _EXPLANATION: Final = frozenset({"spans", "truncated_at", "as_of"})
 _SPAN: Final = frozenset({"from", "to", "kind", "producer_id", "marker_offset", "ended_at", "cause"})
-_AUDITED: Final = frozenset({"at", "action", "outcome", "who", "address", "subject", "detail", "count"})
-_MUTE: Final = frozenset({"id", "until", "reason", "set_by"})
 _ACKNOWLEDGED: Final = frozenset({"at", "by", "reason"})
-_RESOLUTION: Final = frozenset(
-    {
-        "executed",
-        "marker",
-        "topic",
-        "partition",
-        "producer_id",
-        "producer_epoch",
-        "coordinator_epoch",
-        "reason",
-        "steps",
-    }
-) | {"command"}
+_MARKER: Final = frozenset({"marker", "topic", "partition", "producer_id", "producer_epoch"})
+_RESOLUTION: Final = _MARKER | {"executed", "coordinator_epoch", "reason", "steps", "command"}
 """The field names above distinguish our answers from those of another server."""
+
+
+Query = Mapping[str, str | Sequence[str] | None]
 
 
 class NotReached(CommandFailed):
@@ -110,53 +93,44 @@ class NotReached(CommandFailed):
 
 
 class Service:
-    """The service at `url`, and one cluster of it."""
+    """The service at `url`, and one cluster of it. Each request raises CommandFailed: 2 if the service refuses it, 3 if
+    the service does not answer."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._url, self._cluster = settings, settings.url, settings.cluster
-        self._key = key_of(settings)
+        self._key = None if settings.key_file is None else _read_key("--key-file", settings.key_file)
         self._answered_at = datetime.now(UTC)
 
+    def items(self, path: str, limit: int, query: Query | None = None) -> dict[str, Any]:
+        """Returns up to `limit` items of one of the cluster's lists, page after page: `{"items", "next_cursor",
+        "as_of"}` as of the last page. Parameters that are None are left out.
+
+        Findings also have `truncated`: number of conditions and events of the requested kinds that were seen, but have
+        no finding of their own.
+        """
+        fields = _LIST | {"truncated"} if path in ("findings", "hanging") else _LIST
+        items: list[Any] = []
+        cursor: str | None = None
+        while True:
+            wanted = str(min(limit - len(items), _PAGE))
+            answer = self._of_cluster(path, {**(query or {}), "limit": wanted, "cursor": cursor})
+            page = self._list(answer, _ITEMS[path], fields)
+            items += page["items"]
+            cursor = page["next_cursor"]
+            if cursor is None or len(items) >= limit:
+                return {**page, "items": items}
+
     def transaction(self, transactional_id: str) -> dict[str, Any]:
-        """Returns one id in full. CommandFailed with 2 or 3."""
+        """Returns one id in full."""
         return self._known(self._of_cluster("transaction", {"id": transactional_id}), _TRANSACTION)
 
-    def transactions(self, query: Mapping[str, str | None], limit: int) -> dict[str, Any]:
-        """Returns up to `limit` ids, page after page: `{"items", "next_cursor", "as_of"}` as of the last page.
-
-        Parameters that are None are left out. CommandFailed with 2 or 3.
-        """
-        return self._pages("transactions", query, limit, _TRANSACTION)
-
-    def timeline(self, transactional_id: str, limit: int) -> dict[str, Any]:
-        """Returns the timeline of one id, the newest rows first, in the form in which `transactions` returns ids."""
-        return self._pages("transaction/timeline", {"id": transactional_id}, limit, {"type"})
-
-    def owners(self, producer_id: str) -> dict[str, Any]:
-        """Returns the newest ids that have or had a producer id. CommandFailed with 2 if there is none."""
-        return self._list(self._of_cluster(f"producers/{quote(producer_id, safe='')}", {}), {"transactional_id"})
-
-    def expiring(self, within: str | None, limit: int) -> dict[str, Any]:
-        """Returns the ids that will expire, the soonest first, in the form in which `transactions` returns ids."""
-        return self._pages("expiring", {"within": within}, limit, _TRANSACTION)
-
-    def findings(self, query: Mapping[str, str | Sequence[str] | None], limit: int) -> dict[str, Any]:
-        """Returns findings in the form in which `transactions` returns ids. `truncated`: number of conditions and
-        events of the requested kinds that were seen, but have no finding of their own.
-        """
-        return self._pages("findings", query, limit, _FINDING, _FINDINGS)
-
-    def partitions(self, query: Mapping[str, str | None], limit: int) -> dict[str, Any]:
-        """Returns data partitions in the form in which `transactions` returns ids."""
-        return self._pages("partitions", query, limit, _PARTITION)
-
-    def hanging(self, limit: int) -> dict[str, Any]:
-        """Returns hanging transactions in the form in which `findings` returns findings."""
-        return self._pages("hanging", {}, limit, _FINDING, _FINDINGS)
+    def check_producer_id(self, producer_id: str) -> None:
+        """Raises CommandFailed if no id has or had the producer id."""
+        self._list(self._of_cluster(f"producers/{_quoted(producer_id)}", {}), {"transactional_id"})
 
     def summary(self) -> dict[str, Any]:
-        """Returns the cluster: counts, sources. CommandFailed with 2 or 3."""
-        return self._known(self._get(f"/clusters/{quote(self.cluster(), safe='')}"), _CLUSTER)
+        """Returns the cluster: counts, sources."""
+        return self._known(self._ask(self._path()), _CLUSTER)
 
     def since(self, moment: str) -> timedelta:
         """Returns the time from `moment`, a time in an answer, to the last answer, both by the clock of the service's
@@ -164,24 +138,24 @@ class Service:
         """
         return self._answered_at - datetime.fromisoformat(moment)
 
-    def groups(self, query: Mapping[str, str | None], limit: int) -> dict[str, Any]:
-        """Returns consumer groups on stalled partitions, in the form in which `transactions` returns ids."""
-        return self._pages("groups", query, limit, _GROUP)
-
-    def explain(self, topic: str, partition: int, offset: int, to: int | None) -> dict[str, Any]:
-        """Returns `{"spans", "truncated_at", "as_of"}` of offsets of a partition. CommandFailed with 2 or 3."""
-        path = f"partitions/{quote(topic, safe='', errors='surrogateescape')}/{partition}/offsets/{offset}"
-        answer = self._known(self._of_cluster(path, {"to": None if to is None else str(to)}), _EXPLANATION)
+    def explain(self, topic: str, partition: int, offset: int, to: int) -> dict[str, Any]:
+        """Returns `{"spans", "truncated_at", "as_of"}` of offsets of a partition."""
+        path = f"partitions/{_quoted(topic)}/{partition}/offsets/{offset}"
+        answer = self._known(self._of_cluster(path, {"to": str(to)}), _EXPLANATION)
         if not isinstance(answer["spans"], list):
             raise self._foreign()
         for one in answer["spans"]:
             self._known(one, _SPAN)
         return answer
 
-    def resolve(self, finding: str, key: str, *, dry_run: bool) -> dict[str, Any]:
-        """Returns the marker that was written, or would be. CommandFailed with 2 or 3."""
-        cluster, one = quote(self.cluster(), safe=""), quote(finding, safe="", errors="surrogateescape")
-        path = f"/clusters/{cluster}/findings/{one}/resolve"
+    def resolve(self, finding: str, *, dry_run: bool) -> dict[str, Any]:
+        """Returns the marker that was written, or would be. Uses the key of --key-file, or of the older
+        --operator-key-file."""
+        file = self._settings.operator_key_file
+        key = self._key if file is None else _read_key("--operator-key-file", file)
+        if key is None:
+            raise CommandFailed("--key-file is missing: give a file that contains only an operator's key")
+        path = self._path("findings", finding, "resolve")
         try:
             return self._known(self._ask(path, {"dry_run": dry_run}, key), _RESOLUTION)
         except NotReached as error:
@@ -193,61 +167,34 @@ class Service:
                 UNREACHABLE,
             ) from None
 
-    def audit(self, query: Mapping[str, str | None], limit: int) -> dict[str, Any]:
-        """Returns rows of the audit, the newest first, in the form in which `transactions` returns ids."""
-        return self._pages("audit", query, limit, _AUDITED)
-
-    def mutes(self, limit: int) -> dict[str, Any]:
-        """Returns the mutes in effect, in the form in which `transactions` returns ids."""
-        return self._pages("mutes", {}, limit, _MUTE)
-
     def mute(self, wish: Mapping[str, Any]) -> dict[str, Any]:
-        """Sets a mute and returns it. CommandFailed with 2 or 3."""
-        return self._known(self._ask(f"/clusters/{quote(self.cluster(), safe='')}/mutes", wish), _MUTE)
-
-    def acknowledge(self, finding: str, reason: str) -> dict[str, Any]:
-        """Acknowledges a finding, and returns the acknowledgement. CommandFailed with 2 or 3."""
-        path = f"/clusters/{quote(self.cluster(), safe='')}/findings/{quote(finding, safe='')}/acknowledge"
-        return self._known(self._ask(path, {"reason": reason}), _ACKNOWLEDGED)
+        """Sets a mute and returns it."""
+        return self._known(self._ask(self._path("mutes"), wish), _MUTE)
 
     def end_mute(self, number: int) -> None:
-        """Ends a mute. CommandFailed with 2 or 3."""
-        self._ask(f"/clusters/{quote(self.cluster(), safe='')}/mutes?id={number}", method="DELETE")
+        self._ask(f"{self._path('mutes')}?id={number}", method="DELETE")
 
-    def _pages(
-        self,
-        path: str,
-        query: Mapping[str, str | Sequence[str] | None],
-        limit: int,
-        names: Set[str],
-        fields: Set[str] = _LIST,
-    ) -> dict[str, Any]:
-        items: list[Any] = []
-        cursor: str | None = None
-        while True:
-            wanted = str(min(limit - len(items), _PAGE))
-            page = self._list(self._of_cluster(path, {**query, "limit": wanted, "cursor": cursor}), names, fields)
-            items += page["items"]
-            cursor = page["next_cursor"]
-            if cursor is None or len(items) >= limit:
-                return {**page, "items": items}
+    def acknowledge(self, finding: str, reason: str) -> dict[str, Any]:
+        """Acknowledges a finding, and returns the acknowledgement."""
+        answer = self._ask(self._path("findings", finding, "acknowledge"), {"reason": reason})
+        return self._known(answer, _ACKNOWLEDGED)
 
-    def cluster(self) -> str:
-        """Returns the cluster of --cluster, or the only one there is. CommandFailed if there is none, or several."""
+    def _path(self, *segments: str) -> str:
+        """Returns the path below the cluster of --cluster, or below the only one there is. CommandFailed if there is
+        none, or several."""
         if self._cluster is None:
-            page = self._list(self._get(f"/clusters?limit={_PAGE}"), {"cluster"})
+            page = self._list(self._ask(f"/clusters?limit={_PAGE}"), {"cluster"})
             names = [str(one["cluster"]) for one in page["items"]]
             if not names:
                 raise CommandFailed(f"{self._url} has no cluster yet", UNREACHABLE)
             if len(names) > 1:
                 raise CommandFailed(f"--cluster is missing, choose one of {', '.join(sorted(names))}")
             self._cluster = names[0]
-        return self._cluster
+        return "/".join(["/clusters", _quoted(self._cluster), *map(_quoted, segments)])
 
-    def _of_cluster(self, path: str, query: Mapping[str, str | Sequence[str] | None]) -> Any:
+    def _of_cluster(self, path: str, query: Query) -> Any:
         given = {name: value for name, value in query.items() if value is not None}
-        parameters = urlencode(given, doseq=True, errors="surrogateescape")
-        return self._get(f"/clusters/{quote(self.cluster(), safe='')}/{path}?{parameters}")
+        return self._ask(f"{self._path()}/{path}?{urlencode(given, doseq=True, errors='surrogateescape')}")
 
     def _list(self, answer: Any, names: Set[str], fields: Set[str] = _LIST) -> dict[str, Any]:
         """Returns the answer if it has the fields and is a list of objects that have all the names; else raises
@@ -270,9 +217,6 @@ class Service:
 
     def _foreign(self) -> CommandFailed:
         return NotReached(f"{self._url} (--url) answers, but is not txnscope")
-
-    def _get(self, path: str) -> Any:
-        return self._ask(path)
 
     def _ask(
         self, path: str, body: Mapping[str, Any] | None = None, key: str | None = None, method: str | None = None
@@ -309,7 +253,7 @@ class Service:
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
-        return tls_context(self._settings)
+        return _tls_context(self._settings)
 
     def _refusal(self, answer: HttpAnswer) -> CommandFailed:
         """Returns the failure for a request that the service cannot answer, with the service's own words (RFC 9457)."""
@@ -327,3 +271,7 @@ def _date(header: str | None) -> datetime:
         return parsedate_to_datetime(header or "").astimezone(UTC)
     except ValueError:
         return datetime.now(UTC)
+
+
+def _quoted(segment: str) -> str:
+    return quote(segment, safe="", errors="surrogateescape")

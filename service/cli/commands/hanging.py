@@ -39,7 +39,7 @@ def run(flags: Namespace, settings: Settings) -> int:
     with --allow-partial), else 0. CommandFailed: 3 if the service does not answer.
     """
     service = Service(settings)
-    page = service.hanging(flags.limit)
+    page = service.items("hanging", flags.limit)
     source: dict[str, Any] = next((one for one in service.summary()["sources"] if one["source"] == "partitions"), {})
     coverage = source.get("coverage", _NOTHING)
     pending = _pending(service) if any(one["subject"]["topic"] == OFFSETS_TOPIC for one in page["items"]) else {}
@@ -84,7 +84,7 @@ def _none(coverage: dict[str, Any], as_of: str | None) -> str:
 def _pending(service: Service) -> Pending:
     """Returns the groups on stalled partitions that have pending offsets, and the partitions of these offsets."""
     found: Pending = {}
-    for one in service.groups({}, _GROUPS_READ)["items"]:
+    for one in service.items("groups", _GROUPS_READ)["items"]:
         if one["offsets_partition"] is not None:
             of_group = found.setdefault((one["offsets_partition"], one["producer_id"]), {})
             of_group.setdefault(one["group"], []).append(f"{one['topic']}-{one['partition']}")

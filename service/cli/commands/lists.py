@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from service.cli.errors import FINE
 from service.cli.rest import Service
 from service.cli.text import age, name_of, print_page
 from service.domain.findings.formatting import describe_counts
@@ -21,21 +22,35 @@ One = dict[str, Any]
 _PARTITIONS_SHOWN: Final = 3
 
 
+class _List(NamedTuple):
+    """A list of the service, as a table. `filters`: the flags that are parameters of the request. `row`: returns the
+    cells of an item, as of a time."""
+
+    filters: tuple[str, ...]
+    heads: str
+    row: Callable[[One, str | None], tuple[object, ...]]
+
+
 def run(flags: Namespace, settings: Settings) -> int:
-    return _LISTS[flags.command.name](flags, Service(settings))
+    """Prints the list. CommandFailed (2) also for a producer id that no id has or had."""
+    service, name = Service(settings), flags.command.name
+    filters, heads, row = _LISTS[name]
+    query = {each: getattr(flags, each) for each in filters}
+    if name == "findings" and flags.status is None and not flags.all:
+        query["status"] = [Status.CANDIDATE, Status.CONFIRMED]
+    page = service.items(name, flags.limit, query)
+    if not page["items"] and query.get("producer_id") is not None:
+        service.check_producer_id(flags.producer_id)
+    never = "nothing has been sampled yet" if name == "partitions" else "nothing has been read yet"
+    print_page(page, flags.json, heads.split(", "), lambda one: row(one, page["as_of"]), never)
+    if page.get("truncated"):
+        _print_left_out(service.summary()["truncated"], flags.kind)
+    return FINE
 
 
-def _transactions(flags: Namespace, service: Service) -> int:
-    """Prints the ids. CommandFailed (2) also for a producer id that no id has or had."""
-    filters = ("state", "prefix", "min_age", "producer_id", "topic", "q", "sort")
-    page = service.transactions({name: getattr(flags, name) for name in filters}, flags.limit)
-    if not page["items"] and flags.producer_id is not None:
-        service.owners(flags.producer_id)
-    heads = (
-        *("TRANSACTIONAL.ID", "STATE", "OPEN FOR", "PRODUCER ID", "EPOCH"),
-        *("LAST UPDATE", "COMMITS", "ABORTS", "PARTITIONS"),
-    )
-    return print_page(page, flags.json, heads, lambda one: _transaction(one, page["as_of"]))
+def _print_left_out(truncated: Sequence[One], kind: str | None) -> None:
+    if left_out := {one["kind"]: one["count"] for one in truncated if kind in (None, one["kind"])}:
+        print(f"left out, too many at once: {describe_counts(left_out)}", file=sys.stderr)
 
 
 def _transaction(one: One, as_of: str | None) -> tuple[object, ...]:
@@ -55,17 +70,6 @@ def _transaction(one: One, as_of: str | None) -> tuple[object, ...]:
     )
 
 
-def _partitions(flags: Namespace, service: Service) -> int:
-    query = {"lagging": "true" if flags.lagging else None, "topic": flags.topic}
-    page = service.partitions(query, flags.limit)
-    heads = (
-        *("PARTITION", "LAG", "LSO", "HIGH WATERMARK", "STALLED FOR"),
-        *("BLOCKER", "RELATION", "OPEN", "GROUPS", "JUDGED"),
-    )
-    never = "nothing has been sampled yet"
-    return print_page(page, flags.json, heads, lambda one: _partition(one, page["as_of"]), never)
-
-
 def _partition(one: One, as_of: str | None) -> tuple[object, ...]:
     # a transaction whose marker is not replicated yet is not the `blocker`, but it holds the LSO all the same
     holding = one["blocker"] or next((each for each in one["open_transactions"] if each["blocking_now"]), None)
@@ -83,39 +87,16 @@ def _partition(one: One, as_of: str | None) -> tuple[object, ...]:
     )
 
 
-def _findings(flags: Namespace, service: Service) -> int:
-    filters = ("kind", "severity", "transactional_id", "topic", "partition")
-    query: dict[str, Any] = {name: getattr(flags, name) for name in filters}
-    if flags.status is not None:
-        query["status"] = flags.status
-    elif not flags.all:
-        query["status"] = [Status.CANDIDATE, Status.CONFIRMED]
-    page = service.findings(query, flags.limit)
-    heads = ("SEVERITY", "STATUS", "KIND", "OPENED", "COUNT", "FINDING", "ID")
-    answer = print_page(page, flags.json, heads, _finding)
-    if page["truncated"]:
-        by_kind = {one["kind"]: one["count"] for one in service.summary()["truncated"]}
-        if asked := {kind: number for kind, number in by_kind.items() if not flags.kind or kind in flags.kind}:
-            print(f"left out, too many at once: {describe_counts(asked)}", file=sys.stderr)
-    return answer
-
-
-def _finding(one: One) -> tuple[object, ...]:
+def _finding(one: One, _: str | None) -> tuple[object, ...]:
     muted = f" (muted until {one['muted_until']})" if one.get("muted_until") else ""
     owner = f" [{one['owner']}]" if one.get("owner") else ""
     words = one["summary"] + owner + muted
     return one["severity"], one["status"], one["kind"], one["opened_at"], one["count"], words, one["id"]
 
 
-def _expiring(flags: Namespace, service: Service) -> int:
-    page = service.expiring(flags.within, flags.limit)
-    heads = ("TRANSACTIONAL.ID", "EXPIRES IN", "AT", "STATE", "LAST UPDATE", "COMMITS")
-
-    def row(one: One) -> tuple[object, ...]:
-        at, counts = one["expires_at"], one["counts"]
-        return name_of(one), _time_left(at, page["as_of"]), at, one["state"], one["last_updated_at"], counts["commits"]
-
-    return print_page(page, flags.json, heads, row)
+def _expiring(one: One, as_of: str | None) -> tuple[object, ...]:
+    at, commits = one["expires_at"], one["counts"]["commits"]
+    return name_of(one), _time_left(at, as_of), at, one["state"], one["last_updated_at"], commits
 
 
 def _time_left(expires_at: str | None, as_of: str | None) -> str:
@@ -126,13 +107,7 @@ def _time_left(expires_at: str | None, as_of: str | None) -> str:
     return "past" if is_past else age(as_of, expires_at)
 
 
-def _groups(flags: Namespace, service: Service) -> int:
-    page = service.groups({"blocked": "true" if flags.blocked else None}, flags.limit)
-    heads = ("GROUP", "PARTITION", "RELATION", "COMMITTED", "LSO", "LAG TO LSO", "LAG TO HW", "MEMBERS", "OBSERVED")
-    return print_page(page, flags.json, heads, _group)
-
-
-def _group(one: One) -> tuple[object, ...]:
+def _group(one: One, _: str | None) -> tuple[object, ...]:
     where = f" (__consumer_offsets-{one['offsets_partition']})" if one["offsets_partition"] is not None else ""
     is_likely = one["relation"] == "stopped" and one["confidence"] == "likely"
     return (
@@ -148,22 +123,30 @@ def _group(one: One) -> tuple[object, ...]:
     )
 
 
-def _audit(flags: Namespace, service: Service) -> int:
-    query = {name: getattr(flags, name) for name in ("action", "outcome", "who")}
-    heads = ("WHEN", "WHO", "ADDRESS", "ACTION", "OUTCOME", "SUBJECT", "DETAIL")
-    return print_page(service.audit(query, flags.limit), flags.json, heads, _audited)
-
-
-def _audited(one: One) -> tuple[object, ...]:
+def _audited(one: One, _: str | None) -> tuple[object, ...]:
     times = f"{one['outcome']} ({one['count']:,} times)" if one["count"] > 1 else one["outcome"]
     return one["at"], one["who"], one["address"], one["action"], times, one["subject"], one["detail"]
 
 
-_LISTS: Final[dict[str, Callable[[Namespace, Service], int]]] = {
-    "transactions": _transactions,
-    "partitions": _partitions,
-    "findings": _findings,
-    "expiring": _expiring,
-    "groups": _groups,
-    "audit": _audit,
+_LISTS: Final = {
+    "transactions": _List(
+        ("state", "prefix", "min_age", "producer_id", "topic", "q", "sort"),
+        "TRANSACTIONAL.ID, STATE, OPEN FOR, PRODUCER ID, EPOCH, LAST UPDATE, COMMITS, ABORTS, PARTITIONS",
+        _transaction,
+    ),
+    "partitions": _List(
+        ("lagging", "topic"),
+        "PARTITION, LAG, LSO, HIGH WATERMARK, STALLED FOR, BLOCKER, RELATION, OPEN, GROUPS, JUDGED",
+        _partition,
+    ),
+    "findings": _List(
+        ("kind", "severity", "transactional_id", "topic", "partition", "status"),
+        "SEVERITY, STATUS, KIND, OPENED, COUNT, FINDING, ID",
+        _finding,
+    ),
+    "expiring": _List(("within",), "TRANSACTIONAL.ID, EXPIRES IN, AT, STATE, LAST UPDATE, COMMITS", _expiring),
+    "groups": _List(
+        ("blocked",), "GROUP, PARTITION, RELATION, COMMITTED, LSO, LAG TO LSO, LAG TO HW, MEMBERS, OBSERVED", _group
+    ),
+    "audit": _List(("action", "outcome", "who"), "WHEN, WHO, ADDRESS, ACTION, OUTCOME, SUBJECT, DETAIL", _audited),
 }

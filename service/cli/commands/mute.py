@@ -24,7 +24,7 @@ def run(flags: Namespace, settings: Settings) -> int:
         raise CommandFailed("give one of FINDING_ID, --prefix, --topic, --list and --end")
     service = Service(settings)
     if flags.list:
-        return print_page(service.mutes(10_000), flags.json, _HEADS, _row)
+        return print_page(service.items("mutes", 10_000), flags.json, _HEADS, _row)
     if flags.end is not None:
         service.end_mute(flags.end)
         print(f"ended mute {flags.end}", file=sys.stderr)

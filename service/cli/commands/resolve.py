@@ -6,7 +6,7 @@ import json
 from argparse import Namespace
 
 from service.cli.errors import FINE
-from service.cli.rest import Service, operator_key_of
+from service.cli.rest import Service
 from service.settings import Settings
 
 
@@ -14,7 +14,7 @@ def run(flags: Namespace, settings: Settings) -> int:
     """Prints what was written, or would be. CommandFailed: 2 if the service refuses, 3 if the service or Kafka does not
     answer.
     """
-    said = Service(settings).resolve(flags.finding, operator_key_of(settings), dry_run=not flags.execute)
+    said = Service(settings).resolve(flags.finding, dry_run=not flags.execute)
     if flags.json:
         print(json.dumps(said, indent=2))
         return FINE

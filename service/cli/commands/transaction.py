@@ -33,7 +33,7 @@ def run(flags: Namespace, settings: Settings) -> int:
     """Prints the id and its timeline. CommandFailed: 3 if the service does not answer, 2 if it does not know the id."""
     service = Service(settings)
     one = service.transaction(flags.id)
-    timeline = service.timeline(flags.id, flags.limit)
+    timeline = service.items("transaction/timeline", flags.limit, {"id": flags.id})
     if flags.json:
         told = {"timeline": timeline["items"], "counted_since": timeline.get("counted_since")}
         print(json.dumps(one | told, indent=2))
