@@ -9,13 +9,15 @@ from typing import Any, Final, NamedTuple
 from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
+from service.domain.partitions.facts import TopicPartition
 from service.domain.reasons.unread import DESCRIBE, READ, NoPermission
 from service.domain.transaction_log.states import CONFIG_DEFAULTS
 from service.kafka import errors
-from service.kafka.client import KafkaClient
+from service.kafka.client import REQUEST_TIMEOUT_MS, KafkaClient
 from service.kafka.errors import KafkaFailure, KafkaUnavailable
 
-TIMEOUT_MS = 5_000  # the broker may be frozen: callers then ask another one
+TIMEOUT_MS: Final = 5_000  # the broker may be frozen: callers then ask another one
+BROKER: Final = 4  # ConfigResource.Type
 _TOPIC_IDS = 12  # the last Metadata version that finds topics by name and shows their ids
 
 
@@ -90,13 +92,9 @@ def all_topics(client: KafkaClient, ask: int | None = None) -> Topics:
     return Topics(layouts, denied, tuple(sorted(b.node_id for b in answer.brokers)))
 
 
-_BROKER = 4  # ConfigResource.Type
-_TIMEOUT_MS: Final = 5_000
-
-
 def cluster_id(client: KafkaClient) -> str:
     """Returns the id with which the brokers were formatted. Raises KafkaUnavailable."""
-    found = client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).cluster_id
+    found = client.ask(layouts_request([])).cluster_id
     if not found:
         raise KafkaUnavailable("the cluster does not report its id")
     return str(found)
@@ -128,26 +126,26 @@ def describe(client: KafkaClient) -> dict[str, Any]:
     }
 
 
-def broker_ids(client: KafkaClient) -> list[int]:
-    """Returns the ids of the live brokers. Raises KafkaUnavailable."""
-    return [broker.node_id for broker in _brokers(client)]
+def broker_ids(client: KafkaClient, timeout_ms: int = REQUEST_TIMEOUT_MS) -> list[int]:
+    """Returns the ids of the live brokers, in order. Raises KafkaUnavailable."""
+    return [broker.node_id for broker in _brokers(client, timeout_ms)]
 
 
-def _brokers(client: KafkaClient) -> list[Any]:
-    brokers = client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).brokers
+def _brokers(client: KafkaClient, timeout_ms: int = REQUEST_TIMEOUT_MS) -> list[Any]:
+    brokers = client.ask(layouts_request([]), timeout_ms=timeout_ms).brokers
     return sorted(brokers, key=lambda broker: broker.node_id)
 
 
 def _versions(client: KafkaClient, nodes: Sequence[int]) -> dict[int, Any]:
     """Returns the ApiVersions answer of each broker that answers. Raises KafkaUnavailable if none does."""
-    answers = client.ask_all({node: [_versions_request()] for node in nodes}, _TIMEOUT_MS)
+    answers = client.ask_all({node: [versions_request()] for node in nodes}, TIMEOUT_MS)
     found = {node: answer[0] for node, answer in answers.items() if not isinstance(answer, KafkaFailure)}
     if not found:
         raise KafkaUnavailable("no broker reports its versions")
     return found
 
 
-def _versions_request() -> Any:
+def versions_request() -> Any:
     return ApiVersionsRequest(client_software_name="txnscope", client_software_version="1")
 
 
@@ -158,14 +156,26 @@ def _newest_metadata_version(versions: Any) -> int | None:
 
 def _configs(client: KafkaClient, broker: int) -> dict[str, dict[str, str]]:
     configs = {name: {"value": value, "source": "assumed"} for name, value in CONFIG_DEFAULTS.items()}
-    wanted = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=_BROKER, resource_name=str(broker), configuration_keys=list(CONFIG_DEFAULTS)
-    )
     try:
-        result = client.ask(DescribeConfigsRequest(resources=[wanted], include_synonyms=False), broker).results[0]
+        result = client.ask(configs_request(BROKER, [str(broker)], list(CONFIG_DEFAULTS)), broker).results[0]
     except KafkaFailure:
         return configs
     for config in result.configs or []:
         if config.name in configs and (config.value or "").isdecimal():
             configs[config.name] = {"value": config.value, "source": "broker"}
     return configs
+
+
+def configs_request(kind: int, names: Iterable[str], keys: Sequence[str]) -> Any:
+    """Returns a request for the configs `keys` of resources of one kind (ConfigResource.Type)."""
+    of_one = DescribeConfigsRequest.DescribeConfigsResource
+    wanted = [of_one(resource_type=kind, resource_name=name, configuration_keys=list(keys)) for name in names]
+    return DescribeConfigsRequest(resources=wanted, include_synonyms=False)
+
+
+def by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Returns the partitions of each topic, in the order of `places`."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in places:
+        found.setdefault(topic, []).append(partition)
+    return found

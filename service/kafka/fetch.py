@@ -30,20 +30,10 @@ class PartitionFetch:
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """The answer for one partition. `records` may begin before the wanted offset and end in the middle of a batch.
+    Kafka returns the LSO under either isolation level.
 
     With an error the numbers are meaningless (-1): use none of them.
     """
-
-    partition: int
-    error: int
-    high_watermark: int
-    log_start: int
-    records: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class FetchedAt:
-    """The same as Fetched, with the topic, and with the LSO, which Kafka returns under either isolation level."""
 
     topic: str
     partition: int
@@ -54,29 +44,13 @@ class FetchedAt:
     records: bytes
 
 
-def fetch(
-    client: KafkaClient,
-    node: int,
-    topic: str,
-    wanted: Sequence[PartitionFetch],
-    max_bytes: int,
-    max_wait_ms: int,
-    timeout_ms: int = REQUEST_TIMEOUT_MS,
-) -> list[Fetched]:
-    """Calls `fetch_many` for one topic."""
-    return [
-        Fetched(f.partition, f.error, f.high_watermark, f.log_start, f.records)
-        for f in fetch_many(client, node, {topic: wanted}, max_bytes, max_wait_ms, timeout_ms)
-    ]
-
-
 def fetch_piece(
     client: KafkaClient, topic: str, leader: Leader, partition: int, offset: int, size: int
 ) -> bytes | None:
     """Returns the bytes of the log from `offset` on, without waiting for more; None if the offset lies outside the log.
     Raises KafkaUnavailable, KafkaRefused (READ on the topic)."""
     wanted = PartitionFetch(partition, offset, leader.epoch, size)
-    (answer,) = fetch(client, leader.node, topic, [wanted], size, max_wait_ms=0, timeout_ms=_PIECE_TIMEOUT_MS)
+    (answer,) = fetch_many(client, leader.node, {topic: [wanted]}, size, 0, _PIECE_TIMEOUT_MS)
     if answer.error == errors.OFFSET_OUT_OF_RANGE:
         return None
     if answer.error == errors.TOPIC_AUTHORIZATION_FAILED:
@@ -93,7 +67,7 @@ def fetch_many(
     max_bytes: int,
     max_wait_ms: int,
     timeout_ms: int = REQUEST_TIMEOUT_MS,
-) -> list[FetchedAt]:
+) -> list[Fetched]:
     """Sends one Fetch, read uncommitted. Only the first non-empty partition may exceed its `max_bytes`. A later one
     with a first batch that does not fit comes back empty without an error, so callers rotate the order. Needs READ on
     the topics. Raises KafkaUnavailable or KafkaRefused.
@@ -131,7 +105,7 @@ def fetch_many(
     if response.error_code:
         raise KafkaUnavailable(f"fetch from broker {node}: error {response.error_code}")
     return [
-        FetchedAt(
+        Fetched(
             answered.topic,
             p.partition_index,
             p.error_code,

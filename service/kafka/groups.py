@@ -11,6 +11,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from service.kafka import errors
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import by_topic
 
 UNSTABLE_OFFSET_COMMIT: Final = 88
 """Error code: an open transaction commits an offset of the partition, so the group's consumers wait (KIP-447)."""
@@ -94,7 +95,10 @@ def committed(
         return {g: _committed_by_one(client, node, g, require_stable, (places or {}).get(g)) for g in groups}
     of_group = OffsetFetchRequest.OffsetFetchRequestGroup
     request = OffsetFetchRequest(
-        groups=[of_group(group_id=g, topics=_topics(of_group, (places or {}).get(g))) for g in groups],
+        groups=[
+            of_group(group_id=g, topics=_topics(of_group.OffsetFetchRequestTopics, (places or {}).get(g)))
+            for g in groups
+        ],
         require_stable=require_stable,
         min_version=_BATCHED_OFFSETS,
         max_version=_BY_NAME,
@@ -102,28 +106,20 @@ def committed(
     return {g.group_id: _offsets(g) for g in client.ask(request, node).groups}
 
 
-def _topics(group: Any, places: Collection[tuple[str, int]] | None) -> list[Any] | None:
-    """Returns partitions by topic, in the request class of one group; None asks for all."""
+def _topics(of_topic: Any, places: Collection[tuple[str, int]] | None) -> list[Any] | None:
+    """Returns partitions by topic, in the request class of a topic; None asks for all."""
     if places is None:
         return None
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in places:
-        by_topic.setdefault(topic, []).append(partition)
-    return [group.OffsetFetchRequestTopics(name=topic, partition_indexes=of) for topic, of in by_topic.items()]
+    return [of_topic(name=topic, partition_indexes=of) for topic, of in by_topic(places).items()]
 
 
 def _committed_by_one(
     client: KafkaClient, node: int, group: str, require_stable: bool, places: Collection[tuple[str, int]] | None
 ) -> GroupOffsets:
     """Returns the offsets of one group. Brokers before Kafka 3.0 accept only one group per request."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in places or ():
-        by_topic.setdefault(topic, []).append(partition)
-    of_topic = OffsetFetchRequest.OffsetFetchRequestTopic
-    topics = [of_topic(name=topic, partition_indexes=of) for topic, of in by_topic.items()]
     request = OffsetFetchRequest(
         group_id=group,
-        topics=None if places is None else topics,
+        topics=_topics(OffsetFetchRequest.OffsetFetchRequestTopic, places),
         require_stable=require_stable,
         max_version=_BATCHED_OFFSETS - 1,
     )

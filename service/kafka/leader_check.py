@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from kafka.protocol.metadata import MetadataRequest
-
 from service.domain.partitions.facts import TopicPartition
 from service.kafka import errors
 from service.kafka.client import KafkaClient
-from service.kafka.cluster import Leader, TopicLayout, layout_of, layouts_request
+from service.kafka.cluster import Leader, TopicLayout, broker_ids, layout_of, layouts_request
 from service.kafka.ends import Ends, EndsWatcher
 from service.kafka.errors import KafkaFailure, KafkaRefused, KafkaUnavailable
 from service.kafka.offsets import LATEST, list_offsets
@@ -118,8 +116,7 @@ class LeaderCheck:
 
     def _ask_layouts(self, topics: set[str]) -> dict[int, dict[str, TopicLayout]]:
         if not self._brokers:
-            metadata = self._client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
-            self._brokers = tuple(b.node_id for b in metadata.brokers)
+            self._brokers = tuple(broker_ids(self._client))
         request = layouts_request(sorted(topics))
         asked = self._responsive(self._brokers)[:BROKERS_ASKED]
         found: dict[int, dict[str, TopicLayout]] = {}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
@@ -41,29 +42,18 @@ def list_offsets(client: KafkaClient, layout: TopicLayout, which: int, *, unrepl
     `unreplicated`: makes LATEST the log end offset, above the high watermark (Kafka returns it to a debugging replica,
     ReplicaManager.fetchOffset).
     """
-    topic = ListOffsetsRequest.ListOffsetsTopic
-    partition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
     found: dict[int, int] = {}
     refused: dict[int, int] = {}
     unavailable: errors.KafkaUnavailable | None = None
-    by_leader = _by_leader(layout)
+    by_leader: dict[int, dict[int, Leader]] = defaultdict(dict)
+    for p, leader in layout.leaders.items():
+        by_leader[leader.node][p] = leader
     requests = {}
     for node, led in by_leader.items():
         if node < 0:
             refused |= dict.fromkeys(led, errors.LEADER_NOT_AVAILABLE)
             continue
-        wanted = [
-            partition(partition_index=p, current_leader_epoch=leader.epoch, timestamp=which)
-            for p, leader in led.items()
-        ]
-        requests[node] = [
-            ListOffsetsRequest(
-                replica_id=_DEBUGGING if unreplicated else _CONSUMER,
-                isolation_level=0,
-                topics=[topic(name=layout.topic, partitions=wanted)],
-                max_version=_BY_NAME,
-            )
-        ]
+        requests[node] = [_request(layout.topic, led, which, _DEBUGGING if unreplicated else _CONSUMER)]
     for node, answers in client.ask_all(requests, TIMEOUT_MS).items():
         if isinstance(answers, errors.KafkaUnavailable):
             unavailable = answers
@@ -81,6 +71,16 @@ def list_offsets(client: KafkaClient, layout: TopicLayout, which: int, *, unrepl
     return Offsets(found, refused)
 
 
+def _request(topic: str, led: Mapping[int, Leader], which: int, replica: int) -> Any:
+    of_topic = ListOffsetsRequest.ListOffsetsTopic
+    wanted = [
+        of_topic.ListOffsetsPartition(partition_index=p, current_leader_epoch=leader.epoch, timestamp=which)
+        for p, leader in led.items()
+    ]
+    topics = [of_topic(name=topic, partitions=wanted)]
+    return ListOffsetsRequest(replica_id=replica, isolation_level=0, topics=topics, max_version=_BY_NAME)
+
+
 def offset_at_time(client: KafkaClient, topic: str, partition: int, leader: Leader, timestamp_ms: int) -> int | None:
     """Returns the offset of the first record with a timestamp of `timestamp_ms` or later; None if there is none below
     the high watermark. Timestamps are by the producers' clocks (or the broker's append time, as the topic is
@@ -88,24 +88,8 @@ def offset_at_time(client: KafkaClient, topic: str, partition: int, leader: Lead
 
     Needs DESCRIBE on the topic. Raises KafkaUnavailable.
     """
-    wanted = ListOffsetsRequest.ListOffsetsTopic
-    request = ListOffsetsRequest(
-        replica_id=-1,
-        isolation_level=0,
-        topics=[
-            wanted(
-                name=topic,
-                partitions=[
-                    wanted.ListOffsetsPartition(
-                        partition_index=partition,
-                        current_leader_epoch=leader.epoch,
-                        timestamp=max(timestamp_ms, 0),  # Kafka reserves numbers below 0: -1 the end, -2 the start
-                    )
-                ],
-            )
-        ],
-        max_version=_BY_NAME,
-    )
+    since_ms = max(timestamp_ms, 0)  # Kafka reserves numbers below 0: -1 the end, -2 the start
+    request = _request(topic, {partition: leader}, since_ms, _CONSUMER)
     answer = client.ask(request, leader.node).topics[0].partitions[0]
     if answer.error_code:
         raise errors.KafkaUnavailable(f"offset at {timestamp_ms} of {topic}-{partition}: error {answer.error_code}")
@@ -135,10 +119,3 @@ def epoch_end_offset(client: KafkaClient, topic: str, partition: int, leader: Le
     if answer.error_code:
         raise errors.KafkaUnavailable(f"end of epoch {epoch} of {topic}-{partition}: error {answer.error_code}")
     return None if answer.end_offset < 0 else int(answer.end_offset)
-
-
-def _by_leader(layout: TopicLayout) -> dict[int, dict[int, Leader]]:
-    led: dict[int, dict[int, Leader]] = defaultdict(dict)
-    for p, leader in layout.leaders.items():
-        led[leader.node][p] = leader
-    return led

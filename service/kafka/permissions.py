@@ -11,16 +11,15 @@ from typing import Any, Final, NamedTuple
 from kafka.protocol.admin import (
     DescribeAclsRequest,
     DescribeClusterRequest,
-    DescribeConfigsRequest,
     DescribeGroupsRequest,
     DescribeQuorumRequest,
     DescribeTransactionsRequest,
 )
-from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
 from service.clock import wall_clock_ms
 from service.domain.transaction_log.states import is_time
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import BROKER, configs_request, layouts_request, versions_request
 from service.kafka.errors import KafkaFailure
 
 TIMEOUT_MS: Final = 5_000
@@ -28,9 +27,7 @@ _AT_ONCE: Final = 200
 _GROUP_AUTHORIZATION_FAILED: Final = 30
 _TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = 53
 _SECURITY_DISABLED: Final = 54
-_BY_NAME: Final = 12  # the last Metadata version that finds topics by name and shows their ids
 _ANY, _DENY = 1, 2
-_BROKER = 4  # ConfigResource.Type
 _OPERATIONS: Final = {
     3: "READ",
     4: "WRITE",
@@ -90,8 +87,7 @@ def advertised(client: KafkaClient) -> list[Broker]:
 
 def versions(client: KafkaClient, node: int) -> Versions:
     """Returns the versions of broker `node`. Needs no permission. Raises KafkaUnavailable or KafkaRefused."""
-    request = ApiVersionsRequest(client_software_name="txnscope", client_software_version="1")
-    answer = client.ask(request, node, TIMEOUT_MS)
+    answer = client.ask(versions_request(), node, TIMEOUT_MS)
     return Versions(
         {api.api_key: api.max_version for api in answer.api_keys},
         {f.name: f.max_version for f in answer.supported_features or []},
@@ -106,9 +102,8 @@ def topic_errors(client: KafkaClient, node: int, topics: Sequence[str]) -> dict[
     """
     found: dict[str, int] = {}
     for some in _portions(topics):
-        wanted = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in some]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False, max_version=_BY_NAME)
-        found |= {topic.name: topic.error_code for topic in client.ask(request, node, TIMEOUT_MS).topics}
+        answer = client.ask(layouts_request(some), node, TIMEOUT_MS)
+        found |= {topic.name: topic.error_code for topic in answer.topics}
     return found
 
 
@@ -142,7 +137,7 @@ def denied_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> list
 def cluster(client: KafkaClient, node: int) -> Cluster:
     """Returns the cluster's id, which needs no permission, and the allowed operations. Both are None on failure."""
     if client.version_of(DescribeClusterRequest.API_KEY) < 0:
-        found = client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), node, TIMEOUT_MS).cluster_id
+        found = client.ask(layouts_request([]), node, TIMEOUT_MS).cluster_id
         return Cluster(found, None, False)
     request = DescribeClusterRequest(include_cluster_authorized_operations=True, max_version=1)
     try:
@@ -158,11 +153,7 @@ def readable_configs(client: KafkaClient, node: int, names: Sequence[str]) -> se
     """Returns those of the configs that the broker reports: none without DESCRIBE_CONFIGS on the cluster. Raises
     KafkaUnavailable or KafkaRefused.
     """
-    wanted = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=_BROKER, resource_name=str(node), configuration_keys=list(names)
-    )
-    request = DescribeConfigsRequest(resources=[wanted], include_synonyms=False)
-    answer = client.ask(request, node, TIMEOUT_MS).results[0]
+    answer = client.ask(configs_request(BROKER, [str(node)], names), node, TIMEOUT_MS).results[0]
     return {config.name for config in answer.configs or () if config.value is not None}
 
 

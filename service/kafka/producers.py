@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
 from kafka.protocol.admin import DescribeProducersRequest
-from kafka.protocol.metadata import MetadataRequest
 
 from service.domain.partitions.open_entries import DescribedOwner
 from service.domain.transaction_log.states import CODES
 from service.kafka.client import REQUEST_TIMEOUT_MS, KafkaClient
-from service.kafka.transactions import TransactionDescription, describe_transactions, list_transactions
+from service.kafka.cluster import broker_ids, by_topic
+from service.kafka.transactions import describe_transactions, list_transactions
 
 AT_ONCE: Final = 500
 """Partitions per request, as in Kafka's own tool (`TransactionsCommand`): an answer lists all producers of each."""
@@ -50,9 +50,11 @@ def describe_producers(
     Needs READ on the topic (else error 29). `timeout_ms` is for each request. Raises KafkaUnavailable or KafkaRefused.
     """
     found: dict[tuple[str, int], Producers] = {}
-    places = ((topic, p) for topic, of_topic in partitions.items() for p in of_topic)
+    places = ((topic, p) for topic, of_this in partitions.items() for p in of_this)
     while some := tuple(islice(places, AT_ONCE)):
-        answer = client.ask(DescribeProducersRequest(topics=list(_topic_requests(some))), node, timeout_ms)
+        of_topic = DescribeProducersRequest.TopicRequest
+        topics = [of_topic(name=topic, partition_indexes=of) for topic, of in by_topic(some).items()]
+        answer = client.ask(DescribeProducersRequest(topics=topics), node, timeout_ms)
         for topic in answer.topics:
             for one in topic.partitions:
                 producers = tuple(
@@ -70,14 +72,6 @@ def describe_producers(
     return found
 
 
-def _topic_requests(places: Sequence[tuple[str, int]]) -> Iterator[DescribeProducersRequest.TopicRequest]:
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in places:
-        by_topic.setdefault(topic, []).append(partition)
-    for topic, of_topic in by_topic.items():
-        yield DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=of_topic)
-
-
 def describe_owners(client: KafkaClient, producer_ids: Sequence[int]) -> dict[int, DescribedOwner]:
     """Returns the owner of each producer id. A missing owner proves nothing: Kafka hides ids without permission
     (DESCRIBE on the id).
@@ -86,9 +80,8 @@ def describe_owners(client: KafkaClient, producer_ids: Sequence[int]) -> dict[in
     owner is left out if two brokers list the producer id. Raises KafkaUnavailable (also while any broker loads a part
     of the transaction log) or KafkaRefused (before Kafka 3.0).
     """
-    brokers = client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), timeout_ms=TIMEOUT_MS).brokers
     listed: dict[int, list[tuple[int, str]]] = defaultdict(list)
-    for node in sorted(broker.node_id for broker in brokers):
+    for node in broker_ids(client, TIMEOUT_MS):
         for one in list_transactions(client, node, producer_ids, TIMEOUT_MS):
             listed[one.producer_id].append((node, one.transactional_id))
     by_node: dict[int, list[str]] = defaultdict(list)
@@ -99,15 +92,8 @@ def describe_owners(client: KafkaClient, producer_ids: Sequence[int]) -> dict[in
     owners: dict[int, DescribedOwner] = {}
     for node, names in by_node.items():
         for name, description in describe_transactions(client, node, names, TIMEOUT_MS).items():
+            state, producer_id, epoch, places = description
             # the transactional.id may have another producer id by now
-            if description.state in CODES and listed.get(description.producer_id) == [(node, name)]:
-                owners[description.producer_id] = _described_owner(name, node, description)
+            if state is not None and state in CODES and listed.get(producer_id) == [(node, name)]:
+                owners[producer_id] = DescribedOwner(name.encode(), node, CODES[state], producer_id, epoch, places)
     return owners
-
-
-def _described_owner(name: str, node: int, description: TransactionDescription) -> DescribedOwner:
-    assert description.state is not None
-    state = CODES[description.state]
-    return DescribedOwner(
-        name.encode(), node, state, description.producer_id, description.producer_epoch, description.partitions
-    )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from kafka.protocol.admin import DescribeConfigsRequest
-
 from service.domain.partitions.facts import TopicPartition
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import configs_request
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.raw import MissingMessages
 
@@ -63,11 +62,7 @@ def isolation_levels(client: KafkaClient, node: int, groups: Sequence[str]) -> d
     found: dict[str, str | None] = dict.fromkeys(groups)
     if not groups:
         return found
-    of_group = DescribeConfigsRequest.DescribeConfigsResource
-    resources = [
-        of_group(resource_type=_GROUP, resource_name=group, configuration_keys=[_ISOLATION]) for group in groups
-    ]
-    for one in client.ask(DescribeConfigsRequest(resources=resources, include_synonyms=False), node).results:
+    for one in client.ask(configs_request(_GROUP, groups, [_ISOLATION]), node).results:
         level = next((config.value for config in one.configs or () if config.name == _ISOLATION), None)
         found[one.resource_name] = None if one.error_code else level
     return found

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
-from kafka.protocol.metadata import MetadataRequest
 
 from service.domain.transaction_log.coordinator_partition import coordinator_partition, partition_count
 from service.domain.transaction_log.states import TOPIC
 from service.kafka import errors
 from service.kafka.client import REQUEST_TIMEOUT_MS, KafkaClient
-from service.kafka.cluster import topic_layout
+from service.kafka.cluster import broker_ids, topic_layout
 
 TRANSACTIONAL_ID_NOT_FOUND: Final = 105
 _DOES_NOT_KNOW: Final = (errors.NONE, TRANSACTIONAL_ID_NOT_FOUND)
@@ -62,8 +61,7 @@ def lists_ids_without_log(client: KafkaClient) -> bool:
     A broker that does not answer ListTransactions counts as one that lists none. Raises KafkaUnavailable if no broker
     answers, KafkaRefused if the topic may not be described.
     """
-    brokers = client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).brokers
-    for node in sorted(broker.node_id for broker in brokers):
+    for node in broker_ids(client):
         try:
             listed = list_transactions(client, node)
         except errors.KafkaFailure:
@@ -99,8 +97,8 @@ def no_coordinator_knows(
         return None
     looked_for = coordinator_partition(transactional_id.encode(), partition_count(layout.leaders))
     leader = None if looked_for is None else layout.leaders.get(looked_for)
-    brokers = client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), timeout_ms=timeout_ms).brokers
-    answers = client.ask_all({b.node_id: [describe_request([transactional_id])] for b in brokers}, timeout_ms)
+    requests = {node: [describe_request([transactional_id])] for node in broker_ids(client, timeout_ms)}
+    answers = client.ask_all(requests, timeout_ms)
     found: dict[int, tuple[int, int]] = {}
     for node, answer in answers.items():
         if isinstance(answer, errors.KafkaFailure):

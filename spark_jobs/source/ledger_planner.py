@@ -12,14 +12,12 @@ from typing import Final, NamedTuple, Protocol
 
 from service.domain.partitions.ledger import TopicRange
 from service.domain.reasons.reason import Reason, combined
-from service.domain.reasons.unread import READ, NoPermission
 from service.domain.transaction_log.facts import Gap, RangeRead
-from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import TopicLayout
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaFailure, KafkaRefused, KafkaUnavailable
-from service.kafka.fetch import PartitionFetch, fetch
+from service.kafka.fetch import fetch_piece
 from service.wire.batches import LENGTH_END
 from service.wire.header_columns import read_headers
 from spark_jobs.source.admission import BatchLimits, admit, shares
@@ -30,9 +28,6 @@ from spark_jobs.source.requests import Brokers, ClusterRequests, Place
 from spark_jobs.source.watched import is_over
 
 SAMPLE_BYTES: Final = 64 << 10
-
-
-_TIMEOUT_MS: Final = 3_000
 
 
 class LedgerRequests(ClusterRequests, Protocol):
@@ -60,13 +55,7 @@ def _record_size(client: KafkaClient, layout: TopicLayout, partition: int, offse
     leader = layout.leaders[partition]
     if leader.node < 0:
         raise KafkaUnavailable(f"{layout.topic}-{partition} has no leader now")
-    wanted = PartitionFetch(partition, offset, leader.epoch, SAMPLE_BYTES)
-    (answer,) = fetch(client, leader.node, layout.topic, [wanted], SAMPLE_BYTES, 0, _TIMEOUT_MS)
-    if answer.error == errors.TOPIC_AUTHORIZATION_FAILED:
-        raise KafkaRefused(NoPermission(layout.topic, (READ,)))
-    if answer.error:
-        raise KafkaUnavailable(f"{layout.topic}-{partition}: fetch error {answer.error}")
-    headers = list(read_headers(answer.records))
+    headers = list(read_headers(fetch_piece(client, layout.topic, leader, partition, offset, SAMPLE_BYTES) or b""))
     if not headers:
         return None
     size = sum(header.length + LENGTH_END for header in headers)
@@ -74,8 +63,6 @@ def _record_size(client: KafkaClient, layout: TopicLayout, partition: int, offse
 
 
 MEASURE_EVERY_MS: Final = 10_000
-
-
 DEFAULT_SIZE: Final = 1_000
 """Assumed bytes per record until a batch can be measured."""
 

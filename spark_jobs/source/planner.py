@@ -15,11 +15,10 @@ from typing import NamedTuple
 from service.domain.reasons.reason import Reason, combined
 from service.domain.reasons.unread import NoTransactionLog, PartitionsUnreadable, TopicGone, TransactionsSeen
 from service.domain.transaction_log.facts import NO_LEADER, Gap, RangeRead
-from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import TopicLayout, topic_layout
 from service.kafka.errors import KafkaFailure
-from service.kafka.fetch import PartitionFetch, fetch
+from service.kafka.fetch import fetch_piece
 from service.kafka.settings import ClientSettings
 from service.kafka.transactions import lists_ids_without_log
 from spark_jobs.source.admission import BatchLimits, admit
@@ -157,13 +156,12 @@ class LogPlanner:
 
 
 def _can_fetch(client: KafkaClient, layout: TopicLayout, partition: int, offset: int) -> bool:
-    leader = layout.leaders[partition]
-    wanted = [PartitionFetch(partition, offset, leader.epoch, _TRY_BYTES)]
+    """Returns True also for an offset outside the log: the reader continues behind deleted records."""
     try:
-        (answer,) = fetch(client, leader.node, layout.topic, wanted, _TRY_BYTES, 0, _TRY_TIMEOUT_MS)
+        fetch_piece(client, layout.topic, layout.leaders[partition], partition, offset, _TRY_BYTES)
     except KafkaFailure:
         return False
-    return answer.error in (errors.NONE, errors.OFFSET_OUT_OF_RANGE)  # the reader continues behind deleted records
+    return True
 
 
 class Followed(NamedTuple):

@@ -21,7 +21,7 @@ from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import topic_layout
 from service.kafka.errors import KafkaUnavailable
-from service.kafka.fetch import Fetched, PartitionFetch, fetch
+from service.kafka.fetch import Fetched, PartitionFetch, fetch_many
 from service.kafka.offsets import EARLIEST, list_offsets
 from service.kafka.settings import ClientSettings
 from service.wire.columns import decode
@@ -115,7 +115,7 @@ class RangeReader(ABC):
         for node, partitions in self._by_leader().items():
             try:
                 client = shared_client(self._settings)
-                answers = fetch(client, node, self._topic, partitions, FETCH_BYTES, 100, FETCH_TIMEOUT_MS)
+                answers = fetch_many(client, node, {self._topic: partitions}, FETCH_BYTES, 100, FETCH_TIMEOUT_MS)
                 self._handle_answers(client, answers)
             except KafkaUnavailable as e:  # the other leaders are read nevertheless
                 failure = e

@@ -15,6 +15,7 @@ from service.domain.reasons.reason import Reason, combined
 from service.domain.reasons.unread import READ, ErrorAnswer, NoPermission
 from service.kafka import errors
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import by_topic
 from service.kafka.errors import KafkaFailure, KafkaRefused
 from service.kafka.producers import Producers, describe_producers
 from service.kafka.settings import ClientSettings
@@ -68,11 +69,8 @@ def _is_described(described: Producers | None) -> bool:
 def _describe(client: KafkaClient, node: int, requests: Sequence[PartitionEnds]) -> dict[tuple[str, int], Producers]:
     """Returns the producers of each partition; nothing if the broker does not know the request (before Kafka 2.8).
     Raises KafkaUnavailable."""
-    partitions: dict[str, list[int]] = {}
-    for request in requests:
-        partitions.setdefault(request.topic, []).append(request.partition)
     try:
-        return describe_producers(client, node, partitions, _TIMEOUT_MS)
+        return describe_producers(client, node, by_topic(one.topic_partition for one in requests), _TIMEOUT_MS)
     except KafkaRefused:
         return {}
 

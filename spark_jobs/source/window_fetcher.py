@@ -11,7 +11,7 @@ from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import READ, ErrorAnswer, NoBatchAtLso, NoPermission
 from service.kafka import errors
 from service.kafka.client import KafkaClient
-from service.kafka.fetch import FetchedAt, PartitionFetch, fetch_many
+from service.kafka.fetch import Fetched, PartitionFetch, fetch_many
 from spark_jobs.source.window import Key, Window, WindowCache
 
 SMALL: Final = 1 << 20
@@ -138,7 +138,7 @@ class _Fetching:
             todo = empty
         return extended
 
-    def _fetch(self, requests: Sequence[PartitionEnds], size: int) -> Iterator[tuple[PartitionEnds, FetchedAt]]:
+    def _fetch(self, requests: Sequence[PartitionEnds], size: int) -> Iterator[tuple[PartitionEnds, Fetched]]:
         wanted: dict[str, list[PartitionFetch]] = {}
         for request in requests:
             window = self._reads[request].window
@@ -151,7 +151,7 @@ class _Fetching:
             self._spent += len(answer.records)
             yield asked[answer.topic, answer.partition], answer
 
-    def _apply(self, request: PartitionEnds, answer: FetchedAt) -> bool:
+    def _apply(self, request: PartitionEnds, answer: Fetched) -> bool:
         """Takes one answer. Returns True if the window is larger now."""
         read = self._reads[request]
         if answer.error == errors.OFFSET_OUT_OF_RANGE:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import NamedTuple
@@ -189,17 +189,19 @@ def _read(inputs: Sequence[Input]) -> LogBatch:
     rounds = 0
 
     def answer(
-        _client: object, _node: int, _topic: str, wanted: Sequence[PartitionFetch], *_: int, **__: int
+        _client: object, _node: int, asked: Mapping[str, Sequence[PartitionFetch]], *_: int, **__: int
     ) -> list[Fetched]:
         nonlocal rounds
+        wanted = asked["topic"]
         rounds += 1
         if rounds > MOST_ROUNDS:
             raise Hung(f"{rounds} rounds, and still asking for {wanted[:3]}")
         return [
-            Fetched(w.partition, 0, inputs[w.partition].hi, 0, _from(inputs[w.partition], w.offset)) for w in wanted
+            Fetched("topic", w.partition, 0, inputs[w.partition].hi, -1, 0, _from(inputs[w.partition], w.offset))
+            for w in wanted
         ]
 
-    with patch.object(reader, "fetch", answer), patch.dict(reader.clients, {SETTINGS: None}):
+    with patch.object(reader, "fetch_many", answer), patch.dict(reader.clients, {SETTINGS: None}):
         rows = list(reader.read_ranges(SETTINGS, "topic", ranges, history_prefixes=(b"bad",)))
     (batch,) = batches_from_rows(pa.Table.from_batches(rows))
     assert [r.partition for r in batch.ranges] == [r.partition for r in ranges]

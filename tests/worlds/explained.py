@@ -23,7 +23,7 @@ from service.domain.partitions.facts import PartitionEnds
 from service.domain.reasons.unread import DESCRIBE, NoPermission
 from service.domain.transaction_log.facts import LogBatch
 from service.kafka.errors import KafkaRefused
-from service.kafka.fetch import FetchedAt
+from service.kafka.fetch import Fetched
 from service.partition_log import piece_of
 from service.views.partitions import offsets_reading
 from service.wire.batches import Batch, read_batches
@@ -91,8 +91,8 @@ def service(url: str, now_ms: int) -> Iterator[TestClient]:
 def live(client: TestClient, one: Partition, offset: int, patch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Returns the service's answer about the offsets from `offset` to the end of the partition."""
 
-    def fetch(_: object, place: PartitionEnds, at: int, max_bytes: int) -> FetchedAt:
-        return FetchedAt(one.topic, 0, 0, one.high_watermark, one.last_stable_offset, 0, one.fetched(at))
+    def fetch(_: object, place: PartitionEnds, at: int, max_bytes: int) -> Fetched:
+        return Fetched(one.topic, 0, 0, one.high_watermark, one.last_stable_offset, 0, one.fetched(at))
 
     def refuse(*_: object) -> None:
         raise KafkaRefused(NoPermission(one.topic, (DESCRIBE,)))

@@ -14,7 +14,7 @@ from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import Leader, TopicLayout
 from service.kafka.errors import KafkaFailure
-from service.kafka.fetch import FetchedAt, PartitionFetch, fetch_many
+from service.kafka.fetch import Fetched, PartitionFetch, fetch_many
 from service.kafka.offsets import EARLIEST, LATEST, list_offsets
 from service.wire.batches import Batch, read_batches
 from service.wire.errors import DecodeError
@@ -134,7 +134,7 @@ def _read(
     return error, at
 
 
-def _fetch(client: KafkaClient, leader: Leader, positions: Mapping[int, int], wait_ms: int) -> list[FetchedAt]:
+def _fetch(client: KafkaClient, leader: Leader, positions: Mapping[int, int], wait_ms: int) -> list[Fetched]:
     wanted = [PartitionFetch(p, offset, -1, _FETCH_BYTES) for p, offset in positions.items()]
     return fetch_many(client, leader.node, {TOPIC: wanted}, _FETCH_BYTES, wait_ms, _TIMEOUT_MS + wait_ms)
 

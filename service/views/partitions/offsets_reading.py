@@ -12,7 +12,7 @@ from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import TopicLayout, topic_layout
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
-from service.kafka.fetch import FetchedAt, PartitionFetch, fetch_many
+from service.kafka.fetch import Fetched, PartitionFetch, fetch_many
 from service.kafka.offsets import EARLIEST, LATEST, list_offsets
 from service.kafka.producers import describe_producers
 from service.partition_log import walk_through
@@ -125,7 +125,7 @@ def _settle(client: KafkaClient, place: PartitionEnds, walk: SpanBuilder) -> Non
             walk.mark_open(one.producer_id)
 
 
-def _fetch(client: KafkaClient, place: PartitionEnds, offset: int, max_bytes: int) -> FetchedAt:
+def _fetch(client: KafkaClient, place: PartitionEnds, offset: int, max_bytes: int) -> Fetched:
     wanted = PartitionFetch(place.partition, offset, place.leader_epoch, max_bytes)
     (found,) = fetch_many(client, place.leader, {place.topic: [wanted]}, max_bytes, 0)
     if found.error == errors.TOPIC_AUTHORIZATION_FAILED:

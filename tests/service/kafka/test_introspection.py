@@ -18,7 +18,7 @@ from service.kafka.client import KafkaClient
 from service.kafka.cluster import Leader, TopicLayout, all_topics
 from service.kafka.ends import Ends, EndsWatcher
 from service.kafka.errors import KafkaFailure, KafkaUnavailable
-from service.kafka.fetch import FetchedAt, PartitionFetch, fetch_many
+from service.kafka.fetch import Fetched, PartitionFetch, fetch_many
 from service.kafka.group_descriptions import describe_groups
 from service.kafka.groups import committed
 from service.kafka.markers import write_marker
@@ -157,11 +157,11 @@ def test_a_fetch_of_several_topics(broker: Broker, client: KafkaClient) -> None:
     one = found.pop(("fetched", 1))
     assert (one.error, one.last_stable_offset, one.high_watermark, one.log_start) == (errors.NONE, 0, 1, 0)
     assert b"payload" in one.records
-    empty = FetchedAt("", 0, errors.NONE, 0, 0, 0, b"")
+    empty = Fetched("", 0, errors.NONE, 0, 0, 0, b"")
     refused = found.pop(("fetched-too", 0))
     assert (refused.error, refused.records) == (UNKNOWN_EPOCH, b"")
     assert found == {
-        (topic, p): FetchedAt(topic, p, *[getattr(empty, name) for name in FetchedAt.__slots__[2:]])
+        (topic, p): Fetched(topic, p, *[getattr(empty, name) for name in Fetched.__slots__[2:]])
         for topic, p in (("fetched", 0), ("fetched-too", 1))
     }
 

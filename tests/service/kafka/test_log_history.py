@@ -5,7 +5,7 @@ A log in memory answers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -36,17 +36,17 @@ class Log:
 
     def __init__(self, patch: pytest.MonkeyPatch, *batches: bytes, start: int = 0) -> None:
         self.batches, self.start = batches, start
-        patch.setattr(fetch, "fetch", self.fetch)
+        patch.setattr(fetch, "fetch_many", self.fetch)
         patch.setattr(log_history, "list_offsets", lambda *_: Offsets({3: start}, {}))
 
     def fetch(
-        self, _client: object, node: int, _topic: str, wanted: Sequence[PartitionFetch], *_: int, **__: int
+        self, _client: object, node: int, wanted: Mapping[str, Sequence[PartitionFetch]], *_: int, **__: int
     ) -> list[Fetched]:
-        (one,) = wanted
+        ((topic, (one,)),) = wanted.items()
         assert (node, one.partition, one.leader_epoch) == (1, 3, 5)
         if one.offset < self.start:
-            return [Fetched(3, errors.OFFSET_OUT_OF_RANGE, -1, -1, b"")]
-        return [Fetched(3, 0, len(self.batches), self.start, b"".join(self.batches[one.offset :]))]
+            return [Fetched(topic, 3, errors.OFFSET_OUT_OF_RANGE, -1, -1, -1, b"")]
+        return [Fetched(topic, 3, 0, len(self.batches), -1, self.start, b"".join(self.batches[one.offset :]))]
 
     def read(self, lo: int = 0, hi: int | None = None) -> LogHistory:
         client: KafkaClient = object()  # type: ignore[assignment]
@@ -118,13 +118,13 @@ def read(patch: pytest.MonkeyPatch, batches: dict[int, bytes], lo: int, hi: int)
     """Reads a log that contains `batches`, given by their last offsets. All other batches were cleaned."""
 
     def fetched(
-        _client: object, _node: int, _topic: str, wanted: Sequence[PartitionFetch], *_: int, **__: int
+        _client: object, _node: int, wanted: Mapping[str, Sequence[PartitionFetch]], *_: int, **__: int
     ) -> list[Fetched]:
-        (one,) = wanted
+        ((topic, (one,)),) = wanted.items()
         some = b"".join(held for last, held in sorted(batches.items()) if last >= one.offset)
-        return [Fetched(one.partition, 0, 100, 0, some)]
+        return [Fetched(topic, one.partition, 0, 100, -1, 0, some)]
 
-    patch.setattr(fetch, "fetch", fetched)
+    patch.setattr(fetch, "fetch_many", fetched)
     client: KafkaClient = object()  # type: ignore[assignment]
     return batches_between(client, "orders", 0, Leader(1, 5), PID, lo, hi)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -58,21 +58,21 @@ class Log:
     def __init__(self, patch: pytest.MonkeyPatch, *batches: bytes, start: int = 0, at_once: int = 100) -> None:
         self.batches, self.start, self.at_once, self.error = batches, start, at_once, errors.NONE
         self.asked: list[int] = []
-        patch.setattr(fetch, "fetch", self.fetch)
+        patch.setattr(fetch, "fetch_many", self.fetch)
 
     def fetch(
-        self, _client: object, node: int, topic: str, wanted: Sequence[PartitionFetch], *_: int, **__: int
+        self, _client: object, node: int, wanted: Mapping[str, Sequence[PartitionFetch]], *_: int, **__: int
     ) -> list[Fetched]:
-        (one,) = wanted
+        ((topic, (one,)),) = wanted.items()
         assert (node, topic, one.partition, one.leader_epoch) == (1, OFFSETS_TOPIC, 3, 5)
         self.asked.append(one.offset)
         if self.error:
-            return [Fetched(3, self.error, -1, -1, b"")]
+            return [Fetched(topic, 3, self.error, -1, -1, -1, b"")]
         if one.offset < EACH * self.start:
-            return [Fetched(3, errors.OFFSET_OUT_OF_RANGE, -1, -1, b"")]
+            return [Fetched(topic, 3, errors.OFFSET_OUT_OF_RANGE, -1, -1, -1, b"")]
         first = one.offset // EACH
         some = self.batches[first : first + self.at_once]
-        return [Fetched(3, 0, len(self.batches), self.start, b"".join(some))]
+        return [Fetched(topic, 3, 0, len(self.batches), -1, self.start, b"".join(some))]
 
     def read(self, *sought: tuple[int, SearchRange]) -> CommitsRead:
         client: KafkaClient = object()  # type: ignore[assignment]

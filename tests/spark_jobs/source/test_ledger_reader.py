@@ -39,9 +39,9 @@ def read(
 
     def answer(topic: str, wanted: PartitionFetch) -> Fetched:
         if topic == "secret":
-            return Fetched(wanted.partition, errors.TOPIC_AUTHORIZATION_FAILED, -1, -1, b"")
+            return Fetched(topic, wanted.partition, errors.TOPIC_AUTHORIZATION_FAILED, -1, -1, -1, b"")
         data = b"".join(d for behind, d in logs[topic] if behind > wanted.offset)
-        return Fetched(wanted.partition, 0, 99, 0, data[: wanted.max_bytes])
+        return Fetched(topic, wanted.partition, 0, 99, -1, 0, data[: wanted.max_bytes])
 
     answering(monkeypatch, answer)
     rows = list(ledger_reader.read_tails(SETTINGS, ranges, lambda: NOW_MS))

@@ -4,7 +4,7 @@ it."""
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 import pytest
@@ -43,11 +43,12 @@ def answering(
     """Makes `answer` reply to the fetch of each partition. Returns a list to which each fetch adds its partitions."""
     asked: list[list[int]] = []
 
-    def fetch(_client: object, _node: int, topic: str, wanted: Sequence[PartitionFetch], *_: int) -> list[Fetched]:
-        asked.append([one.partition for one in wanted])
-        return [answer(topic, one) for one in wanted]
+    def fetch(_client: object, _node: int, wanted: Mapping[str, Sequence[PartitionFetch]], *_: int) -> list[Fetched]:
+        ((topic, of_topic),) = wanted.items()
+        asked.append([one.partition for one in of_topic])
+        return [answer(topic, one) for one in of_topic]
 
-    monkeypatch.setattr(reader, "fetch", fetch)
+    monkeypatch.setattr(reader, "fetch_many", fetch)
     monkeypatch.setattr(reader, "topic_layout", lambda *_: None)
     monkeypatch.setitem(reader.clients, SETTINGS, None)  # the client is never used
     monkeypatch.setattr(reader, "PATIENCE_S", patience_s)
@@ -61,7 +62,7 @@ def a_range(partition: int, hi: int) -> RangeRead:
 
 def read(monkeypatch: pytest.MonkeyPatch, log: list[bytes]) -> LogBatch:
     """Reads a log with one batch at each offset. A fetch returns everything from the requested offset on."""
-    answering(monkeypatch, lambda _, w: Fetched(w.partition, 0, len(log), 0, b"".join(log[w.offset :])))
+    answering(monkeypatch, lambda _, w: Fetched("topic", w.partition, 0, len(log), -1, 0, b"".join(log[w.offset :])))
     rows = reader.read_ranges(SETTINGS, "topic", [a_range(0, len(log))])
     (batch,) = batches_from_rows(pa.Table.from_batches(list(rows)))
     return batch
@@ -114,8 +115,10 @@ def test_what_cannot_be_decoded_is_a_hole_and_not_missing(monkeypatch: pytest.Mo
 
 
 def test_a_partition_with_an_error_does_not_keep_the_others_of_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = Fetched(0, errors.CORRUPT_MESSAGE, 1, 0, b"")
-    asked = answering(monkeypatch, lambda _, w: Fetched(w.partition, 0, 1, 0, good(0)) if w.partition else broken)
+    broken = Fetched("topic", 0, errors.CORRUPT_MESSAGE, 1, -1, 0, b"")
+    asked = answering(
+        monkeypatch, lambda _, w: Fetched("topic", w.partition, 0, 1, -1, 0, good(0)) if w.partition else broken
+    )
     with pytest.raises(KafkaUnavailable) as failure:
         list(reader.read_ranges(SETTINGS, "topic", [a_range(p, 1) for p in (0, 1, 2)]))
     assert asked[0] == [0, 1, 2]
@@ -128,7 +131,7 @@ def test_a_partition_with_an_error_does_not_keep_the_others_of_its_answer(monkey
 def test_a_deleted_topic_is_not_waited_for_as_for_a_leader(
     monkeypatch: pytest.MonkeyPatch, topic_id: str | None
 ) -> None:
-    gone = Fetched(0, errors.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, b"")
+    gone = Fetched("topic", 0, errors.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1, b"")
     answering(monkeypatch, lambda *_: gone, patience_s=LIMIT_S)
     layout = None if topic_id is None else TopicLayout("topic", topic_id, {0: Leader(1, 0)})
     monkeypatch.setattr(reader, "topic_layout", lambda *_: layout)

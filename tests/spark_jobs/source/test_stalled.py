@@ -12,7 +12,7 @@ from service.domain.partitions.facts import EPOCH_NOT_REPORTED, FirstBatch, Open
 from service.domain.reasons.unread import ErrorText
 from service.kafka import errors
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
-from service.kafka.fetch import FetchedAt, PartitionFetch
+from service.kafka.fetch import Fetched, PartitionFetch
 from service.kafka.producers import ActiveProducer, Producers
 from service.kafka.settings import ClientSettings
 from spark_jobs.source import reader, stalled, window_fetcher
@@ -45,16 +45,16 @@ class Leader:
         max_bytes: int,
         wait_ms: int,
         limit: int,
-    ) -> list[FetchedAt]:
+    ) -> list[Fetched]:
         assert wait_ms == 0
         if self.failure:
             raise self.failure
         asked = [(topic, w) for topic, some in wanted.items() for w in some]
         self.fetches.append((len(asked), asked[0][1].max_bytes))
         if self.fetch_error:
-            return [FetchedAt(topic, w.partition, self.fetch_error, -1, -1, -1, b"") for topic, w in asked]
+            return [Fetched(topic, w.partition, self.fetch_error, -1, -1, -1, b"") for topic, w in asked]
         return [
-            FetchedAt(topic, w.partition, 0, self.end, self.lso, 0, self._from(w, alone=len(asked) == 1))
+            Fetched(topic, w.partition, 0, self.end, self.lso, 0, self._from(w, alone=len(asked) == 1))
             for topic, w in asked
         ]
 
