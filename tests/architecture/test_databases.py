@@ -1,5 +1,5 @@
-"""Only service/store/backends knows the databases: to support a third one, add a module there, and a line for its
-URL."""
+"""Tests that only service/store/backends names a database. A third database needs a module there and a line in
+URL_FORMS."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.helpers.paths import ROOT
 
 BACKENDS = ROOT / "service" / "store" / "backends"
 OWN_FILE = ROOT / "spark_jobs" / "source" / "window.py"
-"""A module that keeps the data shared by Spark's workers in a small SQLite file, which is no store."""
+"""This module uses a small SQLite file to share data between Spark's workers. The file is not a store."""
 DATABASE = re.compile(r"(?i)sqlite|postgres|psycopg|libpq|dialect\.name")
 
 
@@ -32,5 +32,5 @@ def test_no_other_package_names_a_database() -> None:
 @pytest.mark.parametrize("name", URL_FORMS)
 def test_each_database_has_the_name_of_its_url(name: str) -> None:
     assert URL_FORMS[name].startswith(f"{name}://")
-    assert DATABASE.search(name) is not None, "else the test above does not find it"
+    assert DATABASE.search(name) is not None, "the test above would not find this name"
     assert backends()[name]

@@ -1,4 +1,4 @@
-"""The allowed directions of imports between the packages (docs/architecture.md)."""
+"""Tests that packages import each other only in the allowed directions (docs/architecture.md)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def imports(folder: str) -> list[tuple[str, str]]:
                 assert node.level == 0, f"{name}: relative import"
                 found.append((name, node.module or ""))
                 found += [(name, f"{node.module}.{alias.name}") for alias in node.names]
-    assert found, f"nothing imported below {folder}: was the room moved?"
+    assert found, f"no imports found below {folder}: was the package moved?"
     return found
 
 
@@ -57,7 +57,7 @@ def test_the_product_knows_nothing_of_the_demo_or_the_tests() -> None:
 def test_pure_rooms_import_no_framework_and_no_other_room(room: str) -> None:
     own = room.replace("/", ".")
     foreign = [i for i in imports(room) if within(i[1], "service", "spark_jobs") and not within(i[1], own)]
-    # `from service.wire import x` names the package itself first
+    # `from service.wire import x` is listed twice, first as an import of `service.wire`
     assert [i for i in foreign if i[1] != own] == []
     assert [i for i in imports(room) if within(i[1], *FRAMEWORKS)] == []
 
@@ -86,7 +86,7 @@ def test_pages_and_commands_use_no_route() -> None:
 
 
 def test_spark_jobs_use_the_rooms_they_may() -> None:
-    judged = "service.views.partitions.judged"  # the application judges partitions with the pages' code
+    judged = "service.views.partitions.judged"  # the application and the pages judge partitions with the same code
     rooms = [f"service.{room}" for room in ("wire", "kafka", "domain", "store", "processes", "clock", "settings")]
     used = [i for i in imports("spark_jobs") if within(i[1], "service") and i[1] != "service"]
     assert [i for i in used if not within(i[1], *rooms, judged) and i[1] not in judged] == []

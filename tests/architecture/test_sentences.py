@@ -1,4 +1,4 @@
-"""No code parses text that was written for people: code reads facts, reasons and kinds (docs/adr/0013,
+"""Tests that no code parses text that was written for people. Code decides by facts, reasons and kinds (docs/adr/0013,
 docs/adr/0024)."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from service.domain.worlds.verdict import Proof
 from tests.helpers.paths import ROOT
 
 MADE_FOR_PEOPLE = re.compile(r"\b(Sentence|Reason)\b")
-"""Types whose text is made from facts or from reasons."""
+"""Matches the annotations of text for people: `Sentence`, which is made from facts, and `Reason`."""
 
 SEARCHES = {"startswith", "endswith", "partition", "rpartition", "split", "find", "index", "contains", "like"}
 MATCHES = {"search", "match", "fullmatch", "findall", "sub"}
@@ -33,8 +33,8 @@ def files() -> tuple[tuple[Path, ast.Module], ...]:
 
 @cache
 def sentences() -> frozenset[str]:
-    """Returns the names of attributes that hold sentences: those declared with a type of words, and the text of
-    evidence and proofs."""
+    """Returns the names of attributes that hold text for people: attributes annotated with a type in MADE_FOR_PEOPLE,
+    the fields of `Words`, and the text of evidence and proofs."""
     found = {name for kind in (Words, Evidence, Proof) for name in kind._fields if name in (*Words._fields, "text")}
     for _, tree in files():
         for cls in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
@@ -51,8 +51,8 @@ def sentences() -> frozenset[str]:
 
 
 def read_by_code(tree: ast.AST) -> Iterator[int]:
-    """Returns the lines where a sentence, or a name that was given to a sentence, is searched, split, cut, matched, or
-    compared with text."""
+    """Yields the lines that search, split, slice or match text for people, or compare it with a string. The text may be
+    an attribute, or a local variable to which the attribute was assigned."""
     scopes = [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))]
     for scope in scopes:
         named = {

@@ -1,5 +1,5 @@
-"""The files and functions of the walk in docs/architecture.md exist, and so do the files and modules that any page
-names."""
+"""Tests that the files and functions in the code walk of docs/architecture.md exist, and that every file and module
+that a page names exists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ NAMED = re.compile(r"`([\w/.]+\.py)`(?:: ((?:`[\w.]+`(?:, then | → |, )?)+))?"
 
 
 def files(path: str) -> list[str]:
-    """Returns the texts of the files that `path` may mean: below the root, below a package, or anywhere by name."""
+    """Returns the text of each file that `path` can name: relative to the root or to a package, else any file of that
+    name in the packages."""
     below = [ROOT / path, ROOT / "spark_jobs" / path, ROOT / "service" / path]
     found = [file for file in below if file.exists()] or [
         file for room in ("service", "spark_jobs") for file in (ROOT / room).rglob(path)
