@@ -98,7 +98,7 @@ def test_a_pair_that_was_right_is_not_hashed_again_for_a_while(monkeypatch: pyte
     people = Passwords({"ann": (HASHED, Principal("ann", PrincipalKind.PASSWORD, VIEWER))})
     assert people.known("ann", RIGHT, 0.0) is None
     assert people.check("ann", RIGHT, 0.0) is not None
-    monkeypatch.setattr(credentials, "_scrypt", lambda *_: pytest.fail("hashed again"))
+    monkeypatch.setattr(credentials, "_scrypt", lambda *_: pytest.fail("a known password is hashed again"))
     assert people.known("ann", RIGHT, KEPT_S - 1) is not None
     assert people.known("ann", RIGHT, KEPT_S) is None
     for name, password in (("ann", RIGHT + "x"), ("bob", RIGHT), ("an", "n" + RIGHT), ("", "")):

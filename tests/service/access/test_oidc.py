@@ -25,8 +25,8 @@ ROLES = {"oncall": parse_grants(["operator@orders"]), "everybody": parse_grants(
 
 
 class Issuer:
-    """An issuer with one signing key at a time. `asked` lists the paths of its requests; while `is_down`, it answers
-    500."""
+    """An issuer with one signing key at a time. `asked` lists the requested paths. While `is_down` is true, the issuer
+    answers 500."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -136,7 +136,7 @@ def test_no_other_token_passes(issuer: Issuer) -> None:
             here.check(f"Bearer {token}", 0.0)
         assert token not in str(error.value), what
         assert here.known(f"Bearer {token}", 1.0) is None
-    assert len(issuer.asked) < 5, "tokens make us ask the issuer again and again"
+    assert len(issuer.asked) < 5, "bad tokens caused many requests to the issuer"
 
 
 def test_a_token_ends_with_its_time(issuer: Issuer) -> None:
@@ -158,7 +158,7 @@ def test_an_issuer_that_is_down_is_asked_seldom_and_known_tokens_pass(issuer: Is
     assert late.check(header, 0.0)
     issuer.is_down = True
     assert late.known(header, 1.0)
-    assert late.check(header, 100.0), "its key is known"
+    assert late.check(header, 100.0), "the issuer's signing key is known"
 
 
 def test_tokens_open_routes_by_their_roles(issuer: Issuer, tmp_path: Path) -> None:
