@@ -1,4 +1,4 @@
-"""Helpers that read REST answers, and a store that has rows for every route."""
+"""Helpers that read REST answers, and that fill a store with rows for every route."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def get(of: TestClient | SeededCluster, path: str, status: int = 200) -> Any:
 
 
 def pages(client: TestClient, path: str) -> list[Any]:
-    """Returns the pages of a list by following its cursors. `path` has a query, which every request repeats."""
+    """Returns all pages of a list by following the cursors. `path` contains a query, and every request repeats the
+    query."""
     found = [get(client, path)]
     while (cursor := found[-1]["next_cursor"]) is not None:
         found.append(get(client, f"{path}&cursor={cursor}"))

@@ -1,6 +1,6 @@
-"""Tests of every route without a key, with a viewer's key, and with a key of another cluster.
+"""Tests of every route without a key, with a viewer's key, and with a key for another cluster.
 
-The test fails if a route is missing from the table.
+A test fails if a route is missing from TABLE.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ class Row(NamedTuple):
 
 
 def of_cluster(answer: int = 200, query: str = "") -> Row:
-    """Returns the row of a route about one cluster: every role that may see the cluster may read it."""
+    """Returns the row of a route about one cluster. Every role that may see the cluster may read the route."""
     return Row(401, answer, 403, answer, answer, 403, query)
 
 
 def shared(answer: int = 200, query: str = "") -> Row:
-    """Returns the row of a route about no cluster, or of a route that omits clusters which the sender may not see."""
+    """Returns the row of a route about no cluster. The row also fits a route that omits the clusters that the sender
+    may not see."""
     return Row(401, answer, answer, answer, answer, 403, query)
 
 

@@ -1,4 +1,4 @@
-"""Tests of requests that are refused: unknown hosts, other sites, wrong keys, other clusters."""
+"""Tests of refused requests: to an unknown host, from another site, with a wrong key, or about another cluster."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def audited(here: Guarded, **filters: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("path", ["/", "/api/v1/clusters", "/-/healthy", "/metrics", "/nothing", "/clusters/orders/"])
 def test_another_host_is_refused_everywhere_in_one_line(url: str, path: str) -> None:
-    """DNS rebinding is refused: a page of another site resolves its own name to 127.0.0.1 and sends that name as
+    """DNS rebinding is refused: an attacker's host name resolves to 127.0.0.1, and the browser sends that name as
     Host."""
     with guarded(url, AuthConfig(), AllowedHosts("127.0.0.1", ["txnscope.example"])) as here:
         for host in ("evil.example", "evil.example:8080", "127.0.0.1.evil.example", ""):
@@ -95,7 +95,9 @@ def test_a_key_works_on_the_next_request_and_not_after_it_is_revoked(here: Guard
     api_keys.create(here.cluster.engine, "new", key, parse_grants(["viewer"]), "tests", NOW_MS)
     assert here.client.get(C, headers=bearer(key)).status_code == 200
     api_keys.revoke(here.cluster.engine, "new", "tests", NOW_MS)
-    wait_until_equal(lambda: here.client.get(C, headers=bearer(key)).status_code, 401, "the key to be refused")
+    wait_until_equal(
+        lambda: here.client.get(C, headers=bearer(key)).status_code, 401, "the status of a request with the revoked key"
+    )
     with pytest.raises(StoreError, match="no valid key 'new'"):
         api_keys.revoke(here.cluster.engine, "new", "tests", NOW_MS)
     with pytest.raises(StoreError, match="a key 'viewer' already"):
@@ -118,8 +120,7 @@ def test_a_viewer_of_one_cluster_does_not_learn_of_the_others(here: Guarded) -> 
 
 
 def test_an_answer_that_is_kept_for_one_is_not_for_another(here: Guarded) -> None:
-    """Both answers are made within a second, so that the second request meets an answer that is cached for the first
-    user."""
+    """The second request comes within a second, while the answer to the first user is still cached."""
     for path in ("/", "/api/v1/clusters"):
         everything, one = here.ask("admin", path).text, here.ask("viewer", path).text
         assert ("payments" in everything, "payments" in one) == (True, False)
@@ -176,7 +177,7 @@ def test_a_stream_leaves_out_other_clusters_and_ends_with_its_credentials() -> N
     ],
 )
 def test_a_browser_does_not_write_for_another_site(here: Guarded, headers: dict[str, str], status: int) -> None:
-    """Cross-site writes are refused although the browser adds the password to them."""
+    """A browser adds the password also to a cross-site request. Such a write is refused."""
     sent = {**basic("ann", PASSWORD), **headers}
     assert here.client.post(f"{C}/mutes", content=b"{}", headers=sent).status_code == status
     assert audited(here, action="mute") == []
@@ -234,7 +235,7 @@ def test_more_wrong_ones_than_have_a_turn_are_turned_away(here: Guarded) -> None
     assert turns == [*(EACH_S * number for number in range(1, 11)), None]
     answer = here.client.get(C, headers=bearer("wrong"))
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, "5")
-    assert here.ask("viewer", C).status_code == 200, "those with a right key do not wait meanwhile"
+    assert here.ask("viewer", C).status_code == 200, "a sender with a right key does not wait"
 
 
 def test_a_role_that_is_missing_is_audited_with_the_name(here: Guarded) -> None:

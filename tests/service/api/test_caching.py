@@ -1,4 +1,5 @@
-"""Tests of ETags and cached answers: many readers cost one rendering, and no answer is older than the store."""
+"""Tests of ETags and cached answers: many simultaneous requests need one rendering, and an answer has the newest data
+of the store."""
 
 from __future__ import annotations
 
@@ -151,8 +152,8 @@ def test_a_request_after_a_change_of_the_store_sees_it(service: Service, cluster
 
 
 def test_requests_while_an_answer_is_made_share_the_next_one(service: Service, cluster: SeededCluster) -> None:
-    """A request that arrives during a rendering does not get that rendering, which may lack a change that the sender
-    knows of."""
+    """A request that arrives during a rendering gets the next rendering. The present one may lack a change that the
+    sender knows of."""
     begun, may_end = threading.Event(), threading.Event()
 
     def stand() -> None:
@@ -173,7 +174,7 @@ def test_requests_while_an_answer_is_made_share_the_next_one(service: Service, c
 
 
 def test_a_failure_is_everybodys_who_waited_for_it(service: Service) -> None:
-    """If a rendering fails, all requests that wait for it fail with it, and none of them asks the store again."""
+    """If a rendering fails, all requests that wait for it fail, too. No such request asks the store again."""
 
     def fail() -> None:
         raise StoreUnavailable("away")

@@ -35,7 +35,7 @@ def test_clusters_are_listed_by_name_and_as_one_is_alone(cluster: SeededCluster)
     listed = get(cluster, "/api/v1/clusters")
     assert [item["cluster"] for item in listed["items"]] == ["analytics", "orders"]
     assert listed["items"][1] == get(cluster, CLUSTER)
-    assert listed["as_of"] == "2026-09-21T14:13:57.123Z", "the newest of the clusters'"
+    assert listed["as_of"] == "2026-09-21T14:13:57.123Z", "the newest `as_of` of all clusters"
     other.close()
 
 

@@ -1,4 +1,4 @@
-"""Tests of the documents of the service: its OpenAPI document, which the answers must match, and its metrics."""
+"""Tests of the OpenAPI document, which all answers must match, and of /metrics."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 
 
 def spelt(body: Any) -> Iterator[tuple[str, int | None, str | None]]:
-    """Yields, for every number at any depth, its key, its value if a double cannot represent it, and the text beside
-    it."""
+    """Yields (key, value, text) of every number at any depth. The value is None if a double can represent the number.
+    The text is the field with the digits, or None."""
     if isinstance(body, dict):
         for key, item in body.items():
             if isinstance(item, int):
@@ -78,7 +78,7 @@ ANSWERS: list[tuple[str, type[Shape], set[str]]] = [
 def test_answers_have_the_words_and_the_nulls_that_the_document_allows(
     client: TestClient, path: str, kind: type[Shape], wide: set[str]
 ) -> None:
-    """Every answer validates strictly against its type; mypy checks that the routes build the documented types."""
+    """Every answer is strictly valid for its documented type. mypy checks that the routes build these types."""
     TypeAdapter(kind).validate_json(client.get(f"{HOME}{path}").content, strict=True)
 
 
@@ -86,7 +86,7 @@ def test_answers_have_the_words_and_the_nulls_that_the_document_allows(
 def test_numbers_that_no_double_can_hold_have_their_digits_beside_them(
     client: TestClient, path: str, kind: type[Shape], wide: set[str]
 ) -> None:
-    """A number that a double cannot represent has its digits as text beside it; no other number has."""
+    """A number that a double cannot represent has its digits as text beside it. No other number has such a text."""
     found = list(spelt(client.get(f"{HOME}{path}").json()))
     assert all(text == (None if number is None else str(number)) for _, number, text in found)
     assert {key for key, number, _ in found if number is not None and not key.endswith("_raw_ms")} == wide
@@ -200,7 +200,7 @@ def test_requests_are_counted_by_route(client: TestClient) -> None:
 
 
 def test_the_document_is_as_the_routes_say() -> None:
-    assert DOCUMENT.read_text("utf-8") == document(), "make it anew: python -m tests.helpers.openapi_document"
+    assert DOCUMENT.read_text("utf-8") == document(), "out of date, run python -m tests.helpers.openapi_document"
 
 
 def test_the_service_answers_it(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_truths_are_true_and_false_as_the_document_says(tmp_path: Path, path: st
 CLUSTER = "/api/v1/clusters/orders"
 NAMES = {"cluster": "orders", "producer_id": "7", "finding": "none", "topic": "t", "partition": "0", "offset": "0"}
 STREAMS = ("/api/v1/events",)
-"""Streams, whose GET does not end. tests/service/api/test_process.py sends HEAD over a socket."""
+"""Streams. A GET of a stream does not end, so tests/service/api/test_process.py tests HEAD over a socket."""
 
 
 @pytest.fixture

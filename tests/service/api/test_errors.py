@@ -1,4 +1,4 @@
-"""Tests of error answers: each is a problem document that names the mistake, and an unreadable store is a server
+"""Tests of error answers. Each answer is a problem document that names the mistake. An unreadable store is a server
 error."""
 
 from __future__ import annotations
@@ -143,7 +143,9 @@ def test_a_cursor_serves_only_the_filters_it_came_with(client: TestClient, chang
     cursor = client.get(f"{LIST}?limit=1").json()["next_cursor"]
     refused = client.get(f"{LIST}?limit=1&{change}&cursor={cursor}")
     assert (refused.status_code, refused.json()["type"]) == (400, CURSOR)
-    assert client.get(f"{LIST}?limit=200&cursor={cursor}").status_code == 200, "the limit may change"
+    assert client.get(f"{LIST}?limit=200&cursor={cursor}").status_code == 200, (
+        "a cursor is valid with another limit, too"
+    )
 
 
 def test_a_cursor_serves_only_the_cluster_it_came_from(client: TestClient, store: str) -> None:
@@ -187,8 +189,8 @@ def test_a_store_that_gets_its_tables_is_served_without_a_restart(tmp_path: Path
 
 
 def test_a_first_request_needs_one_connection(store: str) -> None:
-    """The first request uses one connection. If it held one and requested another, concurrent requests would deadlock
-    until the pool times out."""
+    """The first request uses one connection. If each request held one and asked the pool for a second, concurrent
+    requests would block each other until the pool times out."""
     engine = create_engine(store, pool_size=1, max_overflow=0, pool_timeout=0.1)
     Store(engine).check()
     engine.dispose()

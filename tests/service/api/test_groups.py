@@ -72,7 +72,7 @@ def test_members_without_an_offset_and_share_groups(cluster: WithPartitions) -> 
 
 
 def test_nobody_is_listed_where_the_lso_is_at_the_high_watermark(cluster: WithPartitions) -> None:
-    """A partition whose LSO equals its high watermark blocks no group, whatever its lag."""
+    """A partition whose LSO equals its high watermark blocks no group, however large the group's lag is."""
     later = NOW_MS + 1_000
     cluster.look(moving_partition(at_ms=later), moving_partition(HOME, OFFSETS_TOPIC, at_ms=later), at_ms=later)
     assert get(cluster, PATH)["items"] == []

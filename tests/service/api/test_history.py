@@ -1,4 +1,4 @@
-"""Tests of answers about the past of an id, the owners of a producer id, and ids that expire."""
+"""Tests of answers about the history of an id, the owners of a producer id, and ids that expire soon."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_minute_without_durations_has_null_for_them(cluster: SeededCluster) ->
 
 
 def test_an_abort_that_waits_for_its_cause_is_unattributed_in_all_answers(cluster: SeededCluster) -> None:
-    """Under TV2 every end raises the epoch, so the cause of an abort is known only from the id's next record."""
+    """Under TV2 every end raises the epoch. Only the id's next record shows the cause of an abort."""
     at_ms = NOW_MS - 1_000
     start_ms = at_ms - 110
     log = [

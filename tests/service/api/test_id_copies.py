@@ -133,8 +133,8 @@ def by_route(client: TestClient, name: str) -> int:
 
 
 def by_timeline(client: TestClient, name: str) -> int:
-    """Checks that the timeline and the rates of the id are found. Their rows contain no id, so the id comes from its
-    route."""
+    """Checks that the timeline and the rates of the id are found. Their rows contain no id, so the producer id that is
+    returned comes from the id's own route."""
     get(client, f"{API}/transaction/timeline?id={quote(name, safe='')}")
     get(client, f"{API}/transaction/rates?id={quote(name, safe='')}")
     return by_route(client, name)
@@ -206,7 +206,7 @@ def test_filters_find_it_among_others(
 
 
 def test_an_id_comes_before_one_that_is_shown_so(store: str) -> None:
-    """An id whose bytes equal the typed text is preferred to an id that is only displayed so."""
+    """A text may equal one id, and be the displayed form of another id. The text then finds the equal id."""
     tab, literal = b"tab\tid", rb"tab\u{9}id"
     cluster = WithPartitions(store, "billing")
     cluster.read([open_id(tab, 5_000, producer_id=1), open_id(literal, 5_000, producer_id=2)])
@@ -217,7 +217,7 @@ def test_an_id_comes_before_one_that_is_shown_so(store: str) -> None:
         assert get(client, f"{one}{quote(tab)}")["producer_id"] == 1
         hits = client.get(f"/clusters/billing/goto?q={quote(display_id(tab))}").text
     cluster.close()
-    assert PageText(hits).links.keys() >= {display_id(tab), display_id(literal)}, "both may be meant"
+    assert PageText(hits).links.keys() >= {display_id(tab), display_id(literal)}, "the user may mean either id"
 
 
 # ---- the terminal

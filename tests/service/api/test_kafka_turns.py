@@ -1,6 +1,6 @@
-"""Tests of requests that need Kafka: without brokers, with unresponsive brokers, and in a queue.
+"""Tests of REST requests that need Kafka: without brokers, with unresponsive brokers, and in a queue.
 
-Markers, health checks and metrics do not wait in the queue.
+Requests for markers, health and metrics do not wait in this queue.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def test_questions_wait_in_a_bounded_queue_and_health_does_not_wait_at_all(
 ) -> None:
     with ThreadPoolExecutor(60) as threads:
         asked = [threads.submit(client.get, EXPLAIN) for _ in range(60)]
-        wait_until(lambda: silent.accepted, lambda number: number > 0, "a question that reaches the broker")
+        wait_until(lambda: silent.accepted, lambda number: number > 0, "a connection to the broker")
         answered = 0
         while wait(asked, timeout=0.05).not_done:
             assert client.get("/-/ready").status_code == 200
@@ -72,11 +72,11 @@ def test_questions_wait_in_a_bounded_queue_and_health_does_not_wait_at_all(
             answered += any(not one.done() for one in asked)
         answers = [one.result(LIMIT_S) for one in asked]
     refused = [answer for answer in answers if answer.status_code == 429]
-    assert len(refused) >= 60 - 3 * MOST_AT_ONCE, "most are refused at once"
+    assert len(refused) >= 60 - 3 * MOST_AT_ONCE, "most requests are refused at once"
     assert {answer.headers["retry-after"] for answer in refused} == {"5"}
     assert {answer.status_code for answer in answers} == {429, 503}
     assert "wait already" in refused[0].json()["detail"]
-    assert answered > 0, "answered although other questions wait"
+    assert answered > 0, "health and metrics answer while other requests wait"
 
 
 def test_a_marker_does_not_wait_for_questions(client: TestClient) -> None:
@@ -85,10 +85,10 @@ def test_a_marker_does_not_wait_for_questions(client: TestClient) -> None:
     resolve = f"/api/v1/clusters/orders/findings/{finding['id']}/resolve"
     with ThreadPoolExecutor(2) as threads:
         question = threads.submit(client.get, EXPLAIN)
-        wait_for(state.kafka._other._turn.locked, "a question that asks Kafka")
+        wait_for(state.kafka._other._turn.locked, "the request to have its turn to ask Kafka")
         marker = threads.submit(client.post, resolve, json={}, headers={"Authorization": f"Bearer {KEY}"})
-        wait_for(state.remediation_kafka._other._turn.locked, "the marker's turn")
-        assert state.kafka._other._turn.locked(), "while the question still waits for its answer"
+        wait_for(state.remediation_kafka._other._turn.locked, "the marker to have its turn to ask Kafka")
+        assert state.kafka._other._turn.locked(), "the other request still waits for its answer"
         assert question.result(ANSWER_S).status_code == marker.result(ANSWER_S).status_code == 503
 
 
@@ -105,7 +105,7 @@ def test_markers_are_written_over_brokers_of_their_own_settings(silent: SilentBr
         (finding,) = client.get("/api/v1/clusters/orders/findings").json()["items"]
         resolve = f"/api/v1/clusters/orders/findings/{finding['id']}/resolve"
         marker = threads.submit(client.post, resolve, json={}, headers={"Authorization": f"Bearer {KEY}"})
-        wait_until(lambda: silent.accepted, lambda number: number > 0, "the marker's connection")
+        wait_until(lambda: silent.accepted, lambda number: number > 0, "a connection for the marker")
         assert marker.result(ANSWER_S).status_code == 503
     cluster.close()
 

@@ -1,4 +1,5 @@
-"""Tests that every list of the API takes `limit` and `cursor`, with the same bounds, and answers in the same shape."""
+"""Tests that every list of the API takes `limit` and `cursor` with the same bounds, and gives answers of the same
+shape."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Tests of data partitions over REST: the LSO, the transaction that blocks it, how that will end, and unjudged
-partitions."""
+"""Tests of data partitions over REST: the LSO, the transaction that blocks the partition and how this transaction will
+end, and unjudged partitions."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ RELATIONS: dict[str, tuple[Any, ...]] = {
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_the_relation_of_a_blocker_to_its_owner(cluster: WithPartitions, relation: str) -> None:
-    """Each state of the owner gives the blocker its relation. A transaction is overdue only after its coordinator had
+    """The state of the owner determines the blocker's relation. A transaction is overdue only after its coordinator had
     time to scan."""
     id_, *observations = RELATIONS[relation]
     cluster.look(stalled_partition(), read(entry()))
@@ -112,8 +112,8 @@ def test_the_relation_of_a_blocker_to_its_owner(cluster: WithPartitions, relatio
 
 
 def test_what_was_there_before_producers_were_asked_for_is_adopted(cluster: WithPartitions) -> None:
-    """An entry is adopted if the LSO stalled before its owner began. Producers are sampled less often than high
-    watermarks."""
+    """An entry is adopted if the LSO stalled before the owner's transaction began. The start of the stall counts,
+    because producers are sampled later than the LSO."""
     for at_ms in (SINCE_MS + 2_000, SINCE_MS + 12_000):
         cluster.look(stalled_partition(), read(entry(), at_ms=at_ms))
     cluster.read([owner(b"a", start_ms=SINCE_MS + 6_000)])
@@ -136,7 +136,7 @@ def test_what_nobody_owns_is_unknown_until_it_is_confirmed_and_says_why(cluster:
     one = get(cluster, ONE)
     assert (one["blocker"]["relation"], one["blocker"]["why"], one["judged"]) == ("hanging", None, True)
     cluster.see(now_ms=NOW_MS + 1)
-    assert get(cluster, ONE)["blocker"]["relation"] == "unknown", "a resolved finding says nothing"
+    assert get(cluster, ONE)["blocker"]["relation"] == "unknown", "the finding about the hanging entry is resolved"
 
 
 def test_a_finding_of_another_start_says_nothing(cluster: WithPartitions) -> None:
@@ -156,7 +156,7 @@ def test_the_owner_is_named_though_its_id_expired(cluster: WithPartitions) -> No
 
 
 def test_a_marker_that_is_not_replicated_is_no_blocker_by_name(cluster: WithPartitions) -> None:
-    """The LSO is stalled by a marker that is not replicated yet, while DescribeProducers reports the transaction
+    """The marker is not replicated yet, so the LSO is stalled. DescribeProducers already reports the transaction as
     closed."""
     cluster.read([owner(b"a", state=states.COMPLETE_COMMIT, topics=())])
     cluster.look(stalled_partition(), read())
@@ -200,13 +200,13 @@ def test_open_transactions_are_listed_by_offset(cluster: WithPartitions) -> None
     assert reported == [("a", LSO, True), ("b", LSO + 2, False), (None, LSO + 5, False)]
     assert one["open_transactions"][1]["last_write_at"] is None
     assert one["open_transactions"][1]["first_record_timestamp"] is None, "only the batch at the LSO was read"
-    assert one["why"].startswith("producer id 9: "), "one of three is enough not to judge the partition"
+    assert one["why"].startswith("producer id 9: "), "one entry without an owner leaves the whole partition unjudged"
 
 
 @pytest.mark.parametrize("number", [0, 469_473_334, NOW_MS // 1_000, NOW_MS * 1_000, NOW_MS + 30 * 86_400_000])
 def test_a_number_that_is_no_time_of_a_write_is_shown_as_it_is(cluster: WithPartitions, number: int) -> None:
-    """A broker may report another number than the last write, such as its uptime: the number is shown only in its raw
-    form."""
+    """A broker may report a number that is not the time of the last write, such as its uptime. Only the raw number is
+    shown then."""
     cluster.read([owner(b"a")])
     cluster.look(stalled_partition(), read(entry(last_timestamp_ms=number)))
     (one,) = get(cluster, ONE)["open_transactions"]
@@ -243,7 +243,7 @@ def test_an_unresponsive_partition_keeps_its_last_numbers(cluster: WithPartition
     assert (one["judged"], one["why"], one["leader"]) == (False, "no leader", None)
     assert (one["observed_at"], one["last_stable_offset"]) == (NOW, LSO)
     assert one["as_of"] == "2026-09-21T14:14:50.123Z"
-    assert get(cluster, f"{PATH}/orders/1")["observed_at"] == one["as_of"], "the others were looked at"
+    assert get(cluster, f"{PATH}/orders/1")["observed_at"] == one["as_of"], "the other partition was sampled later"
 
 
 def test_what_never_answered_has_no_numbers(cluster: WithPartitions) -> None:

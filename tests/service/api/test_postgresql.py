@@ -101,7 +101,7 @@ def both(tmp_path: Path, postgres: Postgres) -> Iterator[tuple[str, str]]:
 
 
 def samples(client: TestClient) -> list[str]:
-    """Returns the metrics of the store's contents."""
+    """Returns the lines of the metrics that are computed from the store."""
     page = client.get("/metrics").text
     return [line for line in page.splitlines() if re.match(r"kafka_txn_(?!exporter_)", line)]
 
@@ -137,7 +137,7 @@ def test_an_id_of_30_kb_is_listed_linked_and_found(both: tuple[str, str]) -> Non
 
 
 def test_a_client_that_moves_to_another_service_gets_each_event_once(postgres: Postgres) -> None:
-    """Two services behind a load balancer read the same store: a client that reconnects to the other one misses no
+    """Two services behind a load balancer read the same store. A client that reconnects to the other service misses no
     event."""
     with postgres.database() as url, closing(WithFindings(url)) as cluster:
         cluster.read(now_ms=NOW_MS)

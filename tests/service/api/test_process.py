@@ -79,7 +79,7 @@ def test_a_server_answers_over_sockets_also_for_the_longest_ids(port: int) -> No
 
 
 def test_a_head_is_answered_like_a_get_and_the_connection_lives_on(port: int) -> None:
-    """An answer to HEAD has no body: its bytes would be read as the beginning of the next answer."""
+    """An answer to HEAD has no body. A client would read the bytes of a body as the beginning of the next answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_S)
     answers = []
     for path in ("/-/healthy", "/api/v1/clusters/orders/transactions", "/static/style.css", "/nothing"):
@@ -162,4 +162,4 @@ def test_it_finds_nothing(address: str, tmp_path: Path) -> None:
     assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
     asked = re.search(r"([\d,]+) generated", result.stdout)
     assert asked, result.stdout[-2000:]
-    assert int(asked[1].replace(",", "")) > 300, "it asked for little"
+    assert int(asked[1].replace(",", "")) > 300, "schemathesis sent few requests"

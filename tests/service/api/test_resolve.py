@@ -1,6 +1,6 @@
 """Tests of resolving a finding: permissions, refusals, and the audit.
 
-The brokers are stubs; tests/integration/test_resolve.py uses real ones.
+The brokers are stubs. tests/integration/test_resolve.py uses real brokers.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ def test_the_decision_says_which_marker(url: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_partition_without_a_marker_gets_coordinator_epoch_0(here: ResolveApi) -> None:
-    """Kafka's own tool also writes 0 here: a leader that knows a marker refuses -1, and 0 is never below "none"."""
+    """A leader that knows no marker of the producer reports -1. The request then has coordinator epoch 0, as in Kafka's
+    own tool, because a leader that does know a marker refuses -1."""
     here.brokers.seen[PLACE] = shows(hanging(coordinator_epoch=-1))
     assert here.execute().json()["coordinator_epoch"] == 0
     assert here.brokers.sent[0].coordinator_epoch == 0
@@ -238,7 +239,7 @@ def test_nothing_else_than_a_hanging_transaction_has_a_marker(here: ResolveApi) 
 )
 @pytest.mark.parametrize("look", [1, 3])
 def test_a_partition_that_shows_something_else(here: ResolveApi, look: int, seen: Any, says: str) -> None:
-    """The partition may change before the first check or before the check that follows the read of the log."""
+    """The partition changes before its first sample, or before the last sample, which follows the read of the log."""
 
     def change(number: int) -> None:
         here.brokers.seen.pop(PLACE, None)
@@ -265,7 +266,8 @@ def test_a_partition_that_shows_something_else(here: ResolveApi, look: int, seen
 def test_what_the_logs_do_not_say_themselves_is_not_written(
     url: str, monkeypatch: pytest.MonkeyPatch, stored: str, derived: str, says: str
 ) -> None:
-    """A marker is refused if the decision derived from the logs differs from the stored one, in a dry run as well."""
+    """A marker is refused if the decision derived from the logs differs from the stored decision. A dry run is refused,
+    too."""
     with resolve_api(url, monkeypatch, decision=stored) as here:
         here.brokers.facts = facts_of(derived, PID, EPOCH, LSO, NOW_MS)
         refused(here, says)
@@ -273,8 +275,8 @@ def test_what_the_logs_do_not_say_themselves_is_not_written(
 
 
 def test_what_cannot_be_proven_any_more_is_not_written(here: ResolveApi) -> None:
-    """A marker is refused if the log was cleaned since: a committed transaction may have been among the removed
-    records."""
+    """A marker is refused if the log was cleaned after the decision. A committed transaction may have been among the
+    removed records."""
     history = here.brokers.facts.history
     assert history is not None
     gone = history._replace(to_offset=9, holes=(Range(0, 9),))
@@ -357,8 +359,8 @@ def test_the_reason_of_a_refusal(here: ResolveApi, change: Callable[[ResolveApi]
 
 
 def test_what_is_read_meanwhile_counts(here: ResolveApi) -> None:
-    """The end offset is requested first, and the store has to reach it. An owner that appears in these records is
-    respected."""
+    """The log's end offset is requested first, and the store has to be read up to this offset. An owner that appears in
+    these records prevents the marker."""
     here.brokers.log_ends(2)
     late = threading.Timer(0.05, lambda: here.cluster.read([FENCED._replace(state=states.ONGOING, topics=LISTED)]))
     late.start()
@@ -367,7 +369,7 @@ def test_what_is_read_meanwhile_counts(here: ResolveApi) -> None:
 
 
 class TestOrphan:
-    """A producer id without any transactional.id; every partition of the transaction log could contain an owner."""
+    """Tests of a producer id without a known owner. Every partition of the transaction log could contain an owner."""
 
     @pytest.fixture
     def here(self, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResolveApi]:
@@ -468,7 +470,7 @@ def test_a_written_marker_is_reported_even_if_the_audit_fails_then(
 
 
 def test_looks_that_took_too_long_end_in_nothing(here: ResolveApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No marker is written if the checks took too long, because the operator may have left."""
+    """No marker is written if the checks took too long, because the client may have stopped waiting for the answer."""
     monkeypatch.setattr(resolve, "LOOKS_WITHIN_S", 0.0)
     answer = here.execute()
     assert (answer.status_code, "nothing was written" in answer.json()["detail"]) == (503, True)

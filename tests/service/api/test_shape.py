@@ -1,4 +1,5 @@
-"""The JSON that is made of a body: what is left out, what is spelt out, and what pydantic notices."""
+"""Tests of the JSON that is made of a body: omitted fields, nulls, numbers that a double cannot hold, and the
+schema."""
 
 from __future__ import annotations
 
@@ -89,7 +90,7 @@ def test_digits_follow_each_number_that_no_double_can_hold_at_any_depth(sign: in
 def test_no_text_is_mistaken_for_a_number(text: str) -> None:
     body = deep(WIDE, word=text)
     assert json.loads(to_json(body))["word"] == text
-    assert to_json(body).count(b"_str") == 2, "of `from`, and of `max`"
+    assert to_json(body).count(b"_str") == 2, "one for `from`, and one for `max`"
 
 
 def test_texts_are_written_as_the_standard_library_writes_them() -> None:

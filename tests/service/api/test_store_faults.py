@@ -1,5 +1,5 @@
-"""Tests of a service whose store fails: it answers 503 in one line, is not ready, and recovers as soon as the store
-does."""
+"""Tests of a service whose store fails: the service answers 503 in one line, is not ready, and recovers as soon as the
+store recovers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def is_refused(client: TestClient, says: str) -> None:
     assert client.get("/clusters/orders").status_code == 503
     assert client.get("/-/ready").status_code == 503
     assert client.get("/-/healthy").status_code == 200
-    wait_until_equal(lambda: exporter_up(client), 0, "the exporter")
+    wait_until_equal(lambda: exporter_up(client), 0, "kafka_txn_exporter_up")
 
 
 def serves(client: TestClient) -> bool:
@@ -94,7 +94,7 @@ def test_a_deleted_file_is_not_served_and_not_made_anew(client: TestClient, file
     for one in away.iterdir():
         one.rename(file.parent / one.name)
     assert serves(client)
-    wait_until_equal(lambda: exporter_up(client), 1, "the exporter")
+    wait_until_equal(lambda: exporter_up(client), 1, "kafka_txn_exporter_up")
 
 
 def test_a_file_that_takes_the_place_is_served_at_once(client: TestClient, file: Path) -> None:
@@ -119,7 +119,7 @@ def test_an_empty_file_has_no_tables(client: TestClient, file: Path) -> None:
 
 
 def test_damaged_pages_are_named_with_the_remedy_which_brings_it_back(file: Path) -> None:
-    """If one page of the file is damaged, intact tables are refused as well: they may be incomplete."""
+    """If one page of the file is damaged, no table is served, because also the intact tables may be incomplete."""
     overwrite(file, pages_of(file, "transactional_ids"))
     with client_of(f"sqlite:///{file}") as client:
         assert client.get("/-/ready").status_code == 200, "no damaged page was read yet"
@@ -165,8 +165,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResolveApi
 
 
 def test_a_write_waits_for_a_lock_and_then_looks_anew(here: ResolveApi, tmp_path: Path) -> None:
-    """A resolve request waits for a lock longer than other writers, which give up after 5 s, and then checks the
-    partition again."""
+    """Other writers give up after 5 s. A resolve request waits longer for the lock, and samples the partition only
+    after that."""
     with write_lock(tmp_path / "resolve.db"):
         answers: list[int] = []
         asking = threading.Thread(target=lambda: answers.append(here.execute().status_code))
@@ -235,5 +235,5 @@ def test_sessions_that_the_server_ends_cost_no_answer(own_server: Postgres, data
         assert serves(client)
         own_server.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
         gone = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}'"
-        wait_until_equal(lambda: own_server.execute(gone), [(0,)], "the sessions")
+        wait_until_equal(lambda: own_server.execute(gone), [(0,)], "number of sessions")
         assert serves(client)

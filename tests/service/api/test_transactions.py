@@ -199,7 +199,7 @@ def test_an_id_may_hold_anything(cluster: SeededCluster, raw: bytes) -> None:
             assert first["transactional_id"].encode() == raw
         else:
             assert (first["transactional_id"], urlsafe_b64decode(exact + "==")) == (display_id(raw), raw)
-        assert len(first["href"]) < 60_000, "a server refuses request lines of 64 kB"
+        assert len(first["href"]) < 60_000, "a server refuses a request line of 64 kB"
         followed = get(client, first["href"])
         assert followed["transactional_id"] == first["transactional_id"]
         assert followed["partitions"] == first["partitions"]
@@ -244,8 +244,8 @@ def test_a_time_beyond_every_calendar_is_kept_as_a_number(cluster: SeededCluster
 
 
 def test_a_record_left_behind_has_no_timeout_but_its_hash_coordinator(tmp_path: Path) -> None:
-    """After partitions were added to the transaction log, the record of `exp-a` in 0 has no timeout; its coordinator
-    leads 1."""
+    """After partitions were added to the transaction log, `exp-a` hashes to partition 1. Its record in partition 0 has
+    no timeout."""
     cluster = SeededCluster(f"sqlite:///{tmp_path / 'left.db'}", partitions=8)
     cluster.read([open_id("exp-a", 5_000, "orders", producer_id=7)])
     cluster.close()

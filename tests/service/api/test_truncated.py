@@ -82,7 +82,8 @@ def test_hanging_at_the_terminal(cluster: WithPartitions, ask: Ask) -> None:
 
 
 def test_none_is_not_all_while_some_are_left_out(cluster: WithPartitions, ask: Ask) -> None:
-    """`txnscope hanging` exits with 4, not 0, while findings are left out: an omitted transaction may hang."""
+    """While findings are left out, `txnscope hanging` exits with 4 instead of 0, because an omitted transaction may
+    hang."""
     cluster.see(now_ms=now_ms())
     assert ask("hanging")[0] == 0
     leave_out(cluster)
