@@ -1,4 +1,4 @@
-"""Fixtures of the tests of commands."""
+"""Fixtures for the tests of commands."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _files_for_their_owner_alone() -> Iterator[None]:
-    """Sets a umask with which tests write keys and settings with mode 0600: commands warn of files that others can
-    read."""
+    """Sets the umask 077, so that tests write keys and settings with mode 0600. Commands warn of a secret in a file
+    that others can read."""
     before = os.umask(0o077)
     yield
     os.umask(before)

@@ -1,4 +1,4 @@
-"""Tests that every mistake gives one line that names it, and exit code 2; failures elsewhere give exit code 3."""
+"""Tests that a mistake of the user is named in one line, with exit code 2. Any other failure has exit code 3."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ COMMANDS = tuple(command.name for command in parser.COMMANDS)
 
 @pytest.fixture(autouse=True)
 def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clears the settings of the environment and changes to a temporary directory, which gets the default store."""
+    """Clears the settings in the environment, and changes to a temporary directory. Commands create the default store
+    there."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("TXNSCOPE_")]:
         monkeypatch.delenv(name)
@@ -33,7 +34,7 @@ def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def own_signals() -> Iterator[None]:
-    """Restores the handlers of SIGTERM and SIGINT, which long-running commands replace even if they fail at once."""
+    """Restores the handlers of SIGTERM and SIGINT. A long-running command replaces them even if it fails at once."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield
     for number, handler in before.items():
@@ -55,7 +56,7 @@ def ended(*arguments: str) -> int:
 
 
 def complaint(capsys: pytest.CaptureFixture[str]) -> str:
-    """Returns the one line on stderr; stdout must be empty."""
+    """Returns the only line on stderr, and checks that stdout is empty."""
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.endswith("\n")
@@ -200,7 +201,7 @@ def test_every_command_has_its_help(command: str, capsys: pytest.CaptureFixture[
     assert ended(command, "--help") == 0
     output = capsys.readouterr().out
     assert f"txnscope {command}" in output
-    assert "Undefined" not in output, "the help shows no default where there is none"
+    assert "Undefined" not in output, "the help shows a default that does not exist"
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,7 +210,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
-    """A pipe that the reader closes early is no error, as in `txnscope inspect … | head -1`."""
+    """A reader may close the pipe early, as in `txnscope inspect … | head -1`. The command then reports no error."""
     command = [sys.executable, "-m", "service.cli", "inspect", *[str(GOLDEN)] * 200]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""Tests of `txnscope doctor`: it reads flags and client.properties, and knows exactly the releases that were tested."""
+"""Tests of `txnscope doctor`: its flags, the principal in client.properties, and its records of tested releases."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOGIN = (
         ("", "User:ANONYMOUS"),
         (f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n{LOGIN}", "User:scope"),
         (f"security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\n{LOGIN}", "User:scope"),
-        # brokers derive the name of the user from a certificate or a ticket, by rules of their own
+        # each broker has its own rules to derive the name of the user from a certificate or a ticket
         ("security.protocol=SSL", None),
         (
             "security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\nsasl.kerberos.service.name=kafka\n"
@@ -68,7 +68,7 @@ def test_what_cannot_begin_is_one_line(line: str, code: int, names: str, capsys:
 
 def test_the_document_is_what_the_records_show() -> None:
     made = document(read_records())
-    assert DOCUMENT.read_text("utf-8") == made, "make it anew: python -m tests.helpers.compatibility_document"
+    assert DOCUMENT.read_text("utf-8") == made, "out of date, run python -m tests.helpers.compatibility_document"
 
 
 def test_every_version_has_a_record_newest_first() -> None:
@@ -82,7 +82,7 @@ def test_versions_do_what_is_claimed_of_them() -> None:
 
 
 def test_a_broker_is_taken_for_the_release_that_it_is() -> None:
-    """The release of a broker is derived from its levels of `metadata.version`: brokers do not report it themselves."""
+    """A broker does not report its release. The newest `metadata.version` that the broker supports shows it."""
     for one in read_records():
         newest, _ = one.features["metadata.version"]
         assert release_of(newest) == one.release

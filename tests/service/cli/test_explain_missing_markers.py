@@ -1,4 +1,5 @@
-"""Tests of `txnscope explain --segments` where a marker is missing: the id's log limits the possible fates."""
+"""Tests of `txnscope explain --segments` where a marker is missing. The id's records in the transaction log limit what
+can have become of the partition's records."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ Explained = Callable[[str, Sequence[bytes]], list[dict[str, Any]]]
 def coordinators_log(text: str) -> bytes:
     """Returns the transaction log of one id.
 
-    A line is `at_ms State(epoch) [tv2] [partition …]`; the start time of the last Ongoing is kept.
+    Each line of `text` is `ms State(epoch) [tv2] [topic …]`. The ms count from T_MS, and a topic stands for its
+    partition 0. The start time in a record is the time of the last Ongoing.
     """
     log, start_ms = b"", -1
     for offset, line in enumerate(filter(None, map(str.strip, text.splitlines()))):
@@ -70,8 +72,8 @@ def marker(offset: int, after_ms: int, kind: int, epoch: int = 0) -> bytes:
 
 @pytest.fixture
 def explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Explained:
-    """Returns a function that explains all offsets of y-0 by the id's log, as JSON; the text form is left in
-    `capsys`."""
+    """Returns a function that runs `explain` on partition y-0 with the id's log. The function returns the spans of the
+    JSON answer. Afterwards, `capsys` contains the same answer as text."""
 
     def spans(log: str, partition: Sequence[bytes]) -> list[dict[str, Any]]:
         files = []
@@ -103,8 +105,8 @@ LOST_COMMIT = """
 def test_one_marker_behind_two_transactions_of_one_epoch_is_doubt(
     explained: Explained, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The leader lost a COMMIT marker, and the next transaction of the epoch was aborted: its ABORT seems to cover
-    both."""
+    """The leader lost a COMMIT marker, and the next transaction of the same epoch was aborted. The ABORT marker then
+    seems to end both transactions."""
     first, _ = explained(LOST_COMMIT, [data(0, 120, 3), data(3, 25_010), marker(4, 30_002, ABORT)])
     assert (first["from"], first["to"], first["kind"], first["cause"]) == (0, 4, "aborted", "client_abort")
     assert first["confidence"] == "likely"
@@ -127,7 +129,9 @@ def test_epochs_split_what_one_marker_ended(explained: Explained, capsys: pytest
     """
     first, second, last = explained(log, [data(0, 120, 3), data(3, 25_010, epoch=1), marker(4, 30_002, ABORT, 2)])
     assert (first["from"], first["to"], first["kind"]) == (0, 3, "aborted")
-    assert (first["cause"], first["confidence"]) == ("commit", "certain"), "of its own transaction"
+    assert (first["cause"], first["confidence"]) == ("commit", "certain"), (
+        "the cause is that of the records' own transaction"
+    )
     assert (first["decision"]["marker"], first["decision"]["confidence"]) == ("COMMIT", "certain")
     assert not first["decision"]["may_be_other"]
     assert [(one["cause"], one["confidence"], "decision" in one) for one in (second, last)] == [
@@ -198,7 +202,8 @@ def test_whole_histories_give_no_doubt(explained: Explained) -> None:
 
 
 def test_a_later_decision_is_not_that_of_records_which_ended_before(explained: Explained) -> None:
-    """The log begins after the first transaction, and the partition ends before the marker of the second."""
+    """The transaction log begins after the first transaction. The partition ends before the marker of the second
+    one."""
     log = "25000 Ongoing(0) y\n30000 PrepareCommit(0) y\n30003 CompleteCommit(0)"
     spans = explained(log, [data(0, 120, 3), marker(3, 5_002, ABORT)])
     assert [(one["kind"], "decision" in one) for one in spans] == [("aborted", False), ("marker", False)]

@@ -1,4 +1,5 @@
-"""Tests of `txnscope explain --segments`: it reports of the golden files what Kafka's own dumps and indexes contain."""
+"""Tests of `txnscope explain --segments`: its answers about the golden segments agree with Kafka's own dumps and
+indexes."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ def fates(spans: list[dict[str, Any]]) -> dict[int, Fate]:
 
 
 def dumped(log: Path) -> dict[int, Fate]:
-    """Returns the fate of each offset by a separate search for the next marker of its producer."""
+    """Returns the fate of each offset according to the dump. For each batch, the next marker of its producer decides
+    the fate."""
     batches = [(batch.words, batch.records) for batch in read_dump(log).batches]
     markers = [(int(w["baseOffset"]), w["producerId"], r[0].marker) for w, r in batches if w["isControl"] == "true"]
     found: dict[int, Fate] = {}
@@ -129,7 +131,8 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_segments_of_the_coordinators_log_give_names_and_causes(capsys: pytest.CaptureFixture[str]) -> None:
-    """The golden scenarios use both protocols, timeouts, and transactions that an administrator ended."""
+    """The golden scenarios contain clients of the old protocol and of TV2, timeouts, and transactions that an
+    administrator ended."""
     main_group = GOLDEN / "4.3.1" / "main"
     reported = {}
     for name in ("a-orders-0", "f-dead-0", "q-force-0", "l-abort-0", "c-late-0"):
@@ -145,12 +148,10 @@ SOME = {
     ("f-dead-0", 0): ("aborted", "f-old", "timeout likely"),
     ("q-force-0", 0): ("aborted", "q-force-1", "admin ambiguous"),  # the segment ends too soon after the decision
     ("l-abort-0", 0): ("aborted", "l-abort-1", "client_abort likely"),
-    ("l-abort-0", 2): (
-        "aborted",
-        "l-abort-1",
-        "client_abort ambiguous",
-    ),  # by an administrator, 1.4 s after its client
-    ("l-abort-0", 4): ("aborted", "l-abort-2", None),  # by an administrator; compaction removed records
+    # an administrator wrote the marker 1.4 s after the client's abort
+    ("l-abort-0", 2): ("aborted", "l-abort-1", "client_abort ambiguous"),
+    # an administrator wrote the marker; compaction removed records of the id
+    ("l-abort-0", 4): ("aborted", "l-abort-2", None),
     ("c-late-0", 3): ("open", "c-late-1", None),
 }
 
@@ -184,7 +185,7 @@ def test_damage_is_unknown_and_not_guessed_around(halves: list[Path], capsys: py
     halves[1].write_bytes(spoilt)
     found = fates(explained(capsys, 11, 22, *halves))
     assert found[11] == Fate("unknown", 7, None)
-    assert found[13] == Fate("unknown", 8, None), "the broken bytes may be its marker, too"
+    assert found[13] == Fate("unknown", 8, None), "the damaged batch may be the marker of producer id 8, too"
     assert found[20].kind == "unknown"
     assert found[21] == Fate("marker", 8, 21)
     spoilt[8:12] = (3).to_bytes(4, "big")
@@ -196,7 +197,7 @@ def test_damage_is_unknown_and_not_guessed_around(halves: list[Path], capsys: py
 
 
 def test_a_long_run_of_aborted_records_has_a_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """21,000 offsets of 1,050 transactions have more spans than a table shows, and a sum instead."""
+    """1,051 aborted transactions have more spans than a table shows. The answer contains a sum of them instead."""
     log, offset, nine = bytearray(), 0, [Rec(b"k", b"v", n) for n in range(9)]
     for number in range(1_050):
         for _ in range(2):
@@ -260,7 +261,7 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(
 def test_a_marker_at_the_head_of_a_recreated_topic_ends_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Scenario C13: every marker at the head of the topic ends nothing, also if only the second of two is requested."""
+    """Scenario C13: both markers at the head of the topic end nothing, also if only one of them is requested."""
     file = tmp_path / "00000000000000000000.log"
     file.write_bytes(
         control_batch(COMMIT, 0, producer_id=7, producer_epoch=1)

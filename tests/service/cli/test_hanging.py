@@ -36,7 +36,7 @@ from tests.helpers.terminal import Ask, service_of
 def ask(cluster: WithPartitions, tmp_path: Path) -> Iterator[Ask]:
     """Yields a function that runs `txnscope …` in a child process against a service over the cluster's store.
 
-    It returns the exit code, stdout and stderr.
+    The function returns the exit code, stdout and stderr.
     """
     ours = {k: v for k, v in os.environ.items() if not k.startswith("TXNSCOPE_")} | {"PYTHONPATH": str(ROOT)}
     with service_of(cluster.url) as url:
@@ -73,7 +73,7 @@ def test_each_row_has_owner_place_start_blocked_groups_and_remediation(cluster: 
     assert facts["since"].endswith("Z (3m 20s ago)")
     assert facts["waiting"] == "billing, audit"
     assert facts["decision"].startswith("none: ")
-    assert first.splitlines()[-1] == paste, "ready to be pasted: on a line of its own"
+    assert first.splitlines()[-1] == paste, "the command has a line of its own, so that a user can paste it"
     assert "no transactional.id is known, producer id 8" in second
     assert "no known consumer group" in second
     assert "decision    commit: its coordinator committed it" in second
@@ -101,7 +101,9 @@ def test_unjudged_partitions_leave_no_all_clear(cluster: WithPartitions, ask: As
     assert ask("hanging", "--allow-partial")[0] == 0
     assert ask("hanging", "--json")[0] == 4
     cluster.see(hanging_finding())
-    assert ask("hanging", "--allow-partial")[0] == 1, "what was found counts more"
+    assert ask("hanging", "--allow-partial")[0] == 1, (
+        "a hanging transaction decides the exit code before unjudged partitions do"
+    )
 
 
 @pytest.mark.parametrize("looked", ["never", "in trouble", "long ago", "set back", "at nothing"])

@@ -1,4 +1,4 @@
-"""Tests of `txnscope inspect`: its lines about the golden segments equal the output of Kafka's own tool."""
+"""Tests of `txnscope inspect`: its lines about the golden segments agree with the output of Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_terminal_does_not_obey_an_id(tmp_path: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
 def test_each_end_has_its_cause(version: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each transaction of the golden scenarios has the cause that its scenario produced."""
+    """A transaction of a golden scenario has the cause that the scenario produced."""
     said: dict[tuple[str, str], tuple[str, str]] = {}
     for line in lines_of(capsys, *sorted((GOLDEN / version / "main").glob("__transaction_state-*"))):
         if " Prepare" in line:

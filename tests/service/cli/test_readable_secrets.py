@@ -1,5 +1,5 @@
-"""Tests of files with secrets: our files are readable by their owner alone, and commands warn of other readable
-ones."""
+"""Tests of files with secrets: only the owner can read a file that a command creates, and commands warn of the user's
+files that others can read."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_file_of_each_of_several_clusters(tmp_path: Path) -> None:
 
 
 def test_a_command_warns_once_and_goes_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """`serve` prints one warning and goes on; in this test it then fails because of its store."""
+    """`serve` prints one warning and goes on. In this test, `serve` then fails because its store does not exist."""
     security = "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
     file = written(tmp_path / "client.properties", f"{security}sasl.jaas.config={LOGIN}\n")
     code = main(["serve", "--kafka-config", str(file), "--bootstrap-servers", "h:1", "--store", "sqlite:///no/dir.db"])

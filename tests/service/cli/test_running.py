@@ -69,9 +69,9 @@ Start = Callable[..., Command]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Yields a function that starts a command in a directory whose `spark_jobs` is a script.
+    """Yields a function that starts a command in a directory where a script takes the place of `spark_jobs`.
 
-    The script prints its store and its arguments, and does not end.
+    The script prints its pid, its settings and its arguments, and does not end.
     """
     application = tmp_path / "spark_jobs"
     application.mkdir()
@@ -157,7 +157,7 @@ def test_watch_migrates_and_runs_both_until_sigterm(start: Start, port: int, tmp
     assert (tmp_path / "txnscope.db").exists()
     (serving,) = (one for one in psutil.Process(watched.process.pid).children() if " serve" in command_of(one))
     reported = json.loads(serving.environ()["TXNSCOPE_SETTINGS"])
-    assert reported["bootstrap_servers"] == "a:1", "what the store does not know is asked of the same brokers"
+    assert reported["bootstrap_servers"] == "a:1", "the service asks the same brokers for what the store lacks"
     watched.process.terminate()
     assert watched.process.wait(LIMIT_S) == 0
     assert status_of(port, "/-/healthy") == 0
@@ -173,9 +173,13 @@ def test_the_store_is_on_no_command_line_that_the_user_did_not_type(start: Start
         seen.update(command_lines())
         return status_of(port, "/-/ready"), watched.text
 
-    wait_until(look, lambda reported: reported[0] == 200 and "ingest | ingest " in reported[1], "both to run")
+    wait_until(
+        look,
+        lambda reported: reported[0] == 200 and "ingest | ingest " in reported[1],
+        "the service and the application to run",
+    )
     for command in ("watch", "migrate", "serve", "spark_jobs"):
-        assert any(command in line.split() for line in seen), f"{command} was not looked at"
+        assert any(command in line.split() for line in seen), f"no command line of {command} was seen"
     assert not [line for line in seen if "s3cret" in line]
     assert url in watched.text, "the application did not get its store"
     ingest = start("ingest", "--bootstrap-servers", "a:1", "--store", url)
@@ -197,13 +201,13 @@ def test_nothing_outlives_a_killed_watch(start: Start, port: int) -> None:
     wait_until_equal(
         lambda: (status_of(port, "/-/healthy"), Path(f"/proc/{ingest}").exists()),
         (0, False),
-        "the service's answer, and whether the application lives,",
+        "the status of the service, and whether the application runs,",
         timeout_s=10,
     )
 
 
 def test_tables_over_rest(start: Start, port: int, tmp_path: Path) -> None:
-    """A user runs the table commands while the service runs."""
+    """The commands that print tables ask a running service."""
     seeded = SeededCluster(f"sqlite:///{tmp_path / 'txnscope.db'}")
     late = open_id("billing-1", 200_000, producer_id=7, producer_epoch=2)
     ended = [Id(b"done-%03d" % n, states.COMPLETE_COMMIT, commits=1) for n in range(250)]

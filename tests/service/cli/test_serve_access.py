@@ -165,7 +165,7 @@ def services(tmp_path: Path) -> Iterator[Any]:
 
 
 def test_a_key_from_the_command_line_to_its_end(cluster: WithPartitions, services: Any, tmp_path: Path) -> None:
-    """A key is created, used by commands and by a stream, audited, and revoked; its stream then ends."""
+    """A key is created, used by commands and by a stream, audited, and revoked. Then the stream ends."""
     served = services()
     assert served.run("hanging").returncode == 2
     assert "credentials are needed" in served.run("hanging").stderr
@@ -212,7 +212,7 @@ def test_a_key_from_the_command_line_to_its_end(cluster: WithPartitions, service
     cluster.see()
     wait_until(answer.readline, lambda line: line.startswith(b"event: resolved"), "the finding's end in the stream")
     assert cli(tmp_path, "keys", "revoke", "ops").returncode == 0
-    wait_until_equal(lambda: served.ask(C, bearer(key)), 401, "the key to be refused")
+    wait_until_equal(lambda: served.ask(C, bearer(key)), 401, "the status of a request with the revoked key")
     cluster.see(hanging_finding(1))
     rest = answer.read()  # revoking the key ends the stream
     assert b"event: " not in rest.partition(b"\n\n")[2]
@@ -225,8 +225,8 @@ def test_a_key_from_the_command_line_to_its_end(cluster: WithPartitions, service
 def test_a_certificate_is_served_and_taken_anew(
     cluster: WithPartitions, services: Any, tmp_path: Path, authority: Authority
 ) -> None:
-    """A new certificate is loaded while connections are open; while the file is broken, the last valid one is
-    served."""
+    """The server loads a new certificate while connections are open. While the file is broken, the server uses the last
+    valid certificate."""
     pem = tmp_path / "server.pem"
     shutil.copyfile(authority.issue("server"), pem)
     served = services("--tls-cert", "server.pem", "--tls-key", "server.pem", trusted=authority.certificate)
@@ -271,7 +271,8 @@ def test_only_who_has_a_certificate_is_heard(
     authority: Authority,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Only clients with a valid certificate are served, and the authority of clients can be replaced at run time."""
+    """The server serves only clients with a valid certificate. The authority of the clients can be replaced at run
+    time."""
     shutil.copyfile(authority.issue("server"), tmp_path / "server.pem")
     shutil.copyfile(authority.certificate, tmp_path / "clients.pem")
     other = Authority(tmp_path_factory.mktemp("other"), "other")
@@ -318,8 +319,8 @@ def test_what_others_can_reach_is_refused_without_authentication_and_tls(
 def test_the_same_is_served_when_it_is_wanted(
     cluster: WithPartitions, services: Any, tmp_path: Path, authority: Authority
 ) -> None:
-    """`serve` listens on every interface with --insecure, or with authentication and TLS. It checks the Host header in
-    both cases."""
+    """`serve` listens on every interface with --insecure, or with authentication and TLS. In both cases, `serve` checks
+    the Host header."""
     shutil.copyfile(authority.issue("server"), tmp_path / "server.pem")
     tls = ("--tls-cert", "server.pem", "--tls-key", "server.pem")
     secured = services("--host", "0.0.0.0", *tls, "--allowed-hosts", "txnscope.example", trusted=authority.certificate)
@@ -343,14 +344,16 @@ def test_watch_serves_with_the_same_tls_and_authentication(
     tls = ("--tls-cert", "server.pem", "--tls-key", "server.pem", "--allowed-hosts", "txnscope.example")
     watched = Service(tmp_path, "--bootstrap-servers", "a:1", *tls, trusted=authority.certificate, command="watch")
     try:
-        wait_until_equal(lambda: watched.ask("/-/ready"), 200, "the service", retry_on=(OSError,))
+        wait_until_equal(lambda: watched.ask("/-/ready"), 200, "the status of /-/ready", retry_on=(OSError,))
         assert (watched.ask(C), watched.ask(C, basic("ann", PASSWORD))) == (401, 200)
         assert watched.ask(C, basic("ann", PASSWORD) | {"Host": "txnscope.example"}) == 200
         lines = [command_of(one) for one in all_processes()]
         assert not [line for line in lines if HASHED.text in line]
         watched.command.wait_for_text("ingest | ingest ")
         pid = int(watched.command.text.split("ingest | ingest ")[1].split()[0])
-        assert HASHED.text not in str(psutil.Process(pid).environ()), "only the service compares passwords"
+        assert HASHED.text not in str(psutil.Process(pid).environ()), (
+            "the application got a password hash, which only the service needs"
+        )
     finally:
         watched.end()
 

@@ -1,4 +1,4 @@
-"""Tests of tables at a terminal: the past of an id, findings, and ids that expire."""
+"""Tests of tables at a terminal: the history of an id, findings, and ids that expire soon."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def test_a_timeline_from_the_middle_says_since_when_commits_are_counted(cluster:
     cluster.writer.apply(batch(committed(6, MINUTE), read(6, 9)), NOW_MS)
     says = "From 2026-09-21T14:03:50.123Z on, ordinary commits are counted by minute instead of listed."
     assert says in ask("transaction", "pay")[1].splitlines()
-    assert says not in ask("transaction", "pay", "--limit", "1")[1].splitlines(), "the newest row is all that is shown"
+    assert says not in ask("transaction", "pay", "--limit", "1")[1].splitlines(), (
+        "the note is shown, although all rows shown are newer"
+    )
     assert json.loads(ask("transaction", "pay", "--json")[1])["counted_since"] == "2026-09-21T14:03:50.123Z"
 
 
@@ -77,7 +79,7 @@ def test_a_producer_id_that_nobody_has_or_had_is_said_in_one_line(cluster: WithF
         reported = ask("transactions", "--producer-id", "9", *more)
         words = "txnscope transactions: cluster 'orders' has no transactional id with producer id 9\n"
         assert reported == (2, "", words)
-    assert ask("transactions", "--producer-id", "7")[0] == 0, "pay had it before"
+    assert ask("transactions", "--producer-id", "7")[0] == 0, "pay had producer id 7 before"
 
 
 def test_what_expires_soonest_first(cluster: WithFindings, ask: Ask) -> None:
