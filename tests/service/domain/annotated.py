@@ -1,4 +1,4 @@
-"""Logs of one id whose comments give the expected judgement of each record: `# word, confidence (at first word,
+"""Parses logs of one id. A comment gives the expected cause of its record: `# cause, confidence (at first cause,
 confidence)`."""
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class Said(NamedTuple):
 
 
 class Annotated(NamedTuple):
-    """A log and its expected causes by offset. A record without an entry in `said` has no cause."""
+    """The records of a log, and their expected causes by offset. A record without an entry in `said` has no cause."""
 
     records: list[LogRecord]
     said: dict[int, Said]
 
 
 def annotated(text: str) -> Annotated:
-    """Parses the notation of `records.log` with expected judgements in its comments; other comments are ignored."""
+    """Parses the notation of `records.log`, and the expected causes in its comments. Other comments are ignored."""
     lines = [line for line in text.splitlines() if line.partition("#")[0].strip()]
     said = {}
     for offset, line in enumerate(lines):
@@ -44,7 +44,7 @@ def annotated(text: str) -> Annotated:
 
 
 def judgement(records: Sequence[LogRecord]) -> dict[int, Said]:
-    """Returns the journal's judgement of the records in the same form; offsets count from 0."""
+    """Returns the first and the last cause that the journal gives to each record, by offset. Offsets count from 0."""
     last = _causes(records)
     return {offset: Said(_causes(records[: offset + 1])[offset], pair) for offset, pair in last.items()}
 
@@ -55,7 +55,7 @@ def _causes(records: Sequence[LogRecord]) -> dict[int, Pair]:
 
 
 def while_open(records: Sequence[LogRecord]) -> set[Pair]:
-    """Returns the judgement that the journal gives while the log grows, before a cause is settled."""
+    """Returns every cause that the journal gives while the log grows. The newest cause is not settled yet."""
     found = set()
     for number in range(len(records)):
         steps = pairs(records[: number + 1])

@@ -1,6 +1,7 @@
-"""A model of a transaction coordinator and the producers of one transactional.id. It writes the log and records why.
+"""A model of a transaction coordinator and of the producers of one transactional.id.
 
-Source: kafka-transactions.md 2.2, 2.3 and 6, TransactionCoordinator (endTransaction, prepareInitProducerIdTransit),
+The model writes the transaction log, and notes the true cause of each record. Source: kafka-transactions.md 2.2, 2.3
+and 6, TransactionCoordinator (endTransaction, prepareInitProducerIdTransit),
 TransactionMetadata.prepareIncrementProducerEpoch. The module `lives` draws the actions of producers.
 """
 
@@ -31,8 +32,9 @@ COPIED = 0.05
 
 
 class Broker(NamedTuple):
-    """A broker version. `bumps_twice` is true of 4.0.0. `tags` is true from 4.3 on: producer ids around a rotation are
-    logged, and a fence may rotate."""
+    """A broker version. `bumps_twice` is true of 4.0.0: under TV2, an abort by the coordinator raises the epoch by 2.
+    `tags` is true from 4.3 on: records contain the producer ids around a rotation, and a fence may rotate the producer
+    id."""
 
     name: str
     versions: tuple[int, ...]  # values of transaction.version that the broker supports
@@ -50,8 +52,8 @@ BROKERS = (
 
 @dataclass
 class Instance:
-    """A producer of the id with its own view of its producer id and epoch. `modern` clients support TV2; `tv2` means
-    that they use it."""
+    """A producer of the id, with its own view of its producer id and epoch. A `modern` client supports TV2. `tv2` is
+    true while the client uses TV2."""
 
     modern: bool
     timeout_ms: int
@@ -106,7 +108,7 @@ class Coordinator:
     transaction: int = 0
     copies: list[EndCopy] = field(default_factory=list)
     loses: bool = False
-    """If true, the next append reaches the log, but the coordinator believes that the append failed."""
+    """If true, the next record reaches the log, but the coordinator believes that the append failed."""
 
     # requests of producers and administrators
 
@@ -196,7 +198,7 @@ class Coordinator:
         )
 
     def end(self, instance: Instance, *, commit: bool) -> None:
-        """Handles EndTxn, which is of version 5 if the producer uses TV2. A refused producer has to initialize
+        """Handles EndTxn, of version 5 if the producer uses TV2. A producer whose EndTxn is refused has to initialize
         again."""
         if not self._is_current(instance):
             self._end_late(instance, commit)
@@ -219,8 +221,9 @@ class Coordinator:
         self._prepare(cause or meant, states.PREPARE_COMMIT if commit else states.PREPARE_ABORT, tv2, bump=1)
 
     def _end_late(self, instance: Instance, commit: bool) -> None:
-        """Handles an abort after the coordinator's own abort. A TV2 producer's abort is accepted without a record; the
-        producer goes on."""
+        """Handles an EndTxn with an epoch that is no longer current. After an abort by the coordinator, the abort of a
+        TV2 producer is accepted without a record, and the producer goes on. Any other producer has to initialize
+        again."""
         was = (instance.pid, instance.epoch)
         accepted = was in {(self.memory.pid, self.memory.last_epoch), (self.memory.last_pid, self.memory.last_epoch)}
         if instance.tv2 and not commit and accepted and self.memory.state == states.COMPLETE_ABORT:
@@ -259,8 +262,8 @@ class Coordinator:
             self.memory = Memory()
 
     def move(self, skew_ms: int) -> None:
-        """Moves the id to another coordinator, which has its own clock and restores its state from the newest
-        record."""
+        """Moves the id to another coordinator. The new coordinator has its own clock, and restores the id's state from
+        the newest record."""
         self.now_ms += skew_ms if self.skewed else 0
         self.next_scan_ms = self.now_ms + SCAN_MS
         self.loses = False
@@ -323,7 +326,7 @@ class Coordinator:
             self._complete(successor)
 
     def _successor(self, *, by_client: bool) -> int:
-        """Returns the producer id that follows this transaction, or NO_ID if the id does not rotate."""
+        """Returns the producer id after this transaction, or NO_ID if the producer id stays."""
         if self.memory.epoch < LAST_CLIENT_EPOCH or not (by_client or self.broker.tags):
             return NO_ID
         self.next_pid += 1
@@ -360,8 +363,8 @@ class Coordinator:
             self.now_ms += self.rng.choice([1, 100])
 
     def _write(self, cause: str, **changes: int) -> bool:
-        """Appends a record. Returns whether the coordinator knows that the append succeeded. `changes` are applied to
-        its memory."""
+        """Appends a record: the coordinator's memory with `changes`. Returns True and keeps the changes in memory. If
+        the coordinator believes that the append failed, returns False and drops the changes."""
         after = replace(self.memory, failed_to_fence=False, **changes)
         was = after.pid if self.memory.pid == NO_ID else self.memory.pid
         record = LogRecord(

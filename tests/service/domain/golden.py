@@ -12,7 +12,7 @@ from tests.helpers.paths import GOLDEN
 
 
 def logs(version: str) -> dict[str, list[LogRecord]]:
-    """Returns the records of each id. Planted records with keys of a future version are left out."""
+    """Returns the records of each id. The records that were planted with a key of a future version are left out."""
     found: dict[str, list[LogRecord]] = {}
     for segment in sorted((GOLDEN / version).glob("*/__transaction_state-*/*.log")):
         for batch in read_batches(segment.read_bytes()):

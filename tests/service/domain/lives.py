@@ -1,6 +1,6 @@
 """Draws random histories of one transactional.id.
 
-They contain conforming clients and brokers of all versions, second instances, administrators, frameworks and
+The histories contain conforming clients and brokers of all versions, second instances, administrators, frameworks and
 recoveries, duplicates of EndTxn that arrive late, appends whose acknowledgement is lost, clocks that jump, and several
 actions within one millisecond. A client begins no transaction before its EndTxn is answered.
 """
@@ -72,7 +72,7 @@ def _start_anew(rng: Random, coordinator: Coordinator, instance: Instance, _: In
 
 
 def _administrate(rng: Random, coordinator: Coordinator, instance: Instance, _: Instance) -> None:
-    """Fences the id as an administrator, mostly during a transaction; the application seldom returns at once."""
+    """Fences the id as an administrator, mostly during a transaction. The application seldom returns at once."""
     if rng.random() < 0.9:
         coordinator.add(instance)
         coordinator.wait(rng.choice([300, 2_000, 9_000]))
@@ -82,7 +82,7 @@ def _administrate(rng: Random, coordinator: Coordinator, instance: Instance, _: 
 
 
 def _ask_itself(rng: Random, coordinator: Coordinator, instance: Instance, other: Instance) -> None:
-    """Requests a new epoch after an error, as KIP-360 allows; the requester may be an instance that was fenced long
+    """Requests a new epoch after an error, as KIP-360 allows. The requester may be an instance that was fenced long
     ago."""
     coordinator.init_own(rng.choice([instance, instance, other]), gives_up=rng.random() < 0.1)
 
@@ -93,7 +93,7 @@ def _recover(rng: Random, coordinator: Coordinator, instance: Instance, _: Insta
 
 
 def _configure_anew(rng: Random, coordinator: Coordinator, instance: Instance, _: Instance) -> None:
-    """Restarts a task of Kafka Connect: the framework fences the id through the admin API, then the task starts."""
+    """Restarts a task of Kafka Connect. The framework fences the id through the admin API, and then the task starts."""
     coordinator.init(Instance(False, rng.choice([30_000, 30_000, 45_000])))
     coordinator.wait(rng.choice([50, 300, 300, 2_000]))
     coordinator.init(instance)

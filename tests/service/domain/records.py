@@ -1,4 +1,4 @@
-"""A text notation for logs of one id, and the rows that the journal makes of them."""
+"""Parses a text notation for logs of one id, and runs the journal over such a log."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ def log(text: str) -> list[LogRecord]:
     """Parses the records of one id, one in a line: `at_ms State(pid,epoch) field=number …`. Blank lines and `#`
     comments are ignored.
 
-    An Ongoing after an idle state starts a transaction, whose start time stays until Empty; the timeout stays until
-    another is given. By default a record has no tags, and an open transaction has one partition. Offsets count from 0.
+    An Ongoing after an idle state starts a transaction. Later records keep its start time until an Empty. Each record
+    keeps the timeout of the one before, unless it gives its own. By default a record has no tags, and an open
+    transaction has one partition. Offsets count from 0.
     """
     records: list[LogRecord] = []
     for line in filter(None, (line.partition("#")[0].split() for line in text.splitlines())):
@@ -90,10 +91,10 @@ def reported(records: Sequence[LogRecord] | str) -> Told:
 
 
 def judged(steps: Pairs, *, settles_early: bool = False, settles: bool = True) -> Told:
-    """Judges the steps of a log.
+    """Runs the journal over the steps of a log.
 
-    With `settles_early`, an open cause is settled before the next record as soon as the time allows. With `settles`,
-    the last cause is settled at the end as if the log had been read long enough.
+    With `settles_early`, a preliminary cause is settled before the next record if enough time has passed. With
+    `settles`, the last cause is settled at the end, as if enough time had passed.
     """
     last_abort = NO_ABORT
     rows: dict[int, Transition] = {}

@@ -1,5 +1,5 @@
-"""Tests that frameworks are recognised by their ids and their behaviour, and that other applications are not mistaken
-for them."""
+"""Tests that frameworks are recognised by their ids and their behaviour. Other applications are not mistaken for
+frameworks."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from service.domain.applications import (
 )
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 
-# Subtask 0 of a job with a checkpoint a second (Flink 2.2, Kafka 4.3.1), times in ms: an exception at 4.25 s, kill -9
-# at 7.8 s, restarted from its last checkpoint at 16.4 s.
+# Subtask 0 of a Flink job with one checkpoint a second (Flink 2.2, Kafka 4.3.1). Times are in ms: an exception at
+# 4.25 s, kill -9 at 7.8 s, a restart from the last checkpoint at 16.4 s.
 INCREMENTING_LOG = """
     flink-0-1  1505 Empty(1,1)   1871 Ongoing(1,1)  2599 PrepareCommit(1,2)  2601 CompleteCommit(1,2)
     flink-0-2  2294 Empty(4,0)   2451 Ongoing(4,0)  3072 PrepareCommit(4,1)  3073 CompleteCommit(4,1)
@@ -82,7 +82,7 @@ def behaviours(log: str, until_ms: int = IN_USE, timeout_ms: int = 60_000, versi
 
 
 def maker(name: str, known: dict[str, Behaviour]) -> Application:
-    """Returns the application of an id. Only the siblings that `sibling_names` requests are passed on."""
+    """Returns the application of an id. `application_of` gets only the siblings that `sibling_names` names."""
     return application_of(known[name], [known[one] for one in sibling_names(name) if one in known])
 
 
@@ -130,7 +130,8 @@ def test_one_checkpoint_proves_nothing() -> None:
 
 
 def test_threads_that_work_side_by_side_are_not_flink() -> None:
-    """Threads of one application have many transactions each, or all of them are stuck in their first transaction."""
+    """Each thread of one application has many transactions, has one transaction, or is stuck in its first
+    transaction."""
     many = {
         f"pay-0-{n}": Behaviour(f"pay-0-{n}", 60_000, 2, (Init(100 + n, 0),), 90_000 + n, ends=500) for n in range(6)
     }
@@ -210,7 +211,7 @@ def _told(name: str, others: Iterable[str], timeout_ms: int, topics: dict[str, i
             60_000,
             Application(Framework.KAFKA_CONNECT, "my-jdbc", "0", PER_TASK),
         ),
-        ("east-jdbc-1-0", ("connect-cluster-east",), FLINK_TIMEOUT_MS, NOTHING),  # or a subtask of Flink
+        ("east-jdbc-1-0", ("connect-cluster-east",), FLINK_TIMEOUT_MS, NOTHING),  # may be a Flink subtask
         (
             "east-1-jdbc-0",
             ("connect-cluster-east", "connect-cluster-east-1"),
@@ -225,7 +226,7 @@ def _told(name: str, others: Iterable[str], timeout_ms: int, topics: dict[str, i
         ),
         ("east-my-jdbc-0", ("connect-cluster-west", "east-my-jdbc-1"), 60_000, NOTHING),
         ("tx.g.in.0", ("tx.g.in.1",), 60_000, Application(Framework.SPRING, "tx.g", "in-0", PER_PARTITION)),
-        ("tx.g.eu.in.2", ("tx.g.eu.in.1",), 60_000, NOTHING),  # topic "in" or topic "eu.in"
+        ("tx.g.eu.in.2", ("tx.g.eu.in.1",), 60_000, NOTHING),  # the topic may be "in" or "eu.in"
         ("tx.g.in.3", ("tx.g.in.1",), 60_000, NOTHING),  # the topic has no such partition
         ("tx.g.in.0", (), 60_000, NOTHING),
         ("billing.worker.1", ("billing.worker.0",), 60_000, NOTHING),

@@ -1,4 +1,4 @@
-"""Tests of stalled sources: the start and the cause of a stall, every boundary, and clocks that differ."""
+"""Tests of stalled sources: the start and the cause of a stall, every limit, and clocks that differ."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_fast_clock_of_the_reader_hides_no_stall_while_it_renews() -> None:
 
 @pytest.mark.parametrize(("ahead_ms", "stalls"), [(STALLED_AFTER_MS, False), (STALLED_AFTER_MS + 1, True)])
 def test_a_clock_that_was_set_back_makes_all_that_is_read_pass_for_old(ahead_ms: int, stalls: bool) -> None:
-    """After the clock was set back, the last success lies in the future, and every later read is dropped as older."""
+    """After the clock was set back, the last success lies in the future. Every later read is then dropped as older."""
     lease = LeaseState(NOW, released=False)
     expected = Stall(StallCause.CLOCK_SET_BACK, None, until_ms=NOW + ahead_ms) if stalls else None
     assert stall_of(NOW + ahead_ms, None, lease, NOW) == expected

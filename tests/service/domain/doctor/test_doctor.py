@@ -1,4 +1,4 @@
-"""Tests of the doctor's lines about given facts, without a broker: gaps, trust and ACLs."""
+"""Tests of the lines that `txnscope doctor` prints for given facts, without a broker: gaps, trust and ACLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builders of facts for the rules, with defaults for fields that a test does not care about."""
+"""Builders of facts for the rules. Fields that a test does not give have defaults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ S, M, H = 1_000, 60_000, 3_600_000
 
 
 def context(*rules: Rule, until_ms: int = NOW_MS, assumed: Sequence[str] = (), scan_ms: int = 10 * S) -> Context:
-    """Returns a context with log partitions 0 and 1, both known until `until_ms` and led by brokers 10 and 11."""
+    """Returns a context with partitions 0 and 1 of the transaction log. Both are read up to `until_ms`, and brokers 10
+    and 11 lead them."""
     return Context(
         KnownLog(
             Limits(scan_ms, 168 * H, H, frozenset(assumed)),
@@ -64,5 +65,5 @@ def event(
 
 
 def with_record(owner: Owner, **fields: Any) -> Owner:
-    """Returns the owner with these fields of its newest record."""
+    """Returns `owner` with changed fields of its newest record."""
     return owner._replace(record=owner.record._replace(**fields))

@@ -1,5 +1,5 @@
-"""Tests of every advice with every combination of its facts: what the advice must contain, and what it must not
-claim."""
+"""Tests of every advice for every combination of its facts. The tests check what the advice contains, and what it does
+not claim."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Tests of findings about blocked groups: each has the severity of its blocker, and a group that is not blocked has
-none."""
+"""Tests of findings about blocked groups. A finding has the severity of the group's blocker. A group that is not
+blocked has no finding."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def blocker(
 
 
 def known(kind: Kind, severity: Severity, subject: Subject, confirmed: bool = True) -> dict[Key, Finding]:
-    """Returns a finding that the judge has already stored."""
+    """Returns a finding that the judge has already stored, by its key."""
     observation = Observation(kind, severity, subject, finding_facts(kind), (), confirmed=confirmed)
     (change,) = reconcile({}, RoundResult((observation,), frozenset({kind})), NOW_MS, "kafka")
     return {(kind, subject): change.finding}
@@ -137,15 +137,16 @@ def test_who_does_not_wait_has_no_finding(relation: GroupRelation) -> None:
 
 @pytest.mark.parametrize("relation", [GroupRelation.STOPPED, GroupRelation.UNSTABLE_OFFSETS])
 def test_who_may_still_move_has_none_yet(relation: GroupRelation) -> None:
-    """A group that reads uncommitted records is also at the LSO until its next commit, so it gets no finding yet."""
+    """A group that reads uncommitted records may also have its committed offset at the LSO until its next commit. So a
+    group gets its finding only after COMMIT_EXPECTED_MS."""
     place = HOME if relation == GroupRelation.UNSTABLE_OFFSETS else ORDERS
     assert found([victim(relation, stood_ms=COMMIT_EXPECTED_MS - 1)], blocker(RelationKind.HANGING, place)) == []
     assert len(found([victim(relation, stood_ms=COMMIT_EXPECTED_MS)], blocker(RelationKind.HANGING, place))) == 1
 
 
 def test_who_was_idle_before_the_partition_stalled_may_still_move() -> None:
-    """A group that reads uncommitted records and has read all of them reads on at once, but commits some seconds
-    later."""
+    """An idle group that reads uncommitted records reads new records at once, but commits some seconds later. So the
+    length of the stall counts, and the idle time before does not."""
     idle = 100 * M
     assert found([victim(stood_ms=idle, stalled_ms=COMMIT_EXPECTED_MS - 1)], blocker(RelationKind.HANGING)) == []
     assert len(found([victim(stood_ms=idle, stalled_ms=COMMIT_EXPECTED_MS)], blocker(RelationKind.HANGING))) == 1
@@ -250,7 +251,7 @@ def test_many_groups_share_a_finding_behind_the_first() -> None:
 
 
 def test_the_same_facts_give_the_same_words() -> None:
-    """The text of a finding does not depend on the high watermark or on the duration of the stall."""
+    """The text of a finding does not change with the high watermark or with the time of the sample."""
     before = victim()
     ends = LsoSample(LSO, 9_999, before.stalled_since_ms)
     later = before._replace(ends=ends, offset=before.offset._replace(observed_at_ms=NOW_MS + M))

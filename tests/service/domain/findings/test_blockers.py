@@ -1,4 +1,4 @@
-"""Tests of the blocker of a stalled partition, and of the condition for judging all open entries of the partition."""
+"""Tests of the blocker of a stalled partition, and of whether all open entries of the partition can be judged."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ def test_whoever_is_in_doubt_is_not_called_the_blocker(changed: dict[str, Any]) 
 
 @pytest.mark.parametrize(("log_start", "lso"), [(100, 100), (105, 105), (105, 103)])
 def test_at_the_log_start_the_leader_s_word_names_the_oldest(log_start: int, lso: int) -> None:
-    """If the LSO is at the log start, the leader's answer determines the oldest transaction.
+    """If the LSO is at the log start, the leader's answer shows the oldest transaction.
 
-    A topic's first transaction begins at the log start. If retention has removed a start, 3.9 and 4.3 report different
-    LSOs.
+    A topic's first transaction begins at the log start. If retention has removed the first record of a transaction, 3.9
+    and 4.3 report different LSOs.
     """
     stall = replace(STALL, log_start=log_start, last_stable_offset=lso, read_lso=lso)
     assert blocker_of(stall, [entry(8, 107), entry()]) == entry()
@@ -108,8 +108,8 @@ def test_an_entry_closed_on_the_leader_below_a_fixed_lso_is_not_replicated() -> 
     ],
 )
 def test_who_has_not_seen_it_closed_does_not_say_so(changed: dict[str, Any], entries: tuple[Entry, ...]) -> None:
-    """No unreplicated marker is reported from an incomplete or recent sample, or with an open entry at or below the
-    LSO."""
+    """No unreplicated marker is reported if the sample is incomplete or too recent, or if an open entry begins at or
+    below the LSO."""
     assert unreplicated(replace(STALL, **changed), entries, NOW_MS) is None
 
 
@@ -127,8 +127,8 @@ def test_what_was_seen_first_a_moment_ago_may_be_unknown() -> None:
 
 
 def test_an_entry_that_a_live_producer_may_take_over_is_observed_meanwhile() -> None:
-    """An entry that a live producer may still take over is being confirmed, not unjudged, until its confirmation is
-    due."""
+    """A live producer may still take over an entry. Until its confirmation is due, such an entry does not make the
+    partition unjudged."""
     looked_at = entry(7, 105, NOW_MS - CONFIRMATION_TAKES_MS + 1)
     living = with_record(OWNER, state=states.COMPLETE_COMMIT, producer_epoch=3)._replace(partitions=())
     relation = Relation(RelationKind.UNKNOWN, living, BeingConfirmed(None), is_unowned=True, holder=living)

@@ -1,5 +1,5 @@
-"""Tests that a new kind of finding needs one entry, one rule and one runbook, and that no other module lists the
-kinds."""
+"""Tests that a new kind of finding needs one catalogue entry, one rule and one runbook, and that no other module lists
+the kinds."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_rules_observe_every_kind_with_the_severities_of_its_entry() -> None:
             for node in ast.walk(severity)
             if isinstance(node, ast.Attribute) and node.attr in Severity.__members__
         }
-        seen[kind] |= found or set(Severity)  # computed
+        seen[kind] |= found or set(Severity)  # the severity is computed, so any may occur
     assert {kind for kind, found in seen.items() if not found} == set()
     assert {kind: found for kind, found in seen.items() if not found <= set(CATALOGUE[kind].severities)} == {}
 

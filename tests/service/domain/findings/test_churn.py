@@ -1,4 +1,4 @@
-"""Tests of churn: new transactional ids are churn if the ids before them were abandoned. A normal start is no churn."""
+"""Tests of churn. New transactional ids are churn if the ids before them were abandoned. A normal start is no churn."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def streams(process: int, thread: int = 1) -> str:
 
 
 def used_for(events: Iterable[Event], for_ms: int) -> dict[bytes, int]:
-    """Returns the last use of each id, which was used for `for_ms` and then abandoned."""
+    """Returns the time of each id's last use. Each id was used for `for_ms` and then abandoned."""
     return {e.transactional_id: e.at_ms + for_ms for e in events}
 
 
@@ -52,7 +52,7 @@ def test_ids_made_up_at_every_start_are_churn_and_counted() -> None:
     assert (found.subject, len(found.occurrences)) == (Subject(prefix="etl-"), 6)
     assert "Give each instance a transactional.id" in found.advice
     assert found.evidence[0].text == "etl-0000ab: first seen, producer id 7, used for 5 s"
-    assert find(new[:5], used_for(new, 5 * S)) == [], "four were given up"
+    assert find(new[:5], used_for(new, 5 * S)) == [], "only four ids were given up"
 
 
 def test_a_rolling_start_of_instances_that_go_on_working_is_no_churn() -> None:
@@ -67,10 +67,12 @@ def test_a_rolling_start_of_instances_that_go_on_working_is_no_churn() -> None:
 
 def test_instances_without_work_prove_nothing() -> None:
     new = one_by_one(map(streams, range(12)), 60 * S)
-    assert find(new, {}) == [], "no transaction at all"
-    assert find(new, used_for(new[:1], 20 * M)) == [], "one has all the work"
+    assert find(new, {}) == [], "no id has a transaction"
+    assert find(new, used_for(new[:1], 20 * M)) == [], "only one instance has work"
     until_ms = new[6].at_ms - S
-    assert find(new, {e.transactional_id: until_ms for e in new[:6]}) == [], "the work ended, for the newer ones too"
+    assert find(new, {e.transactional_id: until_ms for e in new[:6]}) == [], (
+        "the work ended before the newer instances started"
+    )
 
 
 def test_a_start_at_once_is_no_churn_nor_is_a_thread_that_is_replaced() -> None:
@@ -103,7 +105,7 @@ def test_what_may_be_kafka_streams_is_told_both() -> None:
 
 
 def test_several_instances_that_make_up_ids_at_every_start() -> None:
-    """Three instances crash together, again and again; the newest three ids are in use."""
+    """Three instances crash together again and again. The newest three ids are in use."""
     new = [born(n, streams(n), (5 - n // 3) * 40 * S - n) for n in range(18)]
     uses = used_for(new[:15], 35 * S) | {e.transactional_id: IN_USE for e in new[15:]}
     assert [o.subject.prefix for o in find(new, uses)] == ["shop-"]
@@ -132,7 +134,8 @@ def test_a_deployment_with_numbers_is_no_churn_unless_it_goes_on() -> None:
 
 
 def checkpoints(count: int, subtask: int = 0) -> tuple[list[Event], dict[bytes, int]]:
-    """Returns the births of a sink's ids, one every 20 s, and their uses: each id commits when the next one is born."""
+    """Returns the births of a sink's ids, one every 20 s, and the last use of each id. An id commits when the next id
+    is born."""
     new = one_by_one((f"sink-{subtask}-{n}" for n in range(1, count + 1)), 20 * S)
     return new, {e.transactional_id: e.at_ms + 20 * S + 40 for e in new[:-1]} | {new[-1].transactional_id: IN_USE}
 
@@ -160,8 +163,8 @@ def test_an_idle_job_with_many_checkpoints_is_no_churn_either() -> None:
 
 
 def test_what_others_call_a_process_is_not_taken_for_kafka_streams() -> None:
-    """Spring numbers its producers from 0 behind a prefix with random.uuid, whereas Kafka Streams numbers its threads
-    from 1."""
+    """Spring numbers its producers from 0, after a prefix that may contain random.uuid. Kafka Streams numbers its
+    threads from 1."""
     new = one_by_one((streams(n, 0) for n in range(6)), 30 * S)
     (found,) = find(new, used_for(new, 20 * S))
     assert "state.dir" not in found.advice
@@ -173,8 +176,8 @@ def test_ids_without_a_common_prefix_are_no_churn() -> None:
 
 
 def test_a_crowd_is_churn_whatever_became_of_its_ids_and_does_not_wait() -> None:
-    """An application with one id per message is reported at once: its events are deleted before the ids could be found
-    unused."""
+    """An application with one id per message is reported at once. Its events would be deleted before the ids were
+    unused for long enough."""
     new = one_by_one((f"etl-{n:06x}ab" for n in range(MANY_PROCESSES)), 30)
     window = ReportWindow(NOW_MS - QUIET_MS, before_sequence=0)
     (found,) = churn.churn(new, {}, context(), window, ())

@@ -1,4 +1,4 @@
-"""Tests of rules about the current state of ids: their texts, the time from which they report, and their counts."""
+"""Tests of the rules about the current state of ids: when a rule reports, its texts, and its counts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_overdue(one: IdState, severity: str | None, confidence: str | None) -> 
 
 
 def test_overdue_needs_the_log_read_to_an_end_requested_after_the_deadline() -> None:
-    """Unless the log is read beyond the deadline, it may contain the abort among its unread records."""
+    """Until the transaction log is read past the deadline, the abort may be among the unread records."""
     one = id_now(age_ms=DUE + M)
     assert overdue([one], context(until_ms=NOW_MS - M - 1)) == []
     assert len(overdue([one], context(until_ms=NOW_MS - M))) == 1
@@ -74,7 +74,7 @@ def test_a_view_is_fresh_if_read_to_an_end_asked_for_lately() -> None:
 
 
 def test_a_view_from_before_the_clock_was_set_back_says_nothing() -> None:
-    """After the clock was set back, an earlier read has a time in the future and must not pass for a fresh one."""
+    """After the clock was set back, an earlier read has a time in the future. Such a read does not count as fresh."""
     just_written = LogProgress(0, 1, 50, 50, NOW_MS + 1 * S)
     assert known_log(limits_of({}), [just_written], NOW_MS).is_complete
     set_back = LogProgress(1, 1, 50, 50, NOW_MS + 1 * S + 1)
@@ -98,7 +98,7 @@ def test_what_rests_on_an_assumed_config_says_so_and_is_never_certain() -> None:
 
 @pytest.mark.parametrize("state", [states.PREPARE_COMMIT, states.PREPARE_ABORT])
 def test_a_completion_is_stuck_since_it_was_decided_first(state: int) -> None:
-    """The coordinator appended its decision again 2 s ago; the first decision counts."""
+    """The coordinator appended its decision again 2 s ago. The time of the first decision counts."""
     one = id_now(state=state, age_ms=2 * S, state_since_ms=NOW_MS - 70 * S)
     (found,) = open_too_long.stuck([one], {}, context())
     assert found.severity == "critical"
@@ -233,7 +233,7 @@ def test_an_id_that_is_gone_cannot_be_compared() -> None:
 
 
 def test_facts_change_only_with_what_they_are_about() -> None:
-    """Changed facts cause a write, so they contain no age, which would change in each round."""
+    """The facts of a finding contain no age. An age would change in each round, and changed facts cause a write."""
     ids = [
         id_now(age_ms=5 * M, timeout_ms=10 * M),
         id_now("late", age_ms=8 * M),

@@ -1,5 +1,5 @@
-"""Tests of topics that are deleted during a transaction: which transactions certainly lost records, and which may
-have."""
+"""Tests of topics that are deleted during a transaction. Some transactions certainly lost records, and others may have
+lost records."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def marker(offset: int, *, commit: bool = True, ends: int = 0, topic: str = "b")
 
 
 def gone(*markers: SeenMarker, unended: int | None = None, seen_ms: int = 1_000) -> EndedLog:
-    """Returns the log of b-0 with `markers`, and with unended records from the offset `unended` on, sampled at
-    `seen_ms`."""
+    """Returns the log of b-0 with `markers`. The records from offset `unended` on, sampled at `seen_ms`, had no
+    marker."""
     records = () if unended is None else (UnendedRecords(3, unended, seen_ms),)
     return EndedLog(*B, "T0", GONE_MS, markers, records)
 
@@ -100,8 +100,9 @@ def test_an_end_that_is_appended_again_is_as_old_as_the_first() -> None:
 class World(NamedTuple):
     """Two transactions of one producer id, both with b-0 among their partitions.
 
-    Each has four steps of one second: write, decision, marker on b-0, completion. The topic is deleted before step
-    `deleted`, of which the first `read` steps were read by then. The deletion is known before step `known`.
+    Each transaction has four steps of one second: write, decision, marker on b-0, completion. The topic is deleted
+    before step `deleted`. By then, the first `read` steps were read from b-0. The deletion becomes known before step
+    `known`.
     """
 
     commits: tuple[bool, bool]

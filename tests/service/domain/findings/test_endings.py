@@ -1,4 +1,4 @@
-"""Tests of every way in which a hanging transaction can end, by name."""
+"""Tests that each way in which a hanging transaction can end has its name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LATER = EndedTransaction(True, 4, ENTRY.first_seen_ms + 8_000, NOW_MS - 5, froze
         ((ABORT,), None, True, "our_marker"),
         ((ABORT,), RESENT, False, "coordinator_marker"),
         ((COMMIT,), LATER, False, "adopted"),
-        ((ABORT,), LATER, False, "foreign_abort"),  # another marker than the one that this transaction decided
+        ((ABORT,), LATER, False, "foreign_abort"),  # the later transaction was committed, so this marker is not its own
         ((COMMIT,), LATER._replace(partitions=frozenset()), False, "foreign_commit"),
         ((COMMIT,), LATER._replace(producer_epoch=5), False, "foreign_commit"),
         ((COMMIT,), LATER._replace(at_ms=ENTRY.first_seen_ms - 1), False, "healed"),  # the service's clock may be ahead

@@ -1,4 +1,4 @@
-"""Tests of rules about events of ids: when events become a finding, and how their ids are grouped."""
+"""Tests of the rules about events of ids: when events become a finding, and how the ids are grouped."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def test_many_ids_of_a_prefix_share_a_finding_and_findings_are_bounded() -> None
 
 
 def outage(ids: int = 8, name: str = "svc-{}", back_after_ms: int | None = 90 * S) -> list[Event]:
-    """Returns events of ids that all timed out 2 minutes ago, after 61 s, and were initialized again `back_after_ms`
-    later."""
+    """Returns events of ids whose transactions all timed out 2 minutes ago, after 61 s. All ids were initialized again
+    `back_after_ms` later."""
     events = [
         event(n, name.format(n), ago_ms=2 * M - n, partition=n % 2, transactional_id=b"%d" % n) for n in range(ids)
     ]
@@ -132,7 +132,7 @@ def test_records_that_cannot_be_decoded() -> None:
     seen = [
         Undecoded(0, ("pay-1",), ((7, NOW_MS, "value version 9"),)),
         Undecoded(1, (), ()),
-        Undecoded(5, ("x",), ()),  # not read to its end
+        Undecoded(5, ("x",), ()),  # partition 5 is not read to its end
     ]
     (found,) = unreadable.undecodable(seen, context())
     assert found.subject == Subject(topic="__transaction_state", partition=0)
@@ -165,12 +165,12 @@ def test_a_source_that_fails_for_a_while(error: Reason | None, since_ms: int, ga
 
 @pytest.mark.parametrize(("ahead_ms", "gaps"), [(30 * S - 1, 0), (30 * S, 1), (H, 1)])
 def test_a_source_whose_last_success_is_yet_to_come(ahead_ms: int, gaps: int) -> None:
-    """If the clock was set back behind a source's last success, new samples are dropped as old until the clock has
+    """The clock was set back to before a source's last success. New samples are then dropped as old until the clock has
     caught up."""
     one = SourceReport("partitions", None, NOW_MS + ahead_ms, None, None)
     found = unreadable.coverage_gaps([one], NOW_MS)
     assert len(found) == gaps
     assert found == unreadable.coverage_gaps([one], NOW_MS - 1)[:gaps], (
-        "the same every time, so that it is written once"
+        "the finding does not change with the time, so it is written once"
     )
     assert all("the clock was set back" in o.summary for o in found)

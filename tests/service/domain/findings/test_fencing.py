@@ -1,5 +1,5 @@
-"""Tests of fencing conflicts: two live producers fence each other in turns. Restarts and rebalances are no
-conflicts."""
+"""Tests of fencing conflicts. In a conflict, two live producers fence each other in turns. Restarts and rebalances are
+no conflicts."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def events_of(log: str, name: str = "pay-1", at_ms: int = 0) -> list[Event]:
 def taken_in_turns(
     times: int, *, every_ms: int = 5 * S, open_ms: int = 400, timeouts: tuple[int, ...] = (60_000,), tag: str = ""
 ) -> str:
-    """Returns a log in which producers start one after another; each commits one transaction and is fenced in the
-    next."""
+    """Returns a log in which producers start one after another. Each producer commits one transaction, and is fenced in
+    its next transaction."""
     lines = [f"0 Empty(7,0) timeout={timeouts[0]} {tag}"]
     epoch, raised = 0, int("ctv=2" in tag)
     for number in range(1, times + 1):
@@ -94,8 +94,8 @@ def test_two_alternating_configurations_are_two_parties_at_any_pace() -> None:
 
 
 def test_older_transactions_between_do_not_hide_a_conflict() -> None:
-    """Some producers are fenced late in a four-second transaction; the takeovers around them still count as a
-    conflict."""
+    """Some producers are fenced late, in a transaction that was open for up to 3.5 s. The takeovers before and after
+    still count as a conflict."""
     log, rest, epoch, at_ms = ["0 Empty(7,0)"], (300, 3_500, 1_900, 2_700, 100), 0, 0
     for open_ms in rest:
         at_ms += 6_000
@@ -126,7 +126,7 @@ def test_takeovers_that_are_far_apart_are_none() -> None:
 
 
 def test_an_idle_pool_is_no_conflict() -> None:
-    """A Flink subtask with empty checkpoints only initializes its id, again and again."""
+    """A Flink subtask whose checkpoints are empty only initializes its id again and again."""
     assert conflicts(events_of("\n".join(f"{3_000 * n} Empty(9,{n})" for n in range(30)))) == 0
 
 
@@ -134,7 +134,8 @@ def test_an_idle_pool_is_no_conflict() -> None:
 def test_a_producer_that_fences_itself_is_no_conflict(ctv: str) -> None:
     """A producer that aborts its own transaction with InitProducerId (KIP-360) is no conflict.
 
-    Under TV2 the producer goes on at once; under the old protocol it is refused, and created again later.
+    Under TV2 the producer goes on at once. Under the old protocol the producer is refused, and the application creates
+    a new producer later.
     """
     lines, epoch = [f"0 Empty(7,0) {ctv}"], 0
     for n in range(1, 8):
@@ -186,13 +187,13 @@ def test_the_attempts_of_a_flink_job_are_no_conflict() -> None:
 
 @pytest.mark.parametrize(("partitions", "every_ms"), [(1, 60 * S), (4, 60 * S), (4, 25 * S)])
 def test_one_producer_per_input_partition_over_rebalances_is_no_conflict(partitions: int, every_ms: int) -> None:
-    """In a rebalance, the ids of all moved partitions change hands within seconds, but each id only once."""
+    """In a rebalance, the ids of all moved partitions change their producers within seconds, but each id only once."""
     log = taken_in_turns(5, every_ms=every_ms)
     assert conflicts(*(events_of(log, f"tx.g.in.{n}", at_ms=2 * S * n) for n in range(partitions))) == 0
 
 
 def test_the_ids_of_two_deployments_that_fight_are_a_conflict() -> None:
-    """Two deployments conflict if each id changes hands more than once within the time of a restart."""
+    """Two deployments conflict if each id changes its producer more than once within the time that a restart takes."""
     log = taken_in_turns(6, every_ms=ROUND_MS // 2)
     assert conflicts(*(events_of(log, f"pay-{n}", at_ms=300 * n) for n in range(2))) > 0
 

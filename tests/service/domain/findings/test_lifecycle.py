@@ -1,4 +1,4 @@
-"""Tests of the life of findings: they open, change, end and reopen, in whatever order samples arrive."""
+"""Tests of the life of findings. Findings open, change, end and reopen, in whatever order observations arrive."""
 
 from __future__ import annotations
 
@@ -120,11 +120,13 @@ def test_what_stays_until_acknowledged_is_ended_by_nothing_else(kind: Kind) -> N
     story = Story()
     story.see(look(happened(5, kind=kind)), NOW_MS)
     assert story.see(look(), NOW_MS + 400 * 24 * H) == []
-    assert story.see(look(happened(5, kind=kind)), NOW_MS + 400 * 24 * H) == [], "seen again is not counted again"
+    assert story.see(look(happened(5, kind=kind)), NOW_MS + 400 * 24 * H) == [], "the same event is counted once"
     given = RoundResult((), frozenset({kind}), resolutions={story.one().subject: Resolution.ACKNOWLEDGED})
     assert [c.event for c in story.see(given, NOW_MS + 401 * 24 * H)] == ["resolved"]
     assert (story.one().life.resolution, story.one().life.count) == (Resolution.ACKNOWLEDGED, 1)
-    assert story.see(look(happened(5, kind=kind)), NOW_MS + 401 * 24 * H) == [], "seen again does not reopen it"
+    assert story.see(look(happened(5, kind=kind)), NOW_MS + 401 * 24 * H) == [], (
+        "the same event does not reopen the finding"
+    )
 
 
 def test_a_candidate_is_confirmed_or_withdrawn() -> None:

@@ -1,4 +1,4 @@
-"""Tests of how an open entry will end, for every state of the entry's owner."""
+"""Tests of the relation between an open entry and its owner. The relation says how the entry will end."""
 
 from __future__ import annotations
 
@@ -73,15 +73,15 @@ def test_somebody_will_end_it(owner: Owner, word: str) -> None:
     [
         (-ADOPTED_AFTER_MS - 1, ADOPTED_AFTER_MS + 1, "adopted"),
         (-ADOPTED_AFTER_MS, ADOPTED_AFTER_MS + 1, "open"),  # clocks differ, so the owner may have written the entry
-        (-ADOPTED_AFTER_MS - 1, ADOPTED_AFTER_MS, "open"),  # it may have ended since, without a new sample
+        (-ADOPTED_AFTER_MS - 1, ADOPTED_AFTER_MS, "open"),  # the entry may have ended after this sample
         (-ADOPTED_AFTER_MS - 1, -ADOPTED_AFTER_MS, "open"),
     ],
 )
 def test_records_are_left_over_if_they_were_open_before_and_after_a_start(
     first_seen_ms: int, seen_at_ms: int, kind: str
 ) -> None:
-    """Records are left over if samples from before and after the owner's start show them open. An older sample proves
-    nothing."""
+    """Records are left over if they are open both in a sample before the owner's transaction began and in a sample
+    after that. One of the two samples alone proves nothing."""
     start_ms = OWNER.record.start_ms
     entry = ENTRY._replace(first_seen_ms=start_ms + first_seen_ms, seen_at_ms=start_ms + seen_at_ms)
     assert relate(entry, [OWNER], KNOWN, is_hanging=False).kind == kind
@@ -100,8 +100,8 @@ def test_records_are_left_over_if_they_were_open_before_and_after_a_start(
     ],
 )
 def test_nobody_will_end_it(owner: Owner | None) -> None:
-    """An orphaned entry is unknown until its confirmation proves that it hangs. It is not orphaned while the log is
-    unread."""
+    """An entry that no owner will end has the kind `unknown`, and `hanging` once this is confirmed. While the
+    transaction log is not read to its end, the entry does not count as unowned."""
     relation = related(owner)
     assert (relation.kind, relation.is_unowned) == ("unknown", True)
     assert related(owner, is_hanging=True).kind == "hanging"
@@ -129,7 +129,8 @@ def test_the_id_that_has_the_producer_id_now_comes_before_one_that_had_it() -> N
 
 
 def test_what_was_left_behind_is_open_to_question() -> None:
-    """After partitions were added to the log, no restarted coordinator loads the id from its old partition."""
+    """After partitions were added to the transaction log, a restarted coordinator does not load the id from its old
+    partition."""
     left = OWNER._replace(is_left_behind=True)
     before, after = related(left), related(with_record(left, start_ms=NOW_MS - DUE_AFTER_MS))
     assert (before.kind, before.why, before.is_unowned) == ("unknown", OwnerLeftBehind(0), False)

@@ -1,4 +1,4 @@
-"""Tests that findings and their counts do not depend on the batches in which events become known."""
+"""Tests that findings and their counts do not depend on the batches in which the log partitions are read."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ LIMITS = Limits(10 * S, 168 * H, H, frozenset())
 
 
 class Judged:
-    """Rounds of the judge over events, each of which becomes known when its log partition is read.
+    """Rounds of the judge over events. An event becomes known when its log partition is read.
 
-    `used` gives, for each id, the first and the last time of its use.
+    `used` maps each id to the first and the last time of its use.
     """
 
     def __init__(self, written: Sequence[Event], used: Mapping[bytes, tuple[int, int]] | None = None) -> None:
@@ -70,7 +70,8 @@ class Judged:
         return {one: min(end_ms, now_ms) for one, (begin_ms, end_ms) in spans.items() if begin_ms <= now_ms}
 
     def _context(self, now_ms: int) -> Context:
-        """Returns the context of a round. A log partition with unread records has an end ahead of its position."""
+        """Returns the context of a round. The end of a log partition with unread records lies beyond the read
+        position."""
         views = []
         for partition in PARTITIONS:
             behind = self.read_to[partition] < now_ms
@@ -86,14 +87,14 @@ def follow(
 ) -> dict[Key, int]:
     """Returns the counts of all findings.
 
-    Without `cuts` the judge is always up to date; with `cuts` it lags and restarts at random.
+    Without `cuts`, the judge is always up to date. With `cuts`, the judge lags and restarts at random.
     """
     judged = Judged(written, used)
     now_ms, end_ms = NOW_MS, max(e.at_ms for e in written)
     while now_ms < end_ms:
         if cuts is None:
             now_ms += 1 * S
-            if any(0 <= now_ms - e.at_ms <= 90 * S for e in written):  # other rounds have nothing to report
+            if any(0 <= now_ms - e.at_ms <= 90 * S for e in written):  # in other rounds there is nothing to report
                 judged.round(now_ms)
             continue
         now_ms += cuts.randrange(200, 20 * S)
@@ -118,7 +119,7 @@ def numbered(events: Iterable[Event]) -> list[Event]:
 
 
 def spans(longest_s: int) -> st.SearchStrategy[int]:
-    """Draws the time between two events in ms: within an outage, apart, or far apart."""
+    """Draws the time in ms between two events: within one outage, somewhat longer, or much longer."""
     return st.one_of(st.integers(0, 3 * S), st.integers(0, 25 * S), st.integers(0, longest_s * S))
 
 
@@ -156,7 +157,7 @@ def test_cuts_make_no_difference(cause: CauseCode, names: Sequence[str], longest
 
 
 def test_ends_that_join_an_outage_through_a_lagging_partition_are_counted() -> None:
-    """An event of a lagging partition gets counted although later events of the same outage were counted before it."""
+    """An event of a lagging partition is counted although later events of the same outage were counted before."""
     steps = [(1, "a"), (3_000, "b"), (3_001, "pay-3"), (5_235, "c"), (20_235, "pay-1"), (35_235, "pay-5")]
     written = numbered(timeout(at_ms, name) for at_ms, name in [*steps, (36_032, "a"), (39_033, "a")])
     outage = (Kind.CORRELATED_TIMEOUTS, Subject())
@@ -164,7 +165,9 @@ def test_ends_that_join_an_outage_through_a_lagging_partition_are_counted() -> N
     judged.round(NOW_MS + 37 * S, [1])
     assert judged.counts() == {}
     judged.round(NOW_MS + 40 * S, [0, 1])
-    assert judged.counts() == {outage: 5}, "the last two belong to it only if another lies between"
+    assert judged.counts() == {outage: 5}, (
+        "the last two events join the outage only through events that are not read yet"
+    )
     judged.round(NOW_MS + 41 * S)
     assert judged.counts() == {outage: 8}
 
@@ -187,7 +190,7 @@ def test_cuts_make_no_difference_to_churn(steps: list[tuple[int, int, int]], see
 
 
 def test_what_many_subjects_are_told_as_is_settled_too() -> None:
-    """The subject of an event depends only on events within the window around it."""
+    """The subject of an event depends only on the events in a window around this event."""
     random = Random(7)
     events = numbered(
         timeout(n * 12 * S, "".join(random.choices("abcdefgh", k=random.choice((1, 2, 3))))) for n in range(300)

@@ -1,4 +1,5 @@
-"""Tests of kinds with too many findings: a case without a finding is counted until it has one or has ended."""
+"""Tests of a kind of finding with too many cases. A case without a finding is counted until the case gets a finding or
+ends."""
 
 from __future__ import annotations
 
@@ -53,9 +54,11 @@ def test_up_to_the_bound_nothing_is_left_out() -> None:
 def test_what_is_beyond_the_bound_is_counted_and_comes_when_others_end() -> None:
     judge = Judge()
     assert judge.look(overdue(n) for n in range(250)) == {Kind.OVERDUE: 50}
-    assert judge.look(overdue(n) for n in range(250)) == {Kind.OVERDUE: 50}, "none counts twice"
+    assert judge.look(overdue(n) for n in range(250)) == {Kind.OVERDUE: 50}, "no case is counted twice"
     assert judge.look(overdue(n) for n in range(30, 250)) == {Kind.OVERDUE: 50}
-    assert judge.look(overdue(n) for n in range(30, 250)) == {Kind.OVERDUE: 20}, "those that ended made room"
+    assert judge.look(overdue(n) for n in range(30, 250)) == {Kind.OVERDUE: 20}, (
+        "30 cases ended, and 30 others got findings"
+    )
     assert judge.look(overdue(n) for n in range(30, 235)) == {Kind.OVERDUE: 5}
     assert judge.look(overdue(n) for n in range(40, 235)) == {Kind.OVERDUE: 5}
     assert judge.look(overdue(n) for n in range(40, 235)) == {}
@@ -66,7 +69,7 @@ def test_a_look_at_something_else_changes_nothing() -> None:
     judge.look(overdue(n) for n in range(250))
     assert judge.look((), frozenset({Kind.EXPIRING})) == {Kind.OVERDUE: 50}
     others = frozenset({b"id-0001", b"id-0249"})
-    assert judge.look((), ids=others) == {Kind.OVERDUE: 49}, "of these two ids alone it tells"
+    assert judge.look((), ids=others) == {Kind.OVERDUE: 49}, "only these two ids were judged"
 
 
 def test_a_log_partition_that_is_not_read_to_its_end_keeps_its_number() -> None:

@@ -1,4 +1,4 @@
-"""Tests that an existing topic without read permission is a gap that names the missing ACL."""
+"""Tests that a topic without READ permission is a coverage gap, and that the finding names the missing ACL."""
 
 from __future__ import annotations
 

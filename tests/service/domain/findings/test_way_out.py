@@ -1,4 +1,4 @@
-"""Tests that a finding carries its remediation while it is open."""
+"""Tests that a finding contains its remediation while it is open."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def test_a_finding_has_the_newest_way_out() -> None:
 def test_what_is_over_has_no_command_to_be_pasted() -> None:
     resolved = after(after(None, SEEN))
     assert resolved.status == Status.RESOLVED
-    assert way_out(resolved) == ("abort", None, ("readers",)), "what it was stays to be read"
+    assert way_out(resolved) == ("abort", None, ("readers",)), "the decision and the blocked groups can still be read"
     assert way_out(after(resolved.with_observed(bootstrap=None), SEEN)) == way_out(after(None, SEEN))

@@ -1,6 +1,6 @@
 """Tests of runs of aborted records, and of the records that a group has left to read.
 
-The expected values come from a consumer that reads offset by offset.
+A model of a consumer that reads offset by offset gives the expected values of random logs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def run_of(batches: list[BatchOffsets], offset: int, lso: int | None = None, mos
 
 
 def many_aborted(transactions: int, size: int) -> list[BatchOffsets]:
-    """Returns a log of aborted transactions of ten producers in turns, which ends with the last marker."""
+    """Returns a log of aborted transactions of ten producers in turns. The log ends with the last marker."""
     log = []
     for number in range(transactions):
         at = number * (size + 1)
@@ -184,7 +184,7 @@ def found(offset: int, lso: int, *batches: BatchOffsets, records: int = 1) -> bo
 @pytest.mark.parametrize(
     ("expected", "batches"),
     [
-        (False, [ended_at(5, MarkerType.COMMIT), records_at(6, producer_id=8)]),  # only a marker before the LSO
+        (False, [ended_at(5, MarkerType.COMMIT), records_at(6, producer_id=8)]),  # only a marker is left before the LSO
         (
             False,
             [records_at(5), ended_at(6, MarkerType.ABORT), records_at(7, producer_id=8)],

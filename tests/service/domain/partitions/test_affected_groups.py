@@ -1,6 +1,6 @@
-"""Tests of groups behind an open transaction, by committed offset, LSO, members and time without progress.
+"""Tests of consumer groups behind an open transaction, by committed offset, LSO, members and time without progress.
 
-They also cover the transaction that blocks each group.
+The last tests are about the transaction that blocks a group.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LSO, HW = 100, 150
 STANDS = LsoSample(LSO, HW, SINCE_MS)
 NOTHING_LEFT: dict[str, Any] = {"has_records_ahead": False, "lso": LSO}
 UNREAD: dict[str, Any] = {"has_records_ahead": True, "records_ahead_since_ms": NOW_MS - STOPPED_AFTER_MS, "lso": LSO}
-"""A group for which uncommitted records have been available beyond its offset for long."""
+"""A group that could have read uncommitted records beyond its offset for STOPPED_AFTER_MS."""
 
 PLACE = "orders", 0
 STOPPED, WILL_STOP, UNKNOWN = GroupRelation.STOPPED, GroupRelation.WILL_STOP, GroupRelation.UNKNOWN
@@ -55,8 +55,8 @@ def seen(one: GroupOffset, ends: LsoSample = STANDS, **more: LsoSample) -> list[
 @pytest.mark.parametrize(
     ("one", "relation", "confidence"),
     [
-        (offset(LSO), STOPPED, LIKELY),  # the group may read on and not have committed yet
-        # or the group reads uncommitted records and is stuck at the LSO by itself
+        (offset(LSO), STOPPED, LIKELY),  # the group may have read on without a commit yet
+        # the group may read uncommitted records, and be stuck at the LSO for another reason
         (offset(LSO, 10 * STOPPED_AFTER_MS), STOPPED, LIKELY),
         (offset(LSO, STOPPED_AFTER_MS, members=None), STOPPED, LIKELY),
         (offset(LSO - 1), WILL_STOP, LIKELY),
@@ -73,11 +73,8 @@ def seen(one: GroupOffset, ends: LsoSample = STANDS, **more: LsoSample) -> list[
         (offset(LSO + 1), UNKNOWN, LIKELY),
         # the partition has no record left to read
         (offset(HW, 10 * STOPPED_AFTER_MS), UNKNOWN, LIKELY),
-        (
-            offset(LSO + 1, lso=LSO, advances=1),
-            READS,
-            LIKELY,
-        ),  # or its offset was reset
+        # the offset may also have been reset
+        (offset(LSO + 1, lso=LSO, advances=1), READS, LIKELY),
         (offset(LSO + 1, STOPPED_AFTER_MS, lso=LSO, advances=2), READS, CERTAIN),
         # the progress happened at another LSO
         (offset(LSO + 1, lso=LSO - 9, advances=2), UNKNOWN, LIKELY),
@@ -121,7 +118,8 @@ def test_the_relation_of_a_group_to_a_stalled_lso(one: GroupOffset, relation: st
 
 @pytest.mark.parametrize("committed", [0, HW - 1, HW])
 def test_nobody_waits_where_the_lso_is_at_the_high_watermark(committed: int) -> None:
-    """A group may be idle on a partition that ends in a marker (its lag stays 1), or be stuck by itself."""
+    """No transaction blocks such a group. A group may be idle on a partition that ends in a marker (the lag stays 1),
+    or be stuck for another reason."""
     assert seen(offset(committed, STOPPED_AFTER_MS), LsoSample(HW, HW, None)) == []
     assert seen(offset(committed, STOPPED_AFTER_MS), LsoSample(HW, HW, SINCE_MS)) == []
 
@@ -132,8 +130,8 @@ def test_short_transactions_make_no_victims() -> None:
 
 
 def test_a_share_group_certainly_waits_once_the_stall_is_long() -> None:
-    """A share group at the LSO is certainly blocked only if the stall is long; before the stall it may have been idle
-    there."""
+    """A share group at the LSO is certainly blocked only if the stall is long. Before the stall, the group may have
+    been idle at this offset."""
     idle = offset(LSO, 100 * STOPPED_AFTER_MS, isolation=COMMITTED)
     young = LsoSample(LSO, HW, NOW_MS - STOPPED_AFTER_MS + 1)
     assert [one.confidence for one in seen(idle, young)] == [LIKELY]
@@ -149,11 +147,12 @@ def test_members_without_an_offset_wait_only_while_the_stall_lasts() -> None:
     young = LsoSample(LSO, HW, NOW_MS - STOPPED_AFTER_MS + 1)
     assert [one.relation for one in seen(offset(-1, STOPPED_AFTER_MS), young)] == [UNKNOWN]
     assert seen(offset(-1, STOPPED_AFTER_MS), LsoSample(HW, HW, None)) == []
-    assert seen(offset(-1, STOPPED_AFTER_MS, is_unstable=True)) == []  # the group has read; its first commit is pending
+    # the group has read, and its first commit is pending
+    assert seen(offset(-1, STOPPED_AFTER_MS, is_unstable=True)) == []
 
 
 def test_an_offset_beyond_an_lso_that_was_looked_at_before_says_nothing() -> None:
-    """A group reads on as soon as the transaction ends, and the next sample shows the new LSO."""
+    """The offset was observed after the LSO. The transaction may have ended in between, so that the group read on."""
     assert seen(offset(HW, observed_at_ms=NOW_MS + 1)) == []
     assert seen(offset(LSO, observed_at_ms=NOW_MS + 1))[0].relation == STOPPED
     assert seen(offset(HW, observed_at_ms=NOW_MS))[0].relation == UNKNOWN
@@ -180,8 +179,8 @@ def test_pending_offsets_block_though_nothing_is_open_on_the_data() -> None:
 
 
 def test_pending_offsets_of_a_moment_ago_block_nobody() -> None:
-    """A healthy consume-process-produce application nearly always has pending offsets, but their partition's LSO
-    advances."""
+    """A healthy consume-process-produce application nearly always has pending offsets. The LSO of the partition with
+    these offsets advances, so the group is not blocked."""
     home = offsets_partition("billing", 50)
     assert seen(unstable(), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 12, NOW_MS)}) == []
     assert seen(unstable(), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 9, None)}) == []

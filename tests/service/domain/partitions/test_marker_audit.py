@@ -20,7 +20,7 @@ WHOLE, TORN, UNSEEN = Result.WHOLE, Result.TORN, Result.UNSEEN
 def decided(
     offset: int, epoch: int = 0, *, commit: bool = True, places: Sequence[TopicPartition] = (A, B), untailed: int = 0
 ) -> Decision:
-    """Returns a decision at 100 ms for each offset. Its transaction began 90 ms earlier."""
+    """Returns a decision at the time `offset` * 100 ms. Its transaction began 90 ms earlier."""
     at_ms = offset * 100
     return Decision(0, offset, b"pay", 3, epoch, commit, at_ms - 90, at_ms, tuple(places), untailed)
 
@@ -131,8 +131,8 @@ def test_the_same_marker_again_after_a_failover_is_normal() -> None:
 
 
 def test_what_more_than_one_history_explains_is_not_torn() -> None:
-    """Two histories fit: the first COMMIT was skipped, or the first ABORT was written by hand and the last one
-    skipped."""
+    """Two histories fit the markers. Either the COMMIT marker of the first transaction was skipped, or an administrator
+    wrote the ABORT marker and the second transaction's own ABORT marker was skipped."""
     decisions = [decided(n, commit=commit, places=(A,)) for n, commit in ((1, True), (2, False))]
     found = compared(decisions, marker(A, 3, 101, commit=False), marker(A, 6, 201))
     assert TORN not in words(found)
@@ -158,10 +158,11 @@ def test_a_marker_by_hand_waits_for_the_decision() -> None:
 
 
 class Written(NamedTuple):
-    """The true history of one transaction.
+    """The true history of one transaction with two partitions.
 
-    The transaction wrote to each of two partitions, or only listed it. A marker by hand may have ended a part with the
-    other outcome, and the coordinator may have written its own marker again.
+    `writes`: the transaction wrote to the partition, and did not only list it. `by_hand`: an administrator's marker
+    ended the records on the partition with the other outcome. `again`: how often the coordinator repeated its own
+    marker.
     """
 
     commit: bool
@@ -185,8 +186,8 @@ ANY = st.builds(Written, st.booleans(), PAIRS, RARE, st.just((0, 0)), st.boolean
 
 
 def history(written: Sequence[Written]) -> tuple[list[Decision], list[tuple[int, SeenMarker]], dict[Decision, bool]]:
-    """Returns the decisions, the markers with the number of the transaction in which each was written, and the torn
-    decisions."""
+    """Returns the decisions, the markers, and the torn decisions. The number beside a marker is that of the transaction
+    during which it was written."""
     decisions, markers, torn = [], [], {}
     epoch, next_offset = 0, {A: 0, B: 0}
     for n, one in enumerate(written):
@@ -217,8 +218,8 @@ def in_pieces(
 ) -> tuple[dict[Decision, Result], set[Decision]]:
     """Compares decisions with markers while both are read in pieces.
 
-    Each step reads the log up to some transaction, and each partition up to the markers of a transaction that the log
-    is read past. The comparison knows of this progress `behind` transactions later.
+    Each step reads the transaction log up to some transaction, and each partition at most up to the markers of this
+    transaction. The comparison learns of a partition's progress `behind` transactions later.
     """
     results: dict[Decision, Result] = {}
     torn: set[Decision] = set()
@@ -268,9 +269,10 @@ def test_only_what_is_torn_is_called_so_however_it_is_read(
 
 
 def test_a_comparison_from_the_middle_gives_no_decision_a_later_marker() -> None:
-    """Under the old protocol all transactions have one epoch.
+    """Under the old protocol all transactions have one epoch, so a marker does not show to which decision it belongs.
 
-    The markers of three decisions lie before the first compared offset, and all markers of five transactions are known.
+    The markers of the first three decisions lie before the first compared offset. The markers of the next five
+    decisions are known.
     """
     decisions = [decided(n, commit=n != 8, places=(A,)) for n in range(1, 10)]
     markers = [marker(A, 10 * n, 100 * n + 5, commit=n != 8, ends=10 * n - 1 if n > 4 else -1) for n in range(4, 9)]
@@ -299,8 +301,8 @@ OF_ONE_EPOCH = st.builds(
 def test_nothing_is_torn_where_markers_in_a_row_are_hidden(
     written: list[Written], pieces: list[tuple[int, int, int]], begin: tuple[int, int], count: int, behind: int
 ) -> None:
-    """Hidden markers in a row make no transaction torn: the comparison begins in the middle, or a leaderless partition
-    gets no markers."""
+    """Missing markers of successive transactions make no transaction torn. Markers are missing if the comparison begins
+    in the middle, or while a partition has no leader."""
     decisions, markers, _ = history(written)
     hidden = {A: range(begin[0], begin[0] + count), B: range(begin[1])}
     seen = [(n, one) for n, one in markers if n not in hidden[one.topic_partition]]

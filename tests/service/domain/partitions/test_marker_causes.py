@@ -1,5 +1,5 @@
-"""Tests of the cause of a marker: a decision that was in progress at the time, or a marker that bypassed the
-coordinator."""
+"""Tests of the cause of a marker. The cause is that of a decision in progress at the marker's time. Without such a
+decision, an administrator bypassed the coordinator."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ DECISIONS = (
         (MarkerType.ABORT, T + 10, OWN),
         (MarkerType.ABORT, T - CLOSE_MS, OWN),
         (MarkerType.ABORT, T + 20 + CLOSE_MS, OWN),
-        # because clocks differ, or the marker was written by hand
+        # ambiguous: clocks may differ, or the marker was written by hand
         (MarkerType.ABORT, T - CLOSE_MS - 1, Cause(CauseCode.CLIENT_ABORT, Confidence.AMBIGUOUS)),
         (MarkerType.ABORT, T + 20 + CLOCKS_MS, Cause(CauseCode.CLIENT_ABORT, Confidence.AMBIGUOUS)),
         (MarkerType.ABORT, T + 21 + CLOCKS_MS, BY_HAND),
         (MarkerType.ABORT, T + 89_000, LATE),
         (MarkerType.COMMIT, T + 8_500, COMMITTED),
-        (MarkerType.COMMIT, T + 10, BY_HAND),  # 7,990 ms before the marker
+        (MarkerType.COMMIT, T + 10, BY_HAND),  # 7,990 ms before the decision
         (MarkerType.ABORT, T - 3_600_001, None),  # not all decisions of that time are known
         (MarkerType.ABORT, T + 3_600_001, None),
     ],
@@ -72,4 +72,6 @@ def test_a_marker_of_another_epoch_is_of_another_decision() -> None:
     assert cause_of_marker(MarkerType.ABORT, 7, T + 10, known, ALL) == MarkerCause(LATE)
     assert cause_of_marker(MarkerType.ABORT, 5, T + 10, known, ALL) == MarkerCause(BY_HAND, by_hand=True)
     assert cause_of_marker(MarkerType.ABORT, 5, T + 10, known, None) is None
-    assert cause_of_marker(MarkerType.ABORT, 5, T + 10, DECISIONS, ALL) == MarkerCause(OWN), "its epoch is not known"
+    assert cause_of_marker(MarkerType.ABORT, 5, T + 10, DECISIONS, ALL) == MarkerCause(OWN), (
+        "the epoch of these decisions is not known"
+    )

@@ -16,8 +16,9 @@ AT_MS = 1_790_000_000_000
 def parse(text: str) -> list[BatchOffsets | None]:
     """Parses a log.
 
-    `7+3 a` is a transactional batch of producer a with offsets 7 to 9, `7 C a` and `7 A a` are markers, `7 E a` is a
-    marker that compaction emptied, `7+3 n` and `7+3 n a` carry no transaction, and `torn` is an undecodable batch.
+    `7+3 a` is a transactional batch of producer a with offsets 7 to 9. `7 C a` and `7 A a` are its COMMIT and ABORT
+    markers, and `7 E a` is a marker that compaction emptied. `7+3 n` is a batch without a transaction, and `7+3 n a` is
+    such a batch of producer a. `torn` is an undecodable batch.
     """
     pieces: list[BatchOffsets | None] = []
     for line in filter(None, (line.strip() for line in text.split(","))):
@@ -50,7 +51,8 @@ def walked(pieces: Sequence[BatchOffsets | None], offset: int, to: int, most_spa
 
 
 def reported(walk: SpanBuilder, hanging: dict[str, int] | None = None) -> list[str]:
-    """Returns the spans as text: `7-9 committed a 12` belongs to producer a and ends with the marker at 12."""
+    """Returns the spans as text. For example, `7-9 committed a 12` has records of producer a, which the marker at 12
+    ended."""
     lines = []
     for span in walk.spans({ord(name): start for name, start in (hanging or {}).items()}):
         producer = None if span.producer_id is None else chr(span.producer_id)
@@ -170,7 +172,7 @@ def test_a_transaction_hangs_from_where_its_finding_begins() -> None:
         "5-6 open b",
         "7-8 hanging a",
     ]
-    assert reported(walk, {"a": 4})[2] == "3-4 open a", "a finding about something later"
+    assert reported(walk, {"a": 4})[2] == "3-4 open a", "the finding is about a later transaction"
 
 
 def test_many_spans_end_early_and_say_where() -> None:

@@ -1,4 +1,4 @@
-"""Tests that reasons pass unchanged through the store and Spark, and are shown as one line."""
+"""Tests that a reason is unchanged after it was stored or sent through Spark, and that it is shown as one line."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_what_is_no_reason_is_refused(text: str) -> None:
     ],
 )
 def test_one_of_a_later_version_is_shown_by_its_code(text: str) -> None:
-    """The application and the service are upgraded one after the other, so a reason of a later version is shown by its
+    """The application may be upgraded before the service. The service then shows a reason of the later version by its
     code."""
     code = text.split('"')[3]
     assert str(decode(text)) == f"{code}: a reason that only a later version of txnscope can explain"
@@ -146,7 +146,9 @@ def test_a_missing_permission_is_found_wherever_it_is_named() -> None:
     deep = Several((ErrorText("something"), NotAllRead(LogUnread(NESTED))))
     assert list(missing_permissions(deep)) == [NoPermission("vault", (DESCRIBE, READ))]
     assert is_denied(deep)
-    assert not is_denied(ErrorText("no permission on topic t: grant READ on it")), "words decide nothing"
+    assert not is_denied(ErrorText("no permission on topic t: grant READ on it")), (
+        "the text of an error decides nothing"
+    )
     assert not is_denied(None)
     assert list(parts(None)) == []
 

@@ -1,5 +1,5 @@
-"""Tests that docs/causes.md gives the causes that the code gives for each of its logs, and covers every possible
-cause."""
+"""Tests that docs/causes.md explains every possible cause, and that the code gives the documented cause to each log on
+that page."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def logs(text: str) -> list[Annotated]:
 
 
 def sayable() -> set[Pair]:
-    """Returns the causes of every `Cause(word, confidence, …)` call in the code.
+    """Returns the cause and the confidence of every `Cause(word, confidence, …)` call in the code.
 
-    If the confidence is a choice, or a function chooses it, each possible value counts.
+    If an expression or a function chooses the confidence, every value that can be chosen counts.
     """
     said: set[Pair] = set()
     for module in (causes, journal):
@@ -65,7 +65,7 @@ def test_every_cause_and_confidence_has_its_section() -> None:
 
 
 def test_nothing_is_ever_said_that_is_not_explained() -> None:
-    """Every cause of random histories is explained in the document: the search through the code above misses none."""
+    """The document explains every cause that random histories get. So the search through the code misses no cause."""
     for seed in range(300):
         for row in reported(a_life(Random(seed), 60).log).rows:
             assert row.cause is None or (row.cause, row.confidence) in SECTIONS

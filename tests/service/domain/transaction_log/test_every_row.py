@@ -1,8 +1,8 @@
-"""Tests of every row of kafka-transactions.md 2.3 and 2.4 as a whole log, encoded as each kind of broker writes it,
-then read back.
+"""Tests of every row of kafka-transactions.md 2.3 and 2.4 as a whole log. The log is encoded as each kind of broker
+writes it, and then read back.
 
-The kinds differ in the value: v0 has no tags, v1 contains the client's protocol, and from 4.3 on also the producer ids.
-The comment beside a record gives its expected cause.
+The kinds of brokers differ in the record's value. A value of v0 has no tags, v1 contains the client's transaction
+version, and from 4.3 on v1 also contains the producer ids. The comment beside a record gives its expected cause.
 """
 
 from __future__ import annotations
@@ -375,7 +375,7 @@ def _batches(records: list[LogRecord], kind: str) -> list[Batch]:
 
 
 def _value(before: LogRecord | None, record: LogRecord, kind: str) -> bytes | None:
-    """Encodes a record. From 4.3 on, a record contains the previous producer id of the id."""
+    """Encodes the value of a record. From 4.3 on, the value contains the previous producer id."""
     if record.state == states.EXPIRED:
         return None
     was = record.producer_id if before is None or before.producer_id == NO_ID else before.producer_id

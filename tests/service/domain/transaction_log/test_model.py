@@ -1,4 +1,4 @@
-"""Tests of judgements against a model that knows the truth: a `certain` cause is never wrong, even if most of the log
+"""Tests of causes against a model that knows the true cause. A `certain` cause is never wrong, even if most of the log
 is gone."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def lives(draw: st.DrawFn, skewed: bool = True) -> Coordinator:
 
 
 def wrong(story: Told, truth: dict[int, str]) -> list[tuple[int, CauseCode | None, str | None]]:
-    """Returns (offset, judged cause, true cause) of each wrong judgement that is certain.
+    """Returns (offset, given cause, true cause) of each cause that is called certain and is wrong.
 
     INITIALIZED is accepted for an Empty that rotates the producer id.
     """
@@ -49,7 +49,7 @@ def test_certain_is_never_wrong(life: Coordinator) -> None:
 @given(lives(), st.data())
 @settings(max_examples=300)
 def test_certain_is_never_wrong_where_records_are_gone(life: Coordinator, data: st.DataObject) -> None:
-    """Any records but the newest one may be gone by compaction, and others may be undecodable."""
+    """Compaction may have removed any record but the newest, and some of the others may be undecodable."""
     gone = data.draw(st.sets(st.integers(0, max(len(life.log) - 2, 0))))
     broken = data.draw(st.sets(st.integers(0, len(life.log) - 1), max_size=2))
     left = [damaged(r) if r.offset in broken else r for r in life.log if r.offset not in gone or r is life.log[-1]]
@@ -77,7 +77,7 @@ def test_nothing_is_odd_where_no_append_fails_and_nothing_is_gone(life: Coordina
 @given(lives())
 @settings(max_examples=300)
 def test_plain_pairs_carry_nothing(life: Coordinator) -> None:
-    """Executors omit plain pairs, so a plain pair must not affect the result."""
+    """Executors leave out plain pairs of records. The result is the same without them."""
     steps = pairs(life.log)
     every, some = judged(steps), judged([pair for pair in steps if not is_plain(*pair)])
     assert (every.last_abort, every.notable, every.counts) == (some.last_abort, some.notable, some.counts)
@@ -92,7 +92,7 @@ def test_the_log_gives_the_same_read_at_once_or_as_it_grows(life: Coordinator) -
 
 
 def test_the_model_shows_every_cause_on_every_broker() -> None:
-    """The model produces every cause on every broker; otherwise the tests above would miss some."""
+    """The model produces every cause on every broker, so the tests above cover every cause."""
     lived = [a_life(Random(seed), 60) for seed in range(1_200)]
     for name, never in {"3.9": {CauseCode.EMPTY_ABORT}, "4.0.0": set(), "4.2": set(), "4.3": set()}.items():
         truths = {true for life in lived if life.broker.name == name for true in life.truth.values()}

@@ -1,5 +1,5 @@
-"""Tests of whole histories: the logs of the lab's scenarios on 4.3.1 and 3.9.2, and logs that were observed but not
-stored."""
+"""Tests of whole histories: the stored logs of the lab's scenarios on 4.3.1 and 3.9.2, and logs that are written in the
+tests."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ STORIES = {
 
 @pytest.mark.parametrize("version", STORIES)
 def test_what_real_brokers_wrote(version: str) -> None:
-    """Ids that STORIES does not list initialized once and committed."""
+    """An id that STORIES does not list was initialized once, and only committed."""
     logs = golden.logs(version)
     assert set(STORIES[version]) <= set(logs)
     for name, records in logs.items():

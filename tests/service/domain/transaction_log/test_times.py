@@ -1,5 +1,5 @@
-"""Tests of values that Kafka's coordinator computes: deadlines, for absent times as well, and the log partition of an
-id."""
+"""Tests of values that Kafka's coordinator computes: deadlines, also from absent or invalid times, and the log
+partition of an id."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ def test_what_is_no_time_leads_to_no_other_time(number: int) -> None:
 def test_what_has_happened_is_not_far_ahead() -> None:
     assert past_time(NOW_MS + AHEAD_MS, NOW_MS) == NOW_MS + AHEAD_MS
     assert past_time(NOW_MS + AHEAD_MS + 1, NOW_MS) is None
-    assert past_time(NOW_MS * 1_000, NOW_MS) is None, "microseconds"
+    assert past_time(NOW_MS * 1_000, NOW_MS) is None, "a time in microseconds"
     assert past_time(None, NOW_MS) is None
 
 
 @given(st.integers(0, 100_000), st.integers(1, 100_000), st.integers(0, 100_000), st.integers(-5, 5))
 def test_the_store_selects_what_is_overdue(age_ms: int, timeout_ms: int, scan_ms: int, nudge_ms: int) -> None:
-    """The store's comparison of start plus timeout with one number selects the same ids as the domain rule."""
+    """The store compares start plus timeout with one number. This comparison selects the same ids as the rule of the
+    domain."""
     started_ms = NOW_MS - age_ms
     known_ms = started_ms + timeout_ms + scan_ms + ABORT_SLACK_MS + nudge_ms
     log = KnownLog(Limits(scan_ms, 1, 1, frozenset()), {4: known_ms}, {4: 1}, is_complete=True)
@@ -63,7 +64,7 @@ def test_the_store_selects_what_is_overdue(age_ms: int, timeout_ms: int, scan_ms
     ],
 )
 def test_hash_and_partition_of_fifty(name: str, hashed: int, partition: int) -> None:
-    """The expected values were printed by Java (kafka-transactions facts, section 6)."""
+    """Java printed the expected values (kafka-transactions.md, section 6)."""
     assert java_hash(name) == hashed
     assert coordinator_partition(name.encode(), 50) == partition
 
@@ -72,7 +73,7 @@ def test_hash_and_partition_of_fifty(name: str, hashed: int, partition: int) -> 
     ("name", "of_five", "of_eight"), [(b"exp-a", 0, 1), (b"exp-b", 1, 2), (b"exp-c", 2, 3), (b"pay-1", 4, 4)]
 )
 def test_partitions_that_were_added_move_an_id(name: bytes, of_five: int, of_eight: int) -> None:
-    """The expected partitions are those of brokers with 5 and then 8 log partitions."""
+    """Brokers with 5 and then 8 partitions of the transaction log showed the expected partitions."""
     assert coordinator_partition(name, 5) == of_five
     assert coordinator_partition(name, 8) == of_eight
     assert is_left_behind(name, of_five, 8) == (of_five != of_eight)

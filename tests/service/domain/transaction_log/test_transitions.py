@@ -1,4 +1,4 @@
-"""Tests of the valid orders of records, and of the answer for orders that Kafka does not write."""
+"""Tests of the order of records. An order that Kafka does not write is reported."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def test_a_repeated_append_says_so_and_has_no_cause(state: str) -> None:
 
 def test_a_repeated_tombstone_and_a_repeated_initialization_too() -> None:
     assert reported("10 tombstone\n20 tombstone").notes == [f"tombstone: {REPEATED}"]
-    retried = reported("10 Empty(7,4)\n20 Empty(7,4)")  # after a failed append, or after a retry, the epoch stays
+    retried = reported("10 Empty(7,4)\n20 Empty(7,4)")  # the epoch stays after a failed append, and after a retry
     assert (retried.causes, retried.notes) == (["Empty initialized certain"], [f"Empty: {REPEATED}"])
 
 
 def test_an_abort_of_something_does_not_repeat_an_abort_of_nothing() -> None:
-    """An abort of an empty transaction is not counted, so a real abort after it is no repetition."""
+    """An abort of an empty transaction is not counted. A real abort after it is no repetition, and is counted."""
     story = reported("""
         10 PrepareAbort(7,4) start=5 partitions=0
         20 PrepareAbort(7,4) start=5
@@ -132,7 +132,8 @@ def test_a_notable_step_is_never_plain() -> None:
 
 
 def test_durations_are_those_of_the_appends_and_never_negative() -> None:
-    """The update time of CompleteX is the start of the marker phase: it once showed 1 ms where 9,014 ms had passed."""
+    """Durations are computed from append times. The update time in CompleteX is the start of the marker phase: with it,
+    1 ms was once shown where 9,014 ms had passed."""
     story = reported("""
         1000 Ongoing(7,4)
         1500 PrepareCommit(7,4) update=1499

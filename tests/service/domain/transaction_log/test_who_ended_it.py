@@ -1,4 +1,4 @@
-"""Tests of the cause of an abort, derived from the records alone: kafka-transactions.md 2.3 and 2.4, row by row."""
+"""Tests of the cause of an abort as derived from the records alone, row by row of kafka-transactions.md 2.3 and 2.4."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ TV2_CLIENT = (TV2, TV2)
 
 
 def aborted(tags: tuple[str, str], bump: int, dur: int, then: str = "", *, epoch: int = 5, timeout: int = T) -> str:
-    """Returns the cause and the confidence of an abort after `dur` ms that is followed by the records of `then`."""
+    """Returns the cause and the confidence of an abort `dur` ms after the start of the transaction. The records of
+    `then` follow the abort."""
     after = epoch + bump
     return reported(f"""
         1000 Ongoing(7,{epoch}) timeout={timeout} {tags[0]}
@@ -65,7 +66,9 @@ def test_an_old_client_is_fenced_or_forced_out_at_the_last_epoch() -> None:
     assert aborted(OLD_BROKER, 1, 500, epoch=32_766) == "fenced ambiguous"
     assert aborted(OLD_CLIENT, 1, T + 1, epoch=32_766) == "timeout likely"
     assert aborted(OLD_CLIENT, 1, 500, epoch=32_767 - 1) == "fenced ambiguous"
-    assert aborted(TV2_CLIENT, 0, 500, epoch=32_767) == "unattributed ambiguous"  # a bug of 4.2 and earlier
+    assert (
+        aborted(TV2_CLIENT, 0, 500, epoch=32_767) == "unattributed ambiguous"
+    )  # written by 4.2 and earlier because of a bug
 
 
 SOON, LATE = 1600, 1503 + 3_001
@@ -179,7 +182,8 @@ def test_a_cause_that_is_no_question_stays_whatever_follows() -> None:
     for then in (f"{SOON} Empty(7,6) timeout=30000", f"{SOON} Ongoing(7,5)", "999999 Empty(7,6)"):
         assert aborted(OLD_BROKER, 0, 500, then) == "client_abort likely"
     late = T + 1100
-    for then in (f"{late} Empty(7,7) timeout=30000", f"{late} Ongoing(7,6)"):  # the latter: a late EndTxn was accepted
+    # Ongoing: a late EndTxn(abort) was accepted
+    for then in (f"{late} Empty(7,7) timeout=30000", f"{late} Ongoing(7,6)"):
         assert aborted(TV2_CLIENT, 1, T + 1, then) == "timeout likely"
 
 

@@ -1,4 +1,5 @@
-"""Tests of the decision about an open entry: the readings that change it, and the states that it never reaches."""
+"""Tests of the decision about an open entry: the readings that change the decision, and the states that it never
+reaches."""
 
 from __future__ import annotations
 
@@ -56,9 +57,11 @@ def test_an_ended_transaction_that_wrote_the_entry_listed_the_partition(found: V
 def test_a_reading_while_a_transaction_may_end_the_entry_is_not_reported() -> None:
     early = read(Decision(), verdict(World.NONE), unowned_ms=None)
     assert not early.verdict.is_known
-    assert not early.is_due(NOW_MS + 1, None), "one reading tells whether a client may be waiting"
+    assert not early.is_due(NOW_MS + 1, None), "no second reading while a transaction may end the entry"
     assert early.is_due(NOW_MS + 2, NOW_MS + 2)
-    assert read(early, verdict(World.NONE), NOW_MS + 1, NOW_MS + 2).verdict == early.verdict, "requested too soon"
+    assert read(early, verdict(World.NONE), NOW_MS + 1, NOW_MS + 2).verdict == early.verdict, (
+        "a reading from before step 2 does not count"
+    )
     known = read(early, verdict(World.NONE), NOW_MS + 3, NOW_MS + 2)
     assert known.verdict.decision == Decided.NONE
     assert not known.is_due(NOW_MS + 4, NOW_MS + 2)
@@ -75,14 +78,16 @@ def test_an_unknown_decision_is_read_further_back_at_once_and_then_seldom() -> N
 def test_a_known_decision_is_read_again_where_step_2_was_made_again() -> None:
     known = read(Decision(), verdict(World.ABORT))
     assert not known.is_due(NOW_MS + READ_AGAIN_MS, NOW_MS)
-    assert not known.is_due(NOW_MS + READ_AGAIN_MS, None), "a transaction may end it by now"
+    assert not known.is_due(NOW_MS + READ_AGAIN_MS, None), "a transaction may end the entry now"
     assert known.is_due(NOW_MS + READ_AGAIN_MS, NOW_MS + 1)
 
 
 def test_a_decision_may_become_known_and_never_flips() -> None:
     unknown = read(Decision(), verdict(*World))
     committed = read(unknown, verdict(World.COMMIT))
-    assert read(committed, verdict(*World)).verdict.decision == Decided.COMMIT, "a proof is not lost with its source"
+    assert read(committed, verdict(*World)).verdict.decision == Decided.COMMIT, (
+        "the proof holds although its source is gone"
+    )
     contradicted = read(committed, verdict(World.NONE))
     assert contradicted.state is State.CONTRADICTED
     assert not contradicted.verdict.is_known
@@ -133,8 +138,8 @@ READINGS = st.sampled_from(
 
 @given(st.lists(st.tuples(READINGS, st.booleans()), max_size=12))
 def test_every_sequence_of_readings_calls_for_one_marker_at_most(readings: Sequence[tuple[Verdict, bool]]) -> None:
-    """Only transitions of the table occur. ABORT (for abort or none) never becomes COMMIT, and COMMIT never becomes
-    ABORT."""
+    """Only the transitions in NEXT occur. An ABORT marker (for abort or none) never becomes COMMIT, and COMMIT never
+    becomes ABORT."""
     now, markers = Decision(), []
     for found, is_unowned in readings:
         after = read(now, found, unowned_ms=NOW_MS if is_unowned else None)
