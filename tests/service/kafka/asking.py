@@ -1,4 +1,4 @@
-"""Helpers of the tests in this package: a new topic's layout and an open transaction."""
+"""Helpers that create a topic, and that open a transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures of the tests that ask brokers."""
+"""Fixtures for tests that send requests to brokers."""
 
 from __future__ import annotations
 

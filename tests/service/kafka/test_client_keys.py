@@ -94,14 +94,15 @@ def test_the_document_has_every_row_and_no_other() -> None:
 
 
 def test_what_kafka_takes_is_taken_or_refused_before_the_first_connection() -> None:
-    """A value that Kafka accepts never fails only at the connection: exit code 3 would blame the broker."""
+    """A value that Kafka accepts is honoured, or refused before the first connection. A later failure, with exit code
+    3, would blame the broker."""
     taken = {ours for kafka, ours in RECORDED.values() if kafka == document.CONNECTS}
     assert not [ours for ours in taken if ours.startswith("exit 3")]
 
 
 def test_no_variable_of_a_declared_provider_reaches_a_broker() -> None:
-    """Kafka's own client sends some unresolved variables to the broker, which refuses the login; txnscope never
-    does."""
+    """Kafka's own client sends some unresolved variables to the broker, and the broker refuses the login. txnscope
+    never sends an unresolved variable."""
     of_providers = [row for row in ROWS if "config.providers=" in row.text]
     assert of_providers
     assert not [row.shown for row in of_providers if RECORDED[row.shown][1].startswith("exit 3")]

@@ -1,5 +1,5 @@
-"""Tests of values that client.properties takes from files, directories and the environment: they resolve, or are
-refused by name."""
+"""Tests of variables in client.properties that refer to files, directories and the environment. A variable without a
+value is refused by name."""
 
 from __future__ import annotations
 

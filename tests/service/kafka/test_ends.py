@@ -22,16 +22,17 @@ pytestmark = pytest.mark.broker
 
 Watched = dict[str, TopicLayout]
 WAITS_S = TIMEOUT_MS / 1000
-"""The wait in seconds for a broker that does not answer and was not known to be unresponsive."""
+"""Seconds for which a sample waits for a broker that answered before and does not answer now."""
 UNKNOWN_TOPIC, FENCED_EPOCH, UNKNOWN_EPOCH = 3, 74, 75
 
 
 def settled(
     watcher: EndsWatcher, layouts: Watched, *, with_start: bool = False, records: int = 0
 ) -> dict[tuple[str, int], Ends]:
-    """Waits until every partition of a new topic answers, has no open transaction, and the topic has `records` records.
+    """Waits for a sample in which every partition answers, none has an open transaction, and all together have at least
+    `records` records.
 
-    Markers count as records, and are written only after the commit.
+    Markers count as records. A broker may write a marker after it has answered the commit.
     """
 
     def is_settled(found: dict[tuple[str, int], Ends]) -> bool:
@@ -39,7 +40,9 @@ def settled(
         return not is_open and sum(e.high_watermark for e in found.values()) >= records
 
     return wait_until(
-        lambda: watcher.sample(layouts, with_start=with_start), is_settled, f"nothing open, {records} records"
+        lambda: watcher.sample(layouts, with_start=with_start),
+        is_settled,
+        f"no open transaction, and {records} records",
     )
 
 
@@ -100,7 +103,7 @@ def test_every_partition_of_the_cluster_and_what_is_added_while_it_looks(broker:
     transact(open_producer(broker.bootstrap, "ends-added"), "ends-added")
     found = settled(watcher, layouts, with_start=True, records=2)
     assert list(found) == [("ends-first", p) for p in range(3)] + [("ends-added", p) for p in range(40)]
-    assert sum(e.high_watermark for e in found.values()) == 2, "the record and its marker, and nothing anywhere else"
+    assert sum(e.high_watermark for e in found.values()) == 2, "only the record and its marker exist"
     everything = all_topics(client).layouts
     assert "__transaction_state" in everything
     assert watcher.sample(everything, with_start=False).items() >= settled(EndsWatcher(client), layouts).items()
@@ -126,17 +129,19 @@ def test_a_broker_that_freezes_or_dies_does_not_hold_up_the_others(version: str,
 
         cluster.nodes[2].pause()
         # the signal is asynchronous: the broker may answer once more
-        codes, seconds = wait_until(lambda: looked(watcher, layouts), lambda found: found[0][2] != 0, "broker 2 frozen")
+        codes, seconds = wait_until(
+            lambda: looked(watcher, layouts), lambda found: found[0][2] != 0, "broker 2 to stop answering"
+        )
         assert codes == {1: errors.NONE, 2: silent, 3: errors.NONE}
         assert seconds < 2 * WAITS_S
         assert "broker 2" in trouble(watcher)
         for again in (watcher, other, watcher):
             codes, seconds = looked(again, layouts)
             assert codes == {1: errors.NONE, 2: silent, 3: errors.NONE}
-            assert seconds < WAITS_S, "it is known to be silent"
+            assert seconds < WAITS_S, "broker 2 is known to be unresponsive"
             assert "broker 2" in trouble(again)
         cluster.nodes[2].resume()
-        wait_until_equal(lambda: answered(watcher, layouts), {errors.NONE}, "the codes of all leaders")
+        wait_until_equal(lambda: answered(watcher, layouts), {errors.NONE}, "the error codes of all leaders")
         assert trouble(watcher) == "none"
 
         cluster.nodes[3].kill()
@@ -149,7 +154,9 @@ def test_a_broker_that_freezes_or_dies_does_not_hold_up_the_others(version: str,
             lambda layout: {leader.node for leader in layout.leaders.values()} == {1, 2, 3},
             "each broker to lead a partition",
         )
-        wait_until_equal(lambda: answered(watcher, {"ends-frozen": layout}), {errors.NONE}, "the codes of all leaders")
+        wait_until_equal(
+            lambda: answered(watcher, {"ends-frozen": layout}), {errors.NONE}, "the error codes of all leaders"
+        )
 
 
 def answered(watcher: EndsWatcher, layouts: Watched) -> set[int]:

@@ -74,7 +74,7 @@ def test_a_commit_in_an_open_transaction_is_unstable(
     new_topic(client, broker.bootstrap, topic, 3)
     commit(broker.bootstrap, group, topic, {0: 5, 1: 7})
     commit(broker.bootstrap, other, topic, {0: 3})
-    if not batched:  # as brokers before 3.0 do
+    if not batched:  # brokers before 3.0 have only these versions
         newer = client.version_of
         monkeypatch.setattr(
             client, "version_of", lambda api: {OFFSET_FETCH: 7, FIND_COORDINATOR: 3}.get(api, newer(api))
@@ -134,7 +134,7 @@ def test_members_come_and_go_with_what_is_assigned_to_them(broker: Broker, clien
         assert listed["joined-empty"] in (ListedGroup("joined-empty", t, "Empty") for t in ("", "consumer"))
         assert "joined-missing" not in listed
     wait_until_equal(
-        lambda: describe_groups(client, NODE, ["joined"]), {"joined": NOBODY}, "the members that have left"
+        lambda: describe_groups(client, NODE, ["joined"]), {"joined": NOBODY}, "the members after all have left"
     )
     assert describe_groups(client, NODE, []) == {}
     assert coordinators_of(client, []) == {}
@@ -161,7 +161,9 @@ def test_members_of_the_newer_group_protocol(broker_431: Broker) -> None:
             each_has_all = GroupMembers(1, frozenset({("joined-848", 0), ("joined-848", 1)}))
             wait_until_equal(joined, dict.fromkeys(groups, each_has_all), "the members")
         wait_until_equal(
-            lambda: describe_groups(client, NODE, groups), dict.fromkeys(groups, NOBODY), "the members that have left"
+            lambda: describe_groups(client, NODE, groups),
+            dict.fromkeys(groups, NOBODY),
+            "the members after all have left",
         )
 
 

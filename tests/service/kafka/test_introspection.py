@@ -1,5 +1,5 @@
-"""Tests of answers of real brokers: releases, transactions, missing permissions, timeouts, and the effect of a manual
-marker."""
+"""Tests of the answers of real brokers: releases, transactions, missing permissions, timeouts, and the effect of a
+marker that we write."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MISSING, NOT_LEADER, UNKNOWN_EPOCH, PRODUCER_EPOCH = 3, 6, 75, 47
 
 
 def ends(client: KafkaClient, layout: TopicLayout) -> Ends:
-    """Returns the end offsets of the first partition."""
+    """Returns the offsets of partition 0: log start, LSO and high watermark."""
     return EndsWatcher(client).sample({layout.topic: layout}, with_start=True)[layout.topic, 0]
 
 
@@ -76,7 +76,7 @@ def test_the_producers_of_a_partition_and_the_marker_that_ends_one(broker: Broke
 
         assert mark(one.producer_epoch, partition=9) == MISSING
         assert mark(one.producer_epoch) == errors.NONE
-        wait_until_equal(lambda: ends(client, layout), Ends(0, 2, 2, 0), "the partition's ends")
+        wait_until_equal(lambda: ends(client, layout), Ends(0, 2, 2, 0), "the offsets of the partition")
         (after,) = describe_producers(client, NODE, {"marked": [0]})["marked", 0].producers
         assert (after.transaction_start_offset, after.coordinator_epoch) == (-1, 0)
         if one.producer_epoch > 0:
@@ -132,7 +132,7 @@ def test_the_first_offset_at_a_time(broker: Broker, client: KafkaClient) -> None
         producer.commit_transaction(ANSWER_S)
     wait_until_equal(lambda: ends(client, layout).last_stable_offset, 6, "the last stable offset")
     leader = layout.leaders[0]
-    # markers carry the broker's time, and are at 1, 3 and 5
+    # the markers at offsets 1, 3 and 5 carry the broker's time
     found = {at_ms: offset_at_time(client, "timed", 0, leader, at_ms) for at_ms in (-1, 0, 1_000, 1_001)}
     assert found == {-1: 0, 0: 0, 1_000: 0, 1_001: 1}
     assert offset_at_time(client, "timed", 0, leader, int(time.time() * 1000) + 3_600_000) is None
@@ -151,7 +151,7 @@ def test_a_fetch_of_several_topics(broker: Broker, client: KafkaClient) -> None:
         answers = wait_until(
             lambda: fetch_many(client, NODE, wanted, 1 << 20, 100, timeout_ms=5_000),
             lambda found: NOT_LEADER not in {one.error for one in found},
-            "the broker leads the new partitions",
+            "the broker to lead the new partitions",
         )
     found = {(one.topic, one.partition): one for one in answers}
     one = found.pop(("fetched", 1))
@@ -232,7 +232,7 @@ def test_what_somebody_with_describe_on_one_topic_sees(version: str, tmp_path: P
             open_transaction(guarded.admin, "seen-and-hidden", "seen"),
             KafkaClient(settings) as client,
         ):
-            layouts = wait_for(lambda: all_topics(client).layouts, "the topic that may be seen")
+            layouts = wait_for(lambda: all_topics(client).layouts, "the topics with DESCRIBE permission")
             assert layouts.keys() == {"seen"}
             hidden = TopicLayout("hidden", "", {0: Leader(NODE, 0)})
             assert EndsWatcher(client).sample(layouts | {"hidden": hidden}, with_start=True) == {

@@ -1,6 +1,6 @@
 """Tests of reading the records of an id and the batches of a producer id, and of the gaps among them.
 
-A log in memory answers.
+The tests read a log in memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def record(offset: int, status: int, transactional_id: bytes = b"pay", epoch: in
 
 
 class Log:
-    """A log that starts at `start` and has one batch for each offset, or none where the cleaner removed it."""
+    """A log in memory. Each batch has one offset, and an empty batch stands for one that the cleaner removed. Offsets
+    before `start` are out of range."""
 
     def __init__(self, patch: pytest.MonkeyPatch, *batches: bytes, start: int = 0) -> None:
         self.batches, self.start = batches, start
@@ -115,7 +116,7 @@ def marker(offset: int) -> bytes:
 
 
 def read(patch: pytest.MonkeyPatch, batches: dict[int, bytes], lo: int, hi: int) -> BatchesRead:
-    """Reads a log that contains `batches`, given by their last offsets. All other batches were cleaned."""
+    """Reads a log that contains `batches`, keyed by their last offsets. The cleaner removed all other batches."""
 
     def fetched(
         _client: object, _node: int, wanted: Mapping[str, Sequence[PartitionFetch]], *_: int, **__: int

@@ -1,4 +1,4 @@
-"""Tests of misbehaving servers and brokers: each gives an error of one line, after a bounded wait and with bounded
+"""Tests of misbehaving servers and brokers. The client reports each in one line, after a bounded wait and with bounded
 memory.
 
 The partitions of other brokers are still read.
@@ -55,7 +55,7 @@ def bounded() -> Iterator[None]:
 
 
 class TestFirstContact:
-    """Tests of the first connection to a server that is no broker, or a broken one."""
+    """Tests of the first connection, if the server is no broker or a broken broker."""
 
     @pytest.fixture(autouse=True)
     def short_timeout(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,18 +149,22 @@ class TestOneOfThreeBrokers:
             layout = wait_for(lambda: topic_layout(client, "spread"), "the layout of the topic")
             layouts, watcher = {"spread": layout}, EndsWatcher(client)
             led = {p for p, leader in layout.leaders.items() if leader.node == 2}
-            wait_until(lambda: unread(watcher, layouts), lambda found: found == set(), "that all are read")
+            wait_until(lambda: unread(watcher, layouts), lambda found: found == set(), "all partitions to be read")
             proxies.misbehave(2, how)
             with bounded():
                 assert unread(watcher, layouts) <= led
-            wait_until(lambda: unread(watcher, layouts), lambda found: found == led, "that its partitions are unread")
+            wait_until(
+                lambda: unread(watcher, layouts), lambda found: found == led, "the partitions of broker 2 to be unread"
+            )
             began = time.monotonic()
             assert unread(watcher, layouts) == led
-            assert time.monotonic() - began < LATE_S, "the others do not wait for it again"
+            assert time.monotonic() - began < LATE_S, "the second sample does not wait for broker 2"
             assert watcher.trouble is not None
             assert re.fullmatch(rf"broker 2 \({proxies.address(2)}\) does not answer: [^\n]+", watcher.trouble)
             proxies.behave(2)
-            wait_until(lambda: unread(watcher, layouts), lambda found: found == set(), "that all are read again")
+            wait_until(
+                lambda: unread(watcher, layouts), lambda found: found == set(), "all partitions to be read again"
+            )
             assert cluster_id(client)
 
 
@@ -168,8 +172,8 @@ class TestOneOfThreeBrokers:
 def test_a_host_name_that_leads_elsewhere_later_is_looked_up_again(
     broker_431: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the address of a host name changes, the client resolves the name again. Only the name resolution is
-    faked."""
+    """When the address of a host name changes, the client resolves the name again. The brokers are real, and the name
+    resolution is faked."""
     where = {"kafka.one": "127.0.0.1"}
     look_up = socket.getaddrinfo
 

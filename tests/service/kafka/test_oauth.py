@@ -36,7 +36,7 @@ def jwt(expires_at_s: float) -> str:
 
 @dataclass
 class Issuer:
-    """An issuer of tokens that live for 100 s. While `down`, it fails."""
+    """An issuer of tokens that are valid for 100 s. While `down` is true, no token is issued."""
 
     down: bool = False
     given: list[str] = field(default_factory=list)
@@ -110,7 +110,7 @@ class TestExpiry:
 
 
 class TestCommand:
-    """Tests of commands that print no token."""
+    """Tests of token commands that do not end or do not exist."""
 
     def test_one_that_does_not_end_is_ended_with_all_that_it_started(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

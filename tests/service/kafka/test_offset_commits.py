@@ -1,4 +1,4 @@
-"""Tests of reading the offsets that open transactions commit, from their batches. A log in memory answers."""
+"""Tests of reading the offsets that open transactions commit, from the batches of a log in memory."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def commit(
 
 
 class Log:
-    """A log of batches with EACH offsets each, which starts at batch `start`. An answer has at most `at_once`
+    """A log in memory, from batch `start` on. Each batch has EACH offsets, and an answer has at most `at_once`
     batches."""
 
     def __init__(self, patch: pytest.MonkeyPatch, *batches: bytes, start: int = 0, at_once: int = 100) -> None:
@@ -80,7 +80,8 @@ class Log:
 
 
 def newest(number: int, lo: int = 0, producer_id: int = PID) -> tuple[int, SearchRange]:
-    """Returns a search for the batches of a producer from batch `lo` on, of which the newest is `number`."""
+    """Returns a search for the batches of a producer id. The search begins at batch `lo`, and the newest batch is
+    `number`."""
     return producer_id, SearchRange(EACH * lo, 1_000 + number)
 
 
@@ -135,7 +136,7 @@ def test_a_batch_that_cannot_be_opened_counts_by_its_records(monkeypatch: pytest
 
 
 def test_reading_ends_behind_the_newest_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Later commits of other groups are not read: the read ends after the newest batch of the open transactions."""
+    """The read ends after the newest batch of the open transactions. Later commits of other groups are not read."""
     others = [commit(n, producer_id=9) for n in range(3, 50)]
     same_ms = commit(2, key(BILLING._replace(partition=1)), at_ms=1_001)
     log = Log(monkeypatch, commit(0), commit(1), same_ms, *others, at_once=5)

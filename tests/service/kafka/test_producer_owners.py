@@ -1,4 +1,5 @@
-"""Tests of owners of producer ids, and of transactions in a former log partition: every broker has to answer."""
+"""Tests of the search for the owner of a producer id, and for a transaction that is left in a former partition of the
+transaction log. A conclusion needs the answers of all brokers."""
 
 from __future__ import annotations
 
@@ -60,9 +61,10 @@ def test_a_broker_that_does_not_answer_may_be_the_one(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("listed", "described"),
     [
-        ({1: [PAY], 2: [PAY]}, {(1, "pay"): DONE, (2, "pay"): DONE}),  # one broker has lost the leadership
+        # both brokers list the id: one of them has lost the leadership
+        ({1: [PAY], 2: [PAY]}, {(1, "pay"): DONE, (2, "pay"): DONE}),
         ({1: [PAY, ListedId("other", 7, "Ongoing")]}, {(1, "pay"): DONE}),
-        ({1: [PAY]}, {}),  # the id may not be described, or has just moved
+        ({1: [PAY]}, {}),  # DESCRIBE on the id is denied, or the id has just moved
         ({1: [PAY]}, {(1, "pay"): TransactionDescription(None, -1, -1, ())}),  # the id expired in between
         ({1: [PAY]}, {(1, "pay"): DONE._replace(producer_id=9)}),  # the id has another producer id by now
         ({1: [PAY]}, {(1, "pay"): DONE._replace(producer_id=8)}),
@@ -83,10 +85,9 @@ SILENT = None
 
 
 class Brokers:
-    """Brokers 1 to 3 with their answers about `exp-a`.
+    """Brokers 1 to 3 and the answer of each about the id `exp-a`.
 
-    The transaction log has 8 partitions. Broker 2 leads partition 1, to which the id hashes, and broker 1 leads all
-    others.
+    The transaction log has 8 partitions. The id hashes to partition 1, which broker 2 leads. Broker 1 leads all others.
     """
 
     def __init__(self, *answers: tuple[int, int] | None, leader: int = 2) -> None:
@@ -114,8 +115,8 @@ class Brokers:
     ("brokers", "expected"),
     [
         (Brokers(NOT_COORDINATOR, NOT_FOUND, NOT_COORDINATOR), True),
-        (Brokers(NOT_COORDINATOR, ANOTHER, NOT_COORDINATOR), True),  # the id was started again
-        (Brokers(ITSELF, NOT_FOUND, NOT_COORDINATOR), False),  # broker 1 did not restart and still ends it
+        (Brokers(NOT_COORDINATOR, ANOTHER, NOT_COORDINATOR), True),  # a new instance has another producer id
+        (Brokers(ITSELF, NOT_FOUND, NOT_COORDINATOR), False),  # broker 1 did not restart, and will end the transaction
         (Brokers(ITSELF, NOT_COORDINATOR, NOT_COORDINATOR), False),
         (Brokers(NOT_COORDINATOR, NOT_COORDINATOR, NOT_COORDINATOR), None),  # broker 2 has not loaded the id
         (Brokers(NOT_COORDINATOR, LOADING, NOT_COORDINATOR), None),

@@ -1,4 +1,4 @@
-"""Tests of the logins that brokers demand: the same client.properties serves Kafka's own tools and txnscope."""
+"""Tests of logins to real brokers. Kafka's own tools and txnscope log in with the same client.properties."""
 
 from __future__ import annotations
 
@@ -120,14 +120,14 @@ def cut(client: KafkaClient) -> None:
 
 
 def failure_of(client: KafkaClient) -> str:
-    """Returns the failure of a request."""
+    """Returns the text of the error that a request raises."""
     with pytest.raises(KafkaUnavailable) as failure:
         cluster_id(client)
     return str(failure.value)
 
 
 def eventually(client: KafkaClient) -> None:
-    """Waits until the client is connected again."""
+    """Waits until a request of the client succeeds."""
     wait_for(lambda: cluster_id(client), "an answer after the rotation", retry_on=(KafkaFailure,))
 
 
@@ -136,14 +136,15 @@ class TestTokens:
 
     def test_one_token_serves_all_connections_until_it_runs_out(self, secured: SecuredBroker) -> None:
         before = len(secured.issuer.given)
-        scope = 'sasl.oauthbearer.scope="of this test"'  # the scope makes this a source of its own
+        scope = 'sasl.oauthbearer.scope="of this test"'  # no other test uses this scope, so no cached token fits
         for _ in range(3):
             assert connected(secured, "OAUTHBEARER", scope)
         assert secured.issuer.given[before:] == [CLIENT]
         assert "scope=%22of+this+test%22" in secured.issuer.forms[-1]
 
     def test_a_header_may_be_url_encoded(self, secured: SecuredBroker) -> None:
-        """With header.urlencode the client encodes the space as `+`. The issuer of these tests does not decode it."""
+        """With header.urlencode, the client sends the space in the secret as `+`. The issuer of these tests does not
+        decode the secret."""
         failure = refusal(secured, "OAUTHBEARER", "sasl.oauthbearer.header.urlencode=true")
         assert str(failure).endswith("it answers 401: invalid_client")
         secured.issuer.clients["oauth-client"] = "oauth+secret"
@@ -178,7 +179,7 @@ class TestTokens:
         file.write_text("a.forged.token\n")
         assert isinstance(refusal(secured, "OAUTHBEARER", where), KafkaRefused)
         file.write_text(f"{secured.issuer.token('by-file')}\n")
-        assert connected(secured, "OAUTHBEARER", where), "the refused token is forgotten"
+        assert connected(secured, "OAUTHBEARER", where), "the refused token is not used again"
 
     def test_a_command_prints_a_token(self, secured: SecuredBroker, tmp_path: Path) -> None:
         (tmp_path / "token").write_text(secured.issuer.token("by-command"))
@@ -194,7 +195,7 @@ class TestTokens:
         assert str(refusal(secured, "OAUTHBEARER", line)) == "no token from giver: exit code 3: no role"
 
     def test_a_connection_outlives_its_token(self, secured: SecuredBroker) -> None:
-        """A broker ends a session when its token expires (KIP-368), so the client logs in again before that."""
+        """A broker ends a session when the token expires (KIP-368). The client logs in again before that."""
         secured.issuer.life_s = 3
         try:
             file = secured.properties("OAUTHBEARER", "sasl.oauthbearer.scope=short")
@@ -216,7 +217,7 @@ class TestRotation:
         with KafkaClient(ClientSettings.load(secured.login, file)) as client:
             assert cluster_id(client)
             secured.set_scram("new", user)
-            assert cluster_id(client), "a connection that exists stays"
+            assert cluster_id(client), "an existing connection stays open"
             cut(client)
             with pytest.raises(KafkaRefused, match=r"^broker 1 \(127.0.0.1:\d+\) refuses: "):
                 cluster_id(client)
@@ -243,7 +244,9 @@ class TestRotation:
                 cluster_id(client)
             secret.unlink()
             wait_until(
-                lambda: failure_of(client), lambda text: "no file password in" in text, "that the file is missed"
+                lambda: failure_of(client),
+                lambda text: "no file password in" in text,
+                "an error that names the missing file",
             )
             secret.write_text("new")
             eventually(client)
@@ -258,13 +261,13 @@ class TestRotation:
             assert cluster_id(client)
             own.write_text(secured.authority.issue("second", life=-timedelta(hours=1)).read_text())
             trust.write_text(other.certificate.read_text())
-            assert cluster_id(client), "a connection that exists stays"
+            assert cluster_id(client), "an existing connection stays open"
             cut(client)
             with pytest.raises(KafkaUnavailable, match="TLS: the certificate is refused: unable to get local issuer"):
                 cluster_id(client)
             trust.write_text(secured.authority.certificate.read_text())
             wait_until(
-                lambda: failure_of(client), lambda text: "alert certificate" in text, "that the broker complains"
+                lambda: failure_of(client), lambda text: "alert certificate" in text, "a TLS alert of the broker"
             )
             own.write_text(secured.authority.issue("third").read_text())
             eventually(client)

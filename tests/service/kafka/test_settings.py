@@ -92,7 +92,7 @@ def test_what_cannot_be_honoured_is_refused_by_name(tmp_path: Path, text: str, n
 @pytest.mark.parametrize(
     ("raw", "password"),
     [
-        (rb'password="a\\\\b"', "a\\b"),  # once for the properties file, once for JAAS
+        (rb'password="a\\\\b"', "a\\b"),  # escaped once for the properties file and once for JAAS
         (rb'password="say \\"hi\\""', 'say "hi"'),
         (b'password = "p\\u00e4ss"', "p\u00e4ss"),
         ('password="p\u00e4ss \u03a9"'.encode(), "p\u00e4ss \u03a9"),

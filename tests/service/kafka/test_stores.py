@@ -70,7 +70,7 @@ def test_a_key_store_identifies_the_client(tmp_path: Path, authority: Authority,
     if not is_there:
         settings = through_spark(settings.portable())
         assert str(own) not in option_of(settings)
-        assert "BEGIN PRIVATE KEY" not in option_of(settings), "it stays encrypted"
+        assert "BEGIN PRIVATE KEY" not in option_of(settings), "the private key stays encrypted"
     assert answer_of_server(own.with_suffix(".pem"), context(settings), authority.certificate) == b"own"
 
 
@@ -166,8 +166,8 @@ PASSWORD = "of the key"
 
 @pytest.fixture(scope="module")
 def self_signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns a self-signed certificate for localhost with its encrypted key, in one file as Java's PEM stores have
-    them."""
+    """Returns a file with a self-signed certificate for localhost and its encrypted key, as in one of Java's PEM
+    stores."""
     folder = tmp_path_factory.mktemp("self_signed")
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-passout", f"pass:{PASSWORD}"]
     files = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "certificate.pem")]
@@ -183,9 +183,9 @@ def own_lines(self_signed: Path, password: str = PASSWORD) -> list[str]:
 
 
 def answer_of_server(self_signed: Path, context: ssl.SSLContext, trusted: Path | None = None) -> bytes:
-    """Connects with `context` and returns the client's name.
+    """Connects to a TLS server with `context`. Returns the name that the server reads in the client's certificate.
 
-    The server demands a certificate that `trusted` has signed, by default its own certificate.
+    The server accepts only a certificate that `trusted` signed. By default, `trusted` is the server's own certificate.
     """
     demanding = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     demanding.load_cert_chain(self_signed, password=PASSWORD)

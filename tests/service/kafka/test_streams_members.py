@@ -1,4 +1,4 @@
-"""Tests of members of groups of the streams protocol (KIP-1071): bytes built by the schema, and bytes of a real
+"""Tests of the members of streams groups (KIP-1071), from bytes that are built by the schema, and from a real
 broker."""
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def task(subtopology: str, *partitions: int) -> bytes:
 
 
 def member(number: int, *active: bytes) -> bytes:
-    """Returns the bytes of a member with active tasks and a standby task, which reads no topic.
+    """Returns the bytes of a member with active tasks and a standby task. A standby task reads no topic.
 
     Even-numbered members also have an endpoint, tags and task offsets.
     """
@@ -135,7 +135,7 @@ MEMBERS = [member(n, task("0", n)) for n in range(130)]
     ids=["two subtopologies", "one", "none", "not known", "no topology"],
 )
 def test_members_stand_behind_any_topology(topology_: bytes, count: int, topics: Sequence[str]) -> None:
-    """The members are found for any topology: their tasks are partitions of all topics that the subtopology reads."""
+    """The members of any topology are found. A task number is a partition of each topic that the subtopology reads."""
     broker = Answering(described(0, topology_, MEMBERS[:count]))
     assert broker.members() == GroupMembers(count, frozenset((t, n) for t in topics for n in range(count)))
     request = array(text("app")) + b"\0" + NO_TAGS
@@ -188,7 +188,9 @@ def test_members_of_a_streams_group_come_and_go(broker_431: Broker) -> None:
 
         wait_until_equal(lambda: coordinators_of(client, [group]), {group: NODE}, "the group's coordinator")
         wait_until(
-            lambda: heartbeat(client, group, "one", 0, source), lambda answer: answer[0] not in LOADING, "a member"
+            lambda: heartbeat(client, group, "one", 0, source),
+            lambda answer: answer[0] not in LOADING,
+            "the first member to join",
         )
         error, epoch = heartbeat(client, group, "two", 0, source)
         assert error == 0
