@@ -41,7 +41,8 @@ class DumpedRecord(NamedTuple):
 
     @property
     def fields(self) -> Any:
-        """Returns the value as the JSON printer of 4.x prints it: {"version", "data"}, null or a sentence."""
+        """Returns the value as the tool of Kafka 4.x prints it: the parsed JSON ({"version", "data"} or null), or a
+        text that is no JSON."""
         try:
             return json.loads(self.payload)
         except ValueError:
@@ -70,7 +71,7 @@ def segments(pattern: str = "*/*") -> list[Path]:
 
 
 def name_of(log: Path) -> str:
-    """Returns a readable test id."""
+    """Returns a test id: version, group and partition of the segment."""
     return "/".join(log.relative_to(GOLDEN).parts[:-1])
 
 

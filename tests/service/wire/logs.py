@@ -34,7 +34,7 @@ def _often(rng: Random, usual: T, unusual: T, *, one_in: int = 8) -> T:
 
 
 def _chunk(rng: Random) -> Chunk:
-    """Returns batches with gaps between them. Half of the chunks are cut at a random byte."""
+    """Returns a chunk of batches, some with gaps between their offsets. Half of all chunks are cut at a random byte."""
     lo = offset = rng.choice([0, 1000, 2**40])
     damage = _often(rng, 0.0, 0.2, one_in=2)
     pieces = []
@@ -48,9 +48,9 @@ def _chunk(rng: Random) -> Chunk:
 
 
 def damaged(rng: Random, data: bytes) -> bytes:
-    """Changes one or two bytes of a batch, but rarely its length.
+    """Returns a batch with one or two changed bytes, rarely in its length.
 
-    The checksum is mostly corrected, so that the damage reaches the inner decoders.
+    Mostly the checksum is made to fit, so that the decoders of records read the damaged bytes.
     """
     raw = bytearray(data)
     for _ in range(rng.randint(1, 2)):

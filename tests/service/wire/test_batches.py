@@ -94,7 +94,7 @@ def test_a_torn_marker_is_malformed(record: Rec) -> None:
 RECORDS = [
     Rec(b"k0", b"v0" * 50),
     Rec(None, b"", 1, 5, ((b"h", b"x"), (b"null", None))),
-    Rec(b"", None, 7, 2**40),  # compaction left a gap before it
+    Rec(b"", None, 7, 2**40),  # compaction removed the records before
 ]
 CODECS = {
     "none": (0, False),
@@ -148,7 +148,8 @@ def test_a_decompression_bomb_is_refused_before_it_fills_the_memory(codec: int) 
 
 @pytest.mark.parametrize("codec", [LZ4, ZSTD])
 def test_broken_streams_keep_no_memory(codec: int) -> None:
-    """A decompressor that leaks address space, even without touching it, fails after some thousand broken batches."""
+    """A decompressor that leaks address space with each broken batch fails after some thousand such batches, even if
+    the leaked memory is never used."""
     broken = compress(codec, b"plain" * 100)[:-12] + b"no frame"
     before = _address_space()
     for _ in range(40):
@@ -232,7 +233,8 @@ def test_an_offset_that_goes_back_is_bad() -> None:
 )
 @pytest.mark.parametrize("between", [b"", bytes(8) + struct.pack(">i", 14) + bytes(14)], ids=["", "a bad one"])
 def test_an_offset_that_jumps_ahead_takes_no_batches_behind_it_along(wrong: bytes, between: bytes) -> None:
-    """The checksum does not cover the base offset, so a flipped bit in it leaves a batch with a valid checksum."""
+    """The checksum does not cover the base offset. A batch with a flipped bit in its base offset still has a valid
+    checksum."""
     found = list(read_batches(batch([], 5) + wrong + between + batch([], 7) + batch([], 8)))
     assert [one.base_offset for one in found if isinstance(one, Batch)] == [5, 7, 8]
     assert isinstance(found[1], BadBatch)
@@ -240,7 +242,8 @@ def test_an_offset_that_jumps_ahead_takes_no_batches_behind_it_along(wrong: byte
 
 
 def test_a_batch_at_the_expected_offset_is_believed_before_others() -> None:
-    """Found by the fuzzer: the bytes after a wrong length happen to be a valid batch of another position."""
+    """The fuzzer found this case: after a wrong length, the next bytes happened to be a valid batch with another
+    offset."""
     found = list(read_batches(batch([], 5) + batch([], 9) + batch([], 6) + batch([], 7)))
     assert [one.base_offset for one in found if isinstance(one, Batch)] == [5, 6, 7]
 

@@ -1,4 +1,5 @@
-"""Tests of the columnar decoder: it equals the scalar one on any log, and handles invalid and unusual batches."""
+"""Tests of the columnar decoder: for any log it gives the same result as the scalar decoder, also for invalid and
+unusual batches."""
 
 from __future__ import annotations
 
@@ -59,9 +60,10 @@ def test_any_bytes_give_columns(pieces: list[bytes]) -> None:
 @given(st.data(), st.sampled_from([0, 1]))
 @settings(max_examples=150)
 def test_damage_stays_where_it_is(data: st.DataObject, version: int) -> None:
-    """A changed byte after the length of a batch does not affect the batches beside it.
+    """A changed byte after the length of a batch does not affect the batches before and after it.
 
-    The changed batch is still decoded (the checksum covers neither its epoch nor its offset), or reported.
+    The changed batch is reported, or still decoded if the byte is in the leader epoch, which the checksum does not
+    cover.
     """
     middle = build.transition("b", 1, timestamp_ms=5, data=build.value(version, topics=[("t", [1])]))
     at = data.draw(st.integers(12, len(middle) - 1))
@@ -152,7 +154,7 @@ def test_a_broken_batch_is_reported_and_its_neighbours_are_delivered() -> None:
 
 
 def test_a_broken_last_batch_keeps_the_position_within_the_request() -> None:
-    absurd = log(1)[:23] + b"\x7f\0\0\0" + log(1)[27:]  # the last offset delta is not as written
+    absurd = log(1)[:23] + b"\x7f\0\0\0" + log(1)[27:]  # a last offset delta that does not fit the checksum
     columns = assert_same_as_scalar([Chunk(0, 0, 10, log(0) + absurd)])
     assert [one.resume_offset for one in columns.broken] == [10]
     assert columns.next_offsets == {0: 10}
@@ -218,7 +220,7 @@ def test_nothing_gives_empty_columns() -> None:
 
 
 def test_an_expiry_sweep_is_not_left_to_the_scalar_form() -> None:
-    """A batch has hundreds of tombstones, as removeExpiredTransactionalIds writes them."""
+    """The batch has hundreds of tombstones. The broker's removeExpiredTransactionalIds writes such batches."""
     sweep = batch([Rec(build.key(f"id-{delta}"), None, delta) for delta in range(400)], 50)
     with patch.object(scalar, "locate", side_effect=AssertionError):
         columns = decode([Chunk(0, 0, END, log(0) + sweep)])
@@ -228,7 +230,7 @@ def test_an_expiry_sweep_is_not_left_to_the_scalar_form() -> None:
 
 @pytest.mark.parametrize("wrong", [[], [0], [4], [1, 2], [0, 1, 2, 3, 4]], ids=str)
 def test_checksums_of_many_batches_at_once(wrong: list[int]) -> None:
-    """The same bit may be flipped in several batches, which a sum over all checksums would miss."""
+    """The same bit may be flipped in several batches. A sum over all checksums would miss that."""
     pieces = [flipped(log(n), 70) if n in wrong else log(n) for n in range(5)]
     size = np.array([len(piece) for piece in pieces])
     data = np.frombuffer(b"".join(pieces), np.uint8)
