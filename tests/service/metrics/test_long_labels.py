@@ -1,4 +1,5 @@
-"""Tests that metrics stay small: long labels are cut but still identify one id, and the number of series is bounded."""
+"""Tests that metrics stay small: a long label is cut but still identifies one id, and the number of series is
+bounded."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ CONTROLS = b"\x01" * (LONGEST - 2) + "é".encode()
 
 
 def stored(cluster: WithPartitions) -> None:
-    """Stores open and hanging transactions with long ids, two blocked groups with long names, and a long owner."""
+    """Stores open and hanging transactions with long ids and a long name of their owner, and two blocked groups with
+    long names."""
     cluster.read([open_id(one, 9_000 + number) for number, one in enumerate((*TWINS, CONTROLS))])
     cluster.look(*(stalled_partition(number) for number in range(2)))
     cluster.see(*(hanging_finding(number, name=one, owner="o" * 5_000) for number, one in enumerate(TWINS)))
@@ -103,7 +105,8 @@ def test_a_label_is_the_text_or_its_beginning_and_digits(text: str) -> None:
 IDS, LAGGING = 100_000, 10_000
 BYTES = 400_000
 SECONDS = 5.0
-"""The limit in seconds of processor time. `python -m tests.benchmarks scrape` has the benchmark's limit."""
+"""Limit of the processor time for one scrape. The benchmark `python -m tests.benchmarks scrape` measures the real
+time."""
 
 
 def test_100000_ids_and_10000_partitions_make_no_more_series_than_the_cap(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tests of the page of metrics over a real store, parsed with Prometheus' own parsers."""
+"""Tests of /metrics over a real store. The tests read the page with Prometheus' own parsers."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def metrics(reader: Engine) -> Metrics:
 
 @pytest.fixture
 def shown(cluster: WithPartitions) -> Iterator[Callable[[int], Samples]]:
-    """Yields a function that renders the metrics at a time after SEEN_MS, in ms. Each page is read from the store."""
+    """Yields a function that returns the metrics at SEEN_MS plus `later_ms`. Each call reads the store."""
     reader = open_reader(cluster.url)
     yield lambda later_ms: page(Metrics(reader), SEEN_MS + later_ms)
     reader.dispose()
 
 
 def bind(engine: Engine, name: str = "orders") -> TransactionLogWriter:
-    """Creates a cluster with two partitions of the transaction log, of which no record was read yet."""
+    """Creates a cluster with two partitions of the transaction log. No record of the log was read yet."""
     number = clusters.bind(engine, name, f"kafka-{name}", NOW_MS)
     held = lease.acquire(engine, number, "driver", NOW_MS)
     assert held is not None
@@ -103,7 +103,7 @@ def one(found: Samples, name: str, **labels: str) -> float:
 
 
 def by(found: Samples, name: str, label: str) -> dict[str, float]:
-    """Returns the values of a metric by one of its labels."""
+    """Returns the values of the metric `name`, keyed by the value of `label`."""
     return {dict(labels)[label]: value for (found_name, labels), value in found.items() if found_name == name}
 
 
@@ -233,7 +233,7 @@ def test_a_store_that_is_not_there_leaves_the_rest_of_the_page(url: str) -> None
 
 @pytest.mark.parametrize("revision", ["0016", "future"])
 def test_a_store_of_another_revision_is_not_read(engine: Engine, metrics: Metrics, revision: str) -> None:
-    """Columns of another revision may have another meaning, so REST refuses the store as well."""
+    """A column may have another meaning in another revision. REST refuses such a store as well."""
     bind(engine)
     assert page(metrics)["kafka_txn_exporter_up", ()] == 1
     with engine.begin() as connection:
@@ -305,7 +305,7 @@ def test_the_cap_keeps_the_worst_and_says_how_many_it_left_out(
     ours = list(of_the_store(found))
     assert len(ours) == 460
     lags = by(found, "kafka_txn_coordinator_log_lag_records", "coordinator_partition")
-    assert min(lags.values()) == 0  # of the other cluster, which has few rows and keeps all of them
+    assert min(lags.values()) == 0  # the other cluster has few rows, and keeps all of them
     kept = sorted(int(partition) for partition, lag in lags.items() if lag)
     assert kept == list(range(500 - len(kept), 500))
     assert found["kafka_txn_series_dropped", (("cluster", "other"),)] == 0
@@ -354,7 +354,9 @@ def test_partitions_that_answer_are_judged_as_long_as_they_are_sampled(
     fresh, stale = shown(10_000), shown(31_000)
     assert by(fresh, "kafka_txn_partitions", "judged") == {"yes": 3, "no": 1}
     assert one(fresh, "source_coverage_ratio", source="partitions") == 0.75
-    assert one(fresh, "pipeline_last_success_timestamp_seconds", source="partitions") == 0, "one does not answer"
+    assert one(fresh, "pipeline_last_success_timestamp_seconds", source="partitions") == 0, (
+        "one partition does not answer"
+    )
     assert by(stale, "kafka_txn_partitions", "judged") == {"yes": 0, "no": 4}
     assert one(stale, "source_coverage_ratio", source="partitions") == 0
     cluster.look(moving_partition(3, at_ms=SEEN_MS + 1), at_ms=SEEN_MS + 1)
@@ -391,7 +393,7 @@ def test_the_50_transactions_that_hang_longest_are_named(
 
 
 def test_a_mute_shows_until_its_end(cluster: WithPartitions, shown: Callable[[int], Samples]) -> None:
-    """Both rules and operators mute findings."""
+    """A rule mutes finding 0, and an operator mutes finding 1."""
     cluster.see(
         *(hanging_finding(n, muted_until_ms=until) for n, until in ((0, SEEN_MS + 5_000), (1, None), (2, None)))
     )

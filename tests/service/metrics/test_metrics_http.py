@@ -55,13 +55,13 @@ def app(metrics: Metrics) -> FastAPI:
 
     made = FastAPI()
     made.include_router(router, prefix="/api/v1")
-    made.include_router(router)  # pages have the same paths
+    made.include_router(router)  # pages have the same paths, without the prefix
     made.add_middleware(HttpMetrics, requests=metrics.requests)
     return made
 
 
 def ask(app: Any, path: str, method: str = "GET") -> tuple[int, list[bytes]]:
-    """Sends a request as a server does. Returns the status and the parts of the body."""
+    """Sends a request to the ASGI application. Returns the status and the parts of the body."""
     messages: list[Message] = []
 
     requests = iter([{"type": "http.request", "body": b"", "more_body": False}])
@@ -128,7 +128,7 @@ PROMTOOL = shutil.which("promtool")
 
 
 def test_the_document_is_as_the_catalogue_says() -> None:
-    assert DOCUMENT.read_text("utf-8") == document(), "make it anew: python -m tests.helpers.metrics_document"
+    assert DOCUMENT.read_text("utf-8") == document(), "out of date, run python -m tests.helpers.metrics_document"
 
 
 def test_it_shows_a_series_of_every_metric_as_prometheus_reads_it() -> None:
