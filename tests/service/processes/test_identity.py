@@ -1,6 +1,7 @@
-"""Tests of the identities of processes, with real processes that are killed.
+"""Tests of the identities of processes, with real processes that are killed, and of the working time of processes.
 
-The identity alone shows whether a process has ended. Only time in which a process got the processor counts against it.
+An identity is enough to find out whether its process has ended. Working time leaves out the time in which processes
+only waited for a processor.
 """
 
 from __future__ import annotations
@@ -80,9 +81,9 @@ def test_nothing_is_known_of_other_machines(other: subprocess.Popen[str], monkey
     other.kill()
     other.wait()
     assert has_ended(found)
-    assert not has_ended(f"{found[:-12]}{'0' * 12}"), "another boot, or another container"
+    assert not has_ended(f"{found[:-12]}{'0' * 12}"), "the identity is of another boot or another container"
     monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
-    assert not has_ended(found), "a copy of the machine under another name"
+    assert not has_ended(found), "the identity is of a machine with another name"
 
 
 @pytest.mark.parametrize("owner", ["", "driver", "8d1f0ac2", "host:0:5:0123456789ab", "host:-1:5:0123456789ab"])
@@ -155,18 +156,22 @@ def family() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_session_and_a_family_are_found_whole(family: subprocess.Popen[bytes]) -> None:
-    both = wait_for(lambda: found if len(found := in_session(family.pid)) == 2 else None, "the child")
+    both = wait_for(
+        lambda: found if len(found := in_session(family.pid)) == 2 else None, "the leader and its child in the session"
+    )
     assert both is not None
     assert sorted(descendants(family.pid)) == sorted(both)
     assert family.pid in descendants(os.getpid())
 
 
 def test_a_session_is_killed_whole_also_what_is_stopped(family: subprocess.Popen[bytes]) -> None:
-    both = wait_for(lambda: found if len(found := in_session(family.pid)) == 2 else None, "the child")
+    both = wait_for(
+        lambda: found if len(found := in_session(family.pid)) == 2 else None, "the leader and its child in the session"
+    )
     for pid in both or ():
         os.kill(pid, signal.SIGSTOP)
     kill_session(family.pid)
-    wait_until_equal(lambda: in_session(family.pid), [], "the session")
+    wait_until_equal(lambda: in_session(family.pid), [], "the processes of the session")
 
 
 def test_the_kernel_says_what_we_used() -> None:

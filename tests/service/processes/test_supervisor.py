@@ -75,7 +75,8 @@ MARK = "SUPERVISOR_TEST_MARK"
 
 
 class Running:
-    """A supervisor process and its output so far. Every process that it starts carries a mark."""
+    """A supervisor process and its output so far. The environment of each process that the supervisor starts contains a
+    mark."""
 
     def __init__(
         self,
@@ -109,7 +110,7 @@ class Running:
 
     def wait_for(self, probe: Callable[[], bool]) -> None:
         """Waits until `probe` is true. On a timeout, the output so far is shown."""
-        wait_until(lambda: (probe(), self.text), lambda seen: seen[0], "what the test waits for")
+        wait_until(lambda: (probe(), self.text), lambda seen: seen[0], "the condition of the test")
 
     def wait_for_text(self, is_so: Callable[[str], bool], what: str) -> None:
         wait_until(lambda: self.text, is_so, what)
@@ -169,7 +170,7 @@ def test_children_end_with_a_killed_supervisor(start: Start) -> None:
     pids = running.wait_for_pids(3)
     running.process.kill()
     running.process.wait()
-    wait_until_equal(lambda: [pid for pid in pids if is_alive(pid)], [], "the children that live")
+    wait_until_equal(lambda: [pid for pid in pids if is_alive(pid)], [], "the children that still run")
 
 
 @pytest.mark.parametrize(
@@ -247,16 +248,14 @@ def test_a_child_that_never_said_anything_has_longer(start: Start) -> None:
 
 
 def test_children_end_a_frozen_supervisor_a_frozen_sibling_and_themselves(start: Start) -> None:
-    """A frozen supervisor would not notice the death of a child, and a frozen child keeps its port.
-
-    The service manager restarts all of them.
-    """
+    """A frozen supervisor does not notice that a child has died, and a frozen child keeps its port. So the child that
+    still works kills both and ends itself. The service manager then starts everything again."""
     running = start(BEATS, BEATS)
     pids = running.wait_for_pids(2)
     for pid in (running.process.pid, pids[0]):
         os.kill(pid, signal.SIGSTOP)
     assert running.process.wait(LIMIT_S) == -signal.SIGKILL
-    wait_until_equal(lambda: [pid for pid in pids if is_alive(pid)], [], "children that live")
+    wait_until_equal(lambda: [pid for pid in pids if is_alive(pid)], [], "the children that still run")
 
 
 def test_nothing_that_is_stopped_or_left_its_group_is_left_behind(start: Start) -> None:
@@ -285,7 +284,9 @@ def test_one_of_several_that_cannot_run_ends_none_of_the_others(tmp_path: Path) 
         try:
             wanted = ("wrong ended with exit code 2, starting", "away ended with exit code 3, starting", "works")
             wait_until_equal(
-                lambda: [reported for reported in wanted if reported not in log.read_text()], [], "what is not told"
+                lambda: [reported for reported in wanted if reported not in log.read_text()],
+                [],
+                "the messages missing in the log",
             )
             assert all_.poll() is None
         finally:

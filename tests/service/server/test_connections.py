@@ -1,4 +1,4 @@
-"""Tests of a server's bounds: when there are too many connections, some are closed, and a flood of log lines is cut."""
+"""Tests of a server's limits: if there are too many connections, idle ones are closed; a flood of log lines is cut."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_one_that_waits_for_longest_gives_way() -> None:
     book = HeldConnections(6)
     a, b = added(book, 3, "a"), added(book, 3, "b")
     book.set_waiting(a[0], waits=False)
-    book.set_waiting(a[0], waits=True)  # its request was answered, so it waits again, behind the others
+    book.set_waiting(a[0], waits=True)  # a[0] waits again after its answer, for the shortest time of all
     assert book.add(Client("c"))
     assert [one.is_open for one in (*a, *b)] == [True, False, True, True, True, True]
 
@@ -59,7 +59,7 @@ def test_one_that_gave_way_is_forgotten_once() -> None:
     book = HeldConnections(2)
     (old,) = added(book, 1, "a")
     assert book.add(Client("a"))
-    book.remove(old)  # when its socket is closed
+    book.remove(old)  # the server does this when the socket is closed
     book.set_waiting(old, waits=True)
     assert book.add(Client("b"))
     assert book._of_peer == {"a": 1, "b": 1}

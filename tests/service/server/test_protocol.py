@@ -104,10 +104,10 @@ def test_a_client_that_stops_half_way_is_closed(running: Running, sent: bytes, a
 def test_a_body_that_breaks_is_answered_once(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     """The server answers a malformed body although the application is already handling the request."""
     client = running.connect(b"POST /unread HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
-    wait_until_equal(lambda: len(running.server.server_state.tasks), 1, "requests in work")
+    wait_until_equal(lambda: len(running.server.server_state.tasks), 1, "number of requests being handled")
     client.sendall(b"no length\r\n")
     assert everything(client).startswith(b"HTTP/1.1 400")
-    wait_until_equal(lambda: len(running.server.server_state.tasks), 0, "requests in work")
+    wait_until_equal(lambda: len(running.server.server_state.tasks), 0, "number of requests being handled")
     assert [one for one in caplog.records if one.exc_info] == []
 
 
@@ -152,7 +152,7 @@ def test_a_slow_answer_and_a_stream_are_left_alone(running: Running) -> None:
 
 
 def test_a_slow_reader_gets_all_of_it(running: Running) -> None:
-    """A slow client is served as long as it keeps reading."""
+    """The server serves a slow client as long as the client keeps reading."""
     client, received = running.connect(REQUEST.replace(b"1.1", b"1.0") % b"large"), 0
     while chunk := client.recv(1_000_000):
         received += len(chunk)
@@ -173,7 +173,7 @@ def test_a_connection_is_kept_for_the_next_request(running: Running) -> None:
 
 @pytest.mark.parametrize("breaks", [False, True], ids=["closes", "breaks"])
 def test_a_lost_connection_leaves_no_garbage_behind(running: Running, breaks: bool) -> None:
-    """Lost connections leave no reference cycles. With thousands of them, a garbage collection would stop the server
+    """A lost connection leaves no reference cycle. A garbage collection of thousands of cycles would stop the server
     for long."""
 
     def left() -> int:
@@ -190,6 +190,6 @@ def test_a_lost_connection_leaves_no_garbage_behind(running: Running, breaks: bo
             if breaks:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             client.close()
-        wait_until_equal(left, before, "transports")
+        wait_until_equal(left, before, "number of transports in memory")
     finally:
         gc.enable()

@@ -1,5 +1,5 @@
-"""Tests of `txnscope serve` with few file descriptors and too many connections, its streams at shutdown, and its
-threads' memory."""
+"""Tests of `txnscope serve` when clients open more connections than it has file descriptors. Tests of its streams at
+shutdown, and of the memory of its threads."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_connections_that_only_wait_keep_nobody_out(served: Served) -> None:
     for _ in range(3):
         assert [served.status(path) for path in WATCHED] == [200] * len(WATCHED)
     closed = [everything(client) for client in waiting]
-    assert len(closed) == HALF_OPEN, "all are closed"
+    assert len(closed) == HALF_OPEN, "the server closes every connection that only waits"
     assert [served.status(path) for path in WATCHED] == [200] * len(WATCHED)
     assert served.log.read_text().splitlines() == [f"serving http://127.0.0.1:{served.port}"]
 
@@ -97,13 +97,13 @@ def test_streams_end_quietly_with_the_service(served: Served) -> None:
     for stream in streams:
         assert stream.recv(65_536).startswith(b"HTTP/1.1 200")
     served.process.send_signal(signal.SIGTERM)
-    assert all(everything(stream).endswith(b"0\r\n\r\n") for stream in streams), "as a stream ends, not cut off"
+    assert all(everything(stream).endswith(b"0\r\n\r\n") for stream in streams), "each stream ends with its last chunk"
     assert served.process.wait(LIMIT_S) == 0
     assert served.log.read_text().splitlines() == [f"serving http://127.0.0.1:{served.port}"]
 
 
 ARENA_MB = 64
-"""The address space that glibc reserves for an arena."""
+"""The address space in MB that glibc reserves for one malloc arena."""
 THREADS = 16
 PROGRAM = f"""
 import threading
@@ -134,4 +134,4 @@ def test_threads_share_one_arena() -> None:
     said = subprocess.run(
         [sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=True
     )
-    assert int(said.stdout) < ARENA_MB * 2, "MB more address space"
+    assert int(said.stdout) < ARENA_MB * 2, "growth of the address space in MB"
