@@ -1,5 +1,5 @@
-"""Tests of `[[clusters]]`: each cluster gets its own process with the settings of its table. A mistake gives one
-line."""
+"""Tests of `[[clusters]]`: each cluster gets its own process with the settings of its table. A mistake is reported in
+one line."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_each_cluster_has_an_application_as_its_table_says() -> None:
     assert (orders.name, billing.name) == ("ingest orders", "ingest billing")
     assert orders.arguments[3:] == ["--cluster", "orders"]
     assert orders.environment == billing.environment
-    assert orders.final == billing.final == frozenset(), "none ends the others"
+    assert orders.final == billing.final == frozenset(), "no exit code of one application ends the others"
 
 
 def test_each_cluster_has_the_settings_of_its_table() -> None:

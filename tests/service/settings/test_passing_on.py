@@ -71,7 +71,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 
 def in_child(environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """Returns the settings that a child process loads, which gets no flags."""
+    """Returns the settings that a child process loads. A child process gets no flags."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     return load({})
@@ -106,7 +106,7 @@ def test_keys_and_passwords_reach_only_who_needs_them(settings: Settings) -> Non
 
 
 def test_variables_that_the_document_contains_are_cleared(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child inherits its parent's variables, which would override the document."""
+    """The child inherits its parent's variables. Such a variable would override the document."""
     for name in ("TXNSCOPE_AUTH", "TXNSCOPE_PORT", "TXNSCOPE_CONFIG", "TXNSCOPE_LIFELINE"):
         monkeypatch.setenv(name, "7")
     passed = for_ingest(settings)

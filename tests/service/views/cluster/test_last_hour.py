@@ -51,7 +51,7 @@ def test_since_counting_began(url: str) -> None:
     cluster.close()
     assert hour.length_ms == 2 * MINUTE_MS
     assert hour.begins_ms == hour.to_ms - HOUR_MS
-    assert (hour.commits, hour.missing) == ([0, 5], 58), "what was not counted is not drawn"
+    assert (hour.commits, hour.missing) == ([0, 5], 58), "minutes that were not counted are not drawn"
 
 
 def test_nothing_before_a_minute_is_over(url: str) -> None:

@@ -1,4 +1,5 @@
-"""Tests of the verdict on a cluster (unknown, hangs, blocked, nothing hangs) for data of any age, and of its limits."""
+"""Tests of the verdict on a cluster (unknown, hangs, blocked, nothing hangs): data may be old, and partitions may be
+unjudged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tests of the texts about recovery, and of the names of findings' subjects."""
+"""Tests of the text that says whether and when something heals by itself, and of the names and pages of findings'
+subjects."""
 
 from __future__ import annotations
 
@@ -136,7 +137,7 @@ def test_silence_ends_at_its_time() -> None:
 
 
 def test_the_page_and_its_script_use_the_same_words() -> None:
-    """The server renders an age, and the script in the browser updates it."""
+    """The server renders the time that is left, and the script in the browser updates it."""
     script = (ROOT / "service/web/static/time.js").read_text()
     template = (ROOT / "service/web/templates/ui.html").read_text()
     for phrase in ("any moment now", "overdue by ", "a moment"):

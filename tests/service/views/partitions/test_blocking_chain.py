@@ -1,4 +1,5 @@
-"""Tests of blockers and blocked groups as the store has them: names, groups, findings, and their order."""
+"""Tests of the blocking chain as read from a store: the blockers' names, groups and findings, and the order of
+blockers."""
 
 from __future__ import annotations
 
@@ -77,7 +78,8 @@ def test_groups_stand_behind_with_those_that_have_stopped_first(cluster: WithPar
 
 
 def test_the_worst_comes_first(cluster: WithPartitions, chain: Chain) -> None:
-    """Transactions that do not end by themselves come first; then stopped groups, the time left, and the age decide."""
+    """Transactions that do not end by themselves come first. After that, stopped groups, the time left, and the age
+    decide."""
     ids = [
         ongoing(b"soon", "a", 11, timeout_ms=30_000),
         ongoing(b"later", "b", 12),
