@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the service."""
+"""Fixtures for the tests of the service."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def ask(cluster: SeededCluster, capsys: pytest.CaptureFixture[str]) -> Iterator[
 
 @pytest.fixture
 def here(url: str) -> Iterator[Guarded]:
-    """Yields a service with keys and passwords."""
+    """Yields a service that requires a key or a password."""
     with guarded(url) as one:
         yield one
 
 
 @pytest.fixture(scope="module")
 def own_server() -> Iterator[Postgres]:
-    """Yields a PostgreSQL server of one test file, whose tests may restart it and change its settings."""
+    """Yields a PostgreSQL server for one test file alone. Its tests may restart the server and change its settings."""
     with Postgres() as server:
         yield server

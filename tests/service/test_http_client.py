@@ -104,8 +104,8 @@ def test_proxies_of_the_environment_are_used_only_if_a_caller_says_so(
 
 @pytest.mark.parametrize("sent", [b"H", b"HTTP/1.1 200 OK\r\n\r\n{"])
 def test_an_answer_over_tls_that_never_ends_is_left(sent: bytes, tmp_path: Path) -> None:
-    """The timeout applies to the whole answer: each received byte would restart the timeout of a socket. TLS has a
-    second socket."""
+    """The timeout limits the time for the whole answer, also over TLS. The timeout of a socket begins again with each
+    received byte."""
     authority = Authority(tmp_path)
     certificate = authority.issue("server")
     with (

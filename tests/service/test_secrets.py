@@ -54,7 +54,7 @@ def client_of(file: Path) -> ClientSettings:
 
 
 def provided(file: Path, jaas_config: str) -> ClientSettings:
-    """Returns settings whose login is in another file."""
+    """Returns client settings whose JAAS login a config provider reads from another file."""
     (file.parent / "login").write_text(jaas_config)
     of_class = "config.providers.d.class=org.apache.kafka.common.config.provider.DirectoryConfigProvider"
     line = f"sasl.jaas.config=${{d:{file.parent}:login}}"
@@ -152,7 +152,7 @@ def added(file: Path, more: str) -> Path:
 
 @pytest.mark.parametrize("name", FAILING)
 def test_an_error_does_not_show_it(name: str, file: Path) -> None:
-    """The causes of the error, which a traceback in a log contains, hide the secret as well."""
+    """A traceback in a log also shows the causes of the error. The causes do not contain the secret either."""
     with pytest.raises((SettingsError, StoreError, KafkaFailure)) as caught:
         FAILING[name](file)
     reported = "".join(traceback.format_exception(caught.value)) + repr(caught.value)

@@ -30,6 +30,7 @@ WAITING = [
 
 
 def wait_behind(cluster: WithPartitions, *more: GroupOffset) -> None:
-    """Stores the groups of WAITING. The LSO of orders-0 and of HOME is stalled; the LSO of orders-1 is not."""
+    """Stores the groups of WAITING and `more`. The LSOs of orders-0 and HOME are stalled; the LSO of orders-1 is
+    not."""
     cluster.look(stalled_partition(), moving_partition(1), stalled_partition(HOME, OFFSETS_TOPIC), *HOMES)
     GroupWriter(cluster.engine, cluster.lease).replace([*WAITING, *more], NOW_MS)

@@ -1,4 +1,5 @@
-"""Tests of events of findings: streams share one reader of the store, and each receiver has its own position."""
+"""Tests of the feed of finding events: all streams share one reader of the store, and each receiver has its own
+position."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.cluster(stored=stored)
 
 
 class Streams:
-    """A feed over a store that counts its reads."""
+    """A feed of finding events. `asked` counts how often the feed read the store."""
 
     def __init__(self, url: str) -> None:
         self.engine = open_reader(url)
@@ -56,7 +57,7 @@ def streams(cluster: WithFindings) -> Iterator[Streams]:
 
 
 def happen(cluster: WithFindings, number: int, first: int = 0) -> None:
-    """Creates `number` events: a finding opens and ends in turn."""
+    """Stores `number` events: a finding is opened and resolved in turn."""
     for at in range(first, first + number):
         cluster.see(*([observe()] if at % 2 == 0 else []), now_ms=NOW_MS + at)
 
@@ -91,14 +92,14 @@ def test_two_hundred_streams_ask_the_store_no_more_often_than_one(cluster: WithF
         return heard
 
     assert asyncio.run(listen()) == [[1, 2, 3, 4]] * 200
-    assert streams.asked < 50, "a few looks, not one for each stream"
+    assert streams.asked < 50, "the streams do not share their reads of the store"
 
 
 def test_a_stream_far_behind_reads_all_of_it_and_then_goes_on(
     cluster: WithFindings, streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stream that is behind the events in memory, because its client was away or is slow, reads the older ones from
-    the store."""
+    """The stream of a slow or returning client can be behind the events in memory. The stream then reads the older
+    events from the store."""
     monkeypatch.setattr(feed, "AT_ONCE", 3)
     streams.feed = EventFeed(Store(streams.engine).read, lambda one: one.event, kept=2)
     happen(cluster, 10)
@@ -149,7 +150,7 @@ def test_the_reader_rests_when_nobody_listens(cluster: WithFindings, streams: St
         while streams.feed._reading is not None:
             await asyncio.sleep(0.05)
         asked = streams.asked
-        other = Streams(cluster.url)  # this reader has a listener and goes on
+        other = Streams(cluster.url)  # the reader of `other` goes on, because it has a listener
         waiting = asyncio.create_task(ended(other.feed.follow(1)))
         while other.asked < 3:
             await asyncio.sleep(0.05)
@@ -185,7 +186,7 @@ def test_streams_that_were_given_up_are_forgotten(streams: Streams) -> None:
 
 
 class Notebook:
-    """A receiver that notes the numbers of events, and can be made to fail."""
+    """A receiver that notes the numbers of the events that it receives. A test can make it fail."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -250,7 +251,8 @@ WAITS = "SELECT count(*) FROM pg_locks WHERE NOT granted"
 
 
 def test_events_of_two_clusters_appear_in_the_order_of_their_numbers(postgres: Postgres) -> None:
-    """Each cluster has its own judge, and PostgreSQL assigns numbers before it commits."""
+    """Two judges write events at the same time. PostgreSQL assigns an event's number before the commit, so number 2 may
+    be committed before number 1."""
     held, go_on = threading.Event(), threading.Event()
 
     def wait(_: object) -> None:
@@ -276,9 +278,9 @@ def test_events_of_two_clusters_appear_in_the_order_of_their_numbers(postgres: P
                 return other.done() or connection.exec_driver_sql(WAITS).scalar_one() > 0
 
         try:
-            wait_until(has_come_to_rest, bool, "the second judge to have written, or to wait")
+            wait_until(has_come_to_rest, bool, "the second judge to have written its event, or to wait for a lock")
             with reader.connect() as connection:
-                assert events_after(connection, 0, 10) == [], "not number 2 before number 1"
+                assert events_after(connection, 0, 10) == [], "number 2 is visible before number 1"
         finally:
             go_on.set()
         slow.result(LIMIT_S)

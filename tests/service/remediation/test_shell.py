@@ -1,4 +1,4 @@
-"""Tests that a shell parses the commands that users paste as intended."""
+"""Tests that bash gets the intended arguments from a command that a user pastes."""
 
 from __future__ import annotations
 
