@@ -1,4 +1,4 @@
-"""Runs the Spark application as a process, which tests start, watch and kill."""
+"""Runs the Spark application as a process that tests start, watch and kill."""
 
 from __future__ import annotations
 
@@ -59,9 +59,12 @@ class Stored:
 
 
 class Ingest:
-    """`python -m spark_jobs` on `store`, with its log in `directory`. `more`: flags of `txnscope ingest`. `rules`: as
-    in a settings file. `host`: a simulated host (default: this one). `url`: of the store (default: SQLite in
-    `directory`)."""
+    """Runs `python -m spark_jobs`, and keeps its log in `directory`.
+
+    - `more`: further flags of `txnscope ingest`.
+    - `rules`: rules as in a settings file.
+    - `host`: a simulated host (default: this host).
+    - `url`: of the store (default: a SQLite file in `directory`)."""
 
     def __init__(
         self,
@@ -108,7 +111,7 @@ class Ingest:
         return self._process
 
     def kill(self) -> None:
-        """Kills the driver, and with it the JVM and the workers, by SIGKILL."""
+        """Kills the driver, the JVM and the workers by SIGKILL."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(LIMIT_S)
 
@@ -121,13 +124,13 @@ class Ingest:
             except subprocess.TimeoutExpired:
                 self.kill()
                 raise AssertionError(
-                    f"SIGTERM did not end it within {timeout_s:g} s; its log ends:{self._tail}"
+                    f"SIGTERM did not end the application within {timeout_s:g} s; its log ends:{self._tail}"
                 ) from None
         return self.process.returncode
 
     @contextmanager
     def _showing_its_log(self) -> Iterator[None]:
-        """Adds the end of the application's log to the failure of a wait."""
+        """If a wait fails, adds the end of the application's log to the error."""
         try:
             yield
         except AssertionError as e:
@@ -156,15 +159,15 @@ class Ingest:
             return list(connection.execute(own))
 
     def log_status(self) -> list[Any]:
-        """Returns the status rows of the transaction log's source: one row, or none before the first batch."""
+        """Returns the status rows of the source for the transaction log: one row, or none before the first batch."""
         return [row for row in self.rows(source_status) if row.source == SourceName.TRANSACTION_LOG]
 
     def log_trouble(self) -> Reason | None:
-        """Returns why the transaction log cannot be read; None if it can."""
+        """Returns the reason why the transaction log cannot be read, or None if it can be read."""
         return next((decode(row.error) for row in self.log_status() if row.error), None)
 
     def findings(self, kind: str, **subject: Any) -> list[Any]:
-        """Returns the findings of the kind, of any status, whose subjects have these values."""
+        """Returns the findings of the kind, of any status, whose subject has these values."""
         rows = [row for row in self.rows(findings) if row.kind == kind]
         return [row for row in rows if all(getattr(row, name) == value for name, value in subject.items())]
 
@@ -172,35 +175,37 @@ class Ingest:
         return {row.partition: row.next_offset for row in self.rows(log_partitions)}
 
     def wait_until_counting(self) -> None:
-        """Waits until the first start is complete. Records that are written from now on are counted."""
+        """Waits until the first start is complete. From then on, records that are written are counted."""
 
         def counting() -> bool:
             self.is_running()
             return any(row.counted_since_ms for row in self.rows(clusters))
 
         with self._showing_its_log():
-            wait_for(counting, f"the first start; {self.log}", retry_on=NO_TABLES_YET)
+            wait_for(counting, f"the end of the first start; {self.log}", retry_on=NO_TABLES_YET)
 
     def is_running(self) -> None:
-        """Raises AssertionError, with the end of the application's log, if the process has ended."""
-        assert self.process.poll() is None, f"it ended with {self.process.returncode}; its log ends:{self._tail}"
+        """Raises AssertionError if the process has ended. The error contains the end of its log."""
+        assert self.process.poll() is None, (
+            f"the application ended with code {self.process.returncode}; its log ends:{self._tail}"
+        )
 
     def wait_until_read(self) -> None:
         """Waits until the store has everything up to the current end of the transaction log."""
 
         def behind() -> dict[int, tuple[int | None, int | None]]:
-            """Returns (position, end of the log) of each partition where they differ."""
+            """Returns (position, end of the log) of each log partition that the store has not read to its end."""
             self.is_running()
             positions, ends = self.positions(), log_ends(self.bootstrap)
             both = {p: (positions.get(p), ends.get(p)) for p in positions.keys() | ends.keys()}
             return {p: (position, end) for p, (position, end) in both.items() if position != end}
 
         with self._showing_its_log():
-            wait_until_equal(behind, {}, f"what the store is behind the log's end ({self.log})")
+            wait_until_equal(behind, {}, f"the log partitions that are not read to their end ({self.log})")
 
     def wait_for_counts(self, expected: dict[str, tuple[int, int]]) -> None:
-        """Waits for exactly these (commits, aborts) by id. A client's commit returns before the transaction is
-        complete."""
+        """Waits until the counts are exactly these (commits, aborts) by id. The wait is needed because a client's
+        commit returns before the transaction is complete."""
 
         def counts() -> dict[str, tuple[int, int]]:
             self.is_running()
@@ -242,7 +247,7 @@ class Ingest:
         }
 
     def state(self, name: str) -> str | None:
-        """Returns the state of an id; None if the store does not have the id."""
+        """Returns the state of an id, or None if the store does not have the id."""
         stored = self.ids().get(name)
         return None if stored is None else stored.state
 
@@ -276,7 +281,7 @@ def _offsets(bootstrap: str, which: int) -> dict[int, int]:
 
 @contextmanager
 def running(app: AnyIngest) -> Iterator[AnyIngest]:
-    """Runs the application, and stops it at the end (cleanly, unless the test has killed it)."""
+    """Runs the application during the block, and stops it cleanly at the end, unless the test has killed it."""
     app.start()
     try:
         app.wait_until_counting()

@@ -1,4 +1,4 @@
-"""A broker with the whole application, and the causes that the store has for the records of an id."""
+"""Runs a broker with the whole application, and returns the causes that the store has for the records of an id."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.matrix.recorder import CAUSE, tell
 
 INIT = "Empty initialized certain"
 CLIENT = "PrepareAbort client_abort likely"
-TV2_CLIENT = CLIENT  # other records in the log, but equally certain
+TV2_CLIENT = CLIENT  # the log has other records than with an old client, but the cause is equally certain
 NO_WITNESS = "PrepareAbort client_abort ambiguous"
 TIMEOUT = "PrepareAbort timeout likely"
 FENCED = "PrepareAbort fenced likely"
@@ -47,7 +47,8 @@ _COUNTED = {
 
 
 class IdHistory(NamedTuple):
-    """The history of an id: counted commits, its rows as `State cause confidence` in log order, and aborts by cause."""
+    """The history of an id: the number of commits, its rows as `State cause confidence` in log order, and its aborts by
+    cause."""
 
     commits: int
     rows: list[str]
@@ -64,7 +65,7 @@ def id_history(commits: int, *rows: str) -> IdHistory:
 
 @dataclass
 class Lab:
-    """A broker and an application. `connection`: for producers that send single requests."""
+    """A broker and an application. Producers that send single requests use `connection`."""
 
     broker: Broker
     app: Ingest
@@ -82,21 +83,21 @@ class Lab:
         return producer
 
     def old(self, name: str, topic: str, partition: int = 0) -> OldProducer:
-        """Returns a producer of the old protocol, with single requests, in the middle of a transaction."""
+        """Returns a producer of the old protocol that sends single requests, and has a transaction open."""
         producer = OldProducer(self.connection, name)
         producer.init()
         write(producer, topic, partition)
         return producer
 
     def begin(self, name: str, topic: str, timeout_ms: int = 60_000, partitions: Iterable[int] = (0,)) -> Producer:
-        """Returns an old client in the middle of a transaction, whose records are all acknowledged. The transaction
-        stays open until the test continues it."""
+        """Returns an old client with an open transaction, whose records are all acknowledged. The transaction stays
+        open until the test continues it."""
         self._open.append(begin(self.bootstrap, name, topic, timeout_ms, partitions))
         return self._open[-1]
 
     def expect(self, expected: dict[str, IdHistory]) -> None:
         """Waits until the store has exactly these histories."""
-        wait_until_equal(lambda: self.id_history(expected), expected, f"the causes ({self.app.log})")
+        wait_until_equal(lambda: self.id_history(expected), expected, f"the histories ({self.app.log})")
         for row in (row for one in expected.values() for row in one.rows):
             tell(CAUSE, row.partition(" ")[2])
 
@@ -105,13 +106,13 @@ class Lab:
         return {name: IdHistory(r.commits, self._rows(name), aborts_of(r)) for name, r in ids.items() if name in names}
 
     def marker_ms(self, name: str) -> int | None:
-        """Returns the milliseconds until the markers of the id's newest transaction were written, if a row has them."""
+        """Returns the time in ms that the markers of the id's newest transaction took, or None if no row has it."""
         rows = [r for r in self.transitions(name) if r.marker_ms is not None]
         return rows[-1].marker_ms if rows else None
 
     def _rows(self, name: str) -> list[str]:
-        """Returns the rows of the history. A row may carry a note about an odd record; without lost data there are
-        none. Rows of slow commits are left out, because they depend on the speed of the machine."""
+        """Returns the rows of the history. A row with a note about an odd record shows the note; without data loss
+        there are no notes. Rows of slow commits are left out, because they depend on the speed of the machine."""
         return [
             " ".join(filter(None, (_WORDS[r.to_state], r.cause, r.confidence, r.note)))
             for r in self.transitions(name)
@@ -134,8 +135,8 @@ PRODUCER_FENCED, INVALID_TXN_STATE = 90, 48
 
 
 def ended_by_a_late_copy(producer: OldProducer, topic: str, *, commit: bool) -> None:
-    """Sends the EndTxn of the open transaction twice. The copy arrives when the next transaction is open, and ends it
-    (KAFKA-17754). The client's own end of the next transaction is refused. A third transaction commits."""
+    """Sends the EndTxn of the open transaction twice. The copy arrives when the next transaction is open, and ends that
+    one (KAFKA-17754). The client's own EndTxn of the next transaction is refused. A third transaction commits."""
     producer.end(commit=commit)
     write(producer, topic, 1)
     producer.end(commit=commit)  # the same request, byte for byte
@@ -150,7 +151,7 @@ _WORDS = {**states.NAMES, states.EXPIRED: "tombstone"}
 
 
 def aborts_of(row: Any) -> dict[str, int]:
-    """Returns the aborts in the row of an id by cause, without causes that have none."""
+    """Returns the aborts in the row of an id by cause. Causes without aborts are left out."""
     counted = {word: int(getattr(row, column)) for column, word in _COUNTED.items()}
     return {word: count for word, count in counted.items() if count}
 
@@ -164,7 +165,7 @@ def lab(broker: Broker, directory: Path) -> Iterator[Lab]:
 
 @contextmanager
 def labs(brokers: Callable[[str], Broker], directory: Path) -> Iterator[Callable[[str], Lab]]:
-    """Yields a function that starts the lab of each version once."""
+    """Yields a function that returns the lab of a version, and starts it at the first call."""
     with ExitStack() as running:
 
         @cache

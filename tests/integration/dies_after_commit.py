@@ -1,4 +1,4 @@
-"""The application, which is killed right after the store has committed a batch with records."""
+"""Runs the application, and kills it right after the store has committed a batch with records."""
 
 from __future__ import annotations
 

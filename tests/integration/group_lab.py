@@ -1,4 +1,4 @@
-"""A store with samples of a real broker's topics, the prober of groups over it, and members of groups."""
+"""Combines a store with samples of a real broker's topics, the prober of groups, and members of groups."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PAYLOAD = b"payload"
 
 
 class Watched:
-    """A store with samples of a broker's topics, and the prober of groups over it."""
+    """A store with samples of a broker's topics, and the prober of groups that uses the store."""
 
     def __init__(self, broker: Broker, store: str, *topics: str, settings: ClientSettings | None = None) -> None:
         self.cluster = SeededCluster(store, started_ms=wall_clock_ms())
@@ -89,21 +89,21 @@ class Watched:
         )
 
     def stand(self) -> None:
-        """Waits until the partitions that are stalled now have been stalled for long enough."""
+        """Waits until every partition that is stalled now counts as stalled (STALLED_AFTER_MS)."""
         self.look()
         time.sleep(STALLED_AFTER_MS / 1000 + 0.1)
         self.look()
 
     def stand_and_round(self) -> dict[tuple[str, str, int], AffectedGroup]:
-        """Waits until the partitions that are stalled now have been stalled for long enough. Returns the blocked groups
-        after a round."""
+        """Waits until every partition that is stalled now counts as stalled. Then runs a round, and returns the blocked
+        groups."""
         self.stand()
         self.watch.round(wall_clock_ms())
         return self.victims()
 
     def after(self, seconds: float) -> dict[tuple[str, str, int], AffectedGroup]:
-        """Returns the blocked groups after a round that takes place `seconds` later, by our clock. Half of that time
-        passes before the samples, as it would for the sampler until the coordinators have answered."""
+        """Moves our clock forward by `seconds`, runs a round, and returns the blocked groups. The partitions are
+        sampled at half of that time and at its end; the round has the time of the first of these samples."""
         for _ in range(2):
             self._ahead_ms += round(seconds * 500)
             self.look()
@@ -175,8 +175,8 @@ def member(bootstrap: str, group: str, topic: str, **properties: str) -> Iterato
 
 @contextmanager
 def share_consumer(broker: Broker, group: str, topic: str, directory: Path) -> Iterator[Callable[[], int]]:
-    """Runs Kafka's own console consumer in a share group. Yields a function that returns the number of records it has
-    printed. The consumer's log is in the same file."""
+    """Runs Kafka's own console consumer in a share group. Yields a function that returns the number of records printed
+    so far. The file of the printed records also contains the consumer's log."""
     printed = directory / f"{group}.out"
     command = broker.tool_command(
         *("org.apache.kafka.tools.consumer.ConsoleShareConsumer", "--bootstrap-server", broker.bootstrap),
@@ -205,7 +205,7 @@ def relations(found: dict[tuple[str, str, int], AffectedGroup], topic: str) -> d
 
 
 def read_all(one: Consumer, topic: str, until: int) -> None:
-    """Reads up to the offset `until`, and commits it."""
+    """Reads the records below the offset `until`, and commits this offset."""
     read = [-1]
 
     def has_read() -> bool:

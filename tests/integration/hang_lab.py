@@ -51,8 +51,7 @@ def command_of(row: Any) -> str | None:
 
 
 class HangLab(NamedTuple):
-    """A broker, the application, and REST answers of the service. `connection`: for producers that send single
-    requests."""
+    """A broker, the application, and a client of the service. Producers that send single requests use `connection`."""
 
     broker: Broker
     app: Ingest
@@ -70,11 +69,11 @@ class HangLab(NamedTuple):
         delete_topics(self.bootstrap, name)
 
     def tool(self, *arguments: str) -> None:
-        """Runs `kafka-transactions.sh` of this broker's version."""
+        """Runs `kafka-transactions.sh` of the broker's version."""
         self.broker.tool(TOOL, *arguments)
 
     def run_command(self, command: str | None) -> None:
-        """Runs the command of a finding as an operator would."""
+        """Runs the command of a finding, as an operator would."""
         program, *arguments = shlex.split(command or "")
         assert Path(program).name == "kafka-transactions.sh", command
         self.tool(*arguments)
@@ -98,8 +97,9 @@ class HangLab(NamedTuple):
         return [item for item in self.get("/groups?limit=200")["items"] if item["group"] == name]
 
     def wait_until_confirmed(self, hang: Hang) -> Any:
-        """Waits for the confirmed finding about the transaction, and checks that all its fields are right. The decision
-        may follow a moment later, because a decision about many transactions needs a second read, further back."""
+        """Waits for the confirmed finding about the transaction, and checks all its fields. The decision may come a
+        moment after the finding, because a decision about many transactions needs a second read from an earlier
+        offset."""
         where = self._where(hang)
         row = self.wait_for_finding(
             Kind.HANGING, lambda one: one.status == Status.CONFIRMED and one.decision != Decided.UNKNOWN, **where
@@ -121,7 +121,7 @@ class HangLab(NamedTuple):
         return row
 
     def wait_until_judged_again(self) -> None:
-        """Waits until the restarted application has derived every decision again. Decisions carry the times of their
+        """Waits until the restarted application has derived every decision again, which shows in the times of the
         proofs."""
         started_ms = int(time.time() * 1000)
 
@@ -129,24 +129,26 @@ class HangLab(NamedTuple):
             rows = self.app.findings(Kind.HANGING, status=Status.CONFIRMED)
             return [row.topic for row in rows if max(at_ms for _, at_ms, *_ in row.proofs) < started_ms]
 
-        wait_until_equal(old, [], f"hanging transactions with proofs from before the start; {self.app.log}")
+        wait_until_equal(
+            old, [], f"the topics of hanging transactions whose proofs are older than the restart; {self.app.log}"
+        )
 
     def wait_until_resolved(self, hang: Hang, resolution: str) -> Any:
-        """Waits until the finding has ended, without a request to txnscope, and returns it."""
+        """Waits until the finding has ended, and returns it. The test does not ask txnscope to end the transaction."""
         where = self._where(hang)
         row = self.wait_for_finding(Kind.HANGING, lambda one: one.status == Status.RESOLVED, **where)
-        assert row.resolution == resolution, f"{row.resolution}; {self.app.log}"
+        assert row.resolution == resolution, f"the finding was resolved as {row.resolution}; {self.app.log}"
         assert row.confirmed_at_ms is not None
         return row
 
     def end_by_command(self, hang: Hang) -> None:
-        """Runs the command of the finding, once the finding is confirmed, and waits for the resolution."""
+        """Runs the command of the finding after its confirmation, and waits until the finding is resolved."""
         self.run_command(command_of(self.wait_until_confirmed(hang)))
         self.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
 
     def wait_until_free(self, topic: str, partition: int = 0) -> None:
-        """Checks that Kafka reports no open transaction, and waits until the application does, too, without a blocked
-        group."""
+        """Checks that Kafka reports no open transaction on the partition. Then waits until the application reports the
+        same, and no blocked group."""
         now = ends(self.connection, topic, partition)
         assert now.last_stable_offset == now.high_watermark
 
@@ -172,18 +174,18 @@ class HangLab(NamedTuple):
         return found
 
     def wait_for_blocker(self, topic: str, partition: int, word: str) -> Any:
-        """Waits until the partition has a blocker with the relation `word`, and returns the blocker."""
+        """Waits until the blocking transaction of the partition is shown as `word`, for example "open", and returns
+        it."""
 
         def blocker() -> Any:
             answer = self.rest.get(self._place(topic, partition))
-            return answer.json()["blocker"] if answer.status_code == 200 else None  # not looked at yet
+            return answer.json()["blocker"] if answer.status_code == 200 else None  # the partition was not sampled yet
 
         what = f"what blocks {topic}-{partition} is {word}; {self.app.log}"
         return wait_until(blocker, lambda reported: reported is not None and reported["relation"] == word, what)
 
     def assert_nothing_hung(self, topic: str) -> None:
-        """Asserts that no finding was ever confirmed, not even temporarily. (A withdrawn candidate was never
-        confirmed.)"""
+        """Asserts that no hanging finding was ever confirmed. A withdrawn candidate was never confirmed."""
         reported = [row for row in self.app.findings(Kind.HANGING, topic=topic) if row.confirmed_at_ms is not None]
         assert reported == []
 
@@ -225,7 +227,9 @@ def watching(app: Ingest, broker: Broker, connection: Connection) -> Iterator[Ha
 
     app.start()
     try:
-        wait_for(has_looked, f"a look at the partitions and the log; {app.log}", retry_on=NO_TABLES_YET)
+        wait_for(
+            has_looked, f"a sample of the partitions and an attempt to read the log; {app.log}", retry_on=NO_TABLES_YET
+        )
         with client_of(app.url) as rest:
             yield HangLab(broker, app, connection, rest)
     finally:
@@ -234,7 +238,7 @@ def watching(app: Ingest, broker: Broker, connection: Connection) -> Iterator[Ha
 
 @contextmanager
 def hang_labs(directory: Path, properties: Mapping[str, str] = UNGUARDED) -> Iterator[Callable[[str], HangLab]]:
-    """Yields a function that starts the broker and the application of each version once."""
+    """Yields a function that returns the lab of a version, and starts broker and application at the first call."""
     with ExitStack() as everything:
 
         @cache

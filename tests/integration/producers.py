@@ -1,4 +1,4 @@
-"""Minimal applications with transactions (librdkafka: the old protocol, also on 4.x)."""
+"""Minimal applications with transactions. They use librdkafka, which speaks the old protocol, also to 4.x brokers."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 3) -> None:
 
 
 def create_topics(bootstrap: str, *topics: NewTopic) -> None:
-    """Creates topics. Repeats a request that librdkafka gave up because its broker was missing in the cluster's
-    metadata for a moment, as a starting broker is."""
+    """Creates topics. A starting broker is missing in the cluster's metadata for a moment; if librdkafka therefore gave
+    up a request, the request is repeated."""
     admin = admin_of(bootstrap)
     wanted, again = {topic.topic: topic for topic in topics}, set[str]()
     give_up = time.monotonic() + LIMIT_S
@@ -75,7 +75,7 @@ def plain_producer(bootstrap: str, **config: object) -> Producer:
 
 
 def internal_producer(bootstrap: str) -> Producer:
-    """Returns a producer that may write to internal topics: brokers allow that to a client with this name."""
+    """Returns a producer that may write to internal topics. Brokers allow this to clients with a certain client id."""
     return plain_producer(bootstrap, client_id="__admin_client")
 
 
@@ -96,8 +96,8 @@ def open_producer(bootstrap: str, transactional_id: str, timeout_ms: int = 60_00
 def begin(
     bootstrap: str, name: str, topic: str, timeout_ms: int = 60_000, partitions: Iterable[int] = (0,)
 ) -> Producer:
-    """Returns a producer in the middle of a transaction, with an acknowledged record on each of the partitions. When
-    the producer is garbage-collected, its transaction is aborted."""
+    """Returns a producer with an open transaction, which has an acknowledged record on each of the partitions. When the
+    producer is garbage-collected, its transaction is aborted."""
     producer = open_producer(bootstrap, name, timeout_ms)
     producer.begin_transaction()
     for partition in partitions:
@@ -107,7 +107,7 @@ def begin(
 
 
 def transact(producer: Producer, topic: str, commit: bool = True) -> None:
-    """Runs a transaction with one record, and repeats requests as applications do."""
+    """Runs a transaction with one record, and repeats failed requests as applications do."""
     producer.begin_transaction()
     producer.produce(topic, b"payload")
     producer.flush(ANSWER_S)
@@ -130,8 +130,8 @@ def _ended(end: Callable[[float], None]) -> bool:
 
 @contextmanager
 def load(bootstrap: str, topic: str, names: list[str], pause_s: float = 0.1) -> Iterator[None]:
-    """Runs a thread for each id until the block ends: two commits and an abort, again and again. Finishes every
-    transaction."""
+    """Runs one thread for each id until the block ends. Each thread repeats two commits and an abort, and finishes its
+    last transaction."""
     stop = threading.Event()
     failures: list[BaseException] = []
 
@@ -143,7 +143,9 @@ def load(bootstrap: str, topic: str, names: list[str], pause_s: float = 0.1) -> 
                 turn += 1
                 try:
                     transact(producer, topic, commit=turn % 3 != 0)
-                except KafkaException:  # fatal for this instance: as applications do, begin again with a new one
+                except (
+                    KafkaException
+                ):  # this error is fatal for the producer; as applications do, continue with a new one
                     producer = open_producer(bootstrap, name)
         except BaseException as e:
             failures.append(e)
@@ -157,6 +159,6 @@ def load(bootstrap: str, topic: str, names: list[str], pause_s: float = 0.1) -> 
         stop.set()
         for thread in threads:
             thread.join(LIMIT_S)
-    assert not [thread for thread in threads if thread.is_alive()], "a transaction does not end"
+    assert not [thread for thread in threads if thread.is_alive()], "a producer thread did not end its transaction"
     for failure in failures:
         raise failure

@@ -1,5 +1,5 @@
-"""The clients of an operator over a lab: services that may end hanging transactions, the command line, and the reasons
-for refusals."""
+"""Clients of an operator over a lab: services that may end hanging transactions, the command line, and the reasons of
+refusals."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ KEYS: Final = {"ann": "the-key-of-ann-000", "bob": "the-key-of-bob-000"}
 
 
 class ResolveClients(NamedTuple):
-    """`rest` and `replica` are clients of two services, and a third service listens at `url`. `key_file`: the key of
-    the operator ann."""
+    """`rest` and `replica` are clients of two services. A third service listens at `url`. `key_file` contains the key
+    of the operator ann."""
 
     lab: HangLab
     bootstrap: str
@@ -79,7 +79,7 @@ class ResolveClients(NamedTuple):
         return found
 
     def claimed(self, hang: Hang) -> Finding:
-        """Returns a finding as if the judge had confirmed it."""
+        """Returns a finding about the transaction that looks as if the judge had confirmed it."""
         name = None if hang.transactional_id is None else hang.transactional_id.encode()
         subject = Subject(
             topic=hang.topic,
@@ -104,14 +104,14 @@ class ResolveClients(NamedTuple):
                 way = way_out(finding, cluster.id, client, engine.connect, lambda: 0)
             except Refused as refused:
                 return str(refused)
-        raise AssertionError(f"it would write {way}")
+        raise AssertionError(f"no refusal: {way} would be written")
 
     def until_accepted(self, finding: str) -> None:
         def answer() -> tuple[int, str]:
             said = self.post(finding)
             return said.status_code, said.text
 
-        wait_until(answer, lambda said: said[0] == 200, f"{finding} may be resolved")
+        wait_until(answer, lambda said: said[0] == 200, f"the service to accept the resolution of {finding}")
 
 
 @contextmanager
@@ -130,7 +130,7 @@ def resolve_clients(lab: HangLab, bootstrap: str) -> Iterator[ResolveClients]:
 
 
 def committed_on(bootstrap: str, topic: str, partitions: int) -> list[bytes]:
-    """Returns all committed records of the topic, to its end."""
+    """Reads the topic to its end, and returns all committed records."""
     reader = consumer(bootstrap, f"all-of-{topic}")
     try:
         all_of_it = [TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)]
@@ -149,7 +149,7 @@ def committed_on(bootstrap: str, topic: str, partitions: int) -> list[bytes]:
             at = {one.partition: one.offset for one in reader.position(all_of_it)}
             return {p: end for p, end in left.items() if end > 0 and at[p] < end}
 
-        wait_until_equal(unread, {}, f"what is not read of {topic}")
+        wait_until_equal(unread, {}, f"the partitions of {topic} that are not read to their end")
         return values
     finally:
         reader.close()

@@ -1,7 +1,8 @@
-"""From a late write to the notification of an operator: broker, application, Prometheus, Alertmanager, and the
-notification of the end.
+"""Tests the way from a late write to the notification of an operator, and to the notification that it is resolved:
+broker, application, Prometheus and Alertmanager.
 
-The rules and routes are the shipped ones, with a scrape every 15 s. The dashboards' queries run in the same Prometheus.
+Rules and routes are the shipped ones, with a scrape every 15 s. The queries of the dashboards run in the same
+Prometheus.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ class SetUp(NamedTuple):
 
 @pytest.fixture
 def set_up(tmp_path: Path) -> Iterator[SetUp]:
-    """Yields the whole chain, once an ordinary transaction was read and Prometheus has scraped it."""
+    """Yields the whole chain after the application has read an ordinary transaction and Prometheus has scraped the
+    service."""
     try:
         programs = find_programs()
     except NotInstalled as e:
@@ -110,14 +112,16 @@ def test_what_hangs_calls_with_its_finding_and_calls_again_when_it_ends(
     assert (status, NAME_OF_IT in page) == (200, True)
 
     _promtool_takes(_get(watched.port, "/metrics")[1])
-    wait_until_equal(lambda: _failing(monitoring), [], "the queries that fail")
+    wait_until_equal(lambda: _failing(monitoring), [], "the dashboard queries without an answer")
 
     mark(connection, TOPIC, 0, hang.open, commit=False)
     marked_s = time.monotonic()
     wait_for(lambda: called.of(RESOLVED) or not _fires(monitoring), "the end of the alert")
     how = "notice of it" if called.of(RESOLVED) else "gone from Alertmanager"
     _say(capsys, f"marker → {how}: {time.monotonic() - marked_s:.1f} s")
-    assert [one.notice.link for one in called.of(FIRING)] == [first.notice.link], "one call for one transaction"
+    assert [one.notice.link for one in called.of(FIRING)] == [first.notice.link], (
+        "one transaction must cause one notification"
+    )
 
 
 def _say(capsys: pytest.CaptureFixture[str], line: str) -> None:
@@ -132,7 +136,7 @@ def _has_scraped(monitoring: Monitoring) -> bool:
     try:
         with urlopen(f"{monitoring.prometheus}/-/ready", timeout=ANSWER_S):
             pass
-    except OSError:  # HTTPError too: 503 until it is ready
+    except OSError:  # also HTTPError, because Prometheus answers 503 until it is ready
         return False
     return bool(asking(monitoring.prometheus)("query", {"query": "kafka_txn_hanging_transactions"})["result"])
 
@@ -154,7 +158,8 @@ def _promtool_takes(metrics: str) -> None:
 
 
 def _failing(monitoring: Monitoring) -> list[str]:
-    """Returns the queries without an answer. If there are any, waits a while, because rates need two scrapes."""
+    """Returns the dashboard queries without an answer. If there are any, waits a while first, because rates need two
+    scrapes."""
     found = failures(monitoring.prometheus)
     if found:
         time.sleep(5)

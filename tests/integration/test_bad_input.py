@@ -1,4 +1,4 @@
-"""Bad input in a cluster: no record is lost or skipped silently, and reading goes on."""
+"""Tests of bad input in a cluster: no record is lost or skipped silently, and reading continues."""
 
 from __future__ import annotations
 
@@ -108,7 +108,10 @@ def test_a_locked_store_takes_the_batch_when_it_is_free_again(make_broker: MakeB
         other.execute("BEGIN IMMEDIATE")
         for _ in range(5):
             transact(producer, "locked", commit=False)
-        wait_for(lambda: "the store does not take the batch" in app.log.read_text(), "the report of the wait")
+        wait_for(
+            lambda: "the store does not take the batch" in app.log.read_text(),
+            "the log line about the unavailable store",
+        )
         other.execute("ROLLBACK")
         other.close()
         app.wait_for_counts({"locked": (1, 5)})
@@ -140,7 +143,7 @@ def test_a_missing_permission_is_named_with_what_to_grant(
             created.result(ANSWER_S)
         transact(producer, "secret")
         reported = NoPermission(TOPIC, tuple(grant.split(" and ")))
-        wait_until_equal(app.log_trouble, reported, f"what is reported ({app.log})")
+        wait_until_equal(app.log_trouble, reported, f"the reported error ({app.log})")
         (as_of,), then = [r.as_of_ms for r in app.log_status()], observed_at_ms(app)
         wait_until(lambda: observed_at_ms(app), lambda now: now > then + 2_000, "later samples of the partitions")
         assert [r.as_of_ms for r in app.log_status()] == [as_of]

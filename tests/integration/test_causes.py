@@ -1,4 +1,5 @@
-"""The causes of ends on real brokers, from the store: the causes are right, and no more certain than the log allows.
+"""Tests of the causes of commits and aborts in the store, on real brokers. The causes must be right, and no more
+certain than the log allows.
 
 By default, these tests run on 4.3.1, and those of test_causes_late on 3.9.2.
 """
@@ -47,7 +48,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @pytest.fixture(scope="module")
 def lab(brokers: Callable[[str], Broker], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Lab]]:
-    """Yields a function that starts one application per version, for all tests of this module."""
+    """Yields a function that starts one application for each version. All tests of this module share it."""
     with labs(brokers, tmp_path_factory.mktemp("causes")) as of:
         yield of
 
@@ -59,8 +60,8 @@ def here(lab: Callable[[str], Lab], version: str) -> Lab:
 
 @on("4.3.1")
 def test_a_healthy_mixture_and_a_few_who_run_out_or_are_fenced(here: Lab) -> None:
-    """The causes agree with the workload's own book, for offsets in transactions, several partitions, and old and new
-    clients side by side."""
+    """The causes must agree with the records that the workload keeps of its own transactions. The workload has offsets
+    in transactions, several partitions, and old and new clients side by side."""
     book = Workload(here.bootstrap, seed=21, prefix="a-").run(rounds=2).accounts
     words = (CauseCode.CLIENT_ABORT, CauseCode.TIMEOUT, CauseCode.FENCED)
     by_word = {name: _positive(dict(zip(words, account.aborts, strict=True))) for name, account in book.items()}
@@ -69,7 +70,7 @@ def test_a_healthy_mixture_and_a_few_who_run_out_or_are_fenced(here: Lab) -> Non
         return {name: (said.commits, said.aborts) for name, said in here.id_history(book).items()}
 
     expected = {name: (account.commits, by_word[name]) for name, account in book.items()}
-    wait_until_equal(counted, expected, f"what is counted ({here.app.log})")
+    wait_until_equal(counted, expected, f"(commits, aborts by cause) of each id ({here.app.log})")
     for name, said in here.id_history(book).items():
         rows = Counter(row for row in said.rows if row.startswith("PrepareAbort"))
         by_hand = name == "a-audit-tv2"
@@ -101,8 +102,8 @@ def test_g_two_instances_of_an_old_client_fence_each_other(here: Lab) -> None:
 
 @on("4.3.1")
 def test_n_java_and_librdkafka_in_every_codec(here: Lab) -> None:
-    """Java's producer speaks TV2 if the cluster does. Codecs apply to the data only: the transaction log is not
-    compressed."""
+    """Java's producer speaks TV2 if the cluster does. Codecs apply to the data, and not to the transaction log, which
+    is never compressed."""
     create_topic(here.bootstrap, "n-codecs")
     for codec in CODECS:
         client = open_producer(here.bootstrap, f"n-rdkafka-{codec}", codec=codec)
@@ -121,8 +122,8 @@ def test_n_java_and_librdkafka_in_every_codec(here: Lab) -> None:
 
 @on("4.3.1")
 def test_an_administrator_ends_it(here: Lab, version: str) -> None:
-    """An administrator ends a transaction with Kafka's own tool, or, before 4.1, with the request that fenceProducers
-    sends."""
+    """An administrator ends a transaction with Kafka's own tool. Before 4.1, the test sends the same request as
+    fenceProducers instead."""
     create_topic(here.bootstrap, "q-force")
     here.begin("q-old", "q-force", 120_000)
     names = ["q-old"]
@@ -139,7 +140,8 @@ def test_an_administrator_ends_it(here: Lab, version: str) -> None:
 
 @on("4.3.1")
 def test_a_late_copy_of_an_end_ends_the_next_transaction(here: Lab) -> None:
-    """The client wanted the next transaction to end otherwise, so no end under an unchanged epoch is certain."""
+    """The client wanted another outcome of the next transaction. So the cause of an abort under an unchanged epoch must
+    not be called certain."""
     create_topic(here.bootstrap, "late-end")
     for name, commit in (("late-abort", False), ("late-commit", True)):
         ended_by_a_late_copy(here.old(name, "late-end"), "late-end", commit=commit)
@@ -148,8 +150,8 @@ def test_a_late_copy_of_an_end_ends_the_next_transaction(here: Lab) -> None:
 
 @on("4.3.1")
 def test_a_framework_that_fences_its_own_ids_is_no_administrator(here: Lab) -> None:
-    """Kafka Connect sends the request of fenceProducers, and its task starts right after it: the cause is not an
-    administrator."""
+    """Kafka Connect sends the same request as fenceProducers, and its task starts right after it. The cause must not be
+    an administrator."""
     create_topic(here.bootstrap, "connect")
     here.begin("connect-0", "connect")
     here.begin("connect-1", "connect")
@@ -202,8 +204,8 @@ def test_tv2_excludes_the_late_copy_and_gives_its_own_epoch(here: Lab) -> None:
 
 @on_those(WITH_TV2, "4.3.1")
 def test_tv2_clients(here: Lab) -> None:
-    """Every end raises the epoch by one, so the record alone is ambiguous, and the next record of the id decides about
-    the cause."""
+    """Every end of a transaction raises the epoch by one. Its record alone is therefore ambiguous, and the next record
+    of the id decides on the cause."""
     topic = "tv2"
     create_topic(here.bootstrap, topic)
     last_word, lives_on, nothing = (here.raw(f"tv2-{name}") for name in ("last-word", "lives-on", "nothing"))
@@ -230,7 +232,7 @@ def test_tv2_clients(here: Lab) -> None:
     with pytest.raises(Refused):
         fenced.produce(topic, 1, [b"x"])
     wait_until_equal(lambda: describe(here.connection, "tv2-late").transaction_state, "CompleteAbort", "its state")
-    late.end(commit=False)  # accepted, and leaves no record
+    late.end(commit=False)  # the coordinator accepts this request, and appends no record
     late.produce(topic, 0, [b"x"])
     late.end(commit=True)
     here.expect(
@@ -239,7 +241,9 @@ def test_tv2_clients(here: Lab) -> None:
             "tv2-lives-on": id_history(2, INIT, TV2_CLIENT),
             "tv2-nothing": id_history(0, INIT, EMPTY_ABORT),
             "tv2-aborts-twice": id_history(0, INIT, TV2_CLIENT, EMPTY_ABORT),
-            "tv2-restarts": id_history(0, INIT, TV2_FENCED, INIT),  # not a fence, hence ambiguous
+            "tv2-restarts": id_history(
+                0, INIT, TV2_FENCED, INIT
+            ),  # the client aborted and restarted; its records look like a fence, so the cause is ambiguous
             "tv2-late": id_history(1, INIT, TIMEOUT),
             "tv2-fenced": id_history(1, INIT, TV2_FENCED, INIT),
         }

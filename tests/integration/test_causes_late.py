@@ -1,4 +1,4 @@
-"""Ends that take time: transactions that time out, participants that do not answer, ids that expire.
+"""Tests of transactions that take long to end: they time out, a participant does not answer, or an id expires.
 
 All tests share one pair of brokers whose ids expire after seconds, so every history here ends with an expiry.
 """
@@ -48,8 +48,8 @@ EXPIRE_SOON = {
 
 
 class Pair(NamedTuple):
-    """Two brokers. `lab` uses the broker that has the whole transaction log; `other` leads the first partition of
-    topics."""
+    """Two brokers. `lab` uses the broker that has the whole transaction log; the broker `other` leads the first
+    partition of each topic."""
 
     lab: Lab
     other: Broker
@@ -90,7 +90,8 @@ def _start(version: str, directory: Path, running: ExitStack) -> Pair:
 
 
 def _running(broker: Broker, stack: ExitStack) -> Broker:
-    """Starts the broker, and kills it at the end: without the other broker, a controlled shutdown would take long."""
+    """Runs the broker during the block, and kills it at the end. A controlled shutdown would take long after the other
+    broker has ended."""
     stack.callback(broker.kill)
     return broker.start()
 
@@ -119,8 +120,8 @@ def test_f_old_clients_run_out_of_time_or_abort_themselves(here: Lab) -> None:
 
 @on_those([v for v in EVERY_VERSION if v < "4.0"], "3.9.2")
 def test_before_4_0_a_producer_that_asks_for_a_new_epoch_itself_is_refused(here: Lab) -> None:
-    """A producer that requests a new epoch with its own id and epoch (KIP-360) while a transaction is open is refused.
-    The coordinator aborts the transaction, and no new producer gets in."""
+    """While its transaction is open, a producer requests a new epoch with its own id and epoch (KIP-360). The
+    coordinator aborts the transaction and refuses the request; no new instance takes over."""
     create_topic(here.bootstrap, "itself")
     itself = here.old("itself", "itself")
     with pytest.raises(Refused) as refused:
@@ -154,7 +155,7 @@ def test_k_the_leader_of_a_participant_is_frozen(both: Pair) -> None:
     here, other = both
     both.create_topic("k-part")
     producer = here.begin("k-frozen", "k-part", OPEN_MS, partitions=(0, 1))
-    wait_until_equal(lambda: here.app.state("k-frozen"), "Ongoing", f"the state of it ({here.app.log})")
+    wait_until_equal(lambda: here.app.state("k-frozen"), "Ongoing", f"the state of k-frozen ({here.app.log})")
     other.pause()
     try:
         producer.commit_transaction(ANSWER_S)
@@ -177,7 +178,9 @@ def test_k2_a_participant_has_no_leader(both: Pair, version: str) -> None:
             here.expect({"k2-lost": id_history(1, INIT, EXPIRED)})  # nothing in this log shows that a marker is missing
         else:
             time.sleep(LOST_MS / 1_000)
-            wait_until_equal(lambda: here.app.state("k2-lost"), "PrepareCommit", f"the state of it ({here.app.log})")
+            wait_until_equal(
+                lambda: here.app.state("k2-lost"), "PrepareCommit", f"the state of k2-lost ({here.app.log})"
+            )
             assert here.id_history(["k2-lost"]) == {"k2-lost": id_history(0, INIT)}
     finally:
         other.start()
@@ -208,7 +211,7 @@ def test_i_ids_expire_and_are_born_again(here: Lab) -> None:
         {"i-done": id_history(1, INIT, EXPIRED), "i-idle": id_history(0, INIT, EXPIRED), "i-busy": id_history(0, INIT)}
     )
     # the coordinator forgets an id when its tombstone is written
-    wait_until_equal(lambda: "i-done" in transactional_ids(here.bootstrap), False, "an id that Kafka lists")
+    wait_until_equal(lambda: "i-done" in transactional_ids(here.bootstrap), False, "whether Kafka still lists i-done")
     transact(open_producer(here.bootstrap, "i-done"), "i-expiry")
     busy.abort_transaction(ANSWER_S)
     here.expect({"i-done": id_history(2, INIT, EXPIRED, INIT, EXPIRED), "i-busy": id_history(0, INIT, CLIENT, EXPIRED)})

@@ -1,4 +1,5 @@
-"""Damaged bytes: damage in transit leads to a second fetch; damaged batches on disk are stored raw and skipped."""
+"""Tests of damaged bytes. After damage in transit, the data are fetched again; a damaged batch on disk is stored raw
+and skipped."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
 class Harm:
-    """Flips a bit in the first response that contains `flipped`, and cuts the first response that contains `cut` in the
-    middle."""
+    """Flips a bit in the first fetch response that contains `flipped`. Cuts the first fetch response that contains
+    `cut` in the middle."""
 
     def __init__(self, flipped: bytes, cut: bytes) -> None:
         self._flipped, self._cut = flipped, cut
@@ -76,8 +77,8 @@ def test_a_batch_broken_on_disk_is_kept_raw_and_the_stream_goes_on(make_broker: 
 
 
 def test_a_partition_that_the_broker_cannot_read_holds_up_no_other(make_broker: MakeBroker, tmp_path: Path) -> None:
-    """Behind a batch without a length, the broker cannot find any offset, so every fetch fails until retention removes
-    the batch."""
+    """A batch on disk gets the length 0. The broker then finds no offset after this batch, and every fetch of the
+    partition fails until retention removes the batch."""
     broker = make_broker("4.3.1", **{"transaction.state.log.num.partitions": 2})
     create_topic(broker.bootstrap, "poisoned")
     names = [f"id-{n}" for n in range(8)]
@@ -88,24 +89,25 @@ def test_a_partition_that_the_broker_cannot_read_holds_up_no_other(make_broker: 
     healthy = [name for name in names if name.encode() in segments[1 - bad].read_bytes()]
     assert healthy
     _, second, *_ = [batch for batch in read_batches(segments[bad].read_bytes()) if isinstance(batch, Batch)]
-    with segments[bad].open("r+b") as file:  # while the broker runs, because it would not start with such a file
+    with segments[bad].open(
+        "r+b"
+    ) as file:  # done while the broker runs, because a broker does not start with such a file
         file.seek(second.position + 8)
         file.write(bytes(4))
     with ingesting(broker.bootstrap, tmp_path) as app:
         wait_for(lambda: set(healthy) <= app.ids().keys(), "the ids of the other partition")
         transact(open_producer(broker.bootstrap, healthy[0]), "poisoned")
-        wait_for(lambda: app.ids()[healthy[0]].commits == 1, "the commit after that")
+        wait_for(lambda: app.ids()[healthy[0]].commits == 1, "the next commit on the other partition")
         assert f"{TOPIC}-{bad} cannot be read: broker 1 answers a fetch of {TOPIC}-{bad} at offset" in str(
             app.log_trouble()
         )
 
 
 def break_last_batch(segment: Path, transactional_id: bytes) -> tuple[int, bytes]:
-    """Flips a bit in the newest batch that contains the id. Returns the offset of the batch, and its bytes after the
-    change.
+    """Flips a bit in the newest batch that contains the id. Returns the offset of the batch, and its changed bytes.
 
-    The bit is the lowest one of the start time (in value v0). The coordinator, which also loads the log, accepts that
-    value.
+    The bit is the lowest one of the start time in value v0. The coordinator accepts the changed value when it loads the
+    log.
     """
     data = bytearray(segment.read_bytes())
     for batch in read_batches(bytes(data)):

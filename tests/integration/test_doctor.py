@@ -1,5 +1,5 @@
-"""`txnscope doctor` on brokers that deny access: it reports every missing permission, and the printed commands grant
-exactly those."""
+"""Tests of `txnscope doctor` on brokers that deny access: the output names every missing permission, and the printed
+commands grant exactly those permissions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Of = Callable[[str], BrokerWithAcls]
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Of]:
-    """Returns a function that starts one broker per version, with ids, groups and topics that no test changes. Each
+    """Returns a function that starts one broker for each version. No test changes its ids, groups and topics, and each
     test has a user of its own."""
     with ExitStack() as running:
 
@@ -68,7 +68,7 @@ class Said(NamedTuple):
     grants: list[str]
 
     def verdict(self, what: str) -> list[str]:
-        """Returns the columns behind the name: trust, and the restriction."""
+        """Returns the columns after the name: the degree of trust, and the restriction."""
         (line,) = (line for line in self.text.splitlines() if line.startswith(what + "  "))
         return [word for word in re.split(r"\s{2,}", line) if word][1:]
 
@@ -95,7 +95,7 @@ def doctor(capsys: pytest.CaptureFixture[str]) -> Doctor:
 
 
 def allow_all(guarded: BrokerWithAcls, user: str, but: str = "") -> None:
-    """Returns every permission that doctor asks for, except those on one kind of resource, `but`."""
+    """Grants the user every permission that doctor checks, except those on the kind of resource `but`."""
     if but != "topics":
         guarded.allow(user, acls.topic(), "READ")
     guarded.allow(user, acls.group(), "DESCRIBE")
@@ -104,7 +104,7 @@ def allow_all(guarded: BrokerWithAcls, user: str, but: str = "") -> None:
 
 
 def granted(said: Said) -> list[str]:
-    """Returns operations and resources of the printed commands."""
+    """Returns the operations and resources that the printed commands grant."""
     return [line.partition("--allow-principal ")[2].partition(" ")[2] for line in said.grants]
 
 
@@ -121,7 +121,7 @@ def test_who_may_see_everything_hears_that_all_can_be_trusted(version: str, guar
     assert f"transaction.version {2 if version in WITH_TV2 else 0}" in said.text
     assert re.search(rf"^tried on +Kafka {re.escape(version)} on ", said.text, re.MULTILINE)
     assert re.search(r"clock: controller 1: .* ms (ahead of|behind) this machine's", said.text)
-    # the output states that markers need other permissions
+    # doctor only states that markers need other permissions
     assert "only for `txnscope resolve --execute`, which writes; it is not granted:\nkafka-acls.sh" in said.text
     assert said.text.rstrip().endswith("--operation Alter --cluster")
 
@@ -193,7 +193,9 @@ def test_a_share_group_whose_level_may_not_be_read_is_named(tmp_path: Path, doct
         _furnish(there.admin)
         allow_all(there, "share")
         with connect(there.admin) as client:
-            wait_until_equal(lambda: share_heartbeat(client, "workers", "orders"), 0, "a member of the share group")
+            wait_until_equal(
+                lambda: share_heartbeat(client, "workers", "orders"), 0, "the error code of joining the share group"
+            )
         said = doctor(there, "share")
         assert said.code == 1
         assert said.gaps["groups"].startswith("share groups are not judged: workers (")
@@ -210,7 +212,7 @@ def share_heartbeat(client: KafkaClient, group: str, topic: str) -> int:
     names = text(group) + text(member)
     body = names + struct.pack(">i", 0) + b"\0" + b"\2" + text(topic) + b"\0"
     answer = client.ask(RawRequest(76, 1, body, is_flexible=True), 1).body
-    error: int = struct.unpack_from(">h", answer, 4)[0]  # behind the throttle time
+    error: int = struct.unpack_from(">h", answer, 4)[0]  # the error code follows the throttle time
     return error
 
 
@@ -262,11 +264,12 @@ def test_a_clock_is_read_from_records_that_are_being_written(guarded: Of, doctor
     (line,) = (line for line in said.text.splitlines() if "clock:" in line)
     found = re.search(r"clock: broker 1: (\d+) ms (?:behind|ahead of) .* by a transaction record just written", line)
     assert found is not None, line
-    assert int(found[1]) < 5_000, "the clock is the same"
+    assert int(found[1]) < 5_000, "broker and test share one clock, so the difference must be small"
 
 
 def test_an_advertised_address_that_nobody_is_at_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The bootstrap address answers, but the advertised one does not, as is common with containers and tunnels."""
+    """The bootstrap address answers, but nothing listens at the advertised address, as is common with containers and
+    tunnels."""
     port, behind, nobody = free_ports(3)
     with Broker("3.9.2", port, tmp_path / "kafka", second_listener(port, behind, nobody)):
         assert main(["doctor", "--bootstrap-servers", f"127.0.0.1:{behind}"]) == 3

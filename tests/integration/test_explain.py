@@ -1,4 +1,5 @@
-"""The producers and outcomes of offsets, from real logs and a store that has their transactions."""
+"""Tests of the explanation of offsets, with real logs and a store that has their transactions: who wrote the records,
+and what became of them."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ pytestmark = pytest.mark.broker
 
 
 class Story(NamedTuple):
-    """A partition of a running broker, whose content SPANS describes."""
+    """A partition of a running broker. SPANS describes its content."""
 
     broker: Broker
     topic: str
@@ -120,18 +121,19 @@ def story(request: pytest.FixtureRequest, brokers: Callable[[str], Broker]) -> I
 
 
 def wait_for_end(broker: Broker, topic: str, end: int) -> None:
-    """Waits until the partition ends at `end`: the response to EndTxn comes before the markers are written."""
+    """Waits until the partition ends at `end`. The wait is needed because EndTxn is answered before the markers are
+    written."""
     admin, place = admin_of(broker.bootstrap), TopicPartition(topic, 0)
     wait_until(
         lambda: admin.list_offsets({place: OffsetSpec.latest()})[place].result(ANSWER_S).offset,
         lambda offset: offset >= end,
-        f"{topic}-0 ends at {end}: the marker",
+        f"{topic}-0 ends at {end}, after the marker",
     )
 
 
 @pytest.fixture
 def cluster(story: Story, tmp_path: Path) -> Iterator[WithFindings]:
-    """A store that is bound to the broker, without any data."""
+    """Yields a store that is bound to the broker, and has no further data."""
     now_ms = time.time_ns() // 1_000_000
     cluster = WithFindings(f"sqlite:///{tmp_path / 'store.db'}", started_ms=now_ms - 3_600_000)
     with connect(story.broker.bootstrap) as client, cluster.engine.begin() as connection:
@@ -152,7 +154,7 @@ def ask(client: TestClient, story: Story, offset: int, to: int | None = None) ->
 
 
 def lines(story: Story, body: Any) -> list[str]:
-    """Returns the spans in the form of SPANS, with this test's names of the producers in place of the store's."""
+    """Returns the spans in the form of SPANS, with the names that this test gives the producers."""
     names = {described.producer_id: name for name, described in story.ids.items()}
     reported = []
     for one in body["spans"]:
@@ -166,7 +168,7 @@ def test_every_span_and_every_single_offset(story: Story, client: TestClient) ->
     body = ask(client, story, 0, 99)
     assert lines(story, body) == SPANS
     assert body["truncated_at"] is None
-    assert {one["cause"] for one in body["spans"]} == {None}, "the store knows nothing"
+    assert {one["cause"] for one in body["spans"]} == {None}, "without data in the store there are no causes"
     for offset in range(16):
         (whole,) = [text for text in SPANS if fits(text, offset)]
         kind = whole.partition(" ")[2]
@@ -179,8 +181,8 @@ def fits(text: str, offset: int) -> bool:
 
 
 def tell_the_store(cluster: WithFindings, story: Story, markers: dict[int, int]) -> int:
-    """Stores the story's transaction log, read to its end 20 s after the last marker. `markers`: their times by offset.
-    Returns the time of reading."""
+    """Stores the transaction log of the story, read to its end 20 s after the last marker. `markers` maps the offset of
+    each marker to its time. Returns the time of reading."""
     log = [entry(0, states.EMPTY, b"explain-paid", pid=story.ids["paid"].producer_id, at_ms=markers[3] - 600_000)]
     for name, at_ms, end in (("paid", markers[3], committed), ("doomed", markers[9], aborted)):
         log += end(len(log), at_ms + 5, f"explain-{name}".encode(), pid=story.ids[name].producer_id)
@@ -250,7 +252,9 @@ def test_a_run_of_aborted_records_reaches_beyond_what_was_asked(story: Story, cl
     assert [(one["from"], one["to"]) for one in body["spans"]] == [(8, 9)]
     run = body["only_aborted"]
     assert (run["from"], run["to"], run["records"], run["transactions"]) == (8, 13, 2, 2)
-    assert (run["ended_by"], run["first_readable"]) == ("open", None), "the LSO is at 13"
+    assert (run["ended_by"], run["first_readable"]) == ("open", None), (
+        "the run ends at the LSO, where an open transaction begins"
+    )
     assert ask(client, story, 0)["only_aborted"] is None
 
 
@@ -258,13 +262,16 @@ def test_a_bound_of_reading_ends_a_run_of_aborted_records(story: Story) -> None:
     with connect(story.broker.bootstrap) as client:
         walk = SpanBuilder(8, 9)
         bounds = Bounds(bytes=150, seconds=5, first_bytes=1, next_bytes=1)
-        assert read(client, find(client, story.topic, 0, 8), walk, bounds) is None, "the span itself is known"
+        assert read(client, find(client, story.topic, 0, 8), walk, bounds) is None, (
+            "the bound does not cut the requested span"
+        )
     assert walk.only_aborted is not None
     assert (walk.only_aborted.ended_by, walk.only_aborted.to < 13) == ("bound", True)
 
 
 def test_reading_is_bounded_and_asks_the_leader_what_is_open(story: Story) -> None:
-    """With bytes for a single batch, the outcome is either proven without reading further, or unknown."""
+    """The bounds allow one or two batches. The outcome is then unknown, unless it can be proven without reading
+    further."""
     one_batch = Bounds(bytes=1, seconds=5, first_bytes=1, next_bytes=1)
     two_batches = Bounds(bytes=150, seconds=5, first_bytes=1, next_bytes=1)
     with connect(story.broker.bootstrap) as client:
@@ -275,11 +282,15 @@ def test_reading_is_bounded_and_asks_the_leader_what_is_open(story: Story) -> No
             return at, [f"{one.first}-{one.next - 1} {one.kind}" for one in walk.spans({})]
 
         at, spans = stopped(0, 1, one_batch)
-        assert (at in (1, 2, 3), spans) == (True, ["0-0 unknown"]), "its marker is behind one batch or more"
+        assert (at in (1, 2, 3), spans) == (True, ["0-0 unknown"]), (
+            "the marker of this transaction lies beyond the batch that was read"
+        )
         at, spans = stopped(4, 99, one_batch)
         assert (at in (5, 6), spans) == (True, [f"4-{(at or 0) - 1} non_transactional"])
-        assert stopped(13, 14, one_batch) == (14, ["13-13 open"]), "it begins at the LSO"
-        assert stopped(14, 15, two_batches) == (None, ["14-14 open"]), "its leader says so"
+        assert stopped(13, 14, one_batch) == (14, ["13-13 open"]), (
+            "the open transaction begins at the LSO, which proves the outcome"
+        )
+        assert stopped(14, 15, two_batches) == (None, ["14-14 open"]), "the leader reports this transaction as open"
         assert stopped(14, 15, Bounds(seconds=0)) == (14, [])
 
 

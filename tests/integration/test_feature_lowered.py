@@ -1,5 +1,5 @@
-"""transaction.version is lowered while a transaction of the new protocol is open. Its end stays pending in the memory
-of its coordinator, which works for all other ids."""
+"""Tests a transaction of the new protocol during which transaction.version is lowered. Its end stays pending in the
+memory of its coordinator, which works for all other ids."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ PROPERTIES = {
 
 
 def test_the_remedy_is_that_of_one_id_that_is_held_up(make_broker: MakeBroker, tmp_path: Path) -> None:
-    """Case C4: the advice is that for a single stuck id. 4.3.1 is the only version of the suite with the feature."""
+    """Case C4. The advice must be the one for a single stuck id. 4.3.1 is the only version of the suite that has the
+    feature."""
     broker = make_broker("4.3.1", **PROPERTIES)
     create_topic(broker.bootstrap, "orders")
     with running(Ingest(broker.bootstrap, tmp_path)) as app:
@@ -55,8 +56,14 @@ def test_the_remedy_is_that_of_one_id_that_is_held_up(make_broker: MakeBroker, t
                     finding_of(row).observation.advice for row in app.findings(Kind.OVERDUE, status=Status.CONFIRMED)
                 )
 
-            wait_for(lambda: "other ids of __transaction_state-0 were written" in advice(), "what the neighbour shows")
-            wait_for(lambda: "transaction.version 2, and 0 is finalized now" in advice(), "the lowered feature")
+            wait_for(
+                lambda: "other ids of __transaction_state-0 were written" in advice(),
+                "the advice to mention the other ids",
+            )
+            wait_for(
+                lambda: "transaction.version 2, and 0 is finalized now" in advice(),
+                "the advice to mention the lowered feature",
+            )
             for blamed in ("min.insync.replicas", "clock", "Causes"):
                 assert blamed not in advice()
         broker.stop()  # like a move of the leadership, a restart makes the coordinator reload the log

@@ -1,4 +1,5 @@
-"""Findings about a real broker's transactions: every problem has its finding, and there are no others."""
+"""Tests of findings about a real broker's transactions: every problem has its finding, and there are no other
+findings."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def time_out_together(bootstrap: str, name: str) -> list[str]:
     names = [f"{name}-{n}" for n in range(VICTIMS)]
     left_open = [begin(bootstrap, one, TOPIC, 2_000) for one in names]
     wait_until_equal(
-        lambda: {describe_transaction(bootstrap, one).state for one in names}, {"CompleteAbort"}, f"states of {name}"
+        lambda: {describe_transaction(bootstrap, one).state for one in names},
+        {"CompleteAbort"},
+        f"the states of the ids of {name}",
     )
     del left_open
     return names
@@ -62,7 +65,7 @@ def test_every_trouble_is_named_and_nothing_else(version: str, make_broker: Make
     time_out_together(bootstrap, "before-our-time")
     with running(Ingest(bootstrap, tmp_path, rules=RULES)) as app:
         app.wait_until_read()
-        with load(bootstrap, TOPIC, ["healthy"], 0.5):  # continuously, because its id would expire otherwise
+        with load(bootstrap, TOPIC, ["healthy"], 0.5):  # this runs continuously, because the id would expire otherwise
             long_one = begin(bootstrap, "batch-1", TOPIC, OPEN_MS)
             victims = time_out_together(bootstrap, "outage")
             outage = wait_for_finding(app, Kind.CORRELATED_TIMEOUTS, lambda row: row.count == len(victims))
@@ -77,7 +80,7 @@ def test_every_trouble_is_named_and_nothing_else(version: str, make_broker: Make
             conflict = wait_for_finding(app, Kind.FENCING_CONFLICT, lambda row: row.count >= 4)
             assert (conflict.transactional_id, conflict.severity) == (b"fought-over", "warning")
 
-            for _ in range(RANDOM_IDS + 1):  # restarts rather than one start; each abandons the previous id
+            for _ in range(RANDOM_IDS + 1):  # several restarts, each of which abandons the previous id
                 transact(open_producer(bootstrap, f"report-{uuid.uuid4()}"), TOPIC)
                 time.sleep(MIN_STARTS * START_MS / 1_000 / RANDOM_IDS)
             churn = wait_for_finding(app, Kind.CHURN)

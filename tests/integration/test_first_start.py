@@ -1,5 +1,5 @@
-"""The common first start of txnscope: a transaction already hangs. If the log was never cleaned, all decisions are
-known."""
+"""Tests the usual first start of txnscope, when a transaction already hangs. If the log was never cleaned, all
+decisions are known."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def test_what_hung_before_and_whose_id_has_expired_is_named_and_decided(version:
                 never_added(old_producer(connection, "never-added"), "first-day", 2),
                 never_added(orphan_producer(connection, "nobody"), "first-day", 3),
             ]
-        wait_until_equal(lambda: _known(broker.bootstrap, hangs), set(), "the producer ids that coordinators know")
+        wait_until_equal(
+            lambda: _known(broker.bootstrap, hangs), set(), "the hanging producer ids that coordinators still know"
+        )
         with hang_lab(broker, tmp_path) as here:
             for hang in hangs:
                 row = here.wait_until_confirmed(hang)

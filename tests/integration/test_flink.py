@@ -1,6 +1,8 @@
-"""An Apache Flink job with exactly-once sinks of both naming strategies gets no finding that its operator would call
-wrong: through an exception, kills, a recovery that commits what a checkpoint holds, a recovery that comes too late, and
-a savepoint."""
+"""Tests that an Apache Flink job with exactly-once sinks, of both naming strategies, gets no finding that its operator
+would call wrong.
+
+The job goes through an exception, kills, a recovery that commits the transactions of a checkpoint, a recovery that
+comes too late, and a savepoint."""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ STRATEGIES: Final = {"flink-incrementing": INCREMENTING, "flink-pooling": POOLIN
 
 
 class Seen(NamedTuple):
-    """The results after the whole run. `makers`: the makers of the ids that were open while the job was away, by id."""
+    """The results after the whole run. `makers` maps the ids that were open while the job was away to their makers."""
 
     findings: list[Any]
     rows: dict[str, Any]
@@ -178,7 +180,7 @@ def test_a_recovery_commits_what_the_checkpoint_holds(seen: Seen) -> None:
 def test_counts_and_causes_are_those_of_the_log(seen: Seen) -> None:
     counted = {name: (row.commits, aborts_of(row)) for name, row in seen.rows.items() if name in seen.history}
     ends = {name: (commits, sum(aborts.values())) for name, (commits, aborts) in counted.items()}
-    assert ends == kafka_tools.ends_of(seen.history), "(commits, aborts) counted and in the log"
+    assert ends == kafka_tools.ends_of(seen.history), "the counted (commits, aborts) differ from those in the log"
     timeouts = {name: sum(one.ran_out for one in records) for name, records in seen.history.items()}
     assert {name: aborts.get(CauseCode.TIMEOUT, 0) for name, (_, aborts) in counted.items()} == timeouts
     assert sum(timeouts.values()) > 0

@@ -1,5 +1,5 @@
-"""A store on a full disk: no batch is acknowledged, the shortage is reported, and all batches are applied when there is
-space again."""
+"""Tests of a store on a full disk: no batch is acknowledged, the error is reported, and all batches are applied when
+there is space again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_full_store_takes_the_batches_when_there_is_room_again(make_broker: Ma
         app.wait_for_counts({"full": (1, 0)})
 
         with no_room(app, (tmp_path / "txnscope.db-wal").stat().st_size):
-            wait_for(lambda: tries(app), "the report of the wait")
+            wait_for(lambda: tries(app), "the log line about the unavailable store")
             stands = what_stands(app)
             for _ in range(5):
                 transact(producer, "full", commit=False)
@@ -36,17 +36,17 @@ def test_a_full_store_takes_the_batches_when_there_is_room_again(make_broker: Ma
             assert what_stands(app) == stands
             assert app.counts() == {"full": (1, 0)}
         app.wait_for_counts({"full": (1, 5)})
-        wait_until_equal(app.log_trouble, None, f"the trouble ({app.log})")
+        wait_until_equal(app.log_trouble, None, f"the reported error ({app.log})")
         assert app.gaps() == []
         assert "reading stopped" not in app.log.read_text()
 
 
 @contextmanager
 def no_room(app: Ingest, size: int) -> Iterator[None]:
-    """Limits the files that the driver writes to `size`: a file that is already as long cannot grow, as on a full disk.
+    """Limits the files that the driver writes to `size` bytes. A file that is already as long cannot grow, as on a full
+    disk.
 
-    The limit needs no privilege. It does not affect the JVM, which is a process of its own, and the driver's log is far
-    shorter.
+    The limit needs no privilege. The JVM is a process of its own and not affected, and the driver's log is far shorter.
     """
     pid = app.process.pid
     before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
@@ -60,5 +60,6 @@ def tries(app: Ingest) -> int:
 
 
 def what_stands(app: Ingest) -> tuple[dict[int, int], list[int]]:
-    """Returns the positions, and the time of the source's last success."""
+    """Returns the stored positions, and the time of the source's last success. Both must not change while the disk is
+    full."""
     return app.positions(), [row.as_of_ms for row in app.log_status()]

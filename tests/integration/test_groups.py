@@ -1,5 +1,5 @@
-"""Groups that wait behind real transactions: groups at, below and beyond the LSO, idle groups, new groups, and share
-groups."""
+"""Tests of groups that wait behind real transactions: groups at, below and above the LSO, idle groups, new groups, and
+share groups."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) ->
         eos = stack.enter_context(member(broker.bootstrap, names["eos"], calm))
         commit(eos, calm, 1)
         one = stack.enter_context(watched(broker, tmp_path, topic, calm))
-        assert one.stand_and_round() == {}  # every transaction is decided, so no group waits, whatever the lags are
+        assert one.stand_and_round() == {}  # every transaction has ended, so no group waits, whatever its lag
 
         producer.begin_transaction()
         write(producer, topic, 2)
         producer.send_offsets_to_transaction([TopicPartition(calm, 0, 2)], eos.consumer_group_metadata(), ANSWER_S)
-        # the LSO was sampled before the request about the group, and may have reached its offset since
+        # the LSO was sampled before the request about the group, and may have reached the offset of the group since
         assert names["beyond"] not in relations(one.stand_and_round(), topic)
         found = one.looked()
         assert relations(found, topic) == {
@@ -71,7 +71,7 @@ def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) ->
         assert found[names["idle"], topic, 0].offset.members == 0
         assert relations(found, calm) == {names["eos"]: GroupRelation.UNSTABLE_OFFSETS}
         pending = found[names["eos"], calm, 0]
-        assert pending.offset.committed_offset == 1  # the offset committed before
+        assert pending.offset.committed_offset == 1  # the offset that the group had committed before
         assert pending.ends is not None
         assert pending.ends.last_stable_offset == pending.ends.high_watermark
         home = one.home_of(names["eos"])
@@ -100,7 +100,7 @@ def test_above_the_lso_only_movement_shows_what_a_group_reads(broker: Broker, tm
         uncommitted = stack.enter_context(member(broker.bootstrap, dirty, topic, isolation_level="read_uncommitted"))
         assert relations(one.after(5), topic) == {reset: GroupRelation.UNKNOWN, dirty: GroupRelation.UNKNOWN}
         assert relations(one.after(5), topic) == {reset: GroupRelation.UNKNOWN, dirty: GroupRelation.UNKNOWN}, (
-            "nothing was written"
+            "without new records, neither group moves, so nothing can be concluded"
         )
         for end, confidence in ((8, Confidence.LIKELY), (10, Confidence.CERTAIN)):
             write(plain, topic, 2)
@@ -144,7 +144,9 @@ def test_members_without_an_offset_are_likely_to_wait(broker_431: Broker, tmp_pa
         assert (found.relation, found.confidence, found.offset.members) == (GroupRelation.STOPPED, Confidence.LIKELY, 1)
         commit(waiting, topic, 0)
         (found,) = seen().values()
-        assert (found.relation, found.offset.committed_offset) == (GroupRelation.STOPPED, 0), "the LSO"
+        assert (found.relation, found.offset.committed_offset) == (GroupRelation.STOPPED, 0), (
+            "the group is stopped at the LSO, offset 0"
+        )
         producer.abort_transaction(ANSWER_S)
 
 
@@ -166,7 +168,9 @@ def test_below_the_lso_only_a_group_without_records_left_waits(broker: Broker, t
         for name, offset in {"far": 3, "aborted": 21, "short": 43, "slow": 0}.items():
             commit(members[name], topic, offset)
         one.stand()
-        assert set(relations(one.after(5), topic).values()) == {GroupRelation.WILL_STOP}, "nobody has stood for long"
+        assert set(relations(one.after(5), topic).values()) == {GroupRelation.WILL_STOP}, (
+            "no group has been at its offset for long enough to count as stopped"
+        )
         soon = relations(one.after(5), topic)
         assert soon == {
             names["far"]: GroupRelation.WILL_STOP,
@@ -199,24 +203,24 @@ def test_share_groups_wait_by_their_isolation_level(make_broker: MakeBroker, tmp
     producer.begin_transaction()
     write(producer, topic, 3)
     with share_consumer(broker, "empty", topic, tmp_path) as gone:
-        wait_until_equal(gone, 5, "the committed records of the group that leaves")
+        wait_until_equal(gone, 5, "the number of records read by the group that leaves")
     with (
         share_consumer(broker, "waits", topic, tmp_path) as waits,
         share_consumer(broker, "reads", topic, tmp_path) as reads,
         watched(broker, tmp_path, topic) as one,
     ):
-        wait_until_equal(waits, 5, "the committed records")
-        wait_until_equal(reads, 8, "all records")
+        wait_until_equal(waits, 5, "the number of records read by the read_committed group")
+        wait_until_equal(reads, 8, "the number of records read by the read_uncommitted group")
         one.stand()
         expected = {
             "waits": GroupRelation.STOPPED,
             "reads": GroupRelation.READS_UNCOMMITTED,
             "empty": GroupRelation.INACTIVE,
         }
-        wait_until_equal(lambda: relations(one.after(5), topic), expected, "the relations of the share groups")
+        wait_until_equal(lambda: relations(one.after(5), topic), expected, "the states of the share groups")
         waiting = one.victims()["waits", topic, 0]
         assert (waiting.offset.isolation, waiting.offset.members) == ("read_committed", 1)
-        assert waiting.offset.committed_offset <= 6, "the stored start offset may be an older one"
+        assert waiting.offset.committed_offset <= 6, "the share group may have stored an older start offset"
         assert one.watch.not_judged == {}
         assert waits() == 5
         producer.commit_transaction(ANSWER_S)

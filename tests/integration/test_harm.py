@@ -1,5 +1,5 @@
-"""Kills and freezes each kind of process of `txnscope watch` under load: every process goes on again, and counts stay
-exact.
+"""Tests that kill and freeze each kind of process of `txnscope watch` under load: every process continues or is
+replaced, and counts stay exact.
 
 `make soak` measures how fast the processes recover (docs/killed-and-frozen.md), and also covers pairs, an idle
 application and the first read.
@@ -45,7 +45,7 @@ def test_every_kind_of_process_killed(broker_431: Broker, tmp_path: Path) -> Non
     with restarted(Watch(broker_431.bootstrap, tmp_path)) as app:
         app.wait_until_counting()
         assert archived_classes(find_java(os.environ)).name in Path(f"/proc/{app.victim(JVM).pid}/maps").read_text(), (
-            "a slow start"
+            "the JVM does not use the archive of classes, so it starts slowly"
         )
         with load(broker_431.bootstrap, "killed", IDS):
             for kind in KINDS:
@@ -55,8 +55,8 @@ def test_every_kind_of_process_killed(broker_431: Broker, tmp_path: Path) -> Non
 
 
 def test_every_kind_of_process_frozen(broker_392: Broker, broker_431: Broker, tmp_path: Path) -> None:
-    """Freezes two processes at the same time if different processes notice their failures, because each freeze takes
-    half a minute to be noticed."""
+    """Each freeze takes half a minute to be noticed. Two processes are therefore frozen at the same time if different
+    processes notice their failures."""
     create_topic(broker_392.bootstrap, "frozen")
     with restarted(Watch(broker_392.bootstrap, tmp_path)) as app:
         app.wait_until_counting()
@@ -68,8 +68,8 @@ def test_every_kind_of_process_frozen(broker_392: Broker, broker_431: Broker, tm
 
 
 def _is_exact(app: Watch, broker: Broker, tool: Broker | None = None) -> None:
-    """Asserts that counts equal those of Kafka's own tool, that history and minutes agree with them, and that the log
-    has no traceback."""
+    """Asserts that the counts equal those of Kafka's own tool and agree with history and minutes, and that the log has
+    no traceback."""
     app.wait_until_read()
     truth = {name: ends for name, ends in completed(tool or broker, broker.bootstrap).items() if name in IDS}
     wait_until_equal(lambda: {name: app.counts()[name] for name in IDS}, truth, f"the counts; {app.log}")

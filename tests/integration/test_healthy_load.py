@@ -1,5 +1,5 @@
-"""Healthy load beside hanging transactions, also during broker failures: every hanging transaction is found, and no
-other."""
+"""Tests of healthy load beside hanging transactions, also during broker failures: every hanging transaction is found,
+and no other is reported as hanging."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The abilities of each version of Kafka, for docs/compatibility.md and `txnscope doctor`, from trials on a broker with
-default settings or from its ApiVersions response."""
+"""Tests which abilities each version of Kafka has, by trials on a broker with default settings and by its ApiVersions
+response. The results are for docs/compatibility.md and `txnscope doctor`."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _lists(client: KafkaClient, reported: Versions, version: int, **filters: Any
 
 
 def _refuses(write: Callable[[], Hang]) -> bool:
-    """Returns True if the broker refuses the write, False if the write leaves a hanging transaction."""
+    """Returns True if the broker refuses the write, and False if the write leaves a hanging transaction."""
     try:
         write()
     except Refused as refused:
@@ -131,8 +131,8 @@ def _joins(bootstrap: str, reported: Versions) -> bool:
 
 
 def _tool_finds_and_aborts(broker: Broker, connection: Connection) -> bool:
-    """Returns True once Kafka's own tool has found a hanging transaction, and ended it with the command that findings
-    advise. Raises AssertionError if the tool does not."""
+    """Returns True after Kafka's own tool has found a hanging transaction, and has ended it with the command that
+    findings advise. Raises AssertionError if the tool fails to do so."""
     producer = old_producer(connection, "found")
     producer.add("tried", 2)
     producer.produce("tried", 2, [b"in time"])
@@ -147,7 +147,7 @@ def _tool_finds_and_aborts(broker: Broker, connection: Connection) -> bool:
     found = broker.tool(TOOL, "--bootstrap-server", broker.bootstrap, "find-hanging", "--topic", "tried")
     assert str(producer.producer_id) in found
     broker.tool(TOOL, "--bootstrap-server", broker.bootstrap, "abort", *place, "--start-offset", str(start))
-    wait_until_equal(lambda: open_on(connection, "tried", 2), [], "what is open after the tool's abort")
+    wait_until_equal(lambda: open_on(connection, "tried", 2), [], "the open transactions after the abort by the tool")
     return True
 
 

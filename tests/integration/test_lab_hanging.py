@@ -1,5 +1,5 @@
-"""Each way in which a transaction can hang, on real brokers with the whole application: findings have the right owner,
-entry, and remediation.
+"""Tests each way in which a transaction can hang, on real brokers with the whole application. The findings must have
+the right owner, entry and remediation.
 
 By default, these tests run on 4.3.1 and those of test_lab_stories on 3.9.2. If TXNSCOPE_TEST_VERSIONS is set, all run
 on each of its versions.
@@ -57,7 +57,7 @@ def test_c_a_late_write_after_an_abort_and_the_group_behind_it(here: HangLab) ->
         assert here.wait_for_blocker("c-late", 0, "hanging")["blocking_now"]
         here.wait_for_finding(Kind.HANGING, lambda one: one.blocked_groups == ["c-readers"], topic="c-late")
         (group,) = here.groups("c-readers")
-        assert group["relation"] in ("stopped", "will_stop")  # the marker before the LSO is counted as a record
+        assert group["relation"] in ("stopped", "will_stop")  # the count of records includes the marker before the LSO
         assert (group["committed_offset"], group["last_stable_offset"]) == (1, hang.start_offset)
         listed = [item["subject"] for item in here.get("/hanging?limit=200")["items"]]
         assert ("c-late-1", hang.start_offset) in [(one["transactional_id"], one["start_offset"]) for one in listed]
@@ -68,7 +68,8 @@ def test_c_a_late_write_after_an_abort_and_the_group_behind_it(here: HangLab) ->
 
 @on("4.3.1")
 def test_c_a_late_write_after_a_commit_belongs_to_nothing(here: HangLab) -> None:
-    """ABORT is right for a late write, but not for a committed transaction that has lost its marker."""
+    """The late write belongs to no transaction, so ABORT is right. ABORT would be wrong for a committed transaction
+    that has lost its marker."""
     here.create_topic("c-committed")
     hang = late_write(old_producer(here.connection, "c-committed-1"), "c-committed", 0, commit=True)
     here.end_by_command(hang)
@@ -111,7 +112,8 @@ def test_c3_a_committed_transaction_that_did_not_list_the_partition(here: HangLa
 @on("4.3.1")
 @pytest.mark.parametrize(("name", "epoch"), [("d3-epoch", 3), ("d3-older", 0)])
 def test_d3_records_of_another_cluster_with_a_producer_id_of_this_one(here: HangLab, name: str, epoch: int) -> None:
-    """An equal producer id does not prove the owner, so the finding names no id and advises no marker."""
+    """Producer ids of two clusters may be equal, so an equal id does not prove the owner. The finding names no
+    transactional.id and advises no marker."""
     here.create_topic(name)
     hang = of_another_cluster(here.connection, name, name, epoch=epoch)
     row = here.wait_for_finding(
@@ -205,8 +207,8 @@ def test_l_two_hang_on_one_partition_and_end_one_by_one(here: HangLab) -> None:
 
 @on("4.3.1")
 def test_o_it_outlives_its_records(here: HangLab) -> None:
-    """Retention removed the first records of the transaction. The LSO then differs between versions, but the finding
-    does not."""
+    """Retention removed the first records of the transaction. The LSO then depends on the version of Kafka, but the
+    finding does not."""
     here.create_topic("o-past")
     hang, now = outlives_its_records(old_producer(here.connection, "o-past-1"), "o-past", 0)
     here.wait_until_confirmed(hang)

@@ -1,5 +1,5 @@
-"""The leader of a participating partition is unavailable when the transaction is decided, in clusters of three
-brokers."""
+"""Tests in clusters of three brokers, in which the leader of a participating partition is unavailable when the
+transaction is decided."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BACK_SOON = PROPERTIES | {"broker.session.timeout.ms": "3000"}
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Callable[..., tuple[Cluster, HangLab]]]:
-    """Yields a function that starts three brokers with the application. All are stopped at the end."""
+    """Yields a function that starts three brokers and the application. All of them are stopped at the end."""
     with ExitStack() as everything:
 
         def start(version: str, properties: dict[str, str]) -> tuple[Cluster, HangLab]:
@@ -63,8 +63,8 @@ def test_k_the_leader_of_a_participant_is_frozen(cluster: Callable[..., tuple[Cl
         )
         assert (row.severity, row.decision) == (Severity.WARNING, None)
         assert f"k-frozen-{1 - LOST}" not in finding_of(row).summary
-        wait_for(lambda: here.is_unjudged("k-frozen", LOST), "that the leader does not answer")
-        for _ in range(4):  # whichever broker comes first
+        wait_for(lambda: here.is_unjudged("k-frozen", LOST), "the partition of the frozen leader to be not judged")
+        for _ in range(4):  # the client connects to the brokers in random order
             with KafkaClient(ClientSettings.load(brokers.bootstrap, None)) as client:
                 assert cluster_id(client)
     here.wait_for_finding(
@@ -78,7 +78,7 @@ def test_k_the_leader_of_a_participant_is_frozen(cluster: Callable[..., tuple[Cl
 def test_k2_a_committed_transaction_loses_a_participant(
     cluster: Callable[..., tuple[Cluster, HangLab]], version: str, record_property: Callable[[str, object], None]
 ) -> None:
-    """KAFKA-20734: the coordinator skips a COMMIT marker. An ABORT would then destroy half of a committed
+    """KAFKA-20734: the coordinator skips a COMMIT marker. An ABORT would then destroy one half of a committed
     transaction."""
     brokers, here = cluster(version, BACK_SOON)
     with stopped_leader(brokers, "k2-lost") as torn:
@@ -103,7 +103,8 @@ def test_k2_a_committed_transaction_loses_a_participant(
 def test_k3_committed_records_share_the_fate_of_the_next_transaction(
     cluster: Callable[..., tuple[Cluster, HangLab]], tmp_path: Path, version: str
 ) -> None:
-    """The client continues at once, so nothing hangs. txnscope starts only then, on an empty store."""
+    """The client continues at once, so its next transaction adopts the committed records and nothing hangs. txnscope
+    starts after that, on an empty store."""
     brokers, here = cluster(version, BACK_SOON)
     here.app.stop()
     with stopped_leader(brokers, "k3-next") as torn:
@@ -121,7 +122,9 @@ def test_k3_committed_records_share_the_fate_of_the_next_transaction(
             assert (lost.topic, lost.partition, lost.start_offset) == ("k3-next", LOST, torn.start_offset)
             assert (lost.status, lost.severity) == (Status.CONFIRMED, Severity.CRITICAL)
             later.wait_until_free("k3-next", LOST)
-            assert later.app.findings(Kind.LOST_RECORDS)[0].status == Status.CONFIRMED, "until it is acknowledged"
+            assert later.app.findings(Kind.LOST_RECORDS)[0].status == Status.CONFIRMED, (
+                "the finding stays open until it is acknowledged"
+            )
 
 
 STORIES = {
@@ -139,8 +142,8 @@ prove which of them wrote the records."""
 def test_k2_what_follows_a_skipped_marker_does_not_change_the_decision(
     cluster: Callable[..., tuple[Cluster, HangLab]], tmp_path: Path, version: str
 ) -> None:
-    """The last transaction of an id that lists the partition may not be the one that wrote the hanging records. A
-    restart does not change the decision; on an empty store the decision may be unknown."""
+    """The last transaction of an id that lists the partition need not be the one that wrote the hanging records. A
+    restart does not change the decision. On an empty store, one of the decisions may be unknown."""
     brokers, here = cluster(version, BACK_SOON)
     torn = {name: begin(brokers, name) for name in STORIES}
     for name in STORIES:

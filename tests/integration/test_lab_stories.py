@@ -1,4 +1,4 @@
-"""Transactions that block readers, hanging or legal, until the readers continue."""
+"""Tests of transactions that block readers, whether hanging or legal, until the readers continue."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def here(lab: Callable[[str], HangLab], version: str) -> HangLab:
 
 @on("3.9.2")
 def test_b_long_and_legal_with_a_group_behind_it(here: HangLab) -> None:
-    """A long transaction is not confirmed as hanging, even if the producer's clock is wrong. Kafka's own find-hanging
-    relies on that clock first."""
+    """A long transaction is not confirmed as hanging, even if the clock of its producer is wrong. Kafka's own
+    find-hanging selects transactions by that clock first."""
     here.create_topic("b-long", 2)
     before = old_producer(here.connection, "b-before")
     for partition in (0, 1):
@@ -56,8 +56,8 @@ def test_b_long_and_legal_with_a_group_behind_it(here: HangLab) -> None:
             assert (blocker["transactional_id"], blocker["start_offset"]) == (producer.name, at)
 
         def relations() -> set[str]:
-            """Returns the relations of the group, without "unknown", which is right until the group has committed the
-            offsets it read."""
+            """Returns the states that were reported of the group, without "unknown", which is right until the group has
+            committed the offsets that it read."""
             return {one["relation"] for one in here.groups("b-readers")} - {"unknown"}
 
         assert wait_for(relations, f"the group that waits; {here.app.log}") <= {"stopped", "will_stop"}
@@ -79,10 +79,11 @@ def test_b_long_and_legal_with_a_group_behind_it(here: HangLab) -> None:
 
 @on("3.9.2")
 def test_d2_its_id_expires_under_it(here: HangLab) -> None:
-    """After the id has expired, the finding still names it, and no producer can write with its producer id any more."""
+    """The id of a hanging transaction expires. The finding still names the id, although no producer can write with its
+    producer id any more."""
     here.create_topic("d2-expired")
     hang = late_write(old_producer(here.connection, "d2-gone"), "d2-expired", 0)
-    wait_until_equal(lambda: here.app.state("d2-gone"), "Expired", f"its state ({here.app.log})")
+    wait_until_equal(lambda: here.app.state("d2-gone"), "Expired", f"the state of d2-gone ({here.app.log})")
     here.wait_until_confirmed(hang)
     here.wait_for_finding(Kind.HANGING, lambda one: one.confidence == Confidence.CERTAIN, topic="d2-expired")
     assert here.wait_for_blocker("d2-expired", 0, "hanging")["transactional_id"] == "d2-gone"
@@ -92,8 +93,8 @@ def test_d2_its_id_expires_under_it(here: HangLab) -> None:
 
 @on("3.9.2")
 def test_stale_records_are_adopted_by_a_later_transaction(here: HangLab) -> None:
-    """A later transaction adopts the stale records: its COMMIT will commit them, so they no longer hang, and a finding
-    reports that."""
+    """A later transaction of the same producer adopts the stale records. Its COMMIT will commit them, so they no longer
+    hang, and a finding reports the adoption."""
     here.create_topic("adopted")
     producer = old_producer(here.connection, "adopted-1", OPEN_MS)
     hang = late_write(producer, "adopted", 0)
@@ -137,14 +138,14 @@ def test_m_a_topic_is_deleted_under_a_transaction(here: HangLab) -> None:
     here.delete_topic("m-vanishes")
     producer.end(commit=True)
     here.wait_until_free("m-stays")
-    wait_until_equal(lambda: here.app.state("m-commit"), "CompleteCommit", f"its state ({here.app.log})")
+    wait_until_equal(lambda: here.app.state("m-commit"), "CompleteCommit", f"the state of m-commit ({here.app.log})")
     for topic in ("m-stays", "m-vanishes"):
         here.assert_nothing_hung(topic)
 
 
 @on("3.9.2")
 def test_a_marker_that_is_refused_for_good(here: HangLab) -> None:
-    """The coordinator gives up on the marker, and keeps the transaction as decided. No transaction hangs, and the
+    """The coordinator gives up on the marker, but the transaction stays decided. It does not count as hanging, and the
     partition does not recover by itself."""
     here.create_topic("k-refused")
     producer = old_producer(here.connection, "k-refused-1")

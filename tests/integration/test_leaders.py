@@ -1,4 +1,5 @@
-"""The transaction log's partitions move to other brokers, lose a broker, and grow in number. Counts stay exact."""
+"""Tests of changes to the transaction log's partitions: they move to other brokers, lose a broker, and grow in number.
+Counts stay exact."""
 
 from __future__ import annotations
 
@@ -69,7 +70,9 @@ def test_leaders_move_and_a_broker_that_leads_dies_under_load(tmp_path: Path) ->
                     cluster.nodes[dead].start()
                     make_leaders(cluster.bootstrap, chosen)
                     wait_for(
-                        lambda: all_answer(while_it_is_away), "the broker that came back to be asked", ASKED_AGAIN_S
+                        lambda: all_answer(while_it_is_away),
+                        "a client to send requests to the restarted broker again",
+                        ASKED_AGAIN_S,
                     )
                 assert wait_for_leaders(app, cluster.bootstrap)[0].node == dead
                 app.wait_for_more_commits(names)
@@ -111,8 +114,7 @@ def make_leaders(bootstrap: str, chosen: dict[int, int]) -> None:
     order = {p: [node, *sorted({1, 2, 3} - {node})] for p, node in chosen.items()}
 
     def elected() -> dict[int, int]:
-        """Requests the election, and returns the leaders. A broker that has come back must catch up before it may
-        lead."""
+        """Requests the election, and returns the leaders. A restarted broker must catch up before it may lead."""
         with connect(bootstrap) as client:
             elect(client, {TOPIC: order})
         return {p: leader.node for p, leader in leaders(bootstrap).items()}
@@ -123,7 +125,7 @@ def make_leaders(bootstrap: str, chosen: dict[int, int]) -> None:
 def test_partitions_that_are_added_are_read_from_their_start_and_counted(
     make_broker: MakeBroker, tmp_path: Path
 ) -> None:
-    """Brokers use the added partitions after their next restart. Ids may then have another coordinator than before."""
+    """Brokers use added partitions only after their next restart. After that, ids may have another coordinator."""
     broker = make_broker("3.9.2", **{"transaction.state.log.num.partitions": 1})
     create_topic(broker.bootstrap, "grown")
     names = [f"grown-{n}" for n in range(3)]

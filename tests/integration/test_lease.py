@@ -1,5 +1,5 @@
-"""Two applications for one cluster, on hosts whose clocks differ by an hour. One of them writes; the other waits, and
-takes over when the first one fails in any way."""
+"""Tests of two applications for one cluster, on hosts whose clocks differ by an hour. One application writes; the other
+one waits, and takes over when the first one fails in any way."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 HOUR_S = 3_600
 IDS = ["leased-0", "leased-1"]
-PLANNER = "python_streamin"  # the name that a planner gives itself, truncated by Linux
+PLANNER = "python_streamin"  # the process name that a planner gives itself; Linux truncates it
 STANDS_BY = "another instance writes this cluster: standing by"
 
 
@@ -59,7 +59,7 @@ class Pair:
 
 @contextmanager
 def pair(bootstrap: str, url: str, folder: Path) -> Iterator[Pair]:
-    """Runs both applications: `ahead` holds the lease, `right` is the standby."""
+    """Runs both applications. `ahead` holds the lease, and `right` is the standby."""
     apps = Pair(bootstrap, url, folder)
     try:
         apps.ahead.start().wait_until_counting()
@@ -76,7 +76,7 @@ def stands_by(app: Ingest, times: int = 1) -> None:
         app.is_running()
         return app.log.read_text().count(STANDS_BY) >= times
 
-    wait_for(said, f"it to stand by; {app.log}")
+    wait_for(said, f"the application to stand by; {app.log}")
 
 
 def test_a_killed_frozen_or_stuck_holder_is_replaced_and_writes_no_more(
@@ -103,7 +103,7 @@ def test_a_killed_frozen_or_stuck_holder_is_replaced_and_writes_no_more(
             right.wait_for_more_commits(IDS)
             os.killpg(ahead.process.pid, signal.SIGCONT)
             stands_by(ahead)
-            assert "lease of 'ahead:" in ahead.log.read_text(), "why it ended"
+            assert "lease of 'ahead:" in ahead.log.read_text(), "the log must name the lease as the reason for the end"
 
             right.kill()
             wait_until_equal(apps.lease, ("ahead", 3), "the lease after the holder was killed")
@@ -136,8 +136,8 @@ def test_on_sqlite_a_frozen_holder_that_wakes_writes_nothing_more(
 
 
 def freeze_between_writes(app: Ingest, file: Path) -> None:
-    """Freezes the application at a moment without a write. A process that is frozen in the middle of a write keeps
-    SQLite's lock until it ends or continues."""
+    """Freezes the application between two writes. A process that is frozen in the middle of a write keeps the lock of
+    SQLite until it ends or continues."""
 
     def is_free() -> bool:
         os.killpg(app.process.pid, signal.SIGSTOP)

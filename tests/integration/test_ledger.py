@@ -1,4 +1,5 @@
-"""Tailed partitions, from a broker through Spark into the store: counts equal the content of Kafka's own files."""
+"""Tests of tailed partitions, from a broker through Spark into the store. The counts must equal the content of Kafka's
+own files."""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ def positions(app: Ingest) -> dict[int, int]:
 
 
 def wait_until_read(app: Ingest, broker: Broker) -> None:
-    wait_until_equal(lambda: positions(app), ends(broker), f"the ledger's positions ({app.log})")
+    wait_until_equal(lambda: positions(app), ends(broker), f"the positions of the ledger ({app.log})")
 
 
 def dumped(broker: Broker, directory: Path, partition: int, from_offset: int) -> list[DumpedBatch]:
@@ -79,7 +80,7 @@ def dumped(broker: Broker, directory: Path, partition: int, from_offset: int) ->
 
 
 def volume_of(batches: list[DumpedBatch]) -> dict[int, list[int]]:
-    """Returns, by minute: records, bytes, transactional records, commits, aborts."""
+    """Returns, for each minute, the numbers of records, bytes, transactional records, commits and aborts."""
     minutes: dict[int, list[int]] = defaultdict(lambda: [0] * 5)
     for words, records in batches:
         sums = minutes[int(words["CreateTime"]) // MINUTE_MS * MINUTE_MS]
@@ -112,9 +113,9 @@ def test_what_is_counted_is_what_kafka_has_also_over_a_kill(
     producer = open_producer(broker.bootstrap, "ledger", codec="lz4")
     write(producer, 4)
     with running(tailing(broker, tmp_path)) as app:
-        wait_for(lambda: len(positions(app)) == 2, f"both partitions are tailed; {app.log}")
+        wait_for(lambda: len(positions(app)) == 2, f"positions of both partitions; {app.log}")
         begun = positions(app)
-        assert begun == ends(broker), "what was written before is history"
+        assert begun == ends(broker), "tailing must begin at the end, so earlier records are not read"
         write(producer, 20)
         write_plain(broker, 30)
         wait_until_read(app, broker)
@@ -127,7 +128,7 @@ def test_what_is_counted_is_what_kafka_has_also_over_a_kill(
         assert [row.error for row in app.rows(source_status) if row.source == SourceName.LEDGER] == [None]
         assert app.gaps() == []
         results = {row.label for row in app.rows(counters) if row.name == AUDITED}
-        assert "torn" not in results, "nobody wrote a marker by hand"
+        assert "torn" not in results, "no marker was written by hand, so no transaction is torn"
         for p in (0, 1):
             truth = dumped(broker, tmp_path, p, begun[p])
             counted = {row.minute_ms: [*row[4:]] for row in volumes if row.partition == p and row.bytes}

@@ -1,5 +1,5 @@
-"""Partitions are added to a real broker's transaction log, and the broker restarts: records of ids that now hash
-elsewhere are left behind."""
+"""Tests of partitions that are added to a real broker's transaction log. After a restart of the broker, ids hash to
+other partitions, and their old records are left behind."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ PROPERTIES = {
 
 
 def expand_the_log(broker: Broker, number: int) -> None:
-    """Adds partitions to the log, and restarts the broker, which uses the old number until then."""
+    """Adds partitions to the log, and restarts the broker. A broker uses the old number of partitions until its
+    restart."""
     add_partitions(broker.bootstrap, LOG, number)
     wait_until_equal(
-        lambda: partition_count(broker.bootstrap, LOG, threading.Event()), number, "the partitions of the log"
+        lambda: partition_count(broker.bootstrap, LOG, threading.Event()), number, "the number of partitions of the log"
     )
     broker.stop()
     broker.start()
@@ -57,7 +58,7 @@ def wait_for_hang(app: Ingest) -> Any:
 
 
 def assert_left_behind(app: Ingest) -> None:
-    """Asserts the facts of the log that hold in every order of reading."""
+    """Asserts the facts that must hold in whatever order the log is read."""
     places = {row.transactional_id: (row.partition, row.producer_id) for row in app.rows(ids)}
     assert {name: partition for name, (partition, _) in places.items()} == {
         b"exp-a": 0,
@@ -72,7 +73,9 @@ def assert_left_behind(app: Ingest) -> None:
     assert (hang.transactional_id, hang.topic, hang.partition) == (b"exp-a", "orders-a", 0)
     assert (hang.decision, hang.possible) == ("none", ["none"])
     assert "abort --topic orders-a --partition 0 --start-offset 0" in (command_of(hang) or "")
-    (expanded,) = wait_for(lambda: confirmed(app, Kind.LOG_EXPANDED), f"the finding of the cluster; {app.log}")
+    (expanded,) = wait_for(
+        lambda: confirmed(app, Kind.LOG_EXPANDED), f"the finding about the added partitions; {app.log}"
+    )
     assert (expanded.severity, expanded.count) == (Severity.CRITICAL, 3)
     assert "the transaction log has 8 partitions now; 3 ids have records" in finding_of(expanded).observation.title
     wait_until_equal(lambda: confirmed(app, Kind.OVERDUE), [], "overdue transactions")
@@ -80,8 +83,8 @@ def assert_left_behind(app: Ingest) -> None:
 
 
 def assert_resolve_would_abort(app: Ingest, broker: Broker) -> None:
-    """Asserts that `resolve` would write an ABORT: the id cannot be fenced, because every broker answers that it does
-    not know it."""
+    """Asserts that `resolve` would write an ABORT. Fencing the id is not required, because every broker answers that it
+    does not know the id."""
     with app.reader() as engine, connect(broker.bootstrap) as client:
         (cluster,) = app.rows(clusters)
         with engine.connect() as connection:
@@ -114,7 +117,11 @@ def test_what_was_left_behind_hangs_and_no_coordinator_is_blamed(
     left_open = [begin(broker.bootstrap, *one, TIMEOUT_MS) for one in (("exp-a", "orders-a"), ("pay-1", "orders"))]
     expand_the_log(broker, 8)
     transact(open_producer(broker.bootstrap, "exp-c"), "orders")
-    wait_until_equal(lambda: app.state("pay-1"), "CompleteAbort", "the control, which times out")
+    wait_until_equal(
+        lambda: app.state("pay-1"),
+        "CompleteAbort",
+        "the state of pay-1, whose partition did not change and which times out",
+    )
     assert_left_behind(app)
     fresh = everything.enter_context(running(Ingest(broker.bootstrap, first, name="first")))
     fresh.wait_until_read()
@@ -124,5 +131,5 @@ def test_what_was_left_behind_hangs_and_no_coordinator_is_blamed(
     hang = wait_for_hang(app)
     arguments = (command_of(hang) or "").split()[1:]
     broker.tool("org.apache.kafka.tools.TransactionsCommand", *arguments)
-    wait_until_equal(lambda: confirmed(app, Kind.HANGING), [], "the hanging transaction, ended by hand")
+    wait_until_equal(lambda: confirmed(app, Kind.HANGING), [], "the hanging findings after the abort by hand")
     assert confirmed(app, Kind.OVERDUE) == []

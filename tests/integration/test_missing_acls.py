@@ -1,5 +1,5 @@
-"""The whole application without some permissions: missing permissions are reported, and no conclusion is drawn from
-missing data."""
+"""Tests of the whole application without some permissions: missing permissions are reported, and no conclusion is drawn
+from missing data."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ USER = "scope"
 
 @contextmanager
 def reading(version: str, tmp_path: Path, *topics: str) -> Iterator[BrokerWithAcls]:
-    """Runs a broker on which transactions may hang. USER may read `topics`, and describe the cluster, all groups and
-    all ids."""
+    """Runs a broker on which transactions may hang. USER may read `topics`, and may describe the cluster, all groups
+    and all ids."""
     with BrokerWithAcls(version, tmp_path, [USER], UNGUARDED) as there:
         for topic in topics:
             there.allow(USER, acls.topic(topic), "READ")
@@ -51,7 +51,7 @@ def guarded(version: str, tmp_path: Path) -> Iterator[BrokerWithAcls]:
 
 @contextmanager
 def watching_as_user(guarded: BrokerWithAcls, directory: Path) -> Iterator[HangLab]:
-    """Runs the application as USER. The test itself uses the listener without authentication."""
+    """Runs the application as USER. The test itself connects to the listener without authentication."""
     with Connection(guarded.admin, threading.Event()) as connection:
         old_producer(connection, "before")  # brokers create the log for the first producer
         as_user = ["--bootstrap-servers", guarded.bootstrap, "--kafka-config", str(guarded.properties(USER))]
@@ -61,23 +61,23 @@ def watching_as_user(guarded: BrokerWithAcls, directory: Path) -> Iterator[HangL
 
 
 def partition(lab: HangLab, topic: str) -> Any:
-    """Returns the partition; None if the service does not have it yet."""
+    """Returns the partition, or None if the service does not have it yet."""
     answer = lab.rest.get(f"/api/v1/clusters/{CLUSTER}/partitions/{topic}/0")
     return answer.json() if answer.status_code == 200 else None
 
 
 def grants(lab: HangLab) -> list[str]:
-    """Returns the permissions that the cluster's page lists as missing."""
+    """Returns the missing permissions that the cluster's page lists."""
     return [one["grant"] for one in lab.get("")["unknown"] if one["grant"]]
 
 
 def not_judged(lab: HangLab, topic: str, because: str) -> Any:
-    """Waits until the partition is reported as not judged for that reason, and returns it."""
+    """Waits until the partition is reported as not judged for the reason `because`, and returns it."""
 
     return wait_until(
         lambda: partition(lab, topic),
         lambda found: bool(found) and not found["judged"] and because in (found["why"] or ""),
-        f"{topic} is said to be not judged because of {because!r}; {lab.app.log}",
+        f"{topic} to be not judged because of {because!r}; {lab.app.log}",
     )
 
 
@@ -147,7 +147,9 @@ def test_without_the_log_the_answers_of_coordinators_are_likely(version: str, tm
                 assert lab.partition(topic)["blocker"]["relation"] == "unknown"
             assert f"READ on topic {LOG}" in grants(lab)
             # the finding comes after half a minute, because brokers may be restarting
-            (gap,) = wait_for(lambda: lab.app.findings(Kind.COVERAGE_GAP), f"the gap; {lab.app.log}")
+            (gap,) = wait_for(
+                lambda: lab.app.findings(Kind.COVERAGE_GAP), f"the finding about the coverage gap; {lab.app.log}"
+            )
             assert (gap.topic, "grant READ on it" in finding_of(gap).observation.title) == (LOG, True)
             lab.assert_nothing_hung("open")
             lab.assert_nothing_hung("hidden")

@@ -1,5 +1,5 @@
-"""The whole application with brokers that speak Kafka's protocol but have no `__transaction_state`: available facts are
-shown, the rest is unknown with a reason, and no invalid timestamp is shown as an age."""
+"""Tests of the whole application with brokers that speak the protocol of Kafka but have no `__transaction_state`.
+Available facts are shown, the rest is unknown with a reason, and no invalid timestamp is shown as an age."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ NO_LOG = "the brokers list no topic __transaction_state"
 
 
 class Other(NamedTuple):
-    """Brokers behind a proxy. `answers`: the proxy's changes to the answers at `bootstrap`; `connection`: for
-    workloads, without the proxy."""
+    """Brokers behind a proxy. `answers` is the way in which the proxy changes the answers at `bootstrap`. Workloads use
+    `connection`, without the proxy."""
 
     answers: OtherBrokers
     broker: Broker
@@ -64,7 +64,7 @@ def log_source(lab: HangLab) -> Any:
 
 def wait_until_unjudged(lab: HangLab, topic: str) -> Any:
     """Waits until the partition is reported as not judged, and returns it."""
-    return wait_until(lambda: lab.partition(topic), lambda one: not one["judged"], f"{topic} is not judged")
+    return wait_until(lambda: lab.partition(topic), lambda one: not one["judged"], f"{topic} to be not judged")
 
 
 def page(lab: HangLab, path: str = "") -> str:
@@ -95,7 +95,7 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
     topics = ("orders", "open", "prepared")
     for topic in topics:
         create_topic(other.broker.bootstrap, topic)
-    answers.list_fails = True  # as before the first transaction
+    answers.list_fails = True  # ListTransactions fails, as before the first transaction
     with watched(other, tmp_path) as lab:
         assert log_source(lab)["error"] is None
         assert NO_LOG in lab.app.log.read_text()
@@ -103,7 +103,7 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
         assert "No transactions seen yet." in page(lab)
         assert "its brokers list no topic __transaction_state and no transactional.id" in page(lab)
 
-        # a healthy workload, whose state is unknown, and for which nothing is reported
+        # the workload is healthy; its state is unknown, and no finding is reported
         keeper = old_producer(connection, "keeper", timeout_ms=OPEN_MS)
         for topic in topics:  # at the start of a log nobody is named
             commit_one(keeper, topic, 0)
@@ -112,7 +112,9 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
         assert source["error"].startswith(f"{NO_LOG}, although they list transactional ids")
         assert (source["stalled_since"], source["caught_up"]) == (None, False)
         assert f"WARNING {NO_LOG}, although they list" in lab.app.log.read_text()
-        assert source["as_of"] is not None, "no alert for a source that stalls, or was never read"
+        assert source["as_of"] is not None, (
+            "the source must have a time of success, or alerts about a stalled or unread source would fire"
+        )
         (unknown,) = lab.get("")["unknown"]
         assert (unknown["kind"], unknown["grant"]) == ("source", None)
         assert "Nothing hangs. Nothing is blocked." in page(lab)
@@ -136,7 +138,7 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
             blocker = lab.wait_for_blocker(topic, 0, "unknown")
             assert NO_LOG in blocker["why"]
             assert (blocker["last_write_at"], blocker["last_write_raw_ms"]) == (None, SINCE_START_MS)
-            assert blocker["first_record_timestamp"] is not None  # the timestamp of the batch itself
+            assert blocker["first_record_timestamp"] is not None  # this is the timestamp of the batch itself
             unjudged = wait_until_unjudged(lab, topic)
             assert NO_LOG in unjudged["why"]
             lab.assert_nothing_hung(topic)
@@ -163,14 +165,18 @@ def test_open_transactions_show_what_list_transactions_hides(version: str, other
         keeper.end(commit=True)
         lab.wait_until_free("open")
         lab.assert_nothing_hung("open")
-        # once the topic exists, it is read as usual
+        # when the topic exists, the log is read as usual
         other.answers.has_log = True
-        wait_until(lambda: log_source(lab), lambda one: one["error"] is None and one["caught_up"], "the log is read")
+        wait_until(
+            lambda: log_source(lab),
+            lambda one: one["error"] is None and one["caught_up"],
+            "the log to be read to its end",
+        )
         assert lab.app.state("keeper") == "CompleteCommit"
 
 
 def first_lines(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, str], str]:
-    """Returns the exit code of doctor, its first lines by label, and its whole output."""
+    """Runs doctor. Returns its exit code, its first lines by label, and its whole output."""
     code = main(["doctor", *more])
     output = capsys.readouterr()
     assert output.err == ""

@@ -1,4 +1,5 @@
-"""Data partitions, from brokers through Spark into the store: open transactions appear, and disappear when they end."""
+"""Tests of data partitions, from brokers through Spark into the store: open transactions appear, and disappear when
+they end."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def test_an_open_transaction_is_shown_and_goes_when_it_ends(broker: Broker, tmp_
         assert row.stalled_since_ms is not None
 
         producer.commit_transaction(ANSWER_S)
-        wait_until_equal(lambda: of(app, open_entries, "open-one"), [], f"what is open ({app.log})")
+        wait_until_equal(lambda: of(app, open_entries, "open-one"), [], f"the open entries ({app.log})")
         wait_until_equal(
             lambda: [
                 (row.stalled_since_ms, row.high_watermark - row.last_stable_offset)
@@ -63,14 +64,14 @@ def test_an_open_transaction_is_shown_and_goes_when_it_ends(broker: Broker, tmp_
                 if row.partition == 1
             ],
             [(None, 0)],
-            f"the stalled partition ({app.log})",
+            f"(stalled since, hidden offsets) of partition 1 ({app.log})",
         )
 
         delete_topics(broker.bootstrap, "open-one")
         wait_until(
             lambda: of(app, data_partitions, "open-one"),
             lambda rows: all(row.is_gone for row in rows),
-            f"all partitions gone; {app.log}",
+            f"all partitions to be gone; {app.log}",
         )
         assert not of(app, data_partitions, "copied-one")
         (seen,) = app.rows(partition_watch)

@@ -1,5 +1,5 @@
-"""The application over PostgreSQL: counts stay exact through a restart and a failover of the server, a locked table,
-and the death of the driver."""
+"""Tests of the application over PostgreSQL: counts stay exact through a restart and a failover of the server, a locked
+table, and the death of the driver."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def test_counts_are_exact_through_server_faults_and_a_killed_driver(broker_431: 
         wait_until_equal(lambda: counted(app), (1, 0), f"the first count ({app.log})")
 
         server.stop()
-        wait_for(lambda: "the store does not take the batch" in app.log.read_text(), "the report of the wait")
+        wait_for(
+            lambda: "the store does not take the batch" in app.log.read_text(),
+            "the log line about the unavailable store",
+        )
         for number in range(6):
             transact(producer, "postgresql", commit=number % 2 == 0)
         server.start()
@@ -41,14 +44,14 @@ def test_counts_are_exact_through_server_faults_and_a_killed_driver(broker_431: 
 
         demote(server)
         transact(producer, "postgresql")
-        wait_for(lambda: "read-only" in app.log.read_text(), "the report of the standby")
+        wait_for(lambda: "read-only" in app.log.read_text(), "the log line about the read-only server")
         server.execute("SELECT pg_promote()")
         wait_until_equal(lambda: counted(app), (5, 3), f"the counts after the failover ({app.log})")
 
         with psycopg.connect(url) as migration:
             migration.execute("LOCK TABLE transactional_ids IN ACCESS EXCLUSIVE MODE")
             transact(producer, "postgresql", commit=False)
-            wait_for(lambda: "lock timeout" in app.log.read_text(), "the report of the lock")
+            wait_for(lambda: "lock timeout" in app.log.read_text(), "the log line about the lock timeout")
         wait_until_equal(lambda: counted(app), (5, 4), f"the counts after the lock ({app.log})")
         wait_until_equal(lambda: errors(app), {None}, f"the errors of all sources ({app.log})")
         assert "reading stopped" not in app.log.read_text()
@@ -60,7 +63,7 @@ def test_counts_are_exact_through_server_faults_and_a_killed_driver(broker_431: 
 
 
 def demote(server: Postgres) -> None:
-    """Restarts the server as a standby, like a primary that was replaced by another server."""
+    """Restarts the server as a standby, as if another server had replaced it as the primary."""
     server.stop()
     (server.directory / "data" / "standby.signal").touch()
     server.start()

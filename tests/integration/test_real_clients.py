@@ -1,5 +1,5 @@
-"""Applications with the common client libraries get no wrong finding: findings, counts and pages agree with the
-coordinator's own lines in the broker's log and with Kafka's own tool."""
+"""Tests that applications with the common client libraries get no wrong finding. Findings, counts and pages must agree
+with the coordinator's own lines in the broker's log and with Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ COMMANDED = (KAFKAJS, AIOKAFKA)
 
 
 class Ends(NamedTuple):
-    """The ends of one id's transactions: the number of commits, and of aborts by cause."""
+    """The numbers of commits, and of aborts by cause, of one id."""
 
     commits: int
     aborts: dict[str, int]
 
 
 class Seen(NamedTuple):
-    """The results after the whole scenario, by id. `history`: the log as Kafka prints it; `timeline`: newest first."""
+    """The results after the whole scenario, by id. `history` is the log as Kafka prints it; `timeline` has the newest
+    items first."""
 
     scenario: Scenario
     findings: list[Any]
@@ -47,9 +48,9 @@ class Seen(NamedTuple):
     history: dict[str, list[Printed]]
 
     def ran_out(self) -> Counter[str]:
-        """Counts by id the transactions that were aborted after their timeout. The coordinator aborts most of them. A
-        few are aborted by a restarting application in the seconds before the coordinator's scan; the log does not
-        distinguish these."""
+        """Returns, by id, the number of transactions that were aborted after their timeout. The coordinator aborts most
+        of these. A restarting application aborts a few in the seconds before the scan of the coordinator; the log does
+        not distinguish the two."""
         return Counter(name for name, records in self.history.items() for one in records if one.ran_out)
 
     def reported(self) -> list[tuple[str, str, int, str]]:
@@ -92,8 +93,8 @@ def _about(finding: Any) -> str:
 
 
 def test_nothing_is_found_but_what_timed_out_and_what_churns(seen: Seen) -> None:
-    """The only findings are those about timeouts and the application with random ids. No transaction hangs, no restart
-    is a conflict, and a first rolling start is no churn."""
+    """The only findings are about timeouts and about the application with random ids. No transaction hangs, a restart
+    is no fencing conflict, and a first rolling start is no churn."""
     assert {one.kind for one in seen.findings} <= {Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS, Kind.CHURN}, (
         seen.reported()
     )
@@ -104,7 +105,7 @@ def test_nothing_is_found_but_what_timed_out_and_what_churns(seen: Seen) -> None
         for one in seen.findings
         if one.kind == Kind.TIMED_OUT and not any(name.startswith(_about(one)) for name in timed_out)
     ]
-    assert wrong == [], f"{seen.reported()}; the log says timeout of {timed_out}"
+    assert wrong == [], f"{seen.reported()}; the log has timeouts of {timed_out}"
 
 
 @pytest.mark.parametrize("name", COMMANDED)
@@ -144,8 +145,9 @@ def test_timeouts_are_those_that_the_coordinator_logs(seen: Seen) -> None:
 
 
 def test_kafka_streams_leaves_one_to_fencing_and_aborts_the_rest_itself(seen: Seen) -> None:
-    """After a kill, one thread leaves its transaction to fencing, and the others abort theirs. A thread that aborts and
-    starts again under its id leaves the same records as a fenced thread."""
+    """After a kill, one thread of Kafka Streams leaves its transaction to fencing, and the others abort theirs. A
+    thread that aborts and starts again under its id leaves the same records as a fenced thread, so the number of fences
+    has an upper bound only."""
     seen.needs(STREAMS)
     killed_ms = seen.scenario.killed_ms
     causes_seen: Counter[str] = Counter()

@@ -1,5 +1,5 @@
-"""Ending hanging transactions on real brokers, over REST and on the command line: which requests are refused, which
-markers are written, and how readers and the finding change."""
+"""Tests of ending hanging transactions on real brokers, over REST and on the command line: which requests are refused,
+which markers are written, and how readers and the finding change."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GUARDLESS_CLUSTER = PROPERTIES | UNGUARDED | {"broker.session.timeout.ms": "3000
 
 @pytest.fixture(scope="module")
 def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], ResolveClients]]:
-    """Returns a function that starts the lab of a version, and an operator's clients over it."""
+    """Returns a function that starts the lab of a version, and the operator's clients for this lab."""
     directory = tmp_path_factory.mktemp("resolving")
     with ExitStack() as everything:
         lab = everything.enter_context(hang_labs(directory))
@@ -46,7 +46,7 @@ def here(at: Callable[[str], ResolveClients], version: str) -> ResolveClients:
 
 
 def fenced(lab: HangLab, hang: Hang) -> None:
-    """Starts the application of the hanging transaction again, which raises the epoch."""
+    """Starts the application of the hanging transaction again, which raises the epoch and fences the old instance."""
     assert hang.transactional_id is not None
     assert old_producer(lab.connection, hang.transactional_id).producer_epoch > hang.producer_epoch
 
@@ -130,13 +130,16 @@ def test_the_command_line_ends_what_nobody_ever_had(here: ResolveClients) -> Non
 
     again = never_added(producer, "r-cli", 0)
     says = f"it began at offset {again.start_offset} with epoch {again.producer_epoch}"
-    assert says in here.refusal(before), "the same producer id, another transaction"
+    assert says in here.refusal(before), (
+        "the finding is about an earlier transaction of this producer id, so it must not end this one"
+    )
     lab.wait_until_confirmed(again)
 
 
 @on("3.9.2")
 def test_what_a_coordinator_will_end_is_never_touched(here: ResolveClients) -> None:
-    """A transaction that its coordinator will end gets no marker, even if a finding claims that it hangs."""
+    """No marker is written for a transaction that its coordinator will end, even if a finding claims that the
+    transaction hangs."""
     lab = here.lab
     lab.create_topic("r-owned", 2)
     live = old_producer(lab.connection, "r-live", OPEN_MS)
@@ -158,7 +161,7 @@ def test_what_a_coordinator_will_end_is_never_touched(here: ResolveClients) -> N
 
 @on("3.9.2")
 def test_not_while_the_log_is_not_read(here: ResolveClients) -> None:
-    """No marker is written while the log is not read to its end: the unread part may end the transaction."""
+    """No marker is written while the log is not read to its end, because the unread part may end the transaction."""
     lab = here.lab
     lab.create_topic("r-behind")
     hang = late_write(old_producer(lab.connection, "r-behind-1"), "r-behind", 0)
@@ -172,7 +175,7 @@ def test_not_while_the_log_is_not_read(here: ResolveClients) -> None:
         assert (answer.status_code, "is not read to its end" in answer.json()["detail"]) == (409, True)
     assert open_on(lab.connection, "r-behind", 0) == [hang.open]
     assert here.audited(hang) == []
-    here.until_accepted(finding)  # accepted once the log is read to its end again
+    here.until_accepted(finding)  # the request is accepted when the log is read to its end again
     with ThreadPoolExecutor(2) as both:  # two replicas of the service, which do not know about each other
         answers = list(both.map(lambda one: one.post(finding, {"dry_run": False}), (here, here.other())))
     assert sorted({answer.status_code for answer in answers}) in ([200], [200, 409]), [a.text for a in answers]
@@ -182,8 +185,8 @@ def test_not_while_the_log_is_not_read(here: ResolveClients) -> None:
 
 @on("4.3.1")
 def test_a_committed_transaction_gets_the_commit_that_it_lost(tmp_path: Path, version: str) -> None:
-    """KAFKA-20734: the COMMIT makes both halves of the transaction readable. The ABORT of Kafka's own tool would
-    destroy one half."""
+    """KAFKA-20734: a COMMIT marker was skipped. Writing it makes both halves of the transaction readable; the ABORT of
+    Kafka's own tool would destroy one half."""
     with (
         Cluster(version, tmp_path / "kafka", GUARDLESS_CLUSTER) as brokers,
         hang_lab(brokers.nodes[1], tmp_path, brokers.bootstrap) as lab,

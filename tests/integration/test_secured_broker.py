@@ -1,4 +1,4 @@
-"""The application reads from a broker that demands a login over TLS, while the password is changed."""
+"""Tests that the application keeps reading from a broker with login over TLS while the password is changed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_password_is_changed_without_a_restart(tmp_path: Path) -> None:
             transact(open_producer(secured.admin, "before"), "guarded")
             app.wait_for_counts({"before": (1, 0)})
             secured.set_scram("new", "reader")
-            secured.broker.stop()  # which ends all connections
+            secured.broker.stop()  # the restart ends all connections
             secured.start()
             transact(open_producer(secured.admin, "after"), "guarded")
             wait_for(

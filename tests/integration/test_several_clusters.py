@@ -1,4 +1,4 @@
-"""Several clusters in one store, each with an application of its own."""
+"""Tests of several clusters in one store, each with an application of its own."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_two_clusters_that_begin_together_in_one_store_do_no_harm(
             apps.append(Ingest(broker.bootstrap, directory, name=f"kafka-{version}", url=url))
         calm, troubled = apps
         try:
-            for app in apps:  # neither application finds our tables
+            for app in apps:  # at the start of both applications the store has no tables
                 app.start()
             for app in apps:
                 app.wait_until_counting()
@@ -67,7 +67,7 @@ def test_two_clusters_that_begin_together_in_one_store_do_no_harm(
 
 
 class WatchOfSeveral(Ingest):
-    """`txnscope watch` with a `[[clusters]]` table for each of `brokers`."""
+    """Runs `txnscope watch` with a `[[clusters]]` table for each of `brokers`."""
 
     def __init__(self, brokers: dict[str, Broker], directory: Path) -> None:
         super().__init__("", directory)

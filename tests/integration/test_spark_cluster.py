@@ -1,4 +1,5 @@
-"""The application on an existing Spark cluster gives the same results, whichever process of the cluster dies."""
+"""Tests that the application gives the same results on an existing Spark cluster, whichever process of the cluster
+dies."""
 
 from __future__ import annotations
 
@@ -51,7 +52,10 @@ def test_a_cluster_without_a_free_worker_is_named(broker_431: Broker, tmp_path: 
         app = Ingest(broker_431.bootstrap, tmp_path, "--spark-master", spark.url)
         app.start()
         try:
-            wait_for(lambda: f"no executor of {spark.url} has registered" in app.log.read_text(), "the line about it")
+            wait_for(
+                lambda: f"no executor of {spark.url} has registered" in app.log.read_text(),
+                "the log line about missing executors",
+            )
             assert not app.log_status()
             spark.add_worker()
             wait_for(app.log_status, f"the first batch; {app.log}")

@@ -1,5 +1,5 @@
-"""With half a core for a while, the application is slow, but no process dies, no data are lost, and no finding is
-wrong."""
+"""Tests the application with half a core for a while: it is slow, but no process dies, no data are lost, and no finding
+is wrong."""
 
 from __future__ import annotations
 

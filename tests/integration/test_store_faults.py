@@ -1,5 +1,5 @@
-"""A SQLite store is locked, replaced, deleted or damaged under the running job. The job continues by itself, and counts
-every transaction once. With real brokers and real Spark."""
+"""Tests of a SQLite store that is locked, replaced, deleted or damaged under the running job, with real brokers and
+real Spark. The job continues by itself, and counts every transaction once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ID = "store-faults"
 
 
 class Supervised(Ingest):
-    """`txnscope ingest`: the application, and the supervisor that restarts it."""
+    """Runs `txnscope ingest`, which consists of the application and of the supervisor that restarts it."""
 
     def start(self, module: str = "service.cli") -> Supervised:
         self._run(module, "ingest", *self._flags)
@@ -38,14 +38,14 @@ class Supervised(Ingest):
         return file_of(self.url)
 
     def wait_for_text(self, text: str, after: int = 0) -> int:
-        """Waits until the log contains the text behind its first `after` characters. Returns the position behind the
-        text."""
+        """Waits until the log contains the text after its first `after` characters. Returns the position that follows
+        the text."""
         wait_for(lambda: text in self.log.read_text()[after:], f"{text!r} in {self.log}")
         return self.log.read_text().index(text, after) + len(text)
 
     def wait_for_id(self, commits: int, aborts: int) -> None:
-        """Waits for these counts of this test's id. The broker has ids of other tests."""
-        not_yet = (StoreError, OperationalError)  # no file yet, or no tables
+        """Waits until this test's id has these counts. The broker also has ids of other tests."""
+        not_yet = (StoreError, OperationalError)  # the store has no file or no tables yet
         wait_until_equal(lambda: self.counts().get(ID), (commits, aborts), f"the counts ({self.log})", retry_on=not_yet)
 
 

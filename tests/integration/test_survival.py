@@ -1,5 +1,5 @@
-"""Counts and states stay exact when processes are killed or restarted, and data are deleted or cut. With real brokers
-and real Spark."""
+"""Tests that counts and states stay exact when processes are killed or restarted, and when data are deleted or
+truncated. With real brokers and real Spark."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def test_kill_minus_9_of_the_driver_and_a_restart_of_the_broker_in_the_middle_of
             app.wait_for_more_commits(names)
 
             broker.stop()
-            assert "answer" in str(wait_for(app.log_trouble, "the report of the trouble"))
+            assert "answer" in str(wait_for(app.log_trouble, "the reported error"))
             broker.start()
             app.wait_for_more_commits(names)
         app.wait_for_counts(completed(broker_431, broker.bootstrap))
         assert app.gaps() == []
-        wait_until_equal(app.log_trouble, None, f"the trouble ({app.log})")
+        wait_until_equal(app.log_trouble, None, f"the reported error ({app.log})")
 
 
 @on_broker("3.9.2")
 def test_killed_between_the_commit_of_the_store_and_that_of_spark(broker: Broker, tmp_path: Path) -> None:
-    """The checkpoint is removed, too, so only the store has the position at which to continue."""
+    """The test also removes the checkpoint, so only the store has the position at which to continue."""
     create_topic(broker.bootstrap, "between")
     with ingesting(broker.bootstrap, tmp_path) as app:
         assert app.stop() == 0
@@ -61,7 +61,7 @@ def test_killed_between_the_commit_of_the_store_and_that_of_spark(broker: Broker
         shutil.rmtree(tmp_path / "checkpoint")
         app.start()
         transact(producer, "between", commit=False)
-        wait_until_equal(lambda: app.counts().get("between"), (10, 1), f"(commits, aborts) of it ({app.log})")
+        wait_until_equal(lambda: app.counts().get("between"), (10, 1), f"(commits, aborts) of `between` ({app.log})")
 
 
 @on("4.3.1")
@@ -93,7 +93,7 @@ def test_a_log_that_lost_its_end_is_read_again(version: str, make_broker: MakeBr
     with ingesting(broker.bootstrap, tmp_path) as app:
         survivor = open_producer(broker.bootstrap, "survivor")
         transact(survivor, "cut")
-        app.wait_for_counts({"survivor": (1, 0)})  # its CompleteCommit lies before what is cut
+        app.wait_for_counts({"survivor": (1, 0)})  # the CompleteCommit of this id is in the part that is kept
         lost = open_producer(broker.bootstrap, "lost")
         transact(lost, "cut")
         app.wait_for_counts({"survivor": (1, 0), "lost": (1, 0)})
@@ -126,14 +126,13 @@ def cut_before(segment: Path, transactional_id: bytes) -> None:
 def test_a_cluster_without_transactions_is_healthy_and_its_log_is_never_created(
     version: str, make_broker: MakeBroker, tmp_path: Path
 ) -> None:
-    """A cluster without transactions and without topics is healthy, with full coverage, and reading never creates the
-    transaction log."""
+    """The cluster has no topics, either. Its coverage is full, and reading must not create the transaction log."""
     broker = make_broker(version)
     with ingesting(broker.bootstrap, tmp_path) as app:
         sources = wait_until(
             lambda: {row.source: (row.as_of_ms, row.error) for row in app.rows(source_status)},
             lambda seen: len(seen) == 2 and all(as_of_ms for as_of_ms, _ in seen.values()),
-            "both sources read",
+            "the first success of both sources",
         )
         assert {error for _, error in sources.values()} == {None}
         assert TOPIC not in admin_of(broker.bootstrap).list_topics(timeout=ANSWER_S).topics

@@ -1,4 +1,4 @@
-"""Torn transactions on real brokers: one part ended otherwise than the coordinator decided (C13)."""
+"""Tests of torn transactions on real brokers: one partition ended otherwise than the coordinator decided (C13)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AnyProducer = OldProducer | RawProducer
 
 
 def audited(app: Ingest) -> dict[str, int]:
-    """Returns the number of audited transactions so far, by result."""
+    """Returns the number of transactions audited so far, by result."""
     app.is_running()
     return {row.label: row.value for row in app.rows(counters) if row.name == AUDITED}
 
@@ -63,14 +63,16 @@ def write(producer: AnyProducer, *topics: str) -> None:
 def test_a_marker_by_hand_tears_a_transaction_and_nothing_else_is_torn(
     brokers: Callable[[str], Broker], version: str, protocol: str, tmp_path: Path
 ) -> None:
-    """C13: an operator takes a live transaction for a hanging one, and aborts it on a-0 with Kafka's tool. Its client
-    continues, and commits."""
+    """C13: an operator takes a live transaction for a hanging one, and aborts it on a-0 with Kafka's tool. The client
+    continues the transaction, and commits it."""
     broker = brokers(version)
     a, b, name = (f"torn-{protocol}-{part}" for part in ("a", "b", "id"))
     create_topics(broker.bootstrap, NewTopic(a, 1, 1), NewTopic(b, 1, 1))
     connection = Connection(broker.bootstrap, threading.Event())
 
-    producer = producer_of(connection, protocol, name)  # before txnscope starts, so that the transaction log exists
+    producer = producer_of(
+        connection, protocol, name
+    )  # this comes before the start of txnscope, so that the transaction log exists
     with running(Ingest(broker.bootstrap, tmp_path, "--partitions", "all", "--topics", f"torn-{protocol}-*")) as app:
         wait_for(lambda: len(app.rows(audited_partitions)) == 2, f"the audit to begin ({app.log})")
         for n in range(20):
@@ -106,14 +108,14 @@ def tailed(app: Ingest) -> dict[str, str]:
 
 
 def wait_until_gone(app: Ingest, before: dict[str, str], topics: set[str], again: str) -> None:
-    """Waits until txnscope has seen the deletion of these topics, and of the old `again` behind its new one, and then
-    the current end of the transaction log."""
+    """Waits until txnscope has seen the deletion of these topics, including the old `again`, and has then read the
+    transaction log to its end."""
 
     def are_seen() -> bool:
         now = tailed(app)
         return not now.keys() & topics and now.get(again, before[again]) != before[again]
 
-    wait_for(are_seen, f"the deletions to be seen ({app.log})")
+    wait_for(are_seen, f"txnscope to see the deletions ({app.log})")
     seen_ms = time.time_ns() // 1_000_000
 
     def is_read() -> bool:
@@ -124,15 +126,15 @@ def wait_until_gone(app: Ingest, before: dict[str, str], topics: set[str], again
             if row.source == SourceName.TRANSACTION_LOG
         )
 
-    wait_for(is_read, f"the transaction log to be read to an end after that ({app.log})")
+    wait_for(is_read, f"the transaction log to be read to its end after the deletions ({app.log})")
 
 
 @pytest.mark.parametrize(("version", "protocol"), PROTOCOLS)
 def test_a_topic_that_goes_inside_a_committed_transaction_tears_it(
     brokers: Callable[[str], Broker], version: str, protocol: str, tmp_path: Path
 ) -> None:
-    """C13: five topics are deleted, and one of them is created again. Only transactions that were committed after that
-    are torn."""
+    """C13: five topics are deleted, and one of them is created again. Only transactions that were committed after the
+    deletion are torn."""
     broker = brokers(version)
     stays, gone, again, aborted, ended, listed = topics = [
         f"goes-{protocol}-{part}" for part in ("stays", "gone", "again", "aborted", "ended", "listed")
@@ -151,14 +153,15 @@ def test_a_topic_that_goes_inside_a_committed_transaction_tears_it(
         write(of[ended], stays, ended)
         open_now = {gone, again, aborted, stays}
         wait_for(
-            lambda: open_now <= {row.topic for row in app.rows(unended_records)}, f"records to be seen ({app.log})"
+            lambda: open_now <= {row.topic for row in app.rows(unended_records)},
+            f"the records of open transactions to be read ({app.log})",
         )
         before = tailed(app)
         of[ended].end(commit=True)
         delete_topics(broker.bootstrap, *topics[1:])
         create_topics(broker.bootstrap, NewTopic(again, 1, 1))
         wait_until_gone(app, before, {gone, aborted, ended, listed}, again)
-        assert app.findings(Kind.TORN) == [], "all but one are open"
+        assert app.findings(Kind.TORN) == [], "no transaction is torn before its commit"
         for topic in (gone, again, aborted, listed):
             of[topic].end(commit=topic != aborted)
         results = wait_until_audited(app, 5)

@@ -1,5 +1,5 @@
-"""State, producer id, epoch, partitions and outcomes of every id agree with the workload's own book and with Kafka's
-answers."""
+"""Tests that state, producer id, epoch, partitions and outcomes of every id agree with the workload's own account and
+with the answers of Kafka."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 def test_the_store_says_what_the_applications_did_and_what_kafka_answers(
     broker: Broker, broker_431: Broker, tmp_path: Path
 ) -> None:
-    """The clients are librdkafka (old protocol) and, if the cluster has it, TV2. 3.9.2 writes value v0, 4.3.1 writes
-    v1."""
+    """The clients are librdkafka (old protocol) and, if the cluster supports it, a TV2 client. 3.9.2 writes value v0 to
+    the log, and 4.3.1 writes v1."""
     prefix = "truth-"
     with ingesting(broker.bootstrap, tmp_path) as app:
         record = Workload(broker.bootstrap, seed=11, prefix=prefix).run(rounds=6)
@@ -46,7 +46,7 @@ def test_the_store_says_what_the_applications_did_and_what_kafka_answers(
             ), name
         assert stored["truth-open"].partitions == {("truth-open", 2)}
 
-        # empty aborts (TV2) leave CompleteAbort records behind that end no transaction
+        # under TV2, an abort without records leaves a CompleteAbort record that ends no transaction
         truth = completed(broker_431, broker.bootstrap)
         for name, account in record.accounts.items():
             assert truth[name] == (account.commits, account.aborts.total + account.empty_aborts), name

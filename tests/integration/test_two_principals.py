@@ -1,4 +1,5 @@
-"""One principal reads, and another one, with few other permissions, writes markers: with real ACLs on a real broker."""
+"""Tests with real ACLs on a real broker that one principal reads, and another one, with few other permissions, writes
+markers."""
 
 from __future__ import annotations
 

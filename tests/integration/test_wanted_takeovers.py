@@ -1,6 +1,8 @@
-"""Frameworks that take over transactional.ids by design get no finding that their operators would call wrong: Kafka
-Connect with its rounds of fencing after a reconfiguration, and Spring's producers for each input partition in
-rebalances."""
+"""Tests that frameworks which take over transactional.ids by design get no finding that their operators would call
+wrong.
+
+These are Kafka Connect, with its rounds of fencing after a reconfiguration, and Spring, with a producer for each input
+partition during rebalances."""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ REBALANCES: Final = 3
 
 
 class Seen(NamedTuple):
-    """The results after the whole run; rows, history and makers by id."""
+    """The results after the whole run. Rows, history and makers are by id."""
 
     findings: list[Any]
     rows: dict[str, Any]
@@ -67,7 +69,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
             connecting = pool.submit(worker.live)
             relay(broker, app, spring, directory)
             connecting.result()
-        wait_until_equal(lambda: "Ongoing" in listed_ids(broker.bootstrap).values(), False, "an open transaction")
+        wait_until_equal(
+            lambda: "Ongoing" in listed_ids(broker.bootstrap).values(), False, "whether a transaction is open"
+        )
         app.wait_until_read()
         rows = {row.transactional_id.decode(): row for row in app.rows(transactional_ids)}
         (cluster,) = app.rows(clusters)
@@ -78,11 +82,13 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
 
 
 def relay(broker: Broker, app: Ingest, spring: Spring, directory: Path) -> None:
-    """Runs one instance, and starts and stops a second one."""
+    """Runs one instance of the relay, and starts and stops a second one during the block."""
     command = spring.command(SOURCE, TARGET, "g")
     with feeding(broker.bootstrap), Client(command, directory / "spring-1.log") as first:
         first.wait_for(READY)
-        wait_until_equal(lambda: [one for one in RELAYS if not app.counts().get(one)], [], "the idle relays")
+        wait_until_equal(
+            lambda: [one for one in RELAYS if not app.counts().get(one)], [], "the relays without counted transactions"
+        )
         for _ in range(REBALANCES):
             with Client(command, directory / "spring-2.log") as second:
                 second.wait_for(READY)
@@ -94,7 +100,7 @@ def relay(broker: Broker, app: Ingest, spring: Spring, directory: Path) -> None:
 
 @contextmanager
 def feeding(bootstrap: str) -> Iterator[None]:
-    """Writes records continuously to every partition during the block."""
+    """Writes records to every partition, continuously during the block."""
     producer = plain_producer(bootstrap)
 
     def feed() -> None:
@@ -119,8 +125,8 @@ def test_the_leader_and_the_tasks_of_connect_are_recognised(seen: Seen) -> None:
 
 
 def test_connect_fenced_its_tasks_in_each_round(seen: Seen) -> None:
-    """Connect fences its tasks at least once in each round. A worker that has to wait too long for the others begins
-    the round again."""
+    """Connect fences its tasks at least once in each round. If a worker has to wait too long for the others, the round
+    begins again, with further fences."""
     fences = {
         name: sum(one.state == states.EMPTY and one.timeout_ms == FENCED_WITH_MS for one in seen.history[name])
         for name in TASK_IDS
