@@ -1,9 +1,9 @@
 """`python -m tests.worlds`: draws many histories, counts wrong markers, and prints how often each question stayed open,
-and why.
+with the reasons.
 
-Most histories are judged by the verdict alone, which takes no time; some by the whole application (`judged`), which
-takes a second each. Then every small world (`enumerated`) is played, and lives of an id are drawn for the causes of
-their ends (`causes`). No certain cause may be wrong.
+Most histories are judged by the verdict alone, which takes no time; some are judged by the whole application
+(`judged`), which takes a second each. After that, every small world (`enumerated`) is played, and lives of an id are
+drawn to check the causes of their ends (`causes`). No certain cause may be wrong.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def _lives(pool: ProcessPoolExecutor, seeds: Iterable[int]) -> tuple[causes.Tall
 
 
 def _print_causes(lives: int, total: causes.Tally, wrong: list[str]) -> int:
-    """Prints how often each cause was right, and the true causes otherwise. Returns the number of wrong ones."""
+    """Prints how often each cause was right, and the true causes in the other cases. Returns the number of wrong
+    causes."""
     for line in wrong:
         sys.stdout.write(f"WRONG {line}\n")
     sys.stdout.write(

@@ -23,7 +23,7 @@ RIGHT: Final[dict[str, frozenset[str]]] = {
     CauseCode.CLIENT_ABORT: frozenset({CauseCode.CLIENT_ABORT, ITSELF}),
     CauseCode.INITIALIZED: frozenset(
         {CauseCode.INITIALIZED, CauseCode.PID_ROTATED}
-    ),  # an Empty that rotates the producer id initializes it, too
+    ),  # an Empty record that rotates the producer id also initializes the id
 }
 """For each cause, the true causes for which it is right, if there are others than the cause itself."""
 
@@ -41,12 +41,13 @@ transaction.version lowered to 0 in the middle of a TV2 transaction."""
 
 
 class WrongCause(AssertionError):
-    """Raised for a certain cause that is wrong, or a likely cause whose truth docs/causes.md does not name."""
+    """Raised for a certain cause that is wrong, or for a likely cause if docs/causes.md does not list the true cause as
+    an exception."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of the true causes, by the cause and confidence that txnscope gave."""
+    """Numbers of the true causes, for each cause and confidence that txnscope gave."""
 
     truths: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
 
@@ -55,7 +56,7 @@ class Tally:
 
 
 def draw_causes(seed: int, tally: Tally) -> Coordinator:
-    """Draws the life of an id from `seed`. Judges its whole log, and the log that compaction leaves. Raises
+    """Draws the life of an id from `seed`. Judges its whole log, and then the log that compaction would leave. Raises
     WrongCause."""
     rng = Random(seed)
     life = a_life(rng, STEPS, skewed=rng.random() < 0.7)

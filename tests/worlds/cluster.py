@@ -1,5 +1,5 @@
-"""A model of Kafka's transactions, small enough to be checked by reading: one transactional.id, a data partition that
-is judged, another one that is not, the transaction log, and a coordinator that may skip markers (KAFKA-20734).
+"""A model of Kafka's transactions, small enough to be checked by reading. It has one transactional.id, a data partition
+that is judged, another data partition, the transaction log, and a coordinator that may skip markers (KAFKA-20734).
 
 Unlike Kafka, the model stores, for every record, the transaction in which its client wrote it, and how that transaction
 ended.
@@ -45,7 +45,7 @@ class Protocol(Enum):
 
 @dataclass(slots=True)
 class Txn:
-    """A transaction as its client and its coordinator know it. `is_commit`: the decision; None before it."""
+    """A transaction as its client and its coordinator know it. `is_commit` is the decision, or None before it."""
 
     number: int
     producer_id: int
@@ -60,7 +60,7 @@ class Txn:
 
 @dataclass(slots=True)
 class LogRecord:
-    """A record of the transaction log. `key`: the id. `is_removed`: the cleaner has removed the record."""
+    """A record of the transaction log. `key` is the id. `is_removed` is set when the cleaner has removed the record."""
 
     offset: int
     key: str
@@ -78,8 +78,8 @@ class LogRecord:
 
 @dataclass(slots=True)
 class Batch:
-    """A batch of the judged partition. `txn`: the transaction in which its client wrote it; None if there is none.
-    `is_commit`: the type of a marker. `is_foreign`: copied from another cluster."""
+    """A batch of the judged partition. `txn` is the transaction in which its client wrote it, if any. `is_commit` is
+    the type of a marker. `is_foreign` is set for a batch that was copied from another cluster."""
 
     offset: int
     producer_id: int
@@ -101,8 +101,8 @@ BEGIN_MS: Final = 1_790_000_000_000
 
 
 class Cluster:
-    """The model of a cluster. `can_skip`: when the coordinator sends markers, it takes a partition without a leader for
-    a deleted one (4.3.0 to 4.4.0). The clocks of coordinator, leader and client are wrong by `…_skew_ms`."""
+    """The model of a cluster. If `can_skip` is set, a coordinator that sends markers takes a partition without a leader
+    for a deleted one (4.3.0 to 4.4.0). The clocks of coordinator, leader and client are wrong by `…_skew_ms`."""
 
     def __init__(self, random: Random, protocol: Protocol, *, can_skip: bool, first_epoch: int = 0) -> None:
         self.random, self.protocol, self.can_skip = random, protocol, can_skip
@@ -126,7 +126,7 @@ class Cluster:
     def wait(self, ms: int) -> None:
         self.now_ms += ms
 
-    # high watermarks: every write is acknowledged at once, but a new leader does not know that at first
+    # high watermarks: every write is acknowledged at once, but a new leader knows that only a moment later
 
     @property
     def high_watermark(self) -> int:
@@ -163,9 +163,8 @@ class Cluster:
         self.append(f"noise-{self.random.randint(0, 2)}", state=EMPTY, producer_id=9000, producer_epoch=0)
 
     def clean(self, upto: int) -> None:
-        """Cleans the log below `upto`: removes superseded records, and some tombstones. If `upto` is odd, removes what
-        Kafka's cleaner removes: records that are superseded below `upto`. Otherwise also removes records that a later
-        record supersedes."""
+        """Cleans the log below `upto`. Removes some tombstones, and records that are superseded by a later record: as
+        Kafka's cleaner does, by a record below `upto` if `upto` is odd; otherwise by any record of the log."""
         newest = {record.key: record.offset for record in (self.log[:upto] if upto % 2 else self.log)}
         for record in self.log[:upto]:
             is_superseded = newest[record.key] != record.offset
@@ -181,7 +180,7 @@ class Cluster:
         if not self.has_leader or any(epoch < one.epoch for one in seen):
             return False
         if any(one.is_foreign and one.epoch == epoch for one in seen):
-            return False  # the sequence number is out of order
+            return False  # the leader refuses the sequence number
         self._append_data(producer_id, epoch, self.now_ms + self.client_skew_ms, txn=txn)
         return True
 
@@ -191,8 +190,9 @@ class Cluster:
             self._append_data(NO_ID, -1, self.now_ms, txn=None)
 
     def copy_foreign(self) -> None:
-        """Writes the first batches of the partition as copies from another cluster. Their producer ids are those that
-        this cluster is about to assign. They differ from what the id could write in at least one way."""
+        """Writes the first batches of the partition as copies from another cluster. Their producer ids are among those
+        that this cluster will assign next. Their epoch, age or sequence differs from everything that the id of this
+        cluster could write."""
         random, producer_id = self.random, self.next_producer_id + self.random.randint(0, 1)
         way = random.choice(("epoch", "older", "sequence"))
         epoch = 20_000 if way == "epoch" else random.choice((0, 0, 1, 3))
@@ -203,9 +203,11 @@ class Cluster:
             self.data[-1].sequence, self.data[-1].is_foreign = sequence, True
 
     def is_foreign(self, batches: list[Batch]) -> bool:
-        """Returns whether the entry holds copied batches with a producer id that this cluster has also assigned. Before
-        that, the producer id is an orphan's. If its id here has listed the partition under the same epoch, the copied
-        batches cannot be distinguished from the id's own."""
+        """Returns whether the entry holds copied batches whose producer id this cluster has assigned by now.
+
+        Before the assignment, the producer id is an orphan. If the id of this cluster has listed the partition under
+        the same epoch, the copied batches cannot be distinguished from its own.
+        """
         own = {(one.producer_id, one.epoch) for one in self.txns if JUDGED in one.listed}
         first = batches[0]
         return (
@@ -215,7 +217,7 @@ class Cluster:
         )
 
     def _append_data(self, producer_id: int, epoch: int, at_ms: int, *, txn: Txn | None) -> None:
-        self._watermark_lags = 0  # for the acknowledged write, the followers have reported their positions
+        self._watermark_lags = 0  # the write is acknowledged, so the followers have reported their positions
         earlier = [one for one in self.data if (one.producer_id, one.epoch) == (producer_id, epoch)]
         self.data.append(Batch(len(self.data), producer_id, epoch, at_ms, self.leader_epoch, txn))
         self.data[-1].sequence = sum(not one.is_marker for one in earlier)
@@ -241,7 +243,7 @@ class Cluster:
         self.has_leader = False
 
     def lose_markers(self) -> None:
-        """Elects a leader that lacks the newest markers (an unclean election, or a restored copy)."""
+        """Elects a leader that lacks the newest markers, as after an unclean election or with a restored copy."""
         while self.data and self.data[-1].is_marker and self.random.random() < 0.8:
             self.data.pop()
         self.lose_leader()
@@ -283,7 +285,7 @@ class Cluster:
         return None
 
     def add(self, partition: str) -> bool:
-        """Handles AddPartitionsToTxn. Returns False if the coordinator refuses it.
+        """Handles AddPartitionsToTxn. Returns False if the coordinator refuses the request.
 
         Under TV2 the partition's leader sends the request, but only if no entry of the producer id and epoch is open
         there (`UnifiedLog.hasOngoingTransaction`). With an open entry, the transaction writes to a partition that it
@@ -334,7 +336,8 @@ class Cluster:
         self._append_txn(self.state)
         self.unmarked = set(txn.listed)
         for one in self.data:
-            is_its = self.protocol is Protocol.TV2 and one.txn is txn  # else the partition was not added
+            # under the old protocol, a batch belongs to the transaction only if its partition was added
+            is_its = self.protocol is Protocol.TV2 and one.txn is txn
             is_due = is_its or (JUDGED in txn.listed and one.producer_id == txn.producer_id)
             if is_due and not one.is_marker and one.fate is None:
                 one.fate = is_commit
@@ -353,8 +356,8 @@ class Cluster:
         )
 
     def send_markers(self) -> None:
-        """Sends the marker once to each partition that has not acknowledged it. Appends CompleteX once all partitions
-        have."""
+        """Sends the marker once to each partition that has not acknowledged it. Appends CompleteX when all partitions
+        have acknowledged it."""
         if self.state not in (PREPARE_COMMIT, PREPARE_ABORT):
             return
         txn = self.txn
@@ -363,7 +366,7 @@ class Cluster:
         if JUDGED in self.unmarked:
             if self.has_leader:
                 self._append_marker(txn.producer_id, self.epoch, is_commit=bool(txn.is_commit))
-                if self.random.random() < 0.9:  # otherwise the answer is lost, and the marker is written again
+                if self.random.random() < 0.9:  # in the other cases the answer is lost, and the marker is written again
                     self.unmarked.discard(JUDGED)
             elif self.can_skip:
                 self.unmarked.discard(JUDGED)
@@ -381,7 +384,8 @@ class Cluster:
         self.txn = None
 
     def move_coordinator(self) -> None:
-        """Moves the coordinator. If a transaction is decided and not complete, all of its markers are sent again."""
+        """Moves the coordinator. If a transaction is decided and not complete, the new coordinator sends all of its
+        markers again."""
         self.coordinator_epoch += 1
         self._log_watermark_lags = self.random.choice((0, 0, 1, 2, 5))
         if self.state in (PREPARE_COMMIT, PREPARE_ABORT) and self.txn is not None:

@@ -1,5 +1,5 @@
 """Every small world: two transactions of one id on one partition, each with its end and the fate of its marker, one
-late write, and one start of txnscope. Nothing is random, so a wrong marker in any of the worlds is always found."""
+late write, and one start of txnscope. Nothing is random, so a wrong marker in any of these worlds is always found."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ PAUSE_MS: Final = 50
 
 
 class End(Enum):
-    """The end of a transaction. `OLD_…`: an old EndTxn for a TV2 transaction, which does not change the epoch."""
+    """The end of a transaction. `OLD_…` stands for an old EndTxn for a TV2 transaction, which does not change the
+    epoch."""
 
     COMMIT = auto()
     ABORT = auto()
@@ -58,8 +59,8 @@ class Part(NamedTuple):
 
 
 class SmallWorld(NamedTuple):
-    """A small world. `begins_anew`: the client calls InitProducerId between both transactions; `starts_at`: the number
-    of the step before which txnscope starts or restarts."""
+    """A small world. If `begins_anew` is set, the client calls InitProducerId between the transactions. `starts_at` is
+    the number of the step before which txnscope starts or restarts."""
 
     protocol: Protocol
     first: Part
@@ -153,16 +154,16 @@ class _Play:
         cluster.catch_up()
 
     def _late_write(self, when: Late) -> None:
-        """Writes a late batch of the first transaction, if that was aborted. A batch behind the records of a committed
-        transaction could not be distinguished from them. Under TV2 the batch begins a transaction, unless its epoch is
-        over."""
+        """Writes a late batch of the first transaction, if that transaction was aborted. After a commit, a late batch
+        could not be distinguished from the committed records. Under TV2 the epoch of the transaction must be over,
+        because the batch would begin a new transaction otherwise."""
         txn, cluster = self._first, self._cluster
         if self._world.late is not when or txn is None or txn.is_commit is not False:
             return
         if self._world.protocol is Protocol.TV2 and txn.epoch == cluster.epoch:
             return
         if any(one.producer_id == txn.producer_id and one.txn not in (None, txn) for one in cluster.data):
-            return  # the sequence number is out of order
+            return  # the leader refuses the sequence number
         cluster.write(txn.producer_id, txn.epoch, txn)
 
 
@@ -176,8 +177,8 @@ def play(world: SmallWorld, tally: Tally) -> None:
 
 
 def play_slice(first: int, step: int) -> tuple[int, Tally, list[str]]:
-    """Plays every `step`-th world from number `first` on. Returns their number, their tally, and a line for each wrong
-    one."""
+    """Plays every `step`-th world from number `first` on. Returns the number of worlds, their tally, and a line for
+    each wrong world."""
     number, tally, wrong = 0, Tally(), []
     for i, world in enumerate(small_worlds()):
         if i % step != first:

@@ -1,5 +1,5 @@
-"""Explains the bytes of a partition as the service does: from a store and a simulated broker, and from segment
-files."""
+"""Explains the bytes of a partition as the service does: once from a store and a simulated broker, and once from
+segment files."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ class Partition(NamedTuple):
         return Partition(topic, data, batches, end, min(begins.values(), default=end))
 
     def fetched(self, at: int) -> bytes:
-        """Returns the leader's answer: the log from the batch that contains the offset on, with at least one whole
+        """Returns the answer of the leader: the log from the batch that contains the offset, with at least one whole
         batch."""
         first = self.batches[bisect_right(self.batches, at, key=lambda one: one.header.next_offset)]
         return self.data[first.position : first.position + max(AT_ONCE, first.size)]
 
 
 class _Silent(Kafka):
-    """A pool that lends a client that is never used."""
+    """A pool whose client is never used."""
 
     @contextmanager
     def asking(self, cluster: Any) -> Iterator[Any]:
@@ -108,14 +108,14 @@ def live(client: TestClient, one: Partition, offset: int, patch: pytest.MonkeyPa
 
 
 def from_files(files: Sequence[Path], one: Partition, offset: int) -> dict[str, Any]:
-    """Returns the same explanation as `live`, from segment files."""
+    """Returns the explanation of the same offsets as `live`, from segment files."""
     explanation, _ = explain_segments(list(map(str, files)), offset, one.high_watermark, (one.topic, 0))
     found: dict[str, Any] = json.loads(to_json(explanation))
     return found
 
 
 def arrived(log: bytes, lo: int, hi: int, partition: int = 0) -> LogBatch:
-    """Returns the batch that the driver gets for these bytes of the transaction log."""
+    """Returns the batch that the driver decodes from these bytes of the transaction log."""
     columns = decode([Chunk(partition, lo, hi, log)])
     rows = [
         *folded_to_rows(fold(columns, Scope(frozenset({partition})))),
@@ -135,9 +135,9 @@ def assert_same_spans(live_answer: dict[str, Any], files: dict[str, Any], topic:
 
 
 def same_causes(live_answer: dict[str, Any], files: dict[str, Any], topic: str) -> Iterator[str | None]:
-    """Compares the causes, and yields them. Two differences are expected: the store counts ordinary commits by minute,
-    so only the log shows how certain they are; and only the store has every decision of a period, so only it recognizes
-    a manual marker."""
+    """Compares the causes of both explanations, and yields them. Two differences are expected. The store counts
+    ordinary commits by minute, so only the log shows how certain they are. Only the store has every decision of a
+    period, so only the store recognizes a manual marker."""
     for span, other in zip(live_answer["spans"], files["spans"], strict=True):
         if "decision" in span or "decision" in other or span.get("by_hand"):
             continue

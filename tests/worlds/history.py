@@ -42,7 +42,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Run:
-    """One history. `zombies`: aborted transactions of which a batch may still arrive. `decided`: the last decision on
+    """One history. `zombies`: aborted transactions, of which a batch may still arrive. `decided`: the last decision on
     each entry, by producer id and start offset."""
 
     cluster: Cluster
@@ -71,7 +71,7 @@ class Run:
         self.observer.start()
 
     def end(self) -> None:
-        """Restarts txnscope and judges once more, so that entries that hang at the end are also judged right after a
+        """Restarts txnscope and judges once more. Entries that hang at the end are thus also judged right after a
         restart."""
         self.observer.start()
         self.judge()
@@ -109,8 +109,8 @@ class Run:
         self.judge()
 
     def wait(self, ms: int) -> None:
-        """Advances the clock by `ms`. After SAMPLED_WITHIN_MS or more, takes samples of both logs, unless the machine
-        is busy."""
+        """Advances the clock by `ms`. If that is at least SAMPLED_WITHIN_MS, takes samples of both logs, unless the
+        machine is busy."""
         self.cluster.wait(ms)
         if ms >= SAMPLED_WITHIN_MS and self.random.random() > BUSY:
             self.observer.sample_log()
@@ -122,8 +122,8 @@ class Run:
             self._write()
 
     def _write(self) -> None:
-        """Writes as an ordinary client, which adds the partition before it writes. The client knows to which partitions
-        it wrote (`Txn.written`)."""
+        """Writes as an ordinary client, which adds the partition before it writes. The client notes the partitions to
+        which it wrote (`Txn.written`)."""
         txn = self.cluster.txn
         if txn is None:
             return
@@ -159,14 +159,14 @@ class Run:
 
     def _late_write(self) -> None:
         """Writes a batch of an aborted transaction that was in flight when the transaction ended. Under TV2 the batch
-        begins a transaction of its own, unless its epoch is over."""
+        begins a transaction of its own, unless the epoch of the aborted transaction is over."""
         if self.zombies:
             txn = self.random.choice(self.zombies)
             if self.cluster.protocol is Protocol.TV2 and txn.epoch == self.cluster.epoch:
                 return
             mine = [one for one in self.cluster.data if one.producer_id == txn.producer_id and not one.is_marker]
             if all(one.txn is txn for one in mine if one.epoch == txn.epoch and one.txn not in self._before(txn)):
-                self.cluster.write(txn.producer_id, txn.epoch, txn)  # otherwise the sequence is out of order
+                self.cluster.write(txn.producer_id, txn.epoch, txn)  # otherwise the leader refuses the sequence number
 
     def _before(self, txn: Txn) -> list[Txn | None]:
         return [*self.cluster.txns[: txn.number]]
@@ -175,7 +175,7 @@ class Run:
         """Writes without AddPartitionsToTxn, as a faulty client or a client of another library does."""
         cluster = self.cluster
         producer_id = cluster.producer_id if self.random.random() < 0.8 else 77
-        # a write behind the skipped part of a committed transaction cannot be distinguished from it afterwards
+        # a write after committed records whose marker was skipped could not be distinguished from them
         mine = open_entries(cluster).get(producer_id, [])
         if any(one.txn is not None and one.txn.is_commit for one in mine):
             return
@@ -203,7 +203,7 @@ class Run:
     def judge(self) -> None:
         for producer_id, batches in open_entries(self.cluster).items():
             if self.will_be_closed(producer_id, batches):
-                self.decided.pop((producer_id, batches[0].offset), None)  # a later hang has a decision of its own
+                self.decided.pop((producer_id, batches[0].offset), None)  # a later hang gets a new decision
                 continue
             if not self.observer.is_running or not self.cluster.has_leader or self._is_early(batches):
                 continue
@@ -226,22 +226,22 @@ class Run:
         )
 
     def _is_early(self, batches: list[Batch]) -> bool:
-        """Returns whether a batch belongs to the present transaction of an old client, whose AddPartitionsToTxn the
-        judge waits for."""
+        """Returns whether a batch belongs to the present transaction of an old client. The judge then waits for an
+        AddPartitionsToTxn in flight."""
         is_present = any(one.txn is not None and one.txn is self.cluster.txn for one in batches)
         return self.cluster.protocol is Protocol.OLD and is_present
 
     def _has_present(self, batches: list[Batch]) -> bool:
-        """Returns whether a batch belongs to the present, undecided transaction, and the coordinator knows of that
-        transaction. Before that, the batch cannot be committed, and its producer is fenced before a marker is
+        """Returns whether a batch belongs to the present, undecided transaction, and this transaction has a listed
+        partition. Without one, the coordinator cannot commit the batch, and the producer is fenced before a marker is
         written."""
         txn = self.cluster.txn
         is_open = txn is not None and txn.is_commit is None and bool(txn.listed)
         return is_open and any(one.txn is txn for one in batches)
 
     def check(self, batches: list[Batch], decision: str, said: object) -> bool:
-        """Checks the decision, and counts it if it is new. Returns whether it is new. Raises Wrong, with the text of
-        `said`."""
+        """Checks the decision, and counts it if it is new. Returns whether the decision is new. Raises Wrong, with the
+        text of `said`, if the decision would do harm."""
         self.refuse_harm(batches, decision, said)
         key = batches[0].producer_id, batches[0].offset
         if self.decided.get(key) == decision:
@@ -251,7 +251,7 @@ class Run:
         return True
 
     def refuse_harm(self, batches: list[Batch], decision: str, said: object) -> None:
-        """Raises Wrong if the marker of the decision would do harm, or if an earlier decision called for another
+        """Raises Wrong if the marker of the decision would do harm, or if an earlier decision called for the opposite
         marker."""
         committed = [one for one in batches if one.fate]
         key = batches[0].producer_id, batches[0].offset
@@ -299,7 +299,7 @@ def draw(seed: int, tally: Tally) -> Run:
 
 
 def draw_block(first_seed: int) -> tuple[int, Tally, list[str]]:
-    """Plays BLOCK histories. Returns their number, their tally, and a line for each wrong one."""
+    """Plays BLOCK histories. Returns the number of histories, their tally, and a line for each wrong one."""
     tally, wrong = Tally(), []
     for seed in range(first_seed, first_seed + BLOCK):
         try:

@@ -1,4 +1,4 @@
-"""Runs the real store, writers and judge of txnscope on the model, which stands in for the brokers."""
+"""Runs the real store, writers and judge of txnscope. The model stands in for the brokers."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ class _Prober:
 
 
 class Judged:
-    """An application that starts now. `name`: of its cluster. If the store already has a cluster of that name, the
-    application continues with it."""
+    """An application that starts now. `name` is the name of its cluster. If the store already has a cluster of that
+    name, the application continues with its data."""
 
     def __init__(
         self, store: Store, cluster: Cluster, observer: Observer, name: str, skew_ms: int, log_partitions: int
@@ -263,6 +263,6 @@ def _entry(one: LogRecord) -> Entry:
 
 
 def batches_of(cluster: Cluster, finding: Finding) -> list[Batch] | None:
-    """Returns the batches of the finding's entry; None if the entry is not open any more."""
+    """Returns the batches of the finding's entry, or None if the entry is not open any more."""
     found = open_entries(cluster).get(finding.subject.producer_id or -1, [])
     return found if found and found[0].offset == finding.subject.start_offset else None

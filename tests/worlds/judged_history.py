@@ -34,9 +34,14 @@ EARLY_MS: Final = 100
 
 @dataclass(slots=True, kw_only=True)
 class JudgedRun(Run):
-    """A history that the whole application judges. `name`: prefix of the names of its clusters in the store. `app`: the
-    application that was started last; None before the first start. `starts`: number of clusters so far. `is_over`: the
-    last round has come. `log_partitions`: number of partitions of the transaction log."""
+    """A history that the whole application judges.
+
+    - `name`: prefix of the names of its clusters in the store.
+    - `app`: the application that was started last, or None before the first start.
+    - `starts`: number of clusters so far.
+    - `is_over`: whether the last round has begun.
+    - `log_partitions`: number of partitions of the transaction log.
+    """
 
     store: Store
     name: str
@@ -78,8 +83,8 @@ class JudgedRun(Run):
             self.cluster.add(JUDGED)
 
     def judge(self) -> None:
-        """Forgets the decisions about entries that the present transaction of the id will end: if that transaction
-        leaves an entry hanging, a new decision is right. The judge itself runs in `_round`."""
+        """Forgets the decisions about entries that the present transaction of the id will end. If that transaction
+        leaves an entry hanging, another decision is right. The judge itself runs in `_round`."""
         for producer_id, batches in open_entries(self.cluster).items():
             if self.will_be_closed(producer_id, batches):
                 self.decided.pop((producer_id, batches[0].offset), None)
@@ -100,13 +105,13 @@ class JudgedRun(Run):
             raise Wrong(f"confirmed to hang, and its transaction goes on: {batches} {finding}")
         self.confirmed.add(key)
         if self.cluster.is_foreign(batches) and key in self.decided and not self.is_over:
-            return  # still an orphan: the record that assigned its producer id a moment ago is not read yet
+            return  # the record that assigned the producer id is not read yet: an orphan
         if not (self.will_be_closed(key[0], batches) or self._is_being_added(batches)):
             self.check(batches, finding.observation.decision or Decided.UNKNOWN, finding)
 
     def _is_being_added(self, batches: list[Batch]) -> bool:
-        """Returns whether an old client has just written, and its AddPartitionsToTxn is in flight. An earlier finding
-        advises to stop the producer before a marker is written."""
+        """Returns whether an old client has just written, and its AddPartitionsToTxn is in flight. A finding from
+        before this write advises to stop the producer before a marker is written, so it does no harm."""
         return self._is_early(batches) and self.cluster.txn is not None and JUDGED not in self.cluster.txn.listed
 
     def _is_under_way(self, batches: list[Batch]) -> bool:
@@ -132,7 +137,7 @@ def draw_judged(store: Store, seed: int, tally: Tally) -> JudgedRun:
 
 
 def draw_judged_block(first_seed: int) -> tuple[int, Tally, list[str]]:
-    """Plays JUDGED_BLOCK histories in a store of their own. Returns their number, their tally, and a line for each
+    """Plays JUDGED_BLOCK histories in one new store. Returns the number of histories, their tally, and a line for each
     wrong one."""
     tally, wrong = Tally(), []
     with TemporaryDirectory(prefix="txnscope-worlds-") as folder, opened_store(Path(folder)) as store:

@@ -1,4 +1,5 @@
-"""The facts of the model that txnscope can observe: samples of the partition and of the log's end, and both logs."""
+"""The facts of the model that txnscope can observe: samples of the partition and of the end of the log, and the content
+of both logs."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ LOG_PARTITION: Final = 3
 
 @dataclass(slots=True)
 class Observer:
-    """Requests the ends of the transaction log and of the partition in rounds, while it runs. The requests of a round
-    are sent at the same time, and answered in any order."""
+    """Requests the ends of the transaction log and of the partition in rounds, while the observer runs. The requests of
+    a round are sent at the same time, and may be answered in any order."""
 
     cluster: Cluster
     is_running: bool = False
@@ -78,7 +79,8 @@ class Observer:
 
 
 def history_of(cluster: Cluster) -> LogHistory:
-    """Returns what the transaction log still contains: the records of the id, and the offsets of removed records."""
+    """Returns the remaining content of the transaction log: the records of the id, and the offsets of removed
+    records."""
     holes = tuple(Range(one.offset, one.offset + 1) for one in cluster.log if one.is_removed)
     kept = [one for one in cluster.log if one.key == "id" and not one.is_removed]
     records = tuple(
@@ -125,8 +127,8 @@ def markers_before(cluster: Cluster, producer_id: int, offset: int, since: int =
 
 
 def facts_of(cluster: Cluster, history: LogHistory | None, batches: list[Batch], markers_from: int = 0) -> EntryFacts:
-    """Returns the facts about the entry of `batches`, from complete reads. `markers_from`: the offset from which on
-    markers were read."""
+    """Returns the facts about the entry of `batches`, from complete reads. Markers were read from the offset
+    `markers_from` on."""
     first, last = batches[0], batches[-1]
     earlier = [one for one in cluster.data[: first.offset] if one.producer_id == first.producer_id]
     is_first = not markers_from and all(one.epoch != first.epoch or one.is_marker for one in earlier)
@@ -151,7 +153,7 @@ def facts_of(cluster: Cluster, history: LogHistory | None, batches: list[Batch],
 def verdict(
     cluster: Cluster, observer: Observer, producer_id: int, batches: list[Batch], markers_from: int = 0
 ) -> Verdict:
-    """Returns the verdict on the entry of `batches`. `markers_from`: the offset from which on markers were read."""
+    """Returns the verdict on the entry of `batches`. Markers were read from the offset `markers_from` on."""
     query = EntryQuery(
         topic="judged",
         partition=0,

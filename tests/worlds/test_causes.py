@@ -1,5 +1,5 @@
-"""Drawn lives of an id: a `certain` cause is never wrong, and a `likely` one only in the rare cases that docs/causes.md
-names."""
+"""Tests causes on drawn lives of an id. A `certain` cause is never wrong, and a `likely` cause is wrong only in the
+rare cases that docs/causes.md names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def test_certain_is_never_wrong_and_likely_rarely() -> None:
 
 
 def test_a_certain_end_under_an_unchanged_epoch_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrongly certain end under an unchanged epoch is detected; otherwise the test above would prove little."""
+    """The test makes the cause of commits wrongly certain under an unchanged epoch. The draws must detect this;
+    otherwise the test above would prove little."""
     judged = causes.cause_of
 
     def too_sure(before: LogRecord, after: LogRecord) -> Cause | None:

@@ -1,5 +1,6 @@
-"""The same bytes, explained live and from segment files, over drawn histories with skipped, lost and repeated markers:
-spans, causes and sums are equal, and statements about records without a marker agree with the true decision."""
+"""Tests that the same bytes get the same explanation live and from segment files, over drawn histories with skipped,
+lost and repeated markers. Spans, causes and sums are equal, and statements about records without a marker agree with
+the true decision."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ class History(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A history from some offset on, explained live and from files."""
+    """The explanations of a history from some offset on, by the service and from files."""
 
     history: History
     live: dict[str, Any]
@@ -110,7 +111,7 @@ def _batch(one: Batch, own: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Told]]:
-    """Each history, explained live and from files, from its beginning and from another offset."""
+    """Returns the explanations of each history, live and from files, from its beginning and from another offset."""
     folder = tmp_path_factory.mktemp("explained")
     cluster = SeededCluster(f"sqlite:///{folder / 'store.db'}", started_ms=BEGAN_MS)
     now_ms, histories, lo = BEGAN_MS + (HISTORIES + 1) * APART_MS, [], 0
@@ -157,7 +158,9 @@ def test_sums_are_the_same(reported: list[Told]) -> None:
     compared: Counter[str] = Counter()
     for one, of_service, of_files in reported:
         if of_service["spans"][0]["from"] > one.partition.last_stable_offset:
-            assert of_service["only_aborted"] is None, "consumers of committed records are not there yet"
+            assert of_service["only_aborted"] is None, (
+                "above the LSO there is no such run, because consumers of committed records stop at the LSO"
+            )
             continue
         run, other = of_service["only_aborted"], of_files["only_aborted"]
         if run is not None and other is not None and run["ended_by"] == "open":
@@ -213,7 +216,7 @@ def test_the_bytes_of_real_brokers(version: str, tmp_path: Path, monkeypatch: py
 
 
 def test_a_run_of_20_000_aborted_records_has_the_same_sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sum covers more transactions than an answer has spans."""
+    """The sum covers 1,030 transactions, which are more than the spans of one answer."""
     log, data, offset = b"", b"", 0
     states_of_one = ((build.ONGOING, 0), (build.PREPARE_ABORT, 50), (build.COMPLETE_ABORT, 60))
     for number in range(1_030):

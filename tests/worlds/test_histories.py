@@ -1,5 +1,5 @@
-"""Random histories and small worlds: no ABORT for committed records, no COMMIT for other records, and no decision that
-flips."""
+"""Tests random histories and small worlds: there is no ABORT for committed records, no COMMIT for other records, and no
+decision changes from one marker to the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each proof, and each limit of a proof, is needed: without it, a test of this package fails."""
+"""Tests that each proof, and each limit of a proof, is needed: without it, another test of this package fails."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MUTATIONS: dict[str, tuple[Any, str, Any]] = {
 def test_a_test_fails_without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     where, attribute, replacement = MUTATIONS[name]
     monkeypatch.setattr(where, attribute, replacement)
-    assert any(map(_fails, _tests())), f"no test misses {name!r}"
+    assert any(map(_fails, _tests())), f"no test fails without {name!r}"
 
 
 def test_none_fails_as_it_is() -> None:

@@ -1,4 +1,4 @@
-"""Sequences on the model in which the last decision of the id alone would lead to the wrong marker."""
+"""Tests sequences on the model in which the last decision of the id alone would lead to the wrong marker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ PROTOCOLS = list(Protocol)
 
 
 class Story:
-    """A cluster that skips markers, and is moved step by step. Every request succeeds; the clocks differ at random."""
+    """A cluster that skips markers. A test moves it step by step. Every request succeeds; the clocks differ at
+    random."""
 
     def __init__(self, protocol: Protocol, seed: int = 1) -> None:
         self.cluster = Cluster(Answered(seed), protocol, can_skip=True)
@@ -78,7 +79,7 @@ class Story:
             record.is_removed = True
 
     def copy(self, epoch: int, age_ms: int, sequence: int) -> None:
-        """Appends a batch that another cluster wrote, under the producer id that this one will give next."""
+        """Appends a batch that another cluster wrote, under the producer id that this cluster will assign next."""
         assert self.cluster.write(self.cluster.next_producer_id, epoch, None)
         copied = self.cluster.data[-1]
         copied.is_foreign, copied.sequence, copied.timestamp_ms = True, sequence, copied.timestamp_ms - age_ms
@@ -90,7 +91,7 @@ class Story:
 
 
 def _skipped_commit(protocol: Protocol, *, is_watched: bool) -> Story:
-    """Returns a story with a transaction that commits while the partition has no leader, so that its marker is
+    """Returns a story with a transaction that commits while the partition has no leader, so that the marker is
     skipped."""
     story = Story(protocol).init()
     if is_watched:
@@ -126,7 +127,7 @@ def test_a_later_timed_out_transaction_does_not_hide_the_skipped_commit(protocol
     story.cluster.send_markers()
     story.cluster.elect_leader()
     found = story.look().judged()
-    # under TV2 the epoch is a proof; under the old protocol only a sample from before the outage is a proof
+    # under TV2 the epoch proves the order; under the old protocol only a sample from before the outage proves it
     is_known = is_watched or protocol is Protocol.TV2
     assert found.decision == (World.COMMIT if is_known else Decided.UNKNOWN)
 
@@ -213,8 +214,8 @@ def test_a_skipped_abort_loses_nothing(protocol: Protocol) -> None:
 
 
 def test_equal_markers_of_the_old_protocol_differ_by_how_long_they_took() -> None:
-    """Two commits under one epoch leave two equal markers, which are further apart than two copies of one marker can
-    be."""
+    """Two commits under one epoch leave two equal markers. The markers are further apart in time than two copies of one
+    marker can be."""
     story = Story(Protocol.OLD).init()
     for _ in range(2):
         story.begin(JUDGED)
@@ -223,8 +224,8 @@ def test_equal_markers_of_the_old_protocol_differ_by_how_long_they_took() -> Non
 
 
 def test_a_marker_that_may_be_a_copy_proves_nothing() -> None:
-    """The coordinator moves while it sends the first marker, and sends it again. So the second marker may be a copy,
-    and the marker of the second commit may have been skipped."""
+    """The coordinator moves while it sends the marker of the first commit, and the new one sends it again. The second
+    marker may be such a copy, so the marker of the second commit may have been skipped."""
     story = Story(Protocol.OLD).init()
     story.begin(JUDGED)
     story.cluster.end(is_commit=True)
@@ -238,8 +239,8 @@ def test_a_marker_that_may_be_a_copy_proves_nothing() -> None:
 
 
 def test_what_was_written_right_behind_its_marker_belongs_to_nothing() -> None:
-    """The newest sample without the record lies behind the marker, but its end of the transaction log lies below
-    PrepareCommit. That sample proves nothing."""
+    """In the newest sample without the late record, the partition is read after the marker, but the transaction log
+    before PrepareCommit. This sample must prove nothing."""
     story = Story(Protocol.OLD).watch().init()
     for _ in range(2):
         story.look()
@@ -252,8 +253,8 @@ def test_what_was_written_right_behind_its_marker_belongs_to_nothing() -> None:
 
 
 def test_where_markers_were_not_read_one_may_lie() -> None:
-    """A late write behind a COMMIT marker is not taken for a part of the committed transaction, unless the marker was
-    not read."""
+    """If the COMMIT marker was read, a late write after it is not taken for a part of the committed transaction. If the
+    marker was not read, it may be."""
     story = Story(Protocol.OLD).init()
     story.begin(JUDGED)
     story.end(is_commit=True)
@@ -262,7 +263,7 @@ def test_where_markers_were_not_read_one_may_lie() -> None:
 
 
 def test_a_marker_of_an_older_epoch_proves_that_newer_ones_were_read() -> None:
-    """On the first start with a long partition, a skipped COMMIT is proven without reading the whole partition."""
+    """At the first start, with a long partition, a skipped COMMIT can be proven without reading the whole partition."""
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED)
     story.end(is_commit=True)
@@ -272,8 +273,9 @@ def test_a_marker_of_an_older_epoch_proves_that_newer_ones_were_read() -> None:
 
 
 def _two_under_one_epoch(*, first_commits: bool, second_commits: bool) -> Story:
-    """Returns a story of TV2. An old EndTxn ends the first transaction, its marker is skipped, and the epoch stays. So
-    the second transaction writes to the partition without listing it, and ends by a new EndTxn."""
+    """Returns a story of TV2 with two transactions under one epoch. An old EndTxn ends the first one; its marker is
+    skipped, and the epoch stays. So the second transaction writes to the partition without listing it, and ends by a
+    new EndTxn."""
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED, OTHER)
     story.end_by_old_request(is_commit=first_commits)
@@ -307,7 +309,7 @@ def test_an_unlisted_transaction_that_goes_on_may_yet_commit() -> None:
 
 
 def test_behind_a_commit_that_kept_its_epoch_a_client_may_have_begun_again() -> None:
-    """Under TV2, no record of the log names a transaction that has so far only written to the partition."""
+    """Under TV2, a transaction that has so far only written to the partition does not appear in the transaction log."""
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED)
     story.end_by_old_request(is_commit=True)
@@ -330,8 +332,8 @@ def test_a_recreated_topic_has_no_records_of_earlier_commits(protocol: Protocol)
 
 
 def test_a_single_batch_is_of_a_transaction_that_lists_the_partition() -> None:
-    """Under TV2, the leader adds the partition if nothing is open there, so a single batch belongs to a transaction
-    that lists the partition."""
+    """Under TV2, the leader adds the partition if no entry is open there. A single batch therefore belongs to a
+    transaction that lists the partition."""
     story = Story(Protocol.TV2).init()
     story.begin(OTHER)
     assert story.cluster.end(is_commit=True, by_old_request=True)
@@ -352,7 +354,7 @@ def test_a_client_of_the_old_protocol_lists_what_it_writes_to() -> None:
 
 
 def test_a_lost_marker_leaves_a_commit_to_write() -> None:
-    """An unclean leader lacks the COMMIT marker, so a COMMIT has to be written."""
+    """A leader from an unclean election lacks the COMMIT marker, so a COMMIT has to be written."""
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED)
     story.end(is_commit=True)
@@ -365,7 +367,8 @@ def test_a_lost_marker_leaves_a_commit_to_write() -> None:
     [(3, 0, 0, ForeignSign.EPOCH), (0, 3_600_000, 0, ForeignSign.OLDER), (0, 0, 5, ForeignSign.SEQUENCE)],
 )
 def test_records_of_another_cluster_are_nobodys(epoch: int, age_ms: int, sequence: int, sign: ForeignSign) -> None:
-    """The records were copied from another cluster, under a producer id that this cluster gave to an id of its own."""
+    """The records were copied from another cluster. This cluster later assigned their producer id to an id of its
+    own."""
     story = Story(Protocol.OLD)
     story.copy(epoch, age_ms, sequence)
     found = story.init().judged()
@@ -375,7 +378,7 @@ def test_records_of_another_cluster_are_nobodys(epoch: int, age_ms: int, sequenc
 
 
 def test_what_was_there_before_its_producer_id_is_nobodys() -> None:
-    """Samples prove the order, whatever the timestamps are."""
+    """Samples prove that the records are older than the assignment of the producer id, whatever the timestamps are."""
     story = Story(Protocol.OLD).watch()
     story.copy(0, 0, 0)
     found = story.look().init().judged()

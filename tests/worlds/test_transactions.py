@@ -1,4 +1,4 @@
-"""The transactions of a producer id, derived from the records of the transaction log."""
+"""Tests of deriving the transactions of a producer id from the records of the transaction log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ PID = 7
 
 
 def decided(*steps: tuple[int, int]) -> Transaction:
-    """Returns the only transaction to which these records belong. `steps`: state and append time of each record."""
+    """Returns the only transaction to which these records belong. `steps` has the state and the append time of each
+    record."""
     records = [
         NO_RECORD._replace(
             offset=offset, timestamp_ms=at_ms, state=state, producer_id=PID, producer_epoch=0, start_ms=0
@@ -37,8 +38,8 @@ def test_none_was_written_for_a_prepare_that_did_not_hold(between: int) -> None:
 
 
 def test_two_markers_of_one_transaction_are_no_two_transactions() -> None:
-    """The first marker follows the first PrepareAbort, seconds before the second PrepareAbort is appended. Both belong
-    to one transaction."""
+    """The first marker follows the first PrepareAbort. Seconds later, the second PrepareAbort is appended. Both markers
+    belong to one transaction."""
     one = decided((ONGOING, 0), (PREPARE_ABORT, 1_000), (PREPARE_ABORT, 9_100), (COMPLETE_ABORT, 10_426))
     markers = [Marker(5, 0, 1_010, is_commit=False), Marker(6, 0, 9_110, is_commit=False)]
     assert ended_before([one, one], markers, is_complete=True) == 1
