@@ -1,4 +1,4 @@
-"""A service with authentication over a store of two clusters, and a key for every role."""
+"""Runs a service with authentication over a store of two clusters, with a key for every role."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ WHO: Final = {
 
 
 class Guarded:
-    """A service with authentication. `client`: of the service; `keys`: by the names in WHO; `cluster`: "orders", which
-    has a hanging transaction."""
+    """A service with authentication. `client` is a client of the service; `keys` maps the names in WHO to keys;
+    `cluster` is "orders", which has a hanging transaction."""
 
     def __init__(self, client: TestClient, keys: Mapping[str, str], cluster: WithPartitions) -> None:
         self.client, self.keys, self.cluster = client, dict(keys), cluster

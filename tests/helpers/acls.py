@@ -1,5 +1,5 @@
-"""A broker with ACLs: a listener with SASL/PLAIN for users, and a plaintext listener on which every client is a super
-user."""
+"""Runs a broker with ACLs. It has a listener with SASL/PLAIN for users, and a plaintext listener on which every client
+is a super user."""
 
 from __future__ import annotations
 
@@ -104,12 +104,12 @@ class BrokerWithAcls:
         self._create(user, resource, operations, _ALLOW)
 
     def deny(self, user: str, resource: Resource, *operations: str) -> None:
-        """Denies `operations`. A denial overrides all permissions."""
+        """Denies `operations`. A denial overrides all granted permissions."""
         self._create(user, resource, operations, _DENY)
 
     def run(self, line: str) -> str:
-        """Runs a `kafka-acls.sh` command line as a user would paste it, but at the address `admin`. Returns its output
-        once the broker has the ACLs."""
+        """Runs a `kafka-acls.sh` command line as a user would paste it, but at the address `admin`. Waits until the
+        broker has the ACLs, and returns the output."""
         tool, *arguments = shlex.split(line)
         assert tool == "kafka-acls.sh"
         for flag, value in (("--bootstrap-server", self.admin), ("--command-config", str(self._no_config()))):
@@ -146,9 +146,9 @@ class BrokerWithAcls:
         self._wait_for_more(f"User:{user}", before)
 
     def _wait_for_more(self, user: str, before: int) -> None:
-        """Waits until the broker has more than `before` ACLs of `user`. The broker gets new ACLs a moment after the
-        controller has accepted them, all at once."""
-        wait_until(lambda: self._rules(user), lambda rules: rules > before, f"more ACLs of {user} than {before}")
+        """Waits until the broker has more than `before` ACLs of `user`. The broker gets new ACLs all at once, a moment
+        after the controller has accepted them."""
+        wait_until(lambda: self._rules(user), lambda rules: rules > before, f"more than {before} ACLs of {user}")
 
     def _rules(self, user: str) -> int:
         request = DescribeAclsRequest(

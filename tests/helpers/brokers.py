@@ -1,4 +1,5 @@
-"""Real brokers for tests: free ports, a cluster of three brokers, and answers of Kafka's own admin interfaces."""
+"""Runs real brokers for tests: finds free ports, runs a cluster of three brokers, and returns answers of Kafka's own
+admin interfaces."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ _PORTS = range(20_000, 32_000)
 _PORTS_EACH = len(_PORTS) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) // 2 * 2
 _NODES = (1, 2, 3)
 _PREFERRED = 0
-_NOT_YET: Final = (14, 15, 16)  # the coordinator is loading its log, unknown, or another broker, as after a start
+_NOT_YET: Final = (14, 15, 16)  # as after a start: the coordinator is loading its log, is unknown, or is another broker
 _REPLICATED = {
     "transaction.state.log.num.partitions": "3",
     "transaction.state.log.replication.factor": "3",
@@ -81,13 +82,13 @@ class Described(NamedTuple):
 
 
 def on(version: str) -> pytest.MarkDecorator:
-    """Runs a test on `version`, or, in an odd turn, on the other one of the two versions. If TXNSCOPE_TEST_VERSIONS is
-    set, runs the test on all VERSIONS."""
+    """Runs a test on `version`, or, if it is the turn of the other one of the two VERSIONS, on that. If
+    TXNSCOPE_TEST_VERSIONS is set, runs the test on all VERSIONS."""
     return pytest.mark.parametrize("version", VERSIONS if FULL_MATRIX else (_in_turn(version),))
 
 
 def on_those(versions: Collection[str], version: str) -> pytest.MarkDecorator:
-    """Returns the same mark as `on`, for a test of behavior that only `versions` have."""
+    """Returns the same mark as `on`, for a test of behavior that exists only in `versions`."""
     if FULL_MATRIX:
         return pytest.mark.parametrize("version", [v for v in VERSIONS if v in versions])
     turned = _in_turn(version)
@@ -104,10 +105,10 @@ def _in_turn(version: str) -> str:
 
 
 def free_port() -> int:
-    """Returns the first of two neighboring free ports (for a broker and its controller).
+    """Returns the first of two neighboring free ports, for a broker and its controller.
 
-    The ports lie below the kernel's range for outgoing connections, and every test process has a share of its own. So
-    no other process takes a port before the broker starts.
+    The ports lie below the range that the kernel uses for outgoing connections, and every test process has its own part
+    of them. So no other process takes a port before the broker starts.
     """
     first = _PORTS.start + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) * _PORTS_EACH
     while True:
@@ -126,7 +127,7 @@ def free_ports(count: int) -> list[int]:
 
 def new_cluster_id() -> str:
     """Returns a new id for a Kafka cluster. Each test cluster needs one, because a store binds one name to each id."""
-    while (found := secrets.token_urlsafe(16)).startswith("-"):  # Kafka's tool would take it for a flag
+    while (found := secrets.token_urlsafe(16)).startswith("-"):  # to Kafka's tool, - begins a flag
         pass
     return found
 
@@ -145,9 +146,9 @@ def second_listener(
 
 
 class Cluster:
-    """Three brokers, each also a controller, of which one may fail: `with Cluster("4.3.1", directory) as cluster`.
+    """Three brokers, each also a controller: `with Cluster("4.3.1", directory) as cluster`. One of them may fail.
 
-    `properties`: settings that add to, or override, the defaults, which keep the transaction log on all three brokers.
+    `properties` adds to, or overrides, the default settings, which keep the transaction log on all three brokers.
     """
 
     def __init__(self, version: str, directory: Path, properties: Mapping[str, str] | None = None) -> None:
@@ -164,7 +165,7 @@ class Cluster:
         return ",".join(node.bootstrap for node in self.nodes.values())
 
     def start(self) -> Cluster:
-        """Starts all brokers at the same time, because a single broker has no quorum. Returns when each of them knows
+        """Starts all brokers at the same time, because a single broker has no quorum. Returns when each broker knows
         all three."""
         try:
             with ThreadPoolExecutor(len(self.nodes)) as starting:
@@ -201,8 +202,8 @@ def connect(bootstrap: str) -> KafkaClient:
 
 
 def elect(client: KafkaClient, order: Mapping[str, Mapping[int, Sequence[int]]]) -> None:
-    """Assigns these replicas by topic and partition, and elects the first of each as the leader, as an operator does to
-    move load."""
+    """Assigns these replicas by topic and partition, and elects the first replica of each partition as its leader, as
+    an operator does to move load."""
     by_replica = AlterPartitionReassignmentsRequest.ReassignableTopic
     by_topic = ElectLeadersRequest.TopicPartitions
     reassigned = [

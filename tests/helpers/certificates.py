@@ -1,4 +1,4 @@
-"""A certificate authority for tests, made by the openssl program."""
+"""Makes a certificate authority for tests, with the openssl program."""
 
 from __future__ import annotations
 
@@ -39,8 +39,10 @@ class Authority:
 
     def issue(self, name: str, *, life: timedelta = timedelta(days=1), key_password: str | None = None) -> Path:
         """Returns a file with the key and the certificate of `name`, in the form of Java's PEM stores. The certificate
-        is also valid for servers at localhost and 127.0.0.1. `life`: from now on; negative for an expired certificate.
-        `key_password`: encrypts the key."""
+        is also valid for servers at localhost and 127.0.0.1.
+
+        `life` counts from now on; a negative value gives an expired certificate. `key_password` encrypts the key.
+        """
         key, request, certificate, both = (self._directory / f"{name}.{end}" for end in ("key", "csr", "crt", "pem"))
         unlocked = [] if key_password is None else ["-passin", f"pass:{key_password}"]
         _openssl("genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", key)
@@ -64,8 +66,8 @@ class Authority:
 
 
 def pkcs12(pem: Path, password: str, more: Path | None = None) -> Path:
-    """Returns a PKCS12 store beside `pem`, with its certificates, its private key (if it has one), and the certificates
-    of `more`."""
+    """Returns a PKCS12 store in the folder of `pem`. It has the certificates of `pem`, its private key if there is one,
+    and the certificates of `more`."""
     store = pem.with_suffix(".p12")
     key = ["-inkey", str(pem)] if "PRIVATE KEY" in pem.read_text() else ["-nokeys"]
     added = ["-certfile", str(more)] if more is not None else []

@@ -64,8 +64,8 @@ def main() -> None:
 
 
 def document() -> dict[str, dict[str, Any]]:
-    """Returns every key, with the clients and versions that know it, its closed set of values, and how txnscope treats
-    it."""
+    """Returns every key, with the clients and versions that know it, its closed set of values, and the way in which
+    txnscope treats it."""
     found: dict[str, dict[str, Any]] = {}
     for version in sorted(VERSIONS):
         for client in CLIENTS:
@@ -93,9 +93,9 @@ def sample(key: str, entry: Mapping[str, Any]) -> str:
 
 
 def outcome(key: str, value: str) -> Outcome:
-    """Returns how txnscope treats a key with this value, beside a login over TLS."""
+    """Returns the way in which txnscope treats a key with this value, in a file that also has a login over TLS."""
     lines = {name: _SAMPLES[name] for name in ("security.protocol", "sasl.mechanism", "sasl.jaas.config")}
-    if key.startswith(_STORES):  # a store would be read
+    if key.startswith(_STORES):  # over TLS, the file of the store would be read
         lines["security.protocol"] = "SASL_PLAINTEXT"
     lines[key] = value
     with TemporaryDirectory() as directory:

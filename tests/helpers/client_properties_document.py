@@ -47,7 +47,7 @@ def main() -> None:
 
 
 class staged:  # noqa: N801  # used like a function
-    """The broker and the files of the rows: `with staged(directory) as stage`."""
+    """Yields the broker and the files of the rows: `with staged(directory) as stage`."""
 
     def __init__(self, directory: Path) -> None:
         self._secured = SecuredBroker(VERSION, directory)
@@ -62,7 +62,7 @@ class staged:  # noqa: N801  # used like a function
 
 
 def recorded() -> dict[str, tuple[str, str]]:
-    """Returns the outcomes in the document, with Kafka's tool and with ours, by input."""
+    """Returns the outcomes in the document by input, first with Kafka's tool and then with ours."""
     rows = _table(DOCUMENT.read_text("utf-8")).splitlines()
     cells = [[cell.replace("\\|", "|") for cell in re.split(r" (?<!\\)\| ", row[2:-2])] for row in rows]
     return {shown: (kafka, ours) for shown, kafka, ours in cells}
@@ -79,8 +79,8 @@ def line(row: Row, kafka: str, ours: str) -> str:
 
 
 def by_kafka(stage: Stage, row: Row) -> str:
-    """Returns the outcome of a row with `kafka-topics.sh`. If the file names the servers, uses
-    `kafka-producer-perf-test.sh`, which needs no flag for them."""
+    """Returns the outcome of a row with `kafka-topics.sh`. If the file names the servers, the tool is
+    `kafka-producer-perf-test.sh`, which needs no flag for servers."""
     file, servers = stage.properties(row, _PATIENCE), stage.servers(row)
     if servers is not None:
         tool = [

@@ -1,4 +1,5 @@
-"""Forms of client.properties that Kafka's own tools accept or refuse, and the broker on which they are tried."""
+"""Lists forms of client.properties that Kafka's own tools accept or refuse, and runs the broker on which these are
+tried."""
 
 from __future__ import annotations
 
@@ -34,9 +35,13 @@ _IN_FILE: Final = "${file:SEC/p.properties:password}"
 
 
 class Row(NamedTuple):
-    """A row of the table. `shown`: the input in the document; `text`: the file, in which SEC stands for the folder of
-    secrets; `listener`: the attribute of SecuredBroker with the address; `servers`: the value of the flag, in which
-    HOST stands for the address (None: the file names the servers)."""
+    """A row of the table.
+
+    - `shown`: the input in the document.
+    - `text`: the file, in which SEC stands for the folder of secrets.
+    - `listener`: the attribute of SecuredBroker that has the address.
+    - `servers`: the value of the flag, in which HOST stands for the address; None if the file names the servers.
+    """
 
     shown: str
     listener: str
@@ -298,8 +303,8 @@ class Stage:
 
 
 def pkcs12_of_java(trusted: Path) -> None:
-    """Makes trust stores of both kinds beside `trusted`, with keytool, because Java does not trust certificates in
-    OpenSSL's stores."""
+    """Makes trust stores of both kinds in the folder of `trusted`. Uses keytool, because Java does not trust
+    certificates in OpenSSL's stores."""
     for ending, store_type in ((".p12", "PKCS12"), (".jks", "JKS")):
         flags = ["-noprompt", "-alias", "authority", "-file", str(trusted), "-storetype", store_type]
         where = ["-keystore", str(trusted.with_suffix(ending)), "-storepass", STORE_PASSWORD]

@@ -13,7 +13,7 @@ _LOADING = (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_
 
 
 def commit_offsets(group: Consumer, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Commits the offsets, by topic and partition, once the group has a coordinator."""
+    """Commits the offsets, by topic and partition. Waits until the group has a coordinator."""
     wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
 
     def is_committed() -> bool:
@@ -25,7 +25,7 @@ def commit_offsets(group: Consumer, offsets: Mapping[tuple[str, int], int]) -> N
             return False
         return True
 
-    wait_for(is_committed, f"a coordinator that takes the commit of {sorted(offsets)}")
+    wait_for(is_committed, f"a coordinator that accepts the commit of {sorted(offsets)}")
 
 
 def commit_idle(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) -> None:

@@ -23,7 +23,7 @@ def all_of(file: Path) -> list[Path]:
 
 
 def pages_of(file: Path, name: str) -> list[int]:
-    """Returns, in order, the numbers of the pages that hold the rows of a table or index."""
+    """Returns the numbers of the pages that hold the rows of a table or index, in order."""
     with closing(sqlite3.connect(file)) as raw:
         found = raw.execute("SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf'", (name,)).fetchall()
     return sorted(number for (number,) in found)

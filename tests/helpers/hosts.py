@@ -9,8 +9,8 @@ _CUSTOMIZE = Path(__file__).parent / "other_host"
 
 
 class Host:
-    """A simulated host called `name`, whose wall clock is `ahead_s` ahead. Python processes that are started with
-    `environment` are on the host, and so are their descendants, except the JVM. `folder`: for the file of the clock."""
+    """A simulated host called `name`, whose wall clock is `ahead_s` ahead. A Python process that is started with
+    `environment` runs on this host, and so do its descendants, except the JVM. The file of the clock is in `folder`."""
 
     def __init__(self, folder: Path, name: str, ahead_s: int = 0) -> None:
         self.name, self._clock = name, folder / f"{name}.clock"
@@ -22,7 +22,7 @@ class Host:
         return {"PYTHONPATH": path, "TXNSCOPE_TEST_HOST": self.name, "TXNSCOPE_TEST_HOST_CLOCK": str(self._clock)}
 
     def set_clock(self, ahead_s: int) -> None:
-        """Sets the clock, also for running processes."""
+        """Sets the clock of the host, also for processes that already run."""
         new = self._clock.with_suffix(".new")
         new.write_text(str(ahead_s * 1_000_000_000))
         new.replace(self._clock)

@@ -1,8 +1,8 @@
 """Ends every process that a run of the tests started, however the run ends.
 
-The run sets a mark in its environment. All its processes inherit the mark, even in sessions of their own. A guard
-process without the mark waits for the end of the run (a pipe that closes, even after SIGKILL), and then kills all
-processes with the mark.
+The run sets a mark in its environment, and all its processes inherit the mark, even in sessions of their own. A guard
+process without the mark waits for the end of the run: it reads a pipe, which closes even after SIGKILL. The guard then
+kills all processes with the mark.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LIMIT_S = 20
 
 
 class Guard:
-    """A guard process, which outlives this process and then ends everything that this process started."""
+    """A guard process. It outlives this process, and then ends everything that this process started."""
 
     def __init__(self) -> None:
         mark = uuid4().hex
@@ -45,7 +45,7 @@ class Guard:
 
 
 def end_marked(mark: str) -> list[str]:
-    """Kills every process with this mark, and their new descendants. Returns the command lines."""
+    """Kills every process with this mark, and repeats this for their new descendants. Returns the command lines."""
     ended: list[str] = []
     until = time.monotonic() + _LIMIT_S
     while (left := with_environment(MARK, mark)) and time.monotonic() < until:

@@ -12,8 +12,8 @@ from tests.service.store.logs import NOW_MS
 
 
 def open_ids(engine: Engine, count: int) -> None:
-    """Inserts `count` open transactions of cluster 1, which began a second apart. The transaction of the last id is the
-    oldest."""
+    """Inserts `count` open transactions of cluster 1. Each began a second before the previous one, so the last id is
+    the oldest."""
     blank = dict.fromkeys((c.name for c in schema.transactional_ids.c), 0) | {"cluster_id": 1, "state": states.ONGOING}
     rows: list[dict[str, Any]] = [
         blank
@@ -26,8 +26,8 @@ def open_ids(engine: Engine, count: int) -> None:
 
 
 def stalled(engine: Engine, count: int) -> None:
-    """Inserts `count` stalled partitions of cluster 1. The first has been stalled for one second, each further one for
-    a second longer."""
+    """Inserts `count` stalled partitions of cluster 1. The first has been stalled for one second, and each further one
+    for a second longer than the one before."""
     blank: dict[str, Any] = {c.name: 0 for c in schema.data_partitions.c if not c.nullable}
     rows = [
         blank

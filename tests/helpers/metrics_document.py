@@ -134,8 +134,8 @@ def _one_histogram(samples: list[str]) -> list[str]:
 
 
 def _samples(text: str) -> dict[str, list[str]]:
-    """Returns the lines of samples by metric, with a fixed value in place of the time of rendering, which differs
-    between machines."""
+    """Returns the lines of samples by metric. The time of rendering, which differs between machines, gets a fixed
+    value."""
     found: dict[str, list[str]] = {}
     name = ""
     for line in text.splitlines():

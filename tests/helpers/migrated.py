@@ -1,4 +1,5 @@
-"""Gives tests stores at the newest revision. Copying a migrated store takes a hundredth of the time of a migration."""
+"""Gives tests stores at the newest revision. A copy of a migrated store takes a hundredth of the time of a
+migration."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def migrated(engine: Engine) -> Engine:
 
 @cache
 def _of_this_process() -> TemporaryDirectory[str]:
-    """Returns a directory with a migrated SQLite store. Each process makes its own, and removes it when it ends."""
+    """Returns a directory with a migrated SQLite store. Each process makes its own directory, and removes it at its
+    end."""
     directory = TemporaryDirectory(prefix="txnscope-migrated-")
     engine = open_engine(f"sqlite:///{directory.name}/store.db")
     migrate.upgrade(engine)

@@ -19,9 +19,9 @@ def main() -> None:
 
 
 def document() -> str:
-    """Returns the document, with paths in the order of the routes and schemas by name, so that a change of one route or
-    schema is one place in a diff."""
-    with TemporaryDirectory() as directory:  # a store needs a folder, but nothing is read from the store
+    """Returns the document. Paths have the order of the routes, and schemas are sorted by name, so that a change of one
+    route or schema changes one place in a diff."""
+    with TemporaryDirectory() as directory:  # a store needs an existing folder, but is not read here
         described = create_app(f"sqlite:///{directory}/store.db", version()).openapi()
     described["components"]["schemas"] = dict(sorted(described["components"]["schemas"].items()))
     return json.dumps(described, indent=2, ensure_ascii=False) + "\n"

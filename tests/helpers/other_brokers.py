@@ -1,5 +1,5 @@
-"""Brokers that speak Kafka's protocol but have no `__transaction_state`: a proxy that changes the answers of a real
-broker.
+"""A proxy that changes the answers of a real broker, so that clients see a broker which speaks Kafka's protocol but has
+no `__transaction_state`.
 
 The changes were observed on such brokers (redpanda-data/redpanda #11949, #12116, #17827, and its handlers of these
 requests): Metadata has no such topic; ApiVersions has no features and older versions; ListTransactions fails before the
@@ -49,7 +49,7 @@ class OtherBrokers:
     has_features: bool = False
 
     def proxies(self, brokers: Mapping[int, str]) -> Proxies:
-        """Returns proxies for these brokers (addresses by id), to be entered as a context manager."""
+        """Returns a context manager that runs proxies for these brokers (addresses by id)."""
         return Proxies(brokers, rewrite=self._rewrite)
 
     def _rewrite(self, api_key: int, version: int, response: bytes) -> bytes:
@@ -60,9 +60,9 @@ class OtherBrokers:
         header = _CORRELATION_ID + (1 if has_tags else 0)
         answer = kind.decode(response[header:], version=version)
         if kind is ApiVersionsResponse and answer.error_code:
-            return response  # the answer is in version 0, whatever the requested version
+            return response  # an answer with an error is in version 0, whatever version was requested
         change(self, answer)
-        answer._header = None  # encode() expects the attribute, and decode() of a body does not set it
+        answer._header = None  # encode() expects this attribute, but decode() of a body does not set it
         return response[:header] + bytes(answer.encode(version=version))
 
     def _versions(self, answer: Any) -> None:
@@ -86,7 +86,8 @@ class OtherBrokers:
 
     @staticmethod
     def is_asked_by_name(answer: Any) -> bool:
-        """Returns whether the request named topics. An answer about all topics also contains other ones."""
+        """Returns whether the request named topics. An answer about all topics also contains topics that were not
+        named."""
         return len(answer.topics) == 1
 
     def _list(self, answer: Any) -> None:

@@ -1,4 +1,4 @@
-"""Paths of the project, and of the bytes that were captured from brokers."""
+"""Paths of the project, and of the test data with bytes that were captured from brokers."""
 
 from __future__ import annotations
 

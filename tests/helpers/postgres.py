@@ -37,9 +37,9 @@ _THROWAWAY: Final = {
     "full_page_writes": "off",
     "synchronous_commit": "off",
     "shared_buffers": "32MB",
-    "autovacuum": "off",  # a worker inside the template would keep it from being copied
+    "autovacuum": "off",  # a worker that is connected to the template would keep it from being copied
 }
-# a language's collation, as on most servers, shows queries that rely on the order of bytes without asking for it
+# the collation of a language, as on most servers: a query that relies on the order of bytes without COLLATE fails
 _INITDB: Final = ("--encoding=UTF8", "--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US")
 
 
@@ -50,8 +50,8 @@ class PostgresError(Exception):
 class Postgres:
     """A server, and new databases in it: `with Postgres() as server, server.database() as url`.
 
-    By default the server is fast: it never syncs, and its files are in memory if there is space. If it `is_durable`, it
-    has Debian's settings, and its files are on disk.
+    By default the server is fast: it never syncs, and its files are in memory if there is space. With `is_durable`, the
+    server has Debian's settings, and its files are on disk.
     """
 
     def __init__(self, *, is_durable: bool = False) -> None:
@@ -84,7 +84,7 @@ class Postgres:
         settings = self._settings | {
             "listen_addresses": "",
             "unix_socket_directories": str(self.directory),
-            "dynamic_shared_memory_type": "mmap",  # in its directory: nothing is left elsewhere, even after kill -9
+            "dynamic_shared_memory_type": "mmap",  # files in the server's own directory
         }
         options = [f"--{name}={value}" for name, value in settings.items()]
         with self._log.open("ab") as out:
@@ -105,8 +105,8 @@ class Postgres:
 
     @contextmanager
     def database(self, *, is_empty: bool = False) -> Iterator[str]:
-        """Yields the URL of a new database, at the newest revision unless it `is_empty`. Drops the database afterwards,
-        even if it is in use."""
+        """Yields the URL of a new database, at the newest revision unless `is_empty` is set. Drops the database
+        afterwards, even if it is in use."""
         if not is_empty and not self._has_template:
             self._create_template()
         name = f"test_{next(self._numbers)}"

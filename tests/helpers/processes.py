@@ -15,15 +15,15 @@ import psutil
 
 
 def all_processes() -> Iterator[psutil.Process]:
-    """Yields every running process. psutil caches processes by number, and refuses to signal a cached one whose number
-    was reused, so the cache is cleared first."""
+    """Yields every running process. psutil caches processes by number, and refuses to signal a cached process whose
+    number was reused. So the cache is cleared first."""
     psutil.process_iter.cache_clear()
     return psutil.process_iter()
 
 
 def with_environment(name: str, value: str) -> list[psutil.Process]:
-    """Returns the running processes with this environment variable, oldest first: the process that was started with the
-    variable, and its descendants."""
+    """Returns the running processes with this environment variable, oldest first. These are the process that was
+    started with the variable, and its descendants."""
     found = []
     for process in all_processes():
         with suppress(psutil.Error):
@@ -40,7 +40,7 @@ def is_alive(pid: int) -> bool:
 
 
 def command_of(process: psutil.Process) -> str:
-    """Returns the command line of the process; empty if the process has ended."""
+    """Returns the command line of the process, or an empty text if the process has ended."""
     with suppress(psutil.Error):
         return " ".join(process.cmdline())
     return ""

@@ -1,4 +1,4 @@
-"""Prints a line every half minute: how many tests are done, and which files have run for how long."""
+"""Prints a line every half minute: how many tests are done, which files are running, and for how long."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVERY_S = 30.0
 
 
 class Progress:
-    """Counts finished tests and files. Under pytest-xdist, counts those of all workers."""
+    """Counts finished tests and files, under pytest-xdist those of all workers."""
 
     def __init__(self) -> None:
         self._left: Counter[str] = Counter()
@@ -24,8 +24,8 @@ class Progress:
         self._running: dict[str, float] = {}
 
     def collect(self, ids: Iterable[str]) -> None:
-        """Sets the tests of the run. Every worker collects the same tests, so each call replaces the one before until a
-        test has started."""
+        """Sets the tests of the run. Every worker collects the same tests, so until a test has started, each call
+        replaces the previous one."""
         if not self._done and not self._running:
             self._left = Counter(map(_file, ids))
             self._all = self._left.total()
@@ -50,14 +50,14 @@ class Progress:
 
 
 class ProgressPlugin:
-    """Writes the line to the terminal from a thread, because a single test may take minutes. Must be created before
-    pytest captures the output of tests."""
+    """Writes the line to the terminal from a thread, because a single test may take minutes. The plugin must be created
+    before pytest captures the output of tests."""
 
     def __init__(self, config: pytest.Config, every_s: float = EVERY_S) -> None:
         self._config, self._every_s = config, every_s
         self._progress = Progress()
         self._ended = threading.Event()
-        # while a test runs, descriptor 1 is pytest's capture
+        # while a test runs, descriptor 1 belongs to pytest's capture
         self._terminal = os.fdopen(os.dup(1), "w")
         self._thread = threading.Thread(target=self._write, name="progress", daemon=True)
 

@@ -1,5 +1,5 @@
-"""Proxies in front of real brokers, each of which can misbehave. Clients see the proxies' addresses instead of the
-brokers'."""
+"""Runs proxies in front of real brokers. Each proxy can misbehave. Clients see the addresses of the proxies instead of
+those of the brokers."""
 
 from __future__ import annotations
 
@@ -49,18 +49,22 @@ def endless(response: bytes) -> bytes:
 
 
 def flood(response: bytes) -> bytes:
-    """Returns the right response. `Proxy` then sends noise behind it until the client stops reading."""
+    """Returns the right response. `Proxy` then sends noise after it until the client stops reading."""
     return framed(response)
 
 
 def silent(response: bytes) -> None:
-    """Returns None: nothing is sent."""
+    """Returns None, so that nothing is sent."""
 
 
 class Proxies:
-    """One proxy for each broker, all of them at `bootstrap`: `with Proxies({1: "127.0.0.1:9092", …}) as proxies`.
-    `proxies.misbehave(2, garbage)` lasts until `proxies.behave(2)`. `host`: the address on which they listen, at
-    `ports` if given; `name`: the host that clients see, as long as "127.0.0.1". `rewrite`: changes every response."""
+    """One proxy for each broker: `with Proxies({1: "127.0.0.1:9092", …}) as proxies`. `proxies.bootstrap` has the
+    addresses of all proxies. `proxies.misbehave(2, garbage)` lasts until `proxies.behave(2)`.
+
+    - `host`, `ports`: the address on which the proxies listen; without `ports`, on free ports.
+    - `name`: the host that clients see, as long as "127.0.0.1".
+    - `rewrite`: changes every response.
+    """
 
     def __init__(
         self,
@@ -132,7 +136,7 @@ class Proxies:
                 self._begin(self._pass_responses, node, broker, client, asked)
 
     def _pass_requests(self, client: socket.socket, broker: socket.socket, asked: dict[int, tuple[int, int]]) -> None:
-        """Passes requests on to the broker. `asked`: receives the API key and version of each request, by correlation
+        """Passes requests on to the broker. Stores the API key and version of each request in `asked`, by correlation
         id."""
         with suppress(OSError):
             while request := _frame(client):
@@ -172,7 +176,7 @@ def _address(text: str) -> bytes:
 
 
 def _frame(connection: socket.socket) -> bytes:
-    """Returns the next message; empty at the end of the connection."""
+    """Returns the next message, or an empty one at the end of the connection."""
     head = _read(connection, _SIZE.size)
     return _read(connection, *_SIZE.unpack(head)) if head else b""
 

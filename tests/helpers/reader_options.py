@@ -1,4 +1,4 @@
-"""Client settings as Spark passes them to its readers: converted to text, and parsed again."""
+"""Converts client settings to text and back, as Spark does when it passes them to its readers."""
 
 from __future__ import annotations
 

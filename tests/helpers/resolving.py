@@ -1,4 +1,5 @@
-"""A service that may end hanging transactions, over a store with one, and brokers that answer as a test wants."""
+"""Runs a service that may end hanging transactions. Its store has one hanging transaction, and its brokers answer as a
+test wants."""
 
 from __future__ import annotations
 
@@ -41,9 +42,13 @@ class Sent(NamedTuple):
 
 
 class Brokers:
-    """Stands in for real brokers. `seen`: the partitions as they are observed. `before_look`: called with the number of
-    each observation, before it. `facts`: the facts from which the verdict is derived. `answer`: returns the error code
-    for a marker."""
+    """Stands in for real brokers.
+
+    - `seen`: the observed partitions.
+    - `before_look`: called before each observation, with its number.
+    - `facts`: the facts from which the verdict is derived.
+    - `answer`: returns the error code for a marker.
+    """
 
     def __init__(self) -> None:
         self.seen: dict[TopicPartition, CheckedPartition] = {PLACE: shows(hanging())}
@@ -63,7 +68,7 @@ class Brokers:
         return {place: self.seen[place] for place in places if place in self.seen}
 
     def end_offsets(self, *_: object) -> None:
-        """Returns an empty mapping. End offsets are only needed to read the facts, which the test gives in `facts`."""
+        """Does nothing. End offsets are only needed to read the facts, which the test gives in `facts`."""
 
     def write_marker(self, _: Any, node: int, **about: Any) -> int:
         assert (about.pop("topic"), about.pop("partition")) == PLACE
@@ -76,7 +81,8 @@ class Brokers:
 
 
 class ResolveApi:
-    """The REST interface that ends hanging transactions: `client`, with the store and the brokers behind it."""
+    """The REST interface that ends hanging transactions. `client` is its client; the store and the brokers behind the
+    service are attributes, too."""
 
     def __init__(self, cluster: WithPartitions, client: TestClient, brokers: Brokers) -> None:
         self.cluster, self.client, self.brokers = cluster, client, brokers
@@ -111,8 +117,8 @@ def shows(*open_: ActiveProducer, described: bool = True) -> CheckedPartition:
 def resolve_api(
     url: str, patch: pytest.MonkeyPatch, operators: dict[str, str] | None = KEYS, **finding: Any
 ) -> Iterator[ResolveApi]:
-    """Yields the interface over a store with a confirmed hanging transaction. Its id is fenced, and the brokers still
-    return what the judge observed. `finding`: fields of the finding."""
+    """Yields the interface over a store with a confirmed hanging transaction. The id of the transaction is fenced, and
+    the brokers still return what the judge observed. `finding` sets fields of the finding."""
     cluster, brokers = WithPartitions(url), Brokers()
     cluster.read([FENCED])
     cluster.look(stalled_partition())

@@ -1,4 +1,4 @@
-"""A broker whose listeners have the usual kinds of security: a login over TLS, or a client certificate."""
+"""Runs a broker whose listeners have the usual kinds of security: a login over TLS, or a client certificate."""
 
 from __future__ import annotations
 
@@ -30,9 +30,14 @@ _HASHES: Final = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")
 
 
 class SecuredBroker:
-    """A broker with secured listeners: `with SecuredBroker("4.3.1", directory) as secured`. `login`: PLAIN, SCRAM or
-    OAUTHBEARER over TLS; `clear`: PLAIN without TLS; `mutual`: a client certificate; `tls`: only TLS; `admin`: every
-    client may do everything."""
+    """A broker with secured listeners: `with SecuredBroker("4.3.1", directory) as secured`.
+
+    - `login`: PLAIN, SCRAM or OAUTHBEARER over TLS.
+    - `clear`: PLAIN without TLS.
+    - `mutual`: a client certificate.
+    - `tls`: only TLS.
+    - `admin`: every client may do everything.
+    """
 
     def __init__(self, version: str, directory: Path) -> None:
         self.directory = directory
@@ -117,8 +122,8 @@ class SecuredBroker:
         return self
 
     def start(self) -> None:
-        """Starts the broker, also again after `broker.stop()`, with its data."""
-        # the only way to tell the broker, and Kafka's tools, which URLs of OAuth they may use
+        """Starts the broker. After `broker.stop()`, starts it again with its data."""
+        # the broker, and Kafka's tools, accept a list of allowed OAuth URLs only in this way
         with patch.dict(os.environ, {"JAVA_TOOL_OPTIONS": self.java_options}):
             self.broker.start()
 

@@ -1,4 +1,4 @@
-"""Servers on loopback: our own applications, and servers that send fixed bytes, whatever the request."""
+"""Runs servers on loopback: our own applications, and servers that send fixed bytes, whatever the request."""
 
 from __future__ import annotations
 
@@ -40,9 +40,12 @@ def serving_app(app: FastAPI) -> Iterator[str]:
 
 @dataclass
 class Served:
-    """The bytes that every client gets once it has sent something, followed by `more` every `then_every_s` (None: the
-    connection ends instead). `is_silent`: the server neither sends anything nor closes the connection. `sent`: bytes
-    sent so far."""
+    """The bytes that every client gets after it has sent something.
+
+    - `more`: further bytes, sent every `then_every_s`. If `then_every_s` is None, the connection ends instead.
+    - `is_silent`: the server neither sends anything nor closes the connection.
+    - `sent`: the number of bytes sent so far.
+    """
 
     first: bytes = b""
     then_every_s: float | None = None
@@ -56,7 +59,7 @@ class Served:
 def serving(
     served: Served, *, host: str = "127.0.0.1", port: int = 0, certificate: Path | None = None
 ) -> Iterator[str]:
-    """Yields the address of a server. `certificate`: PEM file with key and certificate; with it, the server speaks
+    """Yields the address of a server. With `certificate`, a PEM file with key and certificate, the server speaks
     TLS."""
     context = None
     if certificate is not None:
@@ -106,7 +109,7 @@ def _serve(client: socket.socket, served: Served, context: ssl.SSLContext | None
             while served.then_every_s is not None and not ending.wait(served.then_every_s):
                 connection.sendall(served.more)
                 served.sent += len(served.more)
-            # Closed with bytes unread, a socket resets its connection, and the client may lose the answer.
+            # A socket that is closed with unread bytes resets its connection, and the client may lose the answer.
             client.shutdown(socket.SHUT_WR)
             while connection.recv(1 << 16):
                 pass

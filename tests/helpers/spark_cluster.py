@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on loopback: a master, workers and their executors, each in a process."""
+"""Runs a standalone Spark cluster on loopback: a master, workers and their executors, each in a process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
 class SparkCluster:
-    """A master and its workers. `url`: the value for `--spark-master`. All their files are below `folder`."""
+    """A master and its workers. `url` is the value for `--spark-master`. All files are below `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, (self._port, web) = folder, free_ports(2)

@@ -63,7 +63,7 @@ class Id(NamedTuple):
 
 
 class SeededCluster:
-    """A cluster of a store, whose lease the test holds. Every call of `read` stores one batch of new records of one
+    """A cluster of a store. The test holds its lease. Every call of `read` stores one batch of new records of one
     partition."""
 
     def __init__(self, url: str, name: str = "orders", partitions: int = 1, started_ms: int = NOW_MS - 600_000) -> None:
@@ -88,7 +88,7 @@ class SeededCluster:
         gap: Gap | None = None,
         trouble: Reason | str | None = None,
     ) -> None:
-        """Stores one record for each id. The log ends `behind` records after them."""
+        """Stores one record for each id. The log has `behind` further records after these."""
         lo = self._next[partition]
         ids = list(ids)
         runs = [_run(partition, lo + number, one) for number, one in enumerate(ids)]
@@ -107,11 +107,11 @@ class SeededCluster:
         return self._next[partition]
 
     def moved_to(self, offset: int, partition: int = 0) -> None:
-        """Notes that the test itself stored a batch up to `offset`."""
+        """Sets the next offset after the test has stored a batch up to `offset` by itself."""
         self._next[partition] = offset
 
     def read_no_log(self) -> None:
-        """Stores the batch of a cluster without a transaction log."""
+        """Stores the batch that comes from a cluster without a transaction log."""
         self.writer.apply(LogBatch((), (), (), None, (), ()), NOW_MS)
 
     def close(self) -> None:
@@ -147,8 +147,8 @@ def _run(partition: int, offset: int, one: Id) -> Run:
 
 
 def _ends(run: Run, one: Id) -> tuple[list[Step], Minute]:
-    """Returns the facts that come with the record: a step for each abort (of unknown cause), and the minute with the
-    commits."""
+    """Returns the facts that come with the record: a step for each abort, whose cause is unknown, and the minute with
+    the commits."""
     aborted = run.last._replace(state=states.COMPLETE_ABORT, offset=-1)
     steps = [Step(run.partition, run.transactional_id, NO_RECORD, aborted)] * one.aborts
     minute_ms = max(one.timestamp_ms, 0) // 60_000 * 60_000
@@ -164,8 +164,8 @@ def open_id(name: str | bytes, age_ms: int, *topics: str, state: int = states.ON
 
 
 def mixed_ids(count: int = 500) -> Sequence[Id]:
-    """Returns `count` ids in all states. Ages and update times repeat, some times are absurd, and the order of names
-    differs from that of ages."""
+    """Returns `count` ids in all states. Ages and update times repeat, some times are absurd, and the order by name
+    differs from the order by age."""
     cycle = (*sorted(states.PERSISTED), states.EXPIRED, states.UNKNOWN)
     absurd = {11: INT64_MAX, 13: -1, 17: INT64_MIN, 19: INT64_MAX - 5}
     ids = []
@@ -180,7 +180,7 @@ def mixed_ids(count: int = 500) -> Sequence[Id]:
 
 @contextmanager
 def client_of(url: str) -> Iterator[TestClient]:
-    """Yields a client of the service over the store, at NOW_MS. An exception in the service becomes an answer with
-    status 500, as for users."""
+    """Yields a client of the service over the store, at NOW_MS. As for users, an exception in the service becomes an
+    answer with status 500."""
     with TestClient(create_app(url, "1.2.3", now_ms=lambda: NOW_MS), raise_server_exceptions=False) as client:
         yield client

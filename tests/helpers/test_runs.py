@@ -1,5 +1,5 @@
-"""A run of the tests reports its progress. At its end, even if it is interrupted or killed, all its processes end, and
-no others, although a process number may have been reused."""
+"""Tests that a run of the tests reports its progress. At its end, even if the run is interrupted or killed, all its
+processes end, and no others, although a process number may have been reused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.helpers.progress import Progress
 from tests.helpers.waiting import LIMIT_S, wait_for
 
 TESTS = ["tests/a.py::one", "tests/a.py::two", "tests/b.py::C::one", "tests/c.py::one"]
-# it starts a process in a session of its own, and that one starts another, as `txnscope watch` starts a JVM
+# the test starts a process in a session of its own, which starts another one, as `txnscope watch` starts a JVM
 STARTS = """
 import os, pathlib, subprocess, sys, time
 WAITS = "import time; time.sleep(1000)"
@@ -43,7 +43,7 @@ def test_starts():
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[Path]:
-    """The file with the numbers of the processes that the run starts. Kills these processes after the test."""
+    """Returns the file with the numbers of the processes that the run starts. Kills these processes after the test."""
     file = tmp_path / "started"
     yield file
     if file.exists():
@@ -127,8 +127,8 @@ def test_a_process_with_the_number_of_an_ended_one_is_let_alone(another: subproc
 
 
 def test_a_number_that_was_found_before_is_looked_at_anew(another: subprocess.Popen[bytes]) -> None:
-    """A process that is found now may be signalled, even if its number belonged to another process when processes were
-    listed before."""
+    """A process that is found now may be signalled, even if its number belonged to another process in an earlier
+    list."""
     (found,) = (one for one in all_processes() if one.pid == another.pid)
     found._ident = (found.pid, found.create_time() - 60)  # type: ignore[attr-defined]
     (found,) = (one for one in all_processes() if one.pid == another.pid)
@@ -138,7 +138,7 @@ def test_a_number_that_was_found_before_is_looked_at_anew(another: subprocess.Po
 def test_the_line_has_tests_done_and_the_files_that_run_longest_first() -> None:
     progress = Progress()
     progress.collect(TESTS)
-    progress.collect(TESTS)  # the call of another worker
+    progress.collect(TESTS)  # as the call of another worker
     assert progress.line(0) == "0 of 4 tests done, 3 files not started; running: none"
     progress.start(TESTS[2], 10)
     progress.start(TESTS[0], 0)

@@ -1,4 +1,4 @@
-"""Runs work in a thread while a block runs."""
+"""Runs work in a thread during a block."""
 
 from __future__ import annotations
 

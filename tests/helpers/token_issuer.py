@@ -1,5 +1,5 @@
-"""An OAuth server on loopback that issues tokens for client credentials, and the keys with which brokers verify
-them."""
+"""Runs an OAuth server on loopback that issues tokens for client credentials, and writes the keys with which brokers
+verify the tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AUDIENCE: Final = "kafka"
 
 class TokenIssuer:
     """Issues tokens at `issuer.url` for `clients` (id: secret): `with TokenIssuer(directory, {"ann": "secret"}) as
-    issuer`. `issuer.keys`: the file with the public key (JWKS). `life_s`: the lifetime of a token."""
+    issuer`. `issuer.keys` is the file with the public key (JWKS). `life_s` is the lifetime of a token."""
 
     def __init__(self, directory: Path, clients: dict[str, str], life_s: float = 600) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ class TokenIssuer:
 
 def _handler(answer: Callable[[str, str], tuple[int, dict[str, Any]]]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # the name is http.server's
+        def do_POST(self) -> None:  # http.server defines this name
             form = self.rfile.read(int(self.headers["Content-Length"])).decode()
             status, body = answer(self.headers["Authorization"], form)
             data = json.dumps(body).encode()
@@ -83,7 +83,7 @@ def _handler(answer: Callable[[str, str], tuple[int, dict[str, Any]]]) -> type[B
             self.end_headers()
             self.wfile.write(data)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name is http.server's
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # http.server defines this name
             """Logs nothing."""
 
     return Handler

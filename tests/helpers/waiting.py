@@ -1,7 +1,7 @@
 """Waits for events. A test waits for an event, never for a time, so that it does not depend on the speed of the
 machine.
 
-There is one time limit, which only a hang reaches. The failure then names the event, and the last observation.
+There is one time limit, which only a hang reaches. The failure then names the event, and shows the last observation.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ T = TypeVar("T")
 def wait_for(
     probe: Callable[[], T | None], what: str, timeout_s: float = LIMIT_S, *, retry_on: tuple[type[Exception], ...] = ()
 ) -> T:
-    """Returns the first truthy answer of `probe`. `what` names the event.
+    """Returns the first truthy answer of `probe`. `what` names the event in the failure.
 
-    An exception of `probe` ends the wait. After an exception of a type in `retry_on`, `probe` is called again instead.
+    An exception of `probe` ends the wait, except for the types in `retry_on`: after these, `probe` is called again.
     """
     found = wait_until(probe, bool, what, timeout_s, retry_on=retry_on)
     assert found is not None
@@ -45,7 +45,7 @@ def wait_until_equal(
     *,
     retry_on: tuple[type[Exception], ...] = (),
 ) -> None:
-    """Returns once `probe` answers `expected`."""
+    """Returns when `probe` answers `expected`."""
     wait_until(
         probe, lambda answer: answer == expected, f"{what} to be {_shown(expected)}", timeout_s, retry_on=retry_on
     )

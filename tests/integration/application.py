@@ -64,7 +64,8 @@ class Ingest:
     - `more`: further flags of `txnscope ingest`.
     - `rules`: rules as in a settings file.
     - `host`: a simulated host (default: this host).
-    - `url`: of the store (default: a SQLite file in `directory`)."""
+    - `url`: of the store (default: a SQLite file in `directory`).
+    """
 
     def __init__(
         self,

@@ -2,7 +2,8 @@
 would call wrong.
 
 The job goes through an exception, kills, a recovery that commits the transactions of a checkpoint, a recovery that
-comes too late, and a savepoint."""
+comes too late, and a savepoint.
+"""
 
 from __future__ import annotations
 

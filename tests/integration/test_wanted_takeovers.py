@@ -2,7 +2,8 @@
 wrong.
 
 These are Kafka Connect, with its rounds of fencing after a reconfiguration, and Spring, with a producer for each input
-partition during rebalances."""
+partition during rebalances.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Facts about an open entry, from the transaction log and its partition's log, that lead to a known verdict."""
+"""Builds facts about an open entry, from the transaction log and from the partition's log, that lead to a known
+verdict."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ def facts_of(decision: str | None, producer_id: int, epoch: int, start_offset: i
     """Returns the facts about an entry that a TV2 client wrote under `epoch`. Both logs were read completely at
     `at_ms`.
 
-    `decision`: how the transaction of the entry ended. If that is neither COMMIT nor ABORT, the transaction log has no
-    record of the producer id.
+    `decision` is the outcome of the entry's transaction. If `decision` is neither COMMIT nor ABORT, the transaction log
+    has no record of the producer id.
     """
     states = _STATES.get(decision or "", ())
     records = [_record(0, ONGOING, producer_id, epoch, at_ms)] if states else []

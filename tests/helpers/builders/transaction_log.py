@@ -43,7 +43,8 @@ def value(
     tagged: Mapping[int, bytes] | None = None,
     topic_tagged: Mapping[int, bytes] | None = None,
 ) -> bytes:
-    """Returns a value. `topics` None: the null array. `tagged` and `topic_tagged` (of every topic) are for v1 only."""
+    """Returns a value. If `topics` is None, the array is null. `tagged`, and `topic_tagged` for every topic, are for v1
+    only."""
     head = struct.pack(">hqhib", version, producer_id, producer_epoch, timeout_ms, status)
     times = struct.pack(">qq", last_update_ms, start_ms)
     if version == 0:
@@ -54,7 +55,7 @@ def value(
 def transition(
     transactional_id: bytes | str, offset: int, *, timestamp_ms: int, leader_epoch: int = 0, data: bytes | None
 ) -> bytes:
-    """Returns a batch of one record, as the coordinator appends it. `data` None: a tombstone."""
+    """Returns a batch of one record, as the coordinator appends it. If `data` is None, the record is a tombstone."""
     return batch([Rec(key(transactional_id), data)], offset, timestamp_ms=timestamp_ms, leader_epoch=leader_epoch)
 
 
@@ -80,8 +81,8 @@ def _topics_v1(topics: Topics | None, tagged: Mapping[int, bytes]) -> bytes:
 
 
 def _tagged(fields: Mapping[int, bytes]) -> bytes:
-    """Returns tagged fields: their count, then tag, size and bytes of each, in the given order (Kafka's order is
-    ascending)."""
+    """Returns tagged fields: their count, then tag, size and bytes of each field, in the given order. Kafka's order is
+    ascending."""
     out = uvarint(len(fields))
     for tag, data in fields.items():
         out += uvarint(tag) + uvarint(len(data)) + data
