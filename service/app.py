@@ -107,7 +107,7 @@ def _routes() -> list[BaseRoute]:
     everything = APIRouter()
     for room in (
         *(clusters.router, transactions.router, history.router, findings.router, events.router, partitions.offsets),
-        *(partitions.router, ledger.router, resolve.router, mutes.acknowledgements, audit.router),
+        *(partitions.router, partitions.groups, ledger.router, resolve.router, mutes.acknowledgements, audit.router),
         *(mutes.router, mutes.lists),
     ):
         everything.include_router(room, prefix=API)

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from service.api.http.state import Store
-from service.api.routes.events import begin, sent, stream_events
+from service.api.routes.events import Listening, begin, sent, stream_events
 from service.domain.findings.adopted import AdoptedFacts, UnreplicatedFacts
 from service.domain.findings.advice import (
     Answer,
@@ -54,6 +54,10 @@ class WithFindings(SeededCluster):
         FindingWriter(self.engine, self.lease).save(reconcile(stored, look, now_ms, "kafka-orders"), now_ms)
 
 
+async def _sees_all(_: str) -> bool:
+    return True
+
+
 class Listener:
     """Reads the event stream of a store as a client does, message by message."""
 
@@ -61,7 +65,8 @@ class Listener:
         self._engine = open_reader(url)
         self._loop = asyncio.new_event_loop()
         store = Store(self._engine)
-        self._events = stream_events(begin(EventFeed(store.read, sent), store, cluster, last_event_id))
+        start = begin(store, cluster, last_event_id)
+        self._events = stream_events(Listening(EventFeed(store.read, sent), cluster, start, _sees_all))
 
     def hear(self) -> dict[str, Any]:
         event = self._loop.run_until_complete(asyncio.wait_for(anext(self._events), LIMIT_S))

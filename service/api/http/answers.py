@@ -13,14 +13,16 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.access.principal import Grant
 from service.api.http.fields import text_of_time
+from service.api.http.parameters import only_known
 from service.api.http.principals import principal_of
+from service.api.http.problems import describe
 from service.api.http.state import state_of
 from service.api.schemas.shape import Page, Shape, to_json
 from service.store.engine import DataVersion, DataVersions
@@ -45,6 +47,12 @@ def answer_page(
 ) -> Response:
     """Returns 200 with a page of the class `kind`. `more`: the fields that the page has besides `items`."""
     return answer(kind(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms), **more), as_of_ms)
+
+
+def answer_once(body: Shape, status: int = 200) -> Response:
+    """Returns the answer to a request that did something. Nothing keeps it, and it has no ETag: a 304 would hide what
+    was done."""
+    return Response(to_json(body), status, {"Cache-Control": "no-store"}, "application/json")
 
 
 def unless_known(request: Request, response: Response) -> Response:
@@ -178,6 +186,21 @@ class KeptRoute(APIRoute):
             return unless_known(request, await state_of(request).answers.answer(request, render))
 
         return handle
+
+
+Handler = TypeVar("Handler", bound=Callable[..., Response])
+
+
+class KeptRouter(APIRouter):
+    """Routes of REST that read the store. Parameters that a route does not have are refused."""
+
+    def __init__(self, tag: str) -> None:
+        super().__init__(route_class=KeptRoute, tags=[tag], dependencies=[Depends(only_known)])
+
+    def read(self, path: str, operation_id: str, body: type[Shape]) -> Callable[[Handler], Handler]:
+        """Declares a GET about one cluster, which answers with `body`. Pages have cursors, so they may answer 400."""
+        problems = (400, 404, 422, 503) if issubclass(body, Page) else (404, 422, 503)
+        return self.get(path, operation_id=operation_id, response_model=body, responses=describe(*problems))
 
 
 def _copy(response: Response) -> Response:

@@ -15,8 +15,8 @@ from service.access.refusals import Counted
 from service.api.http.fields import text_of_clock
 from service.api.http.parameters import unusable
 from service.api.http.principals import address_of, principal_of
-from service.api.http.problems import NO_SUCH_FINDING, NOT_NOW, ProblemError
-from service.api.http.state import AppState, known_cluster
+from service.api.http.problems import NOT_NOW, ProblemError
+from service.api.http.state import AppState, known_cluster, known_finding
 from service.clock import wall_clock_ms
 from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import Acknowledgement, Finding
@@ -25,12 +25,11 @@ from service.store.audit_events import AuditEvent
 from service.store.engine import API_WAIT_S, open_engine
 from service.store.errors import StoreError
 from service.store.mutes import Wish
-from service.store.queries import findings
 
 log = logging.getLogger(__name__)
 
-_WAIT_S: Final = 5.0
-"""Seconds that an audit event waits for a lock if its action has happened already."""
+AUDIT_WAIT_S: Final = 5.0
+"""Seconds that an audit event waits for a lock if its action has happened already, or must not wait any longer."""
 
 
 @contextmanager
@@ -54,7 +53,7 @@ def record_event(store_url: str, cluster: str, event: AuditEvent) -> None:
     """Adds the event to the audit. If the store cannot be written, the event is only logged and no error is raised,
     because the action has happened already."""
     try:
-        with store_writer(store_url, _WAIT_S) as engine:
+        with store_writer(store_url, AUDIT_WAIT_S) as engine:
             audit_events.record(engine, cluster, [event])
     except StoreError as error:
         log.error("the audit lacks an event (%s): %s", event, error)
@@ -62,7 +61,7 @@ def record_event(store_url: str, cluster: str, event: AuditEvent) -> None:
 
 def record_refusals(store_url: str, refusals: Iterable[Counted]) -> None:
     """Adds refusals to the audit. Raises StoreError if some were not written."""
-    with store_writer(store_url, _WAIT_S) as engine:
+    with store_writer(store_url, AUDIT_WAIT_S) as engine:
         for one, times in refusals:
             event = AuditEvent(
                 at_ms=wall_clock_ms(),
@@ -91,8 +90,8 @@ def mute(app: AppState, request: Request, cluster: str, wish: Wish) -> mutes.Mut
         raise unusable("until", "a mute must end in the future, and at most 90 days from now")
     with app.store.read() as connection:
         found = known_cluster(connection, cluster)
-        if wish.finding_id is not None and findings.find(connection, found.id, wish.finding_id) is None:
-            raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {wish.finding_id!r}")
+        if wish.finding_id is not None:
+            known_finding(connection, found, wish.finding_id)
     detail = f"{wish.text} until {text_of_clock(wish.until_ms)}: {wish.reason}"
     event = event_of(request, now_ms, Action.MUTE, Outcome.SET, "", detail)
     with store_writer(app.store_url) as engine, engine.begin() as connection:
@@ -105,9 +104,7 @@ def acknowledge(app: AppState, request: Request, cluster: str, finding_id: str, 
     event = event_of(request, app.now_ms(), Action.ACKNOWLEDGE, Outcome.SET, finding_id, reason)
     with store_writer(app.store_url) as engine, engine.begin() as connection:
         found = known_cluster(connection, cluster)
-        one = findings.find(connection, found.id, finding_id)
-        if one is None:
-            raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {finding_id[:64]!r}")
+        one = known_finding(connection, found, finding_id)
         if (why := _why_not(one)) is not None:
             raise ProblemError(409, NOT_NOW, why)
         return mutes.acknowledge(connection, found.id, one, reason, event)

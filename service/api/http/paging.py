@@ -7,9 +7,10 @@ import struct
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from itertools import islice
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Query as QueryParameter
+from pydantic import Field, TypeAdapter, ValidationError
 
 from service.api.http.fields import decode_bytes
 from service.api.http.problems import BAD_CURSOR, ProblemError
@@ -28,7 +29,11 @@ LIMIT = 50
 Key = tuple[int | str, ...]
 """The position of an item in its list; keys ascend."""
 
+Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
 T = TypeVar("T")
+
+_KEY: Final = TypeAdapter(tuple[int | str, ...])
 
 
 def cut(
@@ -39,11 +44,11 @@ def cut(
     `items` come in the order of their keys. `filters`: as for `seal`. Raises ProblemError (400) if this service did not
     make the cursor, or made it for another list.
     """
-    after = None if cursor is None else _key(unseal(cursor, 1, *filters))
+    after = read_place(_KEY, cursor, *filters)
     page = list(islice((one for one in items if after is None or _is_behind(key(one), after)), limit + 1))
     if len(page) <= limit:
         return page, None
-    return page[:limit], seal(json.dumps(key(page[limit - 1])).encode(), *filters)
+    return page[:limit], write_place(key(page[limit - 1]), *filters)
 
 
 def _is_behind(key: Key, after: Key) -> bool:
@@ -53,10 +58,17 @@ def _is_behind(key: Key, after: Key) -> bool:
         raise foreign_cursor() from None
 
 
-def _key(data: bytes) -> Key:
+def write_place(place: Any, *filters: Any) -> str:
+    """Returns the cursor of a page that ended at `place`, a value that JSON can hold. `filters`: as for `seal`."""
+    return seal(json.dumps(place).encode(), *filters)
+
+
+def read_place(kind: TypeAdapter[T], cursor: str | None, *filters: Any) -> T | None:
+    """Returns the place in the cursor, a value of this kind; None without a cursor. Raises ProblemError (400) if this
+    service did not make the cursor, or made it for another list."""
     try:
-        return tuple(json.loads(data))
-    except (ValueError, TypeError, RecursionError):
+        return None if cursor is None else kind.validate_json(unseal(cursor, 1, *filters), strict=True)
+    except ValidationError:
         raise foreign_cursor() from None
 
 
@@ -87,24 +99,13 @@ def read_cursor(cursor: str, sort: str, *filters: Any) -> PageCursor:
     return place
 
 
-# whether there is a row, its generation, offset and number; whether there is a minute, and which
-_TIMELINE = struct.Struct(">?qqq?q")
+_TIMELINE: Final = TypeAdapter(tuple[tuple[Int64, Int64, Int64] | None, Int64 | None])
 
 
-def write_timeline_cursor(place: TimelineCursor, *filters: Any) -> str:
-    """Returns the cursor of a page of a timeline. `filters`: as for `write_cursor`."""
-    row, minute_ms = place
-    data = _TIMELINE.pack(row is not None, *(row or (0, 0, 0)), minute_ms is not None, minute_ms or 0)
-    return seal(data, *filters)
-
-
-def read_timeline_cursor(cursor: str, *filters: Any) -> TimelineCursor:
-    """Returns the place in the cursor. Raises ProblemError (400) as `read_cursor` does."""
-    data = unseal(cursor, _TIMELINE.size, *filters)
-    if len(data) != _TIMELINE.size:
-        raise foreign_cursor()
-    has_row, generation, offset, number, has_minute, minute_ms = _TIMELINE.unpack(data)
-    return TimelineCursor((generation, offset, number) if has_row else None, minute_ms if has_minute else None)
+def read_timeline_cursor(cursor: str | None, *filters: Any) -> TimelineCursor:
+    """Returns the place in the cursor, which `write_place` made; without a cursor, the beginning. Raises ProblemError
+    (400) as `read_cursor` does."""
+    return TimelineCursor(*(read_place(_TIMELINE, cursor, *filters) or ()))
 
 
 def seal(place: bytes, *filters: Any) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from fastapi import Path as PathParameter
 from fastapi import Query as QueryParameter
 from fastapi import Request
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
@@ -39,6 +40,22 @@ Duration = Annotated[
     WithJsonSchema({"type": "string", "pattern": f"^{PATTERN}$", "examples": ["90s", "15m", "24h", "7d"]}),
 ]
 
+Window = Annotated[
+    Duration, QueryParameter(description="Only minutes that ended at most this long before `as_of`; at most 7d.")
+]
+PartitionNumber = Annotated[int, PathParameter(ge=0, lt=2**31)]
+
+_LONGEST_WINDOW_MS: Final = 7 * 24 * 3_600_000
+"""Longest `window`: history and volume are kept that long by default."""
+
+
+def window_ms(window: str) -> int:
+    """Returns the length of the window. Raises ProblemError (422) if it is longer than 7 days."""
+    length_ms = span_ms(window)
+    if length_ms > _LONGEST_WINDOW_MS:
+        raise unusable("window", f"at most 7d, {window!r} is longer")
+    return length_ms
+
 
 def describe_absence(parameter: dict[str, Any]) -> None:
     """Removes null from an optional parameter of the OpenAPI document.
@@ -66,16 +83,16 @@ async def only_known(request: Request) -> None:
     """
     route = request.scope["route"].dependant
     fields = (field for one in (route, *route.dependencies) for field in one.query_params)
-    taken = {field.alias: _is_list(field) for field in fields}
+    taken = {field.alias: "list" in str(field.field_info.annotation) for field in fields}
     given = [name for name, _ in request.query_params.multi_items()]
+    known = ", ".join(sorted(taken)) or "none"
     errors = [
-        ParameterError(parameter=name, message=f"unknown parameter; there are: {', '.join(sorted(taken)) or 'none'}")
+        ParameterError(parameter=name, message=f"unknown parameter; there are: {known}")
         for name in dict.fromkeys(given)
         if name not in taken
     ]
     if errors:
         names = ", ".join(repr(error.parameter) for error in errors)
-        known = ", ".join(sorted(taken)) or "none"
         raise ProblemError(422, UNKNOWN_PARAMETER, f"unknown query parameter {names}; there are: {known}", errors)
     twice = [name for name in dict.fromkeys(given) if given.count(name) > 1 and not taken[name]]
     if twice:
@@ -93,10 +110,6 @@ def bytes_of(request: Request, name: str) -> bytes | None:
         if unquote_to_bytes(key) == name.encode():
             return unquote_to_bytes(value.replace(b"+", b" "))
     return None
-
-
-def _is_list(field: Any) -> bool:
-    return "list" in str(field.field_info.annotation)
 
 
 Id = Annotated[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -70,15 +70,14 @@ class ProblemError(Exception):
         status: int,
         type_: str,
         detail: str,
-        errors: Sequence[ParameterError] | None = None,
+        errors: list[ParameterError] | None = None,
         *,
         retry: bool = False,
         for_all: str = "",
     ) -> None:
         super().__init__(detail)
-        self.for_all = for_all
-        self.status, self.type, self.detail, self.retry = status, type_, detail, retry
-        self.errors = None if errors is None else list(errors)
+        self.status, self.type, self.detail, self.errors = status, type_, detail, errors
+        self.retry, self.for_all = retry, for_all
 
 
 def describe(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -96,26 +95,33 @@ def answer_errors_as_problems(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _on_bug)
 
 
-def _respond(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
-    body = problem.model_dump_json(exclude_none=True)
+def _respond(
+    request: Request,
+    status: int,
+    detail: str | None,
+    headers: Mapping[str, str],
+    type_: str = "about:blank",
+    errors: list[ParameterError] | None = None,
+) -> Response:
+    problem = Problem(
+        type=type_,
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=detail,
+        instance=request.url.path,
+        errors=errors,
+    )
     # errors are never kept by caches: the next answer may be another one
-    return Response(body, problem.status, {"Cache-Control": "no-store", **(headers or {})}, MEDIA_TYPE)
+    return Response(
+        problem.model_dump_json(exclude_none=True), status, {"Cache-Control": "no-store", **headers}, MEDIA_TYPE
+    )
 
 
 def _on_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, ProblemError)
-    sees_all = principal_of(request).sees_all
-    return _respond(
-        Problem(
-            type=error.type,
-            title=HTTPStatus(error.status).phrase,
-            status=error.status,
-            detail=error.detail + (error.for_all if sees_all else ""),
-            instance=request.url.path,
-            errors=error.errors,
-        ),
-        {"Retry-After": str(RETRY_AFTER_S)} if error.retry else None,
-    )
+    detail = error.detail + (error.for_all if principal_of(request).sees_all else "")
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if error.retry else {}
+    return _respond(request, error.status, detail, headers, error.type, error.errors)
 
 
 def _on_invalid(request: Request, error: Exception) -> Response:
@@ -129,34 +135,16 @@ def _on_invalid(request: Request, error: Exception) -> Response:
 
 def _on_store(request: Request, error: Exception) -> Response:
     """Answers 503: the store does not answer, or its schema is not the one that this version reads."""
-    assert isinstance(error, StoreError)
-    problem = Problem(
-        type=STORE_NOT_READY,
-        title="Service Unavailable",
-        status=503,
-        detail=str(error),
-        instance=request.url.path,
-        errors=None,
-    )
-    return _respond(problem, {"Retry-After": str(RETRY_AFTER_S)})
+    return _on_problem(request, ProblemError(503, STORE_NOT_READY, str(error), retry=True))
 
 
 def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    title = HTTPStatus(error.status_code).phrase
-    detail = None if error.detail == title else error.detail
-    problem = Problem(
-        type="about:blank",
-        title=title,
-        status=error.status_code,
-        detail=detail,
-        instance=request.url.path,
-        errors=None,
-    )
+    detail = None if error.detail == HTTPStatus(error.status_code).phrase else error.detail
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED and (methods := _methods(request)):
         headers["Allow"] = ", ".join(sorted(methods))
-    return _respond(problem, headers)
+    return _respond(request, error.status_code, detail, headers)
 
 
 def _methods(request: Request) -> set[str]:
@@ -174,12 +162,4 @@ def _on_bug(request: Request, _: Exception) -> Response:
     """Answers 500. The framework logs the exception. It calls this handler outside of all middleware, so the headers
     are added here.
     """
-    problem = Problem(
-        type="about:blank",
-        title="Internal Server Error",
-        status=500,
-        detail="an error in txnscope; its log has the details",
-        instance=request.url.path,
-        errors=None,
-    )
-    return _respond(problem, HEADERS)
+    return _respond(request, 500, "an error in txnscope; its log has the details", HEADERS)

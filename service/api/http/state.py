@@ -13,9 +13,10 @@ from fastapi import Depends, Request
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from service.api.http.problems import NO_SUCH_CLUSTER, ProblemError
+from service.api.http.problems import NO_SUCH_CLUSTER, NO_SUCH_FINDING, ProblemError
+from service.domain.findings.finding import Finding
 from service.store.errors import StoreUnavailable
-from service.store.queries import clusters
+from service.store.queries import clusters, findings
 from service.store.queries.clusters import ClusterRow
 from service.store.schema_check import SchemaCheck
 
@@ -96,4 +97,12 @@ def known_cluster(connection: Connection, name: str) -> ClusterRow:
         raise ProblemError(
             404, NO_SUCH_CLUSTER, f"there is no cluster {name!r}", for_all=f"; the store knows: {names or 'none'}"
         )
+    return found
+
+
+def known_finding(connection: Connection, cluster: ClusterRow, finding_id: str) -> Finding:
+    """Returns the finding of that id. Raises ProblemError (404) if the cluster has none."""
+    found = findings.find(connection, cluster.id, finding_id)
+    if found is None:
+        raise ProblemError(404, NO_SUCH_FINDING, f"cluster {cluster.name!r} has no finding {finding_id[:64]!r}")
     return found

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as QueryParameter
+from fastapi import Request, Response
+from pydantic import TypeAdapter
 
-from service.api.http.answers import KeptRoute, answer_page
-from service.api.http.paging import LIMIT, Cursor, Limit, seal, unseal
-from service.api.http.parameters import only_known
+from service.api.http.answers import KeptRouter, answer_page
+from service.api.http.paging import LIMIT, Cursor, Int64, Limit, read_place, write_place
 from service.api.http.principals import sees_service
-from service.api.http.problems import describe
 from service.api.http.state import App, known_cluster
 from service.api.schemas.access import ActionWord, AuditEntries, AuditEntry, OutcomeWord
 from service.store.audit_events import AuditSelection, read_page
 
-_PLACE: Final = struct.Struct(">q")  # the last row's id
+_PLACE: Final = TypeAdapter(Int64)
+"""The id of the last row."""
 
-router = APIRouter(route_class=KeptRoute, tags=["access"], dependencies=[Depends(only_known)])
+router = KeptRouter("access")
 
 
-@router.get(
-    "/clusters/{cluster}/audit",
-    operation_id="listAudit",
-    response_model=AuditEntries,
-    responses=describe(400, 404, 422, 503),
-)
+@router.read("/clusters/{cluster}/audit", "listAudit", AuditEntries)
 def list_audit(
     request: Request,
     app: App,
@@ -44,9 +38,9 @@ def list_audit(
     """
     selection = AuditSelection(action, outcome, who, sees_service(request, is_on=app.access.authenticator.is_on))
     filters = (cluster, "audit", *selection)
-    before = None if cursor is None else int(_PLACE.unpack_from(unseal(cursor, _PLACE.size, *filters))[0])
+    before = read_place(_PLACE, cursor, *filters)
     with app.store.read() as connection:
         rows = read_page(connection, known_cluster(connection, cluster).id, selection, before, limit + 1)
     now_ms = app.now_ms()
-    next_cursor = seal(_PLACE.pack(rows[limit - 1].id), *filters) if len(rows) > limit else None
+    next_cursor = write_place(rows[limit - 1].id, *filters) if len(rows) > limit else None
     return answer_page(AuditEntries, [AuditEntry.of(row) for row in rows[:limit]], next_cursor, now_ms)

@@ -4,11 +4,10 @@ transaction coordinators of a cluster.
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Request, Response
 
-from service.api.http.answers import KeptRoute, answer, answer_page
+from service.api.http.answers import KeptRouter, answer, answer_page
 from service.api.http.paging import LIMIT, Cursor, Key, Limit, cut
-from service.api.http.parameters import only_known
 from service.api.http.principals import principal_of
 from service.api.http.problems import describe
 from service.api.http.state import App, known_cluster
@@ -19,7 +18,7 @@ from service.store.queries.clusters import ClusterRow
 from service.views.cluster.description import describe_cluster
 from service.views.cluster.sources import coordinators_of
 
-router = APIRouter(route_class=KeptRoute, tags=["clusters"], dependencies=[Depends(only_known)])
+router = KeptRouter("clusters")
 
 
 @router.get("/clusters", operation_id="listClusters", response_model=Clusters, responses=describe(400, 422, 503))
@@ -40,7 +39,7 @@ def _place(cluster: ClusterRow) -> Key:
     return (cluster.name,)
 
 
-@router.get("/clusters/{cluster}", operation_id="getCluster", response_model=Cluster, responses=describe(404, 422, 503))
+@router.read("/clusters/{cluster}", "getCluster", Cluster)
 def get_cluster(app: App, cluster: str) -> Response:
     """Returns one cluster."""
     with app.store.read() as connection:
@@ -48,12 +47,7 @@ def get_cluster(app: App, cluster: str) -> Response:
     return answer(Cluster.of(described), described.as_of_ms)
 
 
-@router.get(
-    "/clusters/{cluster}/coordinators",
-    operation_id="listCoordinators",
-    response_model=Coordinators,
-    responses=describe(400, 404, 422, 503),
-)
+@router.read("/clusters/{cluster}/coordinators", "listCoordinators", Coordinators)
 def list_coordinators(app: App, cluster: str, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
     """Lists all partitions of `__transaction_state`, by number. `ids` does not count expired ids."""
     with app.store.read() as connection:

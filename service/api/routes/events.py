@@ -30,10 +30,6 @@ RETRY_MS: Final = 2_000
 router = APIRouter(tags=["findings"], dependencies=[Depends(only_known)])
 
 
-async def _everything(_: str) -> bool:
-    return True
-
-
 class SentEvent(NamedTuple):
     """An event of a finding, with the finding as JSON in ASCII: many clients end lines at U+2028 and U+0085, too."""
 
@@ -57,7 +53,7 @@ class Listening(NamedTuple):
     feed: EventFeed[SentEvent]
     cluster: str | None
     start: Start
-    may_see: Callable[[str], Awaitable[bool | None]] = _everything
+    may_see: Callable[[str], Awaitable[bool | None]]
 
 
 async def listening(
@@ -73,14 +69,14 @@ async def listening(
         require_cluster(request, cluster)
     try:
         with app.event_feed.place():
-            client = await run_in_threadpool(begin, app.event_feed, app.store, cluster, last_event_id)
-            yield client._replace(may_see=partial(may_still_see, request, app.access))
+            start = await run_in_threadpool(begin, app.store, cluster, last_event_id)
+            yield Listening(app.event_feed, cluster, start, partial(may_still_see, request, app.access))
     except AllPlacesTaken:
         detail = f"{MOST_STREAMS:,} event streams are open, and no more are served"
         raise ProblemError(503, TOO_MANY_STREAMS, detail, retry=True) from None
 
 
-def begin(feed: EventFeed[SentEvent], store: Store, cluster: str | None, last_event_id: str | None) -> Listening:
+def begin(store: Store, cluster: str | None, last_event_id: str | None) -> Start:
     """Returns the place after the event `last_event_id`; without an id, the place after the newest event."""
     last = None
     if last_event_id is not None:
@@ -88,7 +84,7 @@ def begin(feed: EventFeed[SentEvent], store: Store, cluster: str | None, last_ev
     with store.read() as connection:
         if cluster is not None:
             known_cluster(connection, cluster)
-        return Listening(feed, cluster, start_after(connection, last))
+        return start_after(connection, last)
 
 
 @router.get(

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as QueryParameter
+from fastapi import Request, Response
+from pydantic import TypeAdapter
 from sqlalchemy import Connection
 
-from service.api.http.answers import KeptRoute, answer, answer_page
+from service.api.http.answers import KeptRouter, answer, answer_page
 from service.api.http.fields import text_of_time
-from service.api.http.paging import LIMIT, Cursor, Limit, foreign_cursor, seal, unseal
-from service.api.http.parameters import bytes_of, only_known
-from service.api.http.problems import NO_SUCH_FINDING, ProblemError, describe
-from service.api.http.state import App, known_cluster
+from service.api.http.paging import LIMIT, Cursor, Int64, Limit, read_place, write_place
+from service.api.http.parameters import bytes_of
+from service.api.http.state import App, known_cluster, known_finding
 from service.api.schemas.findings import Finding, Findings, KindWord, OneFinding, SeverityWord, StatusWord
 from service.api.schemas.shape import shaped
 from service.domain.findings.kinds import Kind, Status
@@ -22,17 +22,12 @@ from service.store.queries import clusters, findings
 from service.store.queries.findings import FindingCursor, FindingSelection
 from service.store.queries.partitions import observed_at_ms
 
-_TIME_BYTES = 8
+_PLACE: Final = TypeAdapter(tuple[Int64, str])
 
-router = APIRouter(route_class=KeptRoute, tags=["findings"], dependencies=[Depends(only_known)])
+router = KeptRouter("findings")
 
 
-@router.get(
-    "/clusters/{cluster}/findings",
-    operation_id="listFindings",
-    response_model=Findings,
-    responses=describe(400, 404, 422, 503),
-)
+@router.read("/clusters/{cluster}/findings", "listFindings", Findings)
 def list_findings(
     request: Request,
     app: App,
@@ -63,12 +58,7 @@ def list_findings(
     return _page(app, cluster, selection, filters, limit, cursor, clusters.log_as_of_ms)
 
 
-@router.get(
-    "/clusters/{cluster}/hanging",
-    operation_id="listHanging",
-    response_model=Findings,
-    responses=describe(400, 404, 422, 503),
-)
+@router.read("/clusters/{cluster}/hanging", "listHanging", Findings)
 def list_hanging(
     app: App,
     cluster: str,
@@ -84,20 +74,12 @@ def list_hanging(
     return _page(app, cluster, selection, filters, limit, cursor, observed_at_ms)
 
 
-@router.get(
-    "/clusters/{cluster}/findings/{finding}",
-    operation_id="getFinding",
-    response_model=OneFinding,
-    responses=describe(404, 422, 503),
-)
+@router.read("/clusters/{cluster}/findings/{finding}", "getFinding", OneFinding)
 def get_finding(app: App, cluster: str, finding: str) -> Response:
     """Returns one finding, also a resolved one until it is forgotten."""
     with app.store.read() as connection:
         found = known_cluster(connection, cluster)
-        one = findings.find(connection, found.id, finding)
-        if one is None:
-            raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {finding[:64]!r}")
-        (one,) = findings.with_full_ids(connection, found.id, [one])
+        (one,) = findings.with_full_ids(connection, found.id, [known_finding(connection, found, finding)])
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
     body = shaped(OneFinding, Finding.of(one, found.name), as_of=text_of_time(as_of_ms))
     return answer(body, as_of_ms)
@@ -114,7 +96,8 @@ def _page(
 ) -> Response:
     """Answers with one page of findings. `as_of`: a function that reads from the store when the source of these
     findings last answered."""
-    after = None if cursor is None else _place(unseal(cursor, _TIME_BYTES, *filters))
+    place = read_place(_PLACE, cursor, *filters)
+    after = None if place is None else FindingCursor(*place)
     with app.store.read() as connection:
         found = known_cluster(connection, cluster)
         selection = findings.named(connection, found.id, selection)
@@ -123,7 +106,7 @@ def _page(
         as_of_ms = as_of(connection, found.id)
         truncated = _truncated(connection, found.id, selection)
     items = [Finding.of(finding, found.name) for finding in page]
-    next_cursor = None if next_place is None else seal(_bytes(next_place), *filters)
+    next_cursor = None if next_place is None else write_place(next_place, *filters)
     return answer_page(Findings, items, next_cursor, as_of_ms, truncated=truncated)
 
 
@@ -134,14 +117,3 @@ def _truncated(connection: Connection, cluster_id: int, selection: FindingSelect
         return 0
     found = findings.truncated(connection, cluster_id)
     return sum(number for kind, number in found.items() if not selection.kinds or kind in selection.kinds)
-
-
-def _bytes(place: FindingCursor) -> bytes:
-    return place.opened_at_ms.to_bytes(_TIME_BYTES, signed=True) + place.id.encode()
-
-
-def _place(data: bytes) -> FindingCursor:
-    try:
-        return FindingCursor(int.from_bytes(data[:_TIME_BYTES], signed=True), data[_TIME_BYTES:].decode())
-    except UnicodeDecodeError:
-        raise foreign_cursor() from None

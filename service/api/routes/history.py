@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Path as PathParameter
-from fastapi import Query as QueryParameter
+from fastapi import Request, Response
 
-from service.api.http.answers import KeptRoute, answer_page
+from service.api.http.answers import KeptRouter, answer_page
 from service.api.http.fields import text_of_time
-from service.api.http.paging import LIMIT, Cursor, Key, Limit, cut, read_timeline_cursor, write_timeline_cursor
-from service.api.http.parameters import Duration, Id, IdBase64, id_of, known_id, only_known, unusable
-from service.api.http.problems import NO_SUCH_PRODUCER, ProblemError, describe
+from service.api.http.paging import LIMIT, Cursor, Key, Limit, cut, read_timeline_cursor, write_place
+from service.api.http.parameters import Id, IdBase64, Window, id_of, known_id, window_ms
+from service.api.http.problems import NO_SUCH_PRODUCER, ProblemError
 from service.api.http.state import App, known_cluster
 from service.api.schemas.history import (
     FoldedCommits,
@@ -23,26 +22,17 @@ from service.api.schemas.history import (
     TransactionRates,
     Transition,
 )
-from service.domain.duration_text import span_ms
 from service.domain.transaction_log.id_delta import minute_of
-from service.domain.transaction_log.timeline import Folded, TimelineCursor
+from service.domain.transaction_log.timeline import Folded
 from service.store.escaped_text import id_key
 from service.store.queries import clusters
 from service.store.queries.history import Owner, read_owners, read_timeline
 from service.views.transactions.spans import read_all_minutes
 
-LONGEST_MS: Final = 7 * 24 * 3_600_000
-"""Longest `window`: history is kept that long by default."""
-
-router = APIRouter(route_class=KeptRoute, tags=["transactions"], dependencies=[Depends(only_known)])
+router = KeptRouter("transactions")
 
 
-@router.get(
-    "/clusters/{cluster}/transaction/timeline",
-    operation_id="getTimeline",
-    response_model=Timeline,
-    responses=describe(400, 404, 422, 503),
-)
+@router.read("/clusters/{cluster}/transaction/timeline", "getTimeline", Timeline)
 def get_timeline(
     request: Request,
     app: App,
@@ -59,7 +49,7 @@ def get_timeline(
     """
     asked = id_of(request, id, id_b64)
     filters = (cluster, "timeline", *asked)
-    begin = TimelineCursor() if cursor is None else read_timeline_cursor(cursor, *filters)
+    begin = read_timeline_cursor(cursor, *filters)
     with app.store.read() as connection:
         found, row = known_id(connection, cluster, asked)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
@@ -67,26 +57,19 @@ def get_timeline(
     items = [
         FoldedCommits.of(item) if isinstance(item, Folded) else Transition.of(item.transition) for item in page.items
     ]
-    next_cursor = None if page.after is None else write_timeline_cursor(page.after, *filters)
+    next_cursor = None if page.after is None else write_place(page.after, *filters)
     since = text_of_time(found.counted_since_ms)
     return answer_page(Timeline, items, next_cursor, as_of_ms, counted_since=since)
 
 
-@router.get(
-    "/clusters/{cluster}/transaction/rates",
-    operation_id="getTransactionRates",
-    response_model=TransactionRates,
-    responses=describe(400, 404, 422, 503),
-)
+@router.read("/clusters/{cluster}/transaction/rates", "getTransactionRates", TransactionRates)
 def get_rates(
     request: Request,
     app: App,
     cluster: str,
     id: Id = None,  # noqa: A002 - the contract's name
     id_b64: IdBase64 = None,
-    window: Annotated[
-        Duration, QueryParameter(description="Only minutes that ended at most this long before `as_of`; at most 7d.")
-    ] = "1h",
+    window: Window = "1h",
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
@@ -94,13 +77,11 @@ def get_rates(
     Minutes in which nothing ended are left out. Give `id` or `id_b64`.
     """
     asked = id_of(request, id, id_b64)
-    window_ms = span_ms(window)
-    if window_ms > LONGEST_MS:
-        raise unusable("window", f"at most 7d, {window!r} is longer")
+    length_ms = window_ms(window)
     with app.store.read() as connection:
         found, row = known_id(connection, cluster, asked)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
-        from_ms = minute_of((as_of_ms or 0) - window_ms)
+        from_ms = minute_of((as_of_ms or 0) - length_ms)
         minutes = read_all_minutes(connection, row, from_ms)
     of_id = (cluster, "rates", *asked, window)
     page, next_cursor = cut(minutes, lambda minute: (minute.minute_ms,), limit, cursor, *of_id)
@@ -108,12 +89,7 @@ def get_rates(
     return answer_page(TransactionRates, items, next_cursor, as_of_ms)
 
 
-@router.get(
-    "/clusters/{cluster}/producers/{producer_id}",
-    operation_id="listProducerOwners",
-    response_model=ProducerOwners,
-    responses=describe(400, 404, 422, 503),
-)
+@router.read("/clusters/{cluster}/producers/{producer_id}", "listProducerOwners", ProducerOwners)
 def list_owners(
     app: App,
     cluster: str,

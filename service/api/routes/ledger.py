@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import struct
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import APIRouter, Depends, Response
-from fastapi import Path as PathParameter
-from fastapi import Query as QueryParameter
+from fastapi import Response
+from pydantic import TypeAdapter
 from sqlalchemy import Connection
 
-from service.api.http.answers import KeptRoute, answer_page
-from service.api.http.paging import LIMIT, Cursor, Limit, cut, foreign_cursor, seal, unseal
-from service.api.http.parameters import Duration, only_known, unusable
-from service.api.http.problems import NOT_TAILED, ProblemError, describe
+from service.api.http.answers import KeptRouter, answer_page
+from service.api.http.paging import LIMIT, Cursor, Int64, Limit, cut, read_place, write_place
+from service.api.http.parameters import PartitionNumber, Window, window_ms
+from service.api.http.problems import NOT_TAILED, ProblemError
 from service.api.http.state import App, known_cluster
 from service.api.schemas.partitions import Marker, Markers, Volume, VolumeMinute
-from service.domain.duration_text import span_ms
 from service.domain.partitions import ledger
 from service.domain.transaction_log.id_delta import MINUTE_MS, minute_of
 from service.store.escaped_text import printable
@@ -24,28 +21,18 @@ from service.store.queries import partitions as read_ledger
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.history import owner_at, read_owners
 
-LONGEST_MS: Final = 7 * 24 * 3_600_000
-"""Longest `window`: volume is kept that long by default."""
+_PLACE: Final = TypeAdapter(tuple[Int64, Int64])
+"""The generation and offset of the last row."""
 
-# the last row's generation and offset
-_PLACE = struct.Struct(">qq")
-
-Partition = Annotated[int, PathParameter(ge=0, lt=2**31)]
-
-router = APIRouter(route_class=KeptRoute, tags=["partitions"], dependencies=[Depends(only_known)])
+router = KeptRouter("partitions")
 
 
-@router.get(
-    "/clusters/{cluster}/partitions/{topic}/{partition}/markers",
-    operation_id="listMarkers",
-    response_model=Markers,
-    responses=describe(400, 404, 422, 503),
-)
+@router.read("/clusters/{cluster}/partitions/{topic}/{partition}/markers", "listMarkers", Markers)
 def list_markers(
     app: App,
     cluster: str,
     topic: str,
-    partition: Partition,
+    partition: PartitionNumber,
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
@@ -53,7 +40,7 @@ def list_markers(
     for 7 days. Available only if txnscope runs with `--partitions all`.
     """
     filters = (cluster, "markers", topic, partition)
-    before = None if cursor is None else _place(unseal(cursor, _PLACE.size, *filters))
+    before = read_place(_PLACE, cursor, *filters)
     with app.store.read() as connection:
         found = known_cluster(connection, cluster)
         as_of_ms = _tailed_as_of_ms(connection, found, topic, partition)
@@ -65,24 +52,17 @@ def list_markers(
         return None if owner is None else owner.transactional_id
 
     items = [Marker.of(row, owner_of(row), found.name) for row in rows]
-    next_cursor = None if after is None else seal(_PLACE.pack(*after), *filters)
+    next_cursor = None if after is None else write_place(after, *filters)
     return answer_page(Markers, items, next_cursor, as_of_ms)
 
 
-@router.get(
-    "/clusters/{cluster}/partitions/{topic}/{partition}/volume",
-    operation_id="getVolume",
-    response_model=Volume,
-    responses=describe(400, 404, 422, 503),
-)
+@router.read("/clusters/{cluster}/partitions/{topic}/{partition}/volume", "getVolume", Volume)
 def get_volume(
     app: App,
     cluster: str,
     topic: str,
-    partition: Partition,
-    window: Annotated[
-        Duration, QueryParameter(description="Only minutes that ended at most this long before `as_of`; at most 7d.")
-    ] = "1h",
+    partition: PartitionNumber,
+    window: Window = "1h",
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
@@ -90,13 +70,11 @@ def get_volume(
     since tailing of it began is listed, also a minute in which nothing was written. Available only if txnscope runs
     with `--partitions all`.
     """
-    window_ms = span_ms(window)
-    if window_ms > LONGEST_MS:
-        raise unusable("window", f"at most 7d, {window!r} is longer")
+    length_ms = window_ms(window)
     with app.store.read() as connection:
         found = known_cluster(connection, cluster)
         as_of_ms = _tailed_as_of_ms(connection, found, topic, partition)
-        from_ms = minute_of(as_of_ms - window_ms)
+        from_ms = minute_of(as_of_ms - length_ms)
         since_ms = read_ledger.counted_since_ms(connection, found.id, topic, partition)
         counted = {
             one.minute_ms: one for one in read_ledger.read_volume(connection, found.id, topic, partition, from_ms)
@@ -122,10 +100,3 @@ def _tailed_as_of_ms(connection: Connection, cluster: ClusterRow, topic: str, pa
             f" of the topics given with --partitions all --topics {name}",
         )
     return as_of_ms
-
-
-def _place(data: bytes) -> tuple[int, int]:
-    if len(data) != _PLACE.size:
-        raise foreign_cursor()
-    generation, offset = _PLACE.unpack(data)
-    return generation, offset

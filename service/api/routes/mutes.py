@@ -4,7 +4,6 @@ an acknowledgement is for findings that stay until somebody has seen them.
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -12,7 +11,7 @@ from fastapi import Query as QueryParameter
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from service.access.actions import Action, Outcome
-from service.api.http.answers import KeptRoute, answer_page
+from service.api.http.answers import KeptRouter, answer_once, answer_page
 from service.api.http.audit import LONGEST_REASON, SHORTEST_REASON, acknowledge, event_of, mute, store_writer
 from service.api.http.paging import LIMIT, Cursor, Limit, cut
 from service.api.http.parameters import only_known
@@ -20,14 +19,13 @@ from service.api.http.problems import NO_SUCH_MUTE, ProblemError, describe
 from service.api.http.state import App, known_cluster
 from service.api.schemas.access import Mute, Mutes
 from service.api.schemas.findings import FindingAcknowledgement
-from service.api.schemas.shape import to_json
 from service.store import mutes
 from service.store.mutes import Wish, read_mutes
 
 _TOPIC: Final = r"^[A-Za-z0-9._*?\[\]!-]{1,249}$"
 
 router = APIRouter(tags=["access"], dependencies=[Depends(only_known)])
-lists = APIRouter(route_class=KeptRoute, tags=["access"], dependencies=[Depends(only_known)])
+lists = KeptRouter("access")
 
 
 class MuteWish(BaseModel):
@@ -50,12 +48,7 @@ class MuteWish(BaseModel):
         return self
 
 
-@lists.get(
-    "/clusters/{cluster}/mutes",
-    operation_id="listMutes",
-    response_model=Mutes,
-    responses=describe(400, 404, 422, 503),
-)
+@lists.read("/clusters/{cluster}/mutes", "listMutes", Mutes)
 def list_mutes(app: App, cluster: str, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
     """Lists the mutes that operators set and that are in effect, the one that ends next first. Those of `[[rules]]` are
     in the findings only.
@@ -78,9 +71,8 @@ def set_mute(request: Request, app: App, cluster: str, wish: MuteWish) -> Respon
     """Mutes findings until a time: lists show them last, and no page begins with them. Alerts still fire. Needs the
     role operator.
     """
-    given = Wish(wish.finding, wish.prefix, wish.topic, _ms(wish.until), wish.reason.strip())
-    body = Mute.of(mute(app, request, cluster, given))
-    return Response(to_json(body), 201, {"Cache-Control": "no-store"}, "application/json")
+    given = Wish(wish.finding, wish.prefix, wish.topic, int(wish.until.timestamp() * 1000), wish.reason.strip())
+    return answer_once(Mute.of(mute(app, request, cluster, given)), 201)
 
 
 @router.delete(
@@ -106,10 +98,6 @@ def end_mute(
     return Response(status_code=204, headers={"Cache-Control": "no-store"})
 
 
-def _ms(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)
-
-
 acknowledgements = APIRouter(tags=["findings"], dependencies=[Depends(only_known)])
 
 
@@ -132,5 +120,4 @@ def acknowledge_finding(request: Request, app: App, cluster: str, finding: str, 
     about a second later, and keeps who acknowledged it, when and why. It changes nothing in Kafka. Needs the role
     operator.
     """
-    body = FindingAcknowledgement.of(acknowledge(app, request, cluster, finding, wish.reason.strip()))
-    return Response(to_json(body), 200, {"Cache-Control": "no-store"}, "application/json")
+    return answer_once(FindingAcknowledgement.of(acknowledge(app, request, cluster, finding, wish.reason.strip())))

@@ -6,27 +6,26 @@ Spans are read from the partition's log; owners and causes come from the store.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Path as PathParameter
 from fastapi import Query as QueryParameter
+from pydantic import TypeAdapter
 from sqlalchemy import Connection
 
-from service.api.http.answers import KeptRoute, answer, answer_page, unless_known
+from service.api.http.answers import KeptRouter, answer, answer_page, unless_known
 from service.api.http.fields import text_of_time
 from service.api.http.kafka import explained
-from service.api.http.paging import LIMIT, Cursor, Limit, cut, foreign_cursor, seal, unseal
-from service.api.http.parameters import Truth, only_known, unusable
+from service.api.http.paging import LIMIT, Cursor, Int64, Limit, cut, read_place, write_place
+from service.api.http.parameters import PartitionNumber, Truth, only_known, unusable
 from service.api.http.problems import NO_SUCH_PARTITION, ProblemError, describe
 from service.api.http.state import App, known_cluster
 from service.api.schemas.offsets import Explanation
 from service.api.schemas.partitions import Group, Groups, OnePartition, Partition, Partitions
 from service.api.schemas.shape import shaped
 from service.domain.partitions.blocked_groups import NO_GROUPS, BlockedGroupIndex
-from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.state import PartitionState
 from service.store.escaped_text import printable
 from service.store.queries import partitions, transactions
@@ -34,19 +33,13 @@ from service.store.queries.clusters import ClusterRow
 from service.store.queries.partitions import observed_at_ms, read_affected_groups
 from service.views.partitions.judged import judge
 
-# the last row's partition; its topic follows
-_HEAD = struct.Struct(">i")
+_PLACE: Final = TypeAdapter(tuple[str, Int64])
 
-router = APIRouter(route_class=KeptRoute, dependencies=[Depends(only_known)])
+router = KeptRouter("partitions")
+groups = KeptRouter("groups")
 
 
-@router.get(
-    "/clusters/{cluster}/partitions",
-    operation_id="listPartitions",
-    tags=["partitions"],
-    response_model=Partitions,
-    responses=describe(400, 404, 422, 503),
-)
+@router.read("/clusters/{cluster}/partitions", "listPartitions", Partitions)
 def list_partitions(
     app: App,
     cluster: str,
@@ -64,26 +57,18 @@ def list_partitions(
     transaction log as it was read at `as_of`.
     """
     filters = (cluster, "partitions", lagging, topic)
-    after = None if cursor is None else _place(unseal(cursor, _HEAD.size, *filters))
+    after = read_place(_PLACE, cursor, *filters)
     with app.store.read() as connection:
         found = known_cluster(connection, cluster)
         as_of_ms = observed_at_ms(connection, found.id)
         rows, next_place = partitions.page(connection, found.id, after, limit, lagging=lagging, topic=topic)
         items = _described(connection, found, rows)
-    next_cursor = None if next_place is None else seal(_bytes(next_place), *filters)
+    next_cursor = None if next_place is None else write_place(next_place, *filters)
     return answer_page(Partitions, items, next_cursor, as_of_ms)
 
 
-@router.get(
-    "/clusters/{cluster}/partitions/{topic}/{partition}",
-    operation_id="getPartition",
-    tags=["partitions"],
-    response_model=OnePartition,
-    responses=describe(404, 422, 503),
-)
-def get_partition(
-    app: App, cluster: str, topic: str, partition: Annotated[int, PathParameter(ge=0, lt=2**31)]
-) -> Response:
+@router.read("/clusters/{cluster}/partitions/{topic}/{partition}", "getPartition", OnePartition)
+def get_partition(app: App, cluster: str, topic: str, partition: PartitionNumber) -> Response:
     """Returns one watched partition."""
     with app.store.read() as connection:
         found = known_cluster(connection, cluster)
@@ -97,35 +82,17 @@ def get_partition(
 
 
 def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[PartitionState]) -> list[Partition]:
-    groups = NO_GROUPS
+    blocked = NO_GROUPS
     if any(row.stalled_since_ms is not None for row in rows):
-        groups = BlockedGroupIndex(read_affected_groups(connection, cluster.id))
+        blocked = BlockedGroupIndex(read_affected_groups(connection, cluster.id))
     judged = judge(connection, cluster.id, rows)
     owners = (entry.relation.owner for one in judged for entry in one.entries)
     keys = {owner.transactional_id for owner in owners if owner is not None}
     ids = transactions.full_ids(connection, cluster.id, keys)
-    return [Partition.of(one, groups.behind((one.row.topic, one.row.partition)), cluster.name, ids) for one in judged]
+    return [Partition.of(one, blocked.behind(one.row.topic_partition), cluster.name, ids) for one in judged]
 
 
-def _bytes(place: TopicPartition) -> bytes:
-    topic, partition = place
-    return _HEAD.pack(partition) + topic.encode()
-
-
-def _place(data: bytes) -> TopicPartition:
-    try:
-        return data[_HEAD.size :].decode(), _HEAD.unpack_from(data)[0]
-    except UnicodeDecodeError:
-        raise foreign_cursor() from None
-
-
-@router.get(
-    "/clusters/{cluster}/groups",
-    operation_id="listGroups",
-    tags=["groups"],
-    response_model=Groups,
-    responses=describe(400, 404, 422, 503),
-)
+@groups.read("/clusters/{cluster}/groups", "listGroups", Groups)
 def list_groups(
     app: App,
     cluster: str,
@@ -145,15 +112,13 @@ def list_groups(
     with app.store.read() as connection:
         found = known_cluster(connection, cluster)
         as_of_ms = observed_at_ms(connection, found.id)
-        groups = read_affected_groups(connection, found.id)
-    chosen = (one for one in groups if blocked is None or one.is_blocked == blocked)
+        affected = read_affected_groups(connection, found.id)
+    chosen = (one for one in affected if blocked is None or one.is_blocked == blocked)
     page, next_cursor = cut(chosen, lambda one: one.key, limit, cursor, cluster, "groups", blocked)
     return answer_page(Groups, [Group.of(one) for one in page], next_cursor, as_of_ms)
 
 
 _LAST = 2**63 - 1
-
-_Partition = Annotated[int, PathParameter(ge=0, lt=2**31)]
 
 offsets = APIRouter(tags=["partitions"], dependencies=[Depends(only_known)])
 
@@ -169,7 +134,7 @@ def explain_offsets(
     app: App,
     cluster: str,
     topic: Annotated[str, PathParameter(max_length=249)],
-    partition: _Partition,
+    partition: PartitionNumber,
     offset: Annotated[int, PathParameter(ge=0, lt=_LAST)],
     to: Annotated[
         int | None, QueryParameter(le=_LAST, description="The end offset, exclusive (default: `offset` + 1).")

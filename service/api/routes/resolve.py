@@ -14,14 +14,15 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict
 
 from service.access.actions import Action, Outcome
-from service.api.http.audit import event_of, record_event
+from service.api.http.answers import answer_once
+from service.api.http.audit import AUDIT_WAIT_S, event_of, record_event, store_writer
 from service.api.http.fields import text_of_clock
 from service.api.http.parameters import only_known
 from service.api.http.principals import address_of, principal_of
-from service.api.http.problems import KAFKA_UNAVAILABLE, NO_SUCH_FINDING, NOT_NOW, ProblemError, describe
-from service.api.http.state import App, known_cluster
+from service.api.http.problems import KAFKA_UNAVAILABLE, NOT_NOW, ProblemError, describe
+from service.api.http.state import App, known_cluster, known_finding
 from service.api.schemas.findings import Resolution
-from service.api.schemas.shape import to_json
+from service.api.schemas.shape import shaped
 from service.clock import wall_clock_ms
 from service.domain.findings.finding import Finding
 from service.kafka.client import KafkaClient
@@ -32,9 +33,8 @@ from service.remediation.marker import Unanswered
 from service.remediation.way_out import WayOut, steps, way_out
 from service.store import audit_events
 from service.store.audit_events import Attempt
-from service.store.engine import API_WAIT_S, open_engine
+from service.store.engine import API_WAIT_S
 from service.store.errors import StoreError
-from service.store.queries import findings
 from service.store.queries.clusters import ClusterRow
 
 LOOKS_WITHIN_S: Final = 10.0
@@ -75,11 +75,10 @@ def resolve_finding(
     dry_run = wish is None or wish.dry_run
     with app.store.read() as connection:
         found = known_cluster(connection, cluster)
-        one = findings.find(connection, found.id, finding)
-    if one is None:
-        raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {finding[:64]!r}")
-    if not dry_run:
-        _wait_for_store(app.store_url)
+        one = known_finding(connection, found, finding)
+    if not dry_run:  # the audit must be writable; awaited here, so that the observations are fresh for the marker
+        with store_writer(app.store_url, API_WAIT_S) as engine:
+            audit_events.wait_until_writable(engine)
 
     def tell(outcome: Outcome, detail: str) -> None:
         event = event_of(request, app.now_ms(), Action.RESOLVE, outcome, one.id, detail)
@@ -103,17 +102,18 @@ def resolve_finding(
                 _write(request, app.store_url, found, one, way, client)
             except Refused as refused:
                 raise ProblemError(409, NOT_NOW, str(refused)) from refused
-    return _answer(one, way, dry_run=dry_run)
-
-
-def _wait_for_store(url: str) -> None:
-    """Waits until the audit can be written. The wait comes before the observations, so that they are fresh when the
-    marker is written. Raises StoreUnavailable if the audit cannot be written within API_WAIT_S."""
-    engine = open_engine(url, must_exist=True, wait_s=API_WAIT_S)
-    try:
-        audit_events.wait_until_writable(engine)
-    finally:
-        engine.dispose()
+    return answer_once(
+        shaped(
+            Resolution,
+            way,
+            finding_id=one.id,
+            dry_run=dry_run,
+            executed=not dry_run,
+            steps=list(steps(way, executed=not dry_run)),
+            command=one.command,
+            checked_at=text_of_clock(way.checked_at_ms),
+        )
+    )
 
 
 def _write(
@@ -135,13 +135,10 @@ def _write(
         start_offset=way.start_offset,
         outcome=Outcome.BEGUN,
     )
-    engine = open_engine(store_url, must_exist=True)
-    record = partial(audit_events.record_attempt, engine, cluster.id, address=address_of(request.scope))
-    try:
+    with store_writer(store_url, AUDIT_WAIT_S) as engine:
+        record = partial(audit_events.record_attempt, engine, cluster.id, address=address_of(request.scope))
         record(attempt)
         _send(lambda: marker.write(client, way), attempt, record)
-    finally:
-        engine.dispose()
 
 
 def _send(write: Callable[[], None], attempt: Attempt, record: Callable[[Attempt], None]) -> None:
@@ -161,23 +158,3 @@ def _send(write: Callable[[], None], attempt: Attempt, record: Callable[[Attempt
             record(attempt._replace(at_ms=wall_clock_ms(), outcome=outcome, error=error))
         except StoreError as e:  # not raised, because the marker may be in the log
             log.error("the audit lacks an outcome, %s, of %s: %s", outcome, attempt, e)
-
-
-def _answer(finding: Finding, way: WayOut, *, dry_run: bool) -> Response:
-    """Returns the Resolution without an ETag, because a 304 would hide what the request has done."""
-    body = Resolution(
-        finding_id=finding.id,
-        dry_run=dry_run,
-        executed=not dry_run,
-        marker=way.marker,
-        topic=way.topic,
-        partition=way.partition,
-        producer_id=way.producer_id,
-        producer_epoch=way.producer_epoch,
-        coordinator_epoch=way.coordinator_epoch,
-        reason=way.reason,
-        steps=list(steps(way, executed=not dry_run)),
-        command=finding.command,
-        checked_at=text_of_clock(way.checked_at_ms),
-    )
-    return Response(to_json(body), headers={"Cache-Control": "no-store"}, media_type="application/json")

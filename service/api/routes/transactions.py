@@ -5,14 +5,13 @@ from __future__ import annotations
 import struct
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as QueryParameter
+from fastapi import Request, Response
 
-from service.api.http.answers import KeptRoute, answer, answer_page
+from service.api.http.answers import KeptRouter, answer, answer_page
 from service.api.http.fields import text_of_time
 from service.api.http.paging import LIMIT, Cursor, Limit, read_cursor, seal, unseal, write_cursor
-from service.api.http.parameters import Duration, Id, IdBase64, bytes_of, id_of, known_id, only_known
-from service.api.http.problems import describe
+from service.api.http.parameters import Duration, Id, IdBase64, bytes_of, id_of, known_id
 from service.api.http.state import App, known_cluster
 from service.api.schemas.shape import shaped
 from service.api.schemas.transactions import OneTransaction, State, Transaction, Transactions
@@ -27,15 +26,10 @@ from service.views.transactions.described import read_described
 # cursor of a page of expiring ids: the last row's time of last change (ms); the id's bytes follow
 _HEAD = struct.Struct(">q")
 
-router = APIRouter(route_class=KeptRoute, tags=["transactions"], dependencies=[Depends(only_known)])
+router = KeptRouter("transactions")
 
 
-@router.get(
-    "/clusters/{cluster}/transactions",
-    operation_id="listTransactions",
-    response_model=Transactions,
-    responses=describe(400, 404, 422, 503),
-)
+@router.read("/clusters/{cluster}/transactions", "listTransactions", Transactions)
 def list_transactions(
     request: Request,
     app: App,
@@ -95,12 +89,7 @@ def list_transactions(
     return answer_page(Transactions, items, next_cursor, as_of_ms)
 
 
-@router.get(
-    "/clusters/{cluster}/transaction",
-    operation_id="getTransaction",
-    response_model=OneTransaction,
-    responses=describe(404, 422, 503),
-)
+@router.read("/clusters/{cluster}/transaction", "getTransaction", OneTransaction)
 def get_transaction(
     request: Request,
     app: App,
@@ -117,12 +106,7 @@ def get_transaction(
     return answer(shaped(OneTransaction, Transaction.of(one, found), as_of=text_of_time(as_of_ms)), as_of_ms)
 
 
-@router.get(
-    "/clusters/{cluster}/expiring",
-    operation_id="listExpiring",
-    response_model=Transactions,
-    responses=describe(400, 404, 422, 503),
-)
+@router.read("/clusters/{cluster}/expiring", "listExpiring", Transactions)
 def list_expiring(
     app: App,
     cluster: str,

@@ -7,14 +7,13 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as QueryParameter
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 from sqlalchemy import Connection
 
 from service.api.http.answers import KeptRoute
-from service.api.http.paging import foreign_cursor, seal, unseal
+from service.api.http.paging import Int64, read_place, write_place
 from service.api.http.parameters import bytes_of, only_known
-from service.api.http.problems import NO_SUCH_FINDING, ProblemError
-from service.api.http.state import App
+from service.api.http.state import App, known_finding
 from service.api.schemas.findings import KindWord, SeverityWord, StatusWord
 from service.domain.findings.catalogue import EVENTS
 from service.domain.findings.finding import Finding
@@ -35,8 +34,9 @@ ROWS: Final = 100
 RESOLVED_SHOWN: Final = 5
 _RESOLVED_READ: Final = 50
 _DAY_MS: Final = 86_400_000
-_TIME_BYTES: Final = 8
 _NEVER_MS: Final = 2**62
+_PLACE: Final = TypeAdapter(tuple[Annotated[int, Field(ge=0)], tuple[Int64, str] | None])
+"""The number of a walk, and the place in it; None: its beginning."""
 
 Partition = Annotated[int, Field(ge=0, lt=2**31)]
 
@@ -89,9 +89,7 @@ def get_findings(
 def get_finding(request: Request, app: App, cluster: str, finding: str) -> Response:
     """Returns the page of a finding, also of a resolved one until it is forgotten; 404 if there is none."""
     with framed(request, cluster) as (connection, frame):
-        one = findings.find(connection, frame.cluster.id, finding)
-        if one is None:
-            raise ProblemError(404, NO_SUCH_FINDING, f"cluster {frame.name!r} has no finding {finding[:64]!r}")
+        one = known_finding(connection, frame.cluster, finding)
         return show_finding(connection, frame, one, can_resolve=app.access.authenticator.may_write)
 
 
@@ -134,7 +132,8 @@ def _page(
     wanted = selection.severities or frozenset(Severity)
     is_over = selection.statuses == {Status.RESOLVED}
     walks = [wanted] if is_over else [frozenset({one}) for one in Severity if one in wanted]
-    begin, after = (0, None) if cursor is None else _place(unseal(cursor, 1 + _TIME_BYTES, *filters))
+    begin, place = read_place(_PLACE, cursor, *filters) or (0, None)
+    after = None if place is None else FindingCursor(*place)
     found: list[Finding] = []
     for number in range(begin, len(walks)):
         narrowed = selection._replace(severities=walks[number])
@@ -143,13 +142,13 @@ def _page(
             # the page is full at the end of a severity: the next page begins with the next severity
             last, _ = findings.read_page(connection, frame.cluster.id, narrowed, None, 1)
             if last:
-                return found, seal(_bytes(number, FindingCursor(2**63 - 1, "")), *filters)
+                return found, write_place((number, None), *filters)
             continue
         page, next_ = findings.read_page(connection, frame.cluster.id, narrowed, after, left)
         found += page
         after = None
         if next_ is not None:
-            return found, seal(_bytes(number, next_), *filters)
+            return found, write_place((number, next_), *filters)
     return found, None
 
 
@@ -213,15 +212,3 @@ def _query(selection: FindingSelection) -> dict[str, Any]:
 
 def _address(frame: Frame, prefix: str, query: dict[str, Any]) -> str:
     return prefix + page_of(frame.name, "findings", **query)
-
-
-def _bytes(walk: int, place: FindingCursor) -> bytes:
-    return bytes([walk]) + place.opened_at_ms.to_bytes(_TIME_BYTES, signed=True) + place.id.encode()
-
-
-def _place(data: bytes) -> tuple[int, FindingCursor]:
-    try:
-        at_ms = int.from_bytes(data[1 : 1 + _TIME_BYTES], signed=True)
-        return data[0], FindingCursor(at_ms, data[1 + _TIME_BYTES :].decode())
-    except UnicodeDecodeError:
-        raise foreign_cursor() from None

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from service.api.http.answers import KeptRoute
 from service.api.http.fields import transaction_link
-from service.api.http.paging import read_timeline_cursor, write_timeline_cursor
+from service.api.http.paging import read_timeline_cursor, write_place
 from service.api.http.parameters import Id, IdBase64, id_of, only_known, unusable
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Status
@@ -20,7 +20,7 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.deadlines import expires_at_ms
 from service.domain.transaction_log.journal import Transition
 from service.domain.transaction_log.states import is_time
-from service.domain.transaction_log.timeline import Row, TimelineCursor, is_from_the_beginning
+from service.domain.transaction_log.timeline import Row, is_from_the_beginning
 from service.store.escaped_text import display_id, id_key
 from service.store.queries import findings, transactions
 from service.store.queries.clusters import coordinators
@@ -85,9 +85,9 @@ def _one(connection: Connection, frame: Frame, row: IdRow, window: Window, older
     totals, inits_ms = past.totals, past.inits_ms
     are_many = sum(totals.values()) > MOST_DRAWN
     of_id = (frame.name, "timeline", row.transactional_id)
-    begin = read_timeline_cursor(older, *of_id) if older else TimelineCursor()
+    begin = read_timeline_cursor(older or None, *of_id)
     timeline = read_timeline(connection, cluster_id, row.transactional_id, begin, TRANSITIONS_SHOWN)
-    following = timeline.after and write_timeline_cursor(timeline.after, *of_id)
+    following = timeline.after and write_place(timeline.after, *of_id)
     places = transactions.participants(connection, cluster_id, [row.transactional_id]).get(row.transactional_id, [])
     found = _findings(connection, cluster_id, row.transactional_id)
     blocks = read_blocking(connection, cluster_id, set(places)).groups.get(id_key(row.transactional_id), ())
