@@ -1,5 +1,5 @@
-"""Runs the benchmarks: `python -m tests.benchmarks [NAME …] [--records N] [--ids N] …`. Each prints a table; a table of
-all bars follows."""
+"""Runs the benchmarks: `python -m tests.benchmarks [NAME …] [--records N] [--ids N] …`. Each benchmark prints a table;
+a table of all bars follows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ STORE_IDS = 200_000
 
 
 def main(argv: Sequence[str]) -> int:
-    """Returns 0, even if a bar is missed: the machine may be slower than the one that the bars were set for."""
+    """Returns 0, even if a bar is missed. The machine may be slower than the one for which the bars were set."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)} (default: all)")
     parser.add_argument("--records", type=int, default=5_000_000, help="in the broker's log (default: 5000000)")

@@ -1,7 +1,8 @@
-"""Measures how well a service answers its users under a crowd of hostile and clumsy clients, and whether hanging
-transactions are found meanwhile: `python -m tests.benchmarks crowd`.
+"""Measures two things under a crowd of hostile and clumsy clients: how fast a service answers its users, and whether
+hanging transactions are found: `python -m tests.benchmarks crowd`.
 
-The attacked service has brokers that accept connections and never answer; the application beside it has real brokers.
+The attacked service has brokers that accept connections and never answer. The application in the same benchmark has
+real brokers.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ SETTLING_S: Final = 60.0
 
 
 class Attacked(NamedTuple):
-    """The service under attack. `log`: the file of its stderr."""
+    """The service under attack. Its stderr goes to the file `log`."""
 
     port: int
     process: psutil.Process
     log: Path
 
     def took_ms(self, path: str) -> float:
-        """Returns the milliseconds until the answer to a GET is read. Raises RuntimeError if its status is not 200."""
+        """Returns the milliseconds until the answer to a GET is read. Raises RuntimeError if the status is not 200."""
         began = time.monotonic()
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_S)) as connection:
             connection.request("GET", path, headers={"Host": "localhost"})
@@ -63,7 +64,7 @@ class Attacked(NamedTuple):
 
 
 def run(seconds: float = 600, share: float = 1.0) -> list[Figure]:
-    """Runs the benchmark for `seconds`, with `share` (1: all) of the crowd."""
+    """Runs the benchmark for `seconds`, with the part `share` of the crowd (1 is all of it)."""
     with (
         TemporaryDirectory(prefix="txnscope-bench-") as directory,
         bench_broker(UNGUARDED) as broker,

@@ -1,8 +1,9 @@
 """A crowd of clients, most of them hostile or clumsy: `python -m tests.benchmarks.crowd_load PORT CLUSTER SHARE`.
 
-SHARE (1: all) of these clients work at the same time: connections that send nothing, and connections that send one byte
-a second, each opened again when the service closes it; people who load a page every 5 s; streams of events; and
-requests that need Kafka, one after another. At the end, the program prints the number of answers of each kind.
+The part SHARE (1 is all) of these clients works at the same time: connections that send nothing; connections that send
+one byte a second, and are opened again when the service closes them; people who load a page every 5 s; streams of
+events; and requests that need Kafka, one after another. At the end, the program prints the number of answers of each
+kind.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _AGAIN_S: Final = 1.0
 
 
 class Crowd:
-    """The clients of the service at `port`. `seen`: the statuses that each kind of client got."""
+    """The clients of the service at `port`. `seen` has the statuses that each kind of client got."""
 
     def __init__(self, port: int, cluster: str) -> None:
         self._port, self._cluster = port, cluster

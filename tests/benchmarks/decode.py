@@ -64,7 +64,7 @@ def make_log(records: int, ids: int, first_id: int = 0) -> bytes:
 
 
 def _write(who: Ints, status: Ints, variant: Ints, started: Ints, written: Ints, epoch: Ints) -> bytes:
-    """Writes the batches: copies one template for each (status, variant), and fills in the fields that vary."""
+    """Writes the batches. Copies a template for each (status, variant), and fills in the fields that vary."""
     kind = status * len(TOPICS) + variant
     templates = {int(k): _template(*divmod(int(k), len(TOPICS))) for k in np.unique(kind)}
     size = np.array([len(templates.get(k, (b"",))[0]) for k in range(kind.max() + 1)])[kind]
@@ -100,7 +100,7 @@ _UPDATED = bytes.fromhex("1122334455667788")
 
 
 def _template(status: int, variant: int) -> tuple[bytes, int]:
-    """Returns (batch, position of the last update time in the batch)."""
+    """Returns a batch, and the position of the last update time in it."""
     topics = {EMPTY: None, COMPLETE_COMMIT: ()}.get(status, TOPICS[variant])
     data = value(
         status=status,

@@ -1,5 +1,5 @@
-"""Measures the rate from bytes of the transaction log to runs on one core: the reader's decode and fold, without Kafka
-and Spark."""
+"""Measures the rate at which one core turns bytes of the transaction log into runs, with the decode and the fold of the
+reader, without Kafka and Spark."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Fetch = list[Chunk]
 
 
 def run(records: int = 1_200_000, ids: int = 240_000, repeats: int = 7) -> list[Figure]:
-    """Measures partitions as large as those of a log of 5 M records in 50 partitions. A task reads three of them, in
-    batches cut as at the first read.
+    """Measures partitions that are as large as those of a log of 5 M records in 50 partitions. A task reads three of
+    them, in batches cut as at the first read.
 
-    Each record is a batch of its own, as coordinators write them.
+    Each record is a batch of its own, as coordinators write it.
     """
     logs = [make_log(records // PARTITIONS, ids // PARTITIONS, p * ids) for p in range(PARTITIONS)]
     tasks = [_fetches(logs[first : first + PARTITIONS_A_TASK]) for first in range(0, PARTITIONS, PARTITIONS_A_TASK)]
@@ -61,7 +61,8 @@ def run(records: int = 1_200_000, ids: int = 240_000, repeats: int = 7) -> list[
 
 
 def _fetches(logs: Sequence[bytes]) -> list[Fetch]:
-    """Returns the answers to the reader's Fetches. Each answer covers as many partitions as fit, in turn."""
+    """Returns the answers to the Fetches of the reader. Each answer covers as many partitions as fit into it, in
+    turn."""
     pieces = [[Chunk(p, 0, 2**62, piece) for piece in cut(log, PARTITION_BYTES)] for p, log in enumerate(logs)]
     turns = [chunk for turn in zip_longest(*pieces) for chunk in turn if chunk is not None]
     at_once = FETCH_BYTES // PARTITION_BYTES if len(logs) > 1 else 1
@@ -69,8 +70,8 @@ def _fetches(logs: Sequence[bytes]) -> list[Fetch]:
 
 
 def _decode_and_fold(task: Sequence[Fetch]) -> float:
-    """Decodes and folds a task, and returns the seconds that decoding took. Merges the pieces once they have as many
-    runs as the merged part (as source.reader does)."""
+    """Decodes and folds a task, and returns the seconds that decoding took. As source.reader does, merges the pieces
+    when they have as many runs as the merged part."""
     seconds = 0.0
     folded: list[Folded] = []
     scope = Scope(frozenset(chunk.partition for fetch in task for chunk in fetch))

@@ -1,9 +1,9 @@
 """Measures the time until a hanging transaction is found, and until its end is known, in comparison with Kafka's own
 tool.
 
-Late writes and healthy transactions (short ones at a steady rate, and one that is legally open for long) share one run.
-A healthy transaction is a false alarm if `kafka-transactions.sh find-hanging` prints it, or if we confirm a finding
-about it.
+All run at the same time: late writes, short healthy transactions at a steady rate, and one healthy transaction that is
+open for long. A healthy transaction is a false alarm if `kafka-transactions.sh find-hanging` prints it, or if we
+confirm a finding about it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TOOL_RUNS = 5
 
 
 class Injected(NamedTuple):
-    """A late write: its entry, and the time at which it was acknowledged (monotonic, and by the clock)."""
+    """A late write: its entry, and the time at which Kafka acknowledged it, monotonic and by the clock."""
 
     partition: int
     open: Open
@@ -134,7 +134,8 @@ def _mark(connection: Connection, one: Injected) -> tuple[int, float]:
 
 
 def _find_hanging(broker: Broker, hanging: set[int]) -> Iterator[Figure]:
-    """Yields the times and the errors of Kafka's tool at its default age (15 minutes) and at 0, for some runs each."""
+    """Yields the times and the errors of Kafka's tool for some runs each at its default age, 15 minutes, and at age
+    0."""
     for name, more in (("at its default", ()), ("at 0 minutes", ("--max-transaction-timeout", "0"))):
         seconds, false, right = [], 0, 0
         for _ in range(TOOL_RUNS):
@@ -155,7 +156,8 @@ def _wait_for(is_so: Callable[[], bool]) -> None:
 
 
 class _Watch(Polling):
-    """Polls REST, and notes when each partition's finding was first seen as confirmed and as resolved (monotonic)."""
+    """Polls REST, and notes the monotonic times at which each partition's finding was first seen as confirmed and as
+    resolved."""
 
     def __init__(self, watched: Watched) -> None:
         super().__init__(watched.rest(), POLL_S)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 
 class Figure(NamedTuple):
-    """A measured figure. `bar`: None if the figure is only reported. `at_least`: the bar is a minimum (of a rate),
-    otherwise a maximum (of a time, a size)."""
+    """A measured figure. `bar` is None if the figure is only reported. With `at_least` the bar is a minimum, for a
+    rate; otherwise it is a maximum, for a time or a size."""
 
     name: str
     value: float
@@ -24,7 +24,8 @@ class Figure(NamedTuple):
 
 
 def show(title: str, figures: Iterable[Figure]) -> None:
-    """Prints a table of the figures. Column `ratio`: value divided by bar, for minimum and maximum bars alike."""
+    """Prints a table of the figures. The column `ratio` is the value divided by the bar, for minimum and maximum bars
+    alike."""
     print(f"\n{title}\n{'figure':58} {'measured':>12} {'bar':>12} {'ratio':>6}", flush=True)
     for figure in figures:
         line = f"{figure.name:58} {_amount(figure.value):>12} "

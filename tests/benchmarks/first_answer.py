@@ -25,7 +25,7 @@ def run(records: int = 5_000_000, ids: int = 1_000_000) -> list[Figure]:
 
 
 class FirstAnswer(NamedTuple):
-    """The figures of one start on an empty store. `page_s`: the part of `answered_s` that the first page of
+    """The figures of one start on an empty store. `page_s` is the part of `answered_s` that the first page of
     transactions took. CPU and memory are by kind of process; memory is the peak."""
 
     answered_s: float
@@ -49,8 +49,8 @@ def measure(broker: BenchmarkBroker, ids: int) -> list[Figure]:
 
 
 def answer_first(broker: BenchmarkBroker, ids: int, store: str | None) -> FirstAnswer:
-    """Measures one start. `store`: URL of the store; None: SQLite. The figures exclude the CPU and memory of a
-    PostgreSQL server."""
+    """Measures one start. `store` is the URL of the store; None stands for SQLite. The figures exclude the CPU and
+    memory of a PostgreSQL server."""
     with watching(broker.bootstrap, store) as watched, PeakMemory(watched.tree) as peak:
         meter = CpuMeter(watched.tree)
         read_s = watched.wait_until_read(ids, TIMEOUT_S)
@@ -82,7 +82,7 @@ def _figures(first: FirstAnswer, ids: int, database: str) -> list[Figure]:
 
 
 def _stages(watched: Watched) -> list[Figure]:
-    """Yields the parts of the time, as far as the application's log shows them."""
+    """Yields the parts of the time that the application's log shows."""
     reads = [second for second, line in watched.said if "first read of the transaction log" in line]
     bound = next((second for second, line in watched.said if " cluster " in line), 0.0)
     if not reads:

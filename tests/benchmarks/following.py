@@ -1,5 +1,5 @@
-"""Measures the delay until each of 5,000 to 40,000 transitions a second is visible. The log is written without
-coordinators."""
+"""Measures the delay until transitions are visible, at rates of 5,000 to 40,000 transitions a second. The log is
+written directly, without coordinators."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ TIMEOUT_S = 120
 
 
 def run(rates: Mapping[int, float | None] = RATES, ids: int = IDS, probes: int = 200) -> list[Figure]:
-    """Measures each of `rates` with `ids` ids, on a broker and a store of its own. Meanwhile, awaits `probes` commits
-    of a few more ids, one after the other."""
+    """Measures each of `rates` with `ids` ids, on a broker and a store of its own. During the load, commits of a few
+    more ids are awaited one after the other, `probes` in all."""
     return [figure for rate, p99_s in rates.items() for figure in _at(rate, p99_s, ids, probes)]
 
 
@@ -90,8 +90,8 @@ def _probe(bootstrap: str, watched: Watched, probes: int) -> Iterator[float]:
 
 
 def _wait_until_counted(watched: Watched, commits: int, aborts: int) -> float:
-    """Waits until the totals are exactly these, and returns the seconds. An abort whose cause is not known yet counts
-    as unattributed."""
+    """Waits until the totals are exactly these, and returns the seconds. An abort without a known cause yet counts as
+    unattributed."""
     began = time.monotonic()
     with closing(watched.rest()) as rest:
         while True:
@@ -99,12 +99,14 @@ def _wait_until_counted(watched: Watched, commits: int, aborts: int) -> float:
             if reported == (commits, aborts):
                 return time.monotonic() - began
             if time.monotonic() - began > LOST_AFTER_S:
-                raise RuntimeError(f"{commits} commits and {aborts} aborts were written, {reported} are shown")
+                raise RuntimeError(
+                    f"{commits} commits and {aborts} aborts were written, but the service shows {reported}"
+                )
             time.sleep(POLL_S)
 
 
 def _totals(cluster: Any) -> tuple[int, int] | None:
-    """Returns the total (commits, aborts) in the answer about the cluster; None without an answer."""
+    """Returns the total (commits, aborts) in the answer about the cluster, or None without an answer."""
     if cluster is None:
         return None
     return cluster["totals"]["commits"], sum(cluster["totals"]["aborts"].values())

@@ -1,5 +1,5 @@
-"""Measures the time until a commit is visible, and the CPU and memory of the application: under 500 transactions/s, and
-idle."""
+"""Measures the time until a commit is visible, and the CPU and memory of the application, both under 500 transactions/s
+and idle."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ TIMEOUT_S = 120
 
 
 def run(rate: int = 500, ids: int = 20, probes: int = 200, idle_s: float = 30.0) -> list[Figure]:
-    """Runs a load of `rate` transactions/s by `ids` ids. Meanwhile, awaits `probes` commits of one more id, one after
-    the other."""
+    """Runs a load of `rate` transactions/s by `ids` ids. During the load, `probes` commits of one more id are awaited
+    one after the other."""
     log = {"transaction.state.log.num.partitions": "50", "offsets.topic.num.partitions": "50"}
     with (
         payments_broker(log) as broker,

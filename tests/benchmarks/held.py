@@ -1,4 +1,5 @@
-"""Counts, on the wire, the reads of 1,000 partitions whose LSO a long legal transaction holds back for minutes."""
+"""Counts, on the wire, the reads of 1,000 partitions while a long legal transaction holds back their LSO for
+minutes."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ TIMEOUT_S = 120
 
 
 class BatchCounter:
-    """Counts the batches of the topic in Fetch responses. Threads of the proxy call it."""
+    """Counts the batches of the topic in Fetch responses. The threads of the proxy call the counter."""
 
     def __init__(self) -> None:
         self.reads: Counter[tuple[int, int, int]] = Counter()  # (partition, LSO, base offset of a batch)

@@ -19,8 +19,8 @@ def main(bootstrap: str, topic: str, rate: float, ids: int) -> None:
     began = time.monotonic()
 
     def work(number: int) -> None:
-        """Commits at this worker's share of the rate. A worker that falls behind catches up, so that the total rate
-        does not depend on the slowest worker."""
+        """Commits at this worker's share of the rate. A worker that falls behind catches up, so the slowest worker does
+        not limit the total rate."""
         every = ids / rate
         due = began + every * number / ids
         while not stop.wait(max(0.0, due - time.monotonic())):

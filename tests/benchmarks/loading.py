@@ -20,8 +20,8 @@ class Load:
 
 @contextmanager
 def loading(module: str, *arguments: object) -> Iterator[Load]:
-    """Runs `python -m module …` during the block. The module prints a line once it has started, ends when its input
-    does, and then prints its result."""
+    """Runs `python -m module …` during the block. The module prints a line when it has started. At the end of its input
+    it prints its result and ends."""
     process = subprocess.Popen(
         [sys.executable, "-m", module, *map(str, arguments)],
         cwd=ROOT,

@@ -1,8 +1,8 @@
 """Writes transitions at a steady rate into `__transaction_state`, one record a batch, as coordinators do.
 
-A process of its own: `… BOOTSTRAP RATE IDS`, until its input ends. At the end, prints how many records, commits and
-aborts were acknowledged, and in how many seconds. Clients that commit 1,700 times a second take more than two cores,
-and so do coordinators. Readers cannot distinguish a log that is written directly.
+Runs as a process of its own, `… BOOTSTRAP RATE IDS`, until its input ends. Then prints how many records, commits and
+aborts were acknowledged, and in how many seconds. The log is written directly, because 1,700 commits a second take more
+than two cores in the clients, and as much in the coordinators. Readers cannot tell the difference.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ PARTITIONS: Final = 50
 ABORTS_EVERY: Final = 50
 """One transaction out of this number is aborted."""
 
-_CLIENT: Final = b"__admin_client"  # brokers let a client of this name write to internal topics
+_CLIENT: Final = b"__admin_client"  # brokers allow a client with this name to write to internal topics
 _PRODUCE, _VERSION = 0, 7
 _IN_FLIGHT: Final = 32
-_LANES: Final = 3  # transactions of a partition that overlap
+_LANES: Final = 3  # the number of overlapping transactions of a partition
 
 
 class Record(NamedTuple):
@@ -63,7 +63,7 @@ class Record(NamedTuple):
 
 
 def transaction(transactional_id: str, producer_id: int, epoch: int, *, aborts: bool = False) -> Iterator[Record]:
-    """Yields the three records of a transaction. The caller takes each record when it is due."""
+    """Yields the three records of a transaction. The caller requests each record when it is due."""
     prepare, complete = (PREPARE_ABORT, COMPLETE_ABORT) if aborts else (PREPARE_COMMIT, COMPLETE_COMMIT)
     start_ms = now()
     yield Record(transactional_id, ONGOING, producer_id, epoch, start_ms)
@@ -72,7 +72,7 @@ def transaction(transactional_id: str, producer_id: int, epoch: int, *, aborts: 
 
 
 def partition_of(transactional_id: str) -> int:
-    """Returns the partition to which the coordinator hashes the id."""
+    """Returns the partition of the transaction log to which the id hashes."""
     return (java_hash(transactional_id) & 0x7FFFFFFF) % PARTITIONS
 
 
@@ -132,7 +132,7 @@ def ids_by_partition(ids: int) -> list[list[str]]:
 
 
 def history(names: Sequence[str], first_producer_id: int) -> Iterator[Record]:
-    """Yields the records of one partition, without end: the ids form lanes that take turns, so that transactions
+    """Yields the records of one partition without end. The ids form lanes that take turns, so that transactions
     overlap."""
     lanes = [_lane(names[lane::_LANES], first_producer_id + lane * len(names)) for lane in range(_LANES)]
     while True:

@@ -1,4 +1,4 @@
-"""Measures one sample of many partitions: the LSO and the high watermark of each, requested from a real broker."""
+"""Measures one sample of many partitions: a request to a real broker for the LSO and the high watermark of each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIMEOUT_S = 120
 
 
 def run() -> list[Figure]:
-    """Runs the benchmark on one broker that leads all partitions. Nothing is written meanwhile."""
+    """Runs the benchmark on one broker that leads all partitions. Nothing is written during the benchmark."""
     with bench_broker(heap_mb=HEAP_MB) as broker:
         create(broker.bootstrap, max(WATCHED) // OF_A_TOPIC)
         with connect(broker.bootstrap) as client:
@@ -60,7 +60,7 @@ def _measure(client: KafkaClient, layouts: dict[str, TopicLayout], count: int) -
 
 
 def create(bootstrap: str, topics: int, there: int = 0) -> None:
-    """Creates `topics` more topics of OF_A_TOPIC partitions each. `there`: the number of topics that exist already."""
+    """Creates `topics` more topics of OF_A_TOPIC partitions each. `there` is the number of existing topics."""
     admin = admin_of(bootstrap)
     for number in range(there, there + topics):
         wanted = NewTopic(f"look-{number}", OF_A_TOPIC, 1)
@@ -68,7 +68,7 @@ def create(bootstrap: str, topics: int, there: int = 0) -> None:
 
 
 def _layouts(client: KafkaClient) -> dict[str, TopicLayout]:
-    """Returns the layouts of the topics, once every partition answers."""
+    """Waits until every partition answers, and returns the layouts of the topics."""
     watcher = EndsWatcher(client)
 
     def those_that_answer() -> dict[str, TopicLayout]:

@@ -1,6 +1,7 @@
 """Measures the comparison of markers with decisions: `python -m tests.benchmarks.marker_audit [TRANSACTIONS [STORE]]`.
 
-TRANSACTIONS: 100,000 by default, each on two partitions, half of them of the old protocol. STORE: as for `store_write`.
+TRANSACTIONS is 100,000 by default. Each transaction is on two partitions, and half of them are of the old protocol.
+STORE is as for `store_write`.
 """
 
 from __future__ import annotations
@@ -108,8 +109,8 @@ def _ledger_batch(batch: int, offset: int, count: int, asked_ms: int) -> LedgerB
 
 
 def _transaction(batch: int, n: int) -> tuple[int, int, bool]:
-    """Returns (producer id, epoch, whether it is a commit). An odd producer id raises its epoch with each end, as under
-    TV2."""
+    """Returns (producer id, epoch, whether the transaction commits). An odd producer id raises its epoch with each end,
+    as under TV2."""
     producer = n % PRODUCERS
     number = batch * (A_BATCH // PRODUCERS) + n // PRODUCERS
     return producer, number % 30_000 if producer % 2 else 0, n % 7 != 0

@@ -1,5 +1,5 @@
-"""Measures whether commits stay visible as soon as before when the application of another cluster in the same store is
-starved, then killed."""
+"""Measures the delay of commits while the application of another cluster in the same store is starved, and then killed.
+The delay should not change."""
 
 from __future__ import annotations
 

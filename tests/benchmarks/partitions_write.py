@@ -62,8 +62,8 @@ def _measure(engine: Engine) -> None:
 
 
 def _looks(at_ms: int, count: int, stalled: int = 0) -> tuple[PartitionObservation, ...]:
-    """Returns one sample of each of `count` partitions: the first `stalled` partitions are stalled at offset 100, the
-    others have moved."""
+    """Returns one sample of each of `count` partitions. The first `stalled` partitions are stalled at offset 100; the
+    other partitions have moved."""
     moved = at_ms - NOW_MS + 200
     return tuple(
         PartitionObservation(*_place(n), "T", 1, 3, 0, 100, moved, at_ms, NOW_MS)

@@ -1,4 +1,5 @@
-"""Transactions on a real broker: a load of them, and a commit whose delay until REST counts it is measured."""
+"""Runs transactions on a real broker: a load of them, and single commits whose delay until REST counts them is
+measured."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def paying(bootstrap: str, rate: int, ids: int) -> AbstractContextManager[Load]:
 
 
 class Probe:
-    """A producer with a transactional.id of its own, whose commits are awaited one by one."""
+    """A producer with a transactional.id of its own. Its commits are awaited one by one."""
 
     def __init__(self, bootstrap: str, rest: Rest) -> None:
         self._name, self._rest = f"probe-{time.time_ns()}", rest
@@ -40,8 +41,8 @@ class Probe:
         self._commits = 0
 
     def commit(self) -> float:
-        """Commits once. Returns the seconds from the return of the commit until REST counts it. Raises RuntimeError if
-        REST never counts it."""
+        """Commits once. Returns the seconds from the return of the commit until REST counts it. Raises RuntimeError at
+        the time limit."""
         transact(self._producer, TOPIC)
         committed = time.monotonic()
         self._commits += 1

@@ -43,13 +43,13 @@ class BenchmarkBroker(Broker):
     """The demo's broker with the heap that a coordinator of a million ids needs."""
 
     def _java(self, *options: str) -> list[str]:
-        return super()._java(*options, "-Xmx3g")  # the last option of a name counts
+        return super()._java(*options, "-Xmx3g")  # Java uses the last option of a name
 
     def console_consumer(self, records: int) -> Spent:
         """Measures the time of Kafka's console consumer from its start until it has formatted the first `records`
         records.
 
-        Java options are those of Kafka's own start scripts, not the options that `tool` uses for short runs.
+        The Java options are those of Kafka's own start scripts, and not the options for short runs that `tool` uses.
         """
         java, *_ = super()._java()
         began, cpu_before = time.monotonic(), _children_cpu_s()
@@ -108,7 +108,7 @@ def prepared_broker(records: int, ids: int) -> Iterator[BenchmarkBroker]:
 
 
 def _write_log(data: Path, records: int, ids: int) -> int:
-    """Writes the log of every partition, and returns the bytes. The broker recovers the log at its start, and rebuilds
+    """Writes the log of every partition, and returns the bytes. At its start, the broker recovers the log and rebuilds
     the indexes."""
     shares = [(p, records // PARTITIONS, ids // PARTITIONS, str(data / f"{TOPIC}-{p}")) for p in range(PARTITIONS)]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
@@ -127,7 +127,7 @@ def _write_partition(partition: int, records: int, ids: int, directory: str) -> 
 
 
 def _wait_until_loaded(broker: BenchmarkBroker) -> int:
-    """Waits until the coordinator has loaded its log, so that it does not do so during the measurement. Returns the
+    """Waits until the coordinator has loaded its log, so that the load does not disturb the measurement. Returns the
     number of records."""
     log = broker.directory / "broker.log"
 

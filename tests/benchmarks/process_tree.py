@@ -1,4 +1,4 @@
-"""CPU and memory of all processes of an application, from Linux' own accounting."""
+"""Measures CPU and memory of all processes of an application, with Linux' own accounting."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class ProcessTree:
     """The process that was started with `environment`, and all its descendants, including orphaned ones."""
 
     def __init__(self, mark: str | None = None) -> None:
-        """Makes a tree with the value `mark` of the variable MARK; None: a new value."""
+        """Makes a tree whose processes have the value `mark` of the variable MARK. If `mark` is None, the tree has a
+        new value."""
         self._mark = mark or uuid4().hex
 
     @property
@@ -41,8 +42,8 @@ class ProcessTree:
         return dict(spent)
 
     def pss_mb(self) -> dict[str, float]:
-        """Returns the proportional set size (shared pages are divided among the processes that share them) in MB of
-        10^6 bytes, by kind of process."""
+        """Returns the proportional set size in MB of 10^6 bytes, by kind of process. Shared pages are divided among the
+        processes that share them."""
         sizes: dict[str, float] = defaultdict(float)
         for process in self.processes():
             sizes[_kind(process.pid)] += _pss_kb(process.pid) * 1024 / 1e6
@@ -85,21 +86,21 @@ class PeakMemory:
 
 
 class CpuMeter:
-    """Measures the cores used between two moments: `meter = CpuMeter(tree); …; meter.cores()`."""
+    """Measures the number of cores used between two moments: `meter = CpuMeter(tree); …; meter.cores()`."""
 
     def __init__(self, tree: ProcessTree) -> None:
         self._tree = tree
         self._before, self._began = tree.cpu_s(), time.monotonic()
 
     def cores(self) -> dict[str, float]:
-        """Returns the cores by kind of process."""
+        """Returns the number of cores used, by kind of process."""
         seconds, now = time.monotonic() - self._began, self._tree.cpu_s()
         _check_whole(now)
         return {kind: (spent - self._before.get(kind, 0.0)) / seconds for kind, spent in now.items()}
 
 
 def cores_at_rest(tree: ProcessTree, settle_s: float, measured_s: float) -> dict[str, float]:
-    """Waits `settle_s`, then measures for `measured_s`, and returns the cores by kind of process."""
+    """Waits `settle_s`, then measures for `measured_s`. Returns the number of cores used, by kind of process."""
     time.sleep(settle_s)
     meter = CpuMeter(tree)
     time.sleep(measured_s)
@@ -107,8 +108,7 @@ def cores_at_rest(tree: ProcessTree, settle_s: float, measured_s: float) -> dict
 
 
 def _check_whole(parts: dict[str, float]) -> None:
-    """Raises ValueError if the driver or its JVM is missing among the processes, because the figure would be too
-    low."""
+    """Raises ValueError if the driver or its JVM is missing among the processes. The figure would then be too low."""
     if lacking := {"driver", "JVM"} - parts.keys():
         raise ValueError(f"no {' and no '.join(sorted(lacking))} among the processes: {', '.join(sorted(parts))}")
 
@@ -122,7 +122,7 @@ def _cpu_s(pid: int) -> float:
     """Returns the CPU seconds of a process and of its ended children."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:  # ended meanwhile
+    except OSError:  # the process has ended since
         return 0.0
     fields = text[text.rindex(")") + 2 :].split()
     return sum(int(field) for field in fields[11:15]) / _TICKS

@@ -1,4 +1,4 @@
-"""A `txnscope` command as a process, with all processes that it starts."""
+"""Runs a `txnscope` command as a process, with all processes that it starts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLANNER = "python_streamin"
 
 
 class Program:
-    """A running command. `said`: (seconds since its start, line) for each line that it printed on stderr."""
+    """A running command. `said` has (seconds since the start, line) for each line on stderr."""
 
     def __init__(self, command: str, *arguments: str, host: Host | None = None) -> None:
         self.said: list[tuple[float, str]] = []
@@ -65,12 +65,13 @@ class Program:
         self._listener.join(5)
 
     def kill(self) -> None:
-        """Kills all its processes at once, as the failure of a host does."""
+        """Kills all processes of the command at once, as the failure of a host does."""
         self.tree.kill()
         self._process.wait(LIMIT_S)
 
     def freeze(self) -> None:
-        """Freezes all processes that its supervisor has started. The supervisor kills them 15 s later."""
+        """Freezes all processes that the supervisor of the command has started. The supervisor kills them 15 s
+        later."""
         send(signal.SIGSTOP, self.tree.processes()[1:])
 
     def freeze_planners(self) -> None:
@@ -89,7 +90,8 @@ class Program:
 
 @contextmanager
 def ingesting(bootstrap: str, store: str, cluster: str, *more: str, host: Host | None = None) -> Iterator[Program]:
-    """Runs `txnscope ingest` with `more` arguments, on `host` (default: this one). Kills it at the end."""
+    """Runs `txnscope ingest` with `more` arguments, on `host` (default: this host). Kills it at the end of the
+    block."""
     with TemporaryDirectory(prefix="txnscope-bench-", ignore_cleanup_errors=True) as folder:
         where = ["--bootstrap-servers", bootstrap, "--cluster", cluster, "--store", store]
         program = Program("ingest", *where, "--checkpoint", folder, *more, host=host)

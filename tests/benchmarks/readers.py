@@ -48,9 +48,9 @@ def _on(kind: str, ids: int) -> Iterator[Figure]:
 def _measure(
     what: str, services: Sequence[Client], clients: int, bar_ms: float | None = None, bar_cores: float | None = None
 ) -> Iterator[Figure]:
-    """Yields the figures of one set of services. Raises RuntimeError if an answer is not a page."""
+    """Yields the figures of one group of services. Raises RuntimeError if an answer is not a page."""
     for service in services:
-        service.close()  # after a long pause, the service has closed the connection, too
+        service.close()  # after a long pause, browsers need a new connection, too
         for page in PAGES:
             service.get(page)
     processes = [psutil.Process(service.pid) for service in services]
@@ -75,8 +75,8 @@ def changed_now_and_then(url: str) -> Iterator[None]:
 
 
 async def _poll(services: Sequence[Client], clients: int) -> Sequence[float]:
-    """Returns the milliseconds of each answer, from the moment at which its request was due. The services take turns,
-    as behind a load balancer."""
+    """Returns the milliseconds of each answer, from the moment at which its request was due. Requests go to the
+    services in turn, as behind a load balancer."""
     rng = random.Random(5)
     took_ms: list[float] = []
     end_s = time.monotonic() + SECONDS
@@ -85,7 +85,7 @@ async def _poll(services: Sequence[Client], clients: int) -> Sequence[float]:
         due_s = time.monotonic() + first_s
         while due_s < end_s:
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
-            # the service closes idle connections after 5 s; here, unlike with browsers, every request needs a new one
+            # every request uses a new connection, because the service closes idle ones after 5 s
             port, turn = services[turn % len(services)].port, turn + 1
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(f"GET {page} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Refresh: 1\r\n\r\n".encode())

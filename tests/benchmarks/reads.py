@@ -30,7 +30,7 @@ _TEXT = ", q of "
 
 
 class Query(NamedTuple):
-    """A request. `path`: makes the path, a different one each time. `fewest`: the minimum number of items in the
+    """A request. `path` makes a path, a different one each time. `fewest` is the minimum number of items in the
     answer."""
 
     name: str
@@ -123,7 +123,8 @@ def _application(rng: random.Random) -> str:
 
 
 def _deep(sort: str, ids: list[bytes]) -> Callable[[random.Random], str]:
-    """Returns requests for pages behind some 100,000 others, with the cursor that the preceding page would have."""
+    """Returns a function that makes requests for pages that follow some 100,000 rows. The cursor is the one that the
+    preceding page would have."""
     filters = (CLUSTER, sort, LIVE, b"", None, None, None, b"")
 
     def path(rng: random.Random) -> str:
@@ -135,7 +136,7 @@ def _deep(sort: str, ids: list[bytes]) -> Callable[[random.Random], str]:
 
 
 def _ask(client: Client, query: Query, change: Callable[[], None]) -> Times:
-    """Measures the query. Commits to the store before each request, so that no answer comes from a cache."""
+    """Measures the query. Before each request, commits to the store, so that no answer comes from a cache."""
     rng = random.Random(3)
     for _ in range(WARM_UP):
         client.get(query.path(rng))
@@ -156,7 +157,7 @@ def _ask(client: Client, query: Query, change: Callable[[], None]) -> Times:
 
 def _metrics(client: Client, kind: str) -> Iterator[Figure]:
     """Measures /metrics. The service keeps its page for a second: the first request of each second renders the page,
-    and the others get the same one."""
+    and the other requests get the same page."""
     made: list[float] = []
     given: list[float] = []
     for _ in range(ASKED // 10):

@@ -1,4 +1,4 @@
-"""A `txnscope serve` process over a store, and one client with one persistent connection."""
+"""Runs a `txnscope serve` process over a store, and one client with one persistent connection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ START_S = 30.0
 
 
 class Client:
-    """A client of the service with process id `pid`. Raises RuntimeError if the service answers anything but 200."""
+    """A client of the service with process id `pid`. Raises RuntimeError if the status of an answer is not 200."""
 
     def __init__(self, port: int, pid: int) -> None:
         self.port, self.pid = port, pid
@@ -54,7 +54,7 @@ def of_cluster(path: str, **query: Any) -> str:
 
 
 def items_of(body: bytes) -> int:
-    """Returns the number of items in a list; 1 for a single object."""
+    """Returns the number of items in a list, or 1 for a single object."""
     answer = json.loads(body)
     return len(answer["items"]) if "items" in answer else 1
 

@@ -1,7 +1,7 @@
 """Measures the cost of each id, transition, partition and cluster, and extrapolates to sizes that this machine cannot
 hold.
 
-Costs are fitted by straight lines; docs/sizing.md has the conclusions.
+Straight lines are fitted to the costs. docs/sizing.md has the conclusions.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ TRANSITIONS, WATCHED, STORED, CLUSTERS = 200_000, 1_000_000, 10_000_000, 100
 
 
 class Line(NamedTuple):
-    """A line y = `at_zero` + `slope` x, fitted by least squares. `errors`: the covariance of both parameters (at_zero
-    first)."""
+    """A line y = `at_zero` + `slope` x, fitted by least squares. `errors` is the covariance of both parameters,
+    `at_zero` first."""
 
     at_zero: float
     slope: float
@@ -98,7 +98,7 @@ def run() -> list[Figure]:
 def _transitions() -> tuple[Idle, Costs]:
     with _application({"transaction.state.log.num.partitions": str(PARTITIONS)}) as (bootstrap, watched):
         idle = Idle(_cores(watched), sum(watched.tree.pss_mb().values()))
-        costs = []  # without the run at rest: the first batches per second cost more than their content
+        costs = []  # the run at rest is no point of the line: the first batches per second cost more than their content
         for rate in RATES:
             with loading("tests.benchmarks.log_load", bootstrap, rate, IDS) as load:
                 cores = _cores(watched)
@@ -140,7 +140,8 @@ def _cores(watched: Watched) -> dict[str, float]:
 
 
 def _per(what: str, costs: Costs, of: int, carried_to: int) -> Iterator[Figure]:
-    """Yields the slope of all processes together and of each kind, and the cost at the size `carried_to`."""
+    """Yields the cost of `of` more units, for all processes together and for each kind, and the total cost at the size
+    `carried_to`, each with its error."""
     lines = {"all processes": fit((size, sum(cores.values())) for size, cores in costs)}
     for kind, cores_at_most in costs[-1][1].items():
         if cores_at_most >= WORTH_TELLING:

@@ -1,7 +1,8 @@
 """Runs the source in a Spark session, into a sink that only materialises the data: `… BOOTSTRAP TASKS`. Prints one line
 of JSON.
 
-The benchmark uses a new process and session, as Kafka's console consumer does, so that earlier work does not count.
+The benchmark uses a new process and session for each run, so that earlier work does not count, as with Kafka's console
+consumer.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ TIMEOUT_S = 300
 
 
 def main(bootstrap: str, tasks: int) -> None:
-    """Reads with `tasks` tasks at the same time. For each batch with data, prints [seconds since this process began,
+    """Reads with `tasks` tasks at the same time. Prints, for each batch with data, [seconds since this process began,
     records, runs, CPU seconds of all processes so far]."""
     began = time.monotonic()
     client = ClientSettings.load(bootstrap, None)
@@ -76,7 +77,7 @@ def main(bootstrap: str, tasks: int) -> None:
         spark.stop()
     print(json.dumps(batches))
     if not complete:
-        sys.exit(f"not read within {TIMEOUT_S} s")
+        sys.exit(f"the log was not read within {TIMEOUT_S} s")
 
 
 if __name__ == "__main__":

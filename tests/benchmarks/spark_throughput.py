@@ -1,4 +1,4 @@
-"""Compares Kafka's console consumer with our source in Spark on two cores, on the same log of a real broker."""
+"""Compares Kafka's console consumer with our source in Spark, on two cores and the same log of a real broker."""
 
 from __future__ import annotations
 
@@ -23,9 +23,13 @@ CORES = 2
 
 
 class Rate(NamedTuple):
-    """The rate of `tasks` parallel tasks. The first batch, which includes Spark's start, counts only in `first_s` and
-    `all_s` (seconds since the start). `a_second`: millions of records per second. `cpu_s`: CPU seconds for a million
-    records, by kind of process."""
+    """The rate of `tasks` parallel tasks.
+
+    - `first_s`, `all_s`: seconds since the start until the end of the first batch, and of all batches. The other
+      figures exclude the first batch, because it includes the start of Spark.
+    - `a_second`: millions of records per second.
+    - `cpu_s`: CPU seconds for a million records, by kind of process.
+    """
 
     tasks: int
     records: int
@@ -38,7 +42,7 @@ class Rate(NamedTuple):
 
     @property
     def driver_s(self) -> float:
-        """Returns the CPU of driver and JVM, which more executors do not share."""
+        """Returns the CPU of the driver and the JVM. More executors do not reduce this part."""
         return self.cpu_s.get("driver", 0.0) + self.cpu_s.get("JVM", 0.0)
 
 

@@ -1,5 +1,5 @@
 """Measures the CPU cost of 10,000 idle partitions, and the time until 500 partitions that stall at once are all shown
-with their blocker."""
+with the transactions that block them."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def stopping(bootstrap: str, watched: Watched) -> list[Figure]:
 
 
 def _stop_once(producers: Sequence[Producer], rest: Rest) -> tuple[float, float, float]:
-    """Returns three times in seconds: from the first write to the last acknowledgement, from there until all blockers
-    are shown, and of the last walk through the pages."""
+    """Returns three times in seconds: from the first write to the last acknowledgement; from there until all blocking
+    transactions are shown; and the duration of the last walk through the pages."""
     began = time.monotonic()
     for number, producer in enumerate(producers):
         producer.begin_transaction()
@@ -95,7 +95,8 @@ def _stop_once(producers: Sequence[Producer], rest: Rest) -> tuple[float, float,
 
 
 def _wait_for_names(rest: Rest, expected: dict[int, str]) -> tuple[float, float]:
-    """Returns the end (monotonic) and the duration of the walk through the pages that found exactly these blockers."""
+    """Waits until a walk through the pages finds exactly these blocking transactions. Returns the end (monotonic) and
+    the duration of this walk."""
     give_up = time.monotonic() + TIMEOUT_S
     while True:
         began = time.monotonic()
@@ -103,7 +104,9 @@ def _wait_for_names(rest: Rest, expected: dict[int, str]) -> tuple[float, float]
         now = time.monotonic()
         if found == expected:
             return now, now - began
-        assert now < give_up, f"{len(found)} instead of {len(expected)} are named"
+        assert now < give_up, (
+            f"{len(found)} partitions are shown with the right transaction, instead of {len(expected)}"
+        )
         time.sleep(POLL_S)
 
 

@@ -1,6 +1,7 @@
 """Measures the rate at which records are stored: `python -m tests.benchmarks.store_write [IDS [STORE]]`.
 
-IDS: 200,000 by default. STORE: `sqlite` (default), `postgresql` (a server of our own, durable, on disk), or a URL.
+IDS is 200,000 by default. STORE is `sqlite` (the default), `postgresql` (a server of our own, durable, on disk), or a
+URL.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ NOW_MS = 1_790_000_000_000
 
 
 def main(ids: int, store: str = "sqlite") -> None:
-    """Runs the benchmark. `store`: the URL of an empty database, or the kind of database to create."""
+    """Runs the benchmark. `store` is the URL of an empty database, or the kind of database to create."""
     with opened(store) as engine:
         _measure(engine, ids)
 
@@ -69,7 +70,8 @@ def _measure(engine: Engine, ids: int) -> None:
 
 
 def _log(ids: int) -> list[list[Run]]:
-    """Returns the runs of a compacted log: every id once, with scattered producer ids, one transaction in ten open."""
+    """Returns the runs of a compacted log: every id once, with scattered producer ids. One transaction in ten is
+    open."""
     rng = random.Random(7)
     scattered = rng.sample(range(ids * 4), ids)
     log: list[list[Run]] = [[] for _ in range(PARTITIONS)]

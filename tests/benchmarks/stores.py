@@ -1,4 +1,4 @@
-"""Empty stores on both databases, and the size of a store on disk."""
+"""Makes empty stores on both databases, and measures the size of a store on disk."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ STORES: Final = ("sqlite", "postgresql")
 
 @contextmanager
 def database(store: str) -> Iterator[str]:
-    """Yields the URL of an empty database of this kind, and removes the database afterwards. PostgreSQL: a server of
-    our own, durable, on disk. `store` may also be a URL."""
+    """Yields the URL of an empty database of this kind, and removes the database afterwards. For PostgreSQL, the server
+    is one of our own, durable, on disk. `store` may also be a URL."""
     if store == "sqlite":
         with tempfile.TemporaryDirectory(prefix="txnscope-bench-") as directory:
             yield f"sqlite:///{directory}/store.db"

@@ -1,4 +1,5 @@
-"""A `txnscope watch` process as a user starts it: its log lines with their times, and its REST answers."""
+"""Runs a `txnscope watch` process as a user starts it, and reads its log lines with their times, and its REST
+answers."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class Rest:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
 
     def get(self, path: str, **query: Any) -> Any:
-        """Returns the JSON at a path below the cluster; None if the service does not answer 200."""
+        """Returns the JSON at a path below the cluster, or None if the status is not 200."""
         try:
             self._connection.request("GET", f"/api/v1/clusters/{self._cluster}{path}?{urlencode(query)}")
             answer = self._connection.getresponse()
@@ -42,7 +43,8 @@ class Rest:
 
 
 class Watched(Program):
-    """A running application. `store`: its URL; None: SQLite in `directory`. `more`: further flags of `watch`."""
+    """A running application. `store` is its URL; None stands for SQLite in `directory`. `more` has further flags of
+    `watch`."""
 
     def __init__(self, bootstrap: str, directory: Path, store: str | None = None, more: Sequence[str] = ()) -> None:
         self.port = free_port()
@@ -55,7 +57,7 @@ class Watched(Program):
         return Rest(self.port)
 
     def wait_until_read(self, ids: int, timeout_s: float) -> float:
-        """Waits until REST shows all `ids` ids and every partition is read to its end. Returns the seconds since the
+        """Waits until REST shows all `ids` ids, and every partition is read to its end. Returns the seconds since the
         start."""
         with closing(self.rest()) as rest:
             while not self._is_read(rest, ids):
@@ -93,7 +95,7 @@ class Polling:
 
 @contextmanager
 def watching(bootstrap: str, store: str | None = None, more: Sequence[str] = ()) -> Iterator[Watched]:
-    """Runs an application on an empty store. The directory of the store is removed at the end."""
+    """Runs an application on an empty store. The directory of the store is removed at the end of the block."""
     with TemporaryDirectory(prefix="txnscope-bench-") as directory:
         watched = Watched(bootstrap, Path(directory), store, more)
         try:

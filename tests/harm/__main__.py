@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def _sections(options: argparse.Namespace, victims: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, bool]]:
-    """Yields each section of the page as soon as it is measured, and whether all bars were reached."""
+    """Yields each section of the page when it is measured, and whether all its bars were reached."""
     for when, how in product(options.when, options.how):
         with TemporaryDirectory(prefix="txnscope-harm-") as directory:
             measure = _during_first_reads if when == FIRST_READ else _amid
@@ -82,7 +82,7 @@ def _sections(options: argparse.Namespace, victims: Sequence[tuple[str, ...]]) -
 
 
 def _amid(version: str, when: str, how: str, victims: Sequence[tuple[str, ...]], folder: Path) -> Iterator[Series]:
-    """Yields one series. All its rounds hit the same application, whose counts are compared at the end."""
+    """Yields one series. All its rounds hit the same application. The counts are compared after the last round."""
     rounds = []
     with (
         Broker(version, free_port(), folder / "kafka") as broker,
@@ -106,10 +106,10 @@ def _amid(version: str, when: str, how: str, victims: Sequence[tuple[str, ...]],
 def _during_first_reads(
     version: str, when: str, how: str, victims: Sequence[tuple[str, ...]], folder: Path
 ) -> Iterator[Series]:
-    """Yields the series after each round, so that a run that is ended early keeps its figures.
+    """Yields the series after each round, so that the figures of a run that is ended early are kept.
 
-    Each round has an application of its own, which reads a log of millions of records into an empty store. The round
-    begins when a part of the log is stored. At the end of the round, the store must equal the store of an undisturbed
+    Each round has its own application, which reads a log of millions of records into an empty store. The processes are
+    hit when a part of the log is stored. At the end of the round, the store must equal the store of an undisturbed
     first read.
     """
     series = Series(version, when, how, [], is_exact=True, tracebacks=0)
@@ -128,10 +128,10 @@ def _during_first_reads(
 
 @contextmanager
 def _first_read(broker: Broker, folder: Path) -> Iterator[Watch]:
-    """Yields an application in its first read, once a part of the log is stored."""
+    """Yields an application in the middle of its first read, when a part of the log is stored."""
     folder.mkdir()
     with restarted(Watch(broker.bootstrap, folder)) as app:
-        stored = (StoreUnavailable, OperationalError)  # no file yet, or no tables
+        stored = (StoreUnavailable, OperationalError)  # the store has no file or no tables yet
         wait_for(lambda: sum(app.positions().values()), f"a first read under way; {app.log}", retry_on=stored)
         yield app
     shutil.rmtree(folder)

@@ -29,9 +29,12 @@ _UNDER_WAY_S: Final = 1.0
 
 
 class Round(NamedTuple):
-    """The result of one round. `how`: KILL or FREEZE. `gone_s`: seconds until the victims were gone; None if nothing
-    noticed their freeze. `stood_s`: the longest time in which some source was not read, or the service did not
-    answer."""
+    """The result of one round.
+
+    - `how`: KILL or FREEZE.
+    - `gone_s`: seconds until the victims were gone, or None if no process noticed their freeze.
+    - `stood_s`: the longest time in which some source was not read, or the service did not answer.
+    """
 
     how: str
     kinds: tuple[str, ...]
@@ -40,8 +43,11 @@ class Round(NamedTuple):
 
 
 class Series(NamedTuple):
-    """The rounds of one kind of harm, at one kind of moment. `is_exact`: afterwards the store held all of the log,
-    without a data gap. `tracebacks`: the number of log lines that belong to tracebacks."""
+    """The rounds of one kind of harm, in one kind of situation.
+
+    - `is_exact`: afterwards the store had all of the log, without a data gap.
+    - `tracebacks`: the number of log lines that belong to tracebacks.
+    """
 
     version: str
     when: str
@@ -60,7 +66,7 @@ class Series(NamedTuple):
 
 
 class Standstill:
-    """Measures, for all sources and the service, the longest time in which one of them made no progress."""
+    """Measures the longest time in which a source, or the service, made no progress."""
 
     def __init__(self, app: Watch) -> None:
         self._app = app
@@ -81,8 +87,8 @@ class Standstill:
 
 
 def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
-    """Harms a process of each kind, and waits until all sources and the service go on. Raises AssertionError, with the
-    last observation, if they do not."""
+    """Harms a process of each kind, and waits until all sources and the service continue. Otherwise raises
+    AssertionError, with the last observation."""
     standstill = Standstill(app)
     victims = [_hit(app, kind, SIGNALS[how]) for kind in kinds]
     began_s = time.time()
@@ -103,7 +109,7 @@ def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
         look,
         lambda seen: min(seen[1].values()) > 0,
         f"sources that move (s since the end of {' and '.join(kinds)}, {how}) and a service that answers; {app.log}",
-        retry_on=(StoreUnavailable,),  # a frozen process may hold the store's lock, and blocks all reads then
+        retry_on=(StoreUnavailable,),  # a frozen process may hold the lock of the store, which blocks all reads
     )
     send(signal.SIGKILL, victims)
     return Round(how, tuple(kinds), gone_s, standstill.longest_s)
@@ -111,7 +117,7 @@ def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
 
 def _hit(app: Watch, kind: str, number: signal.Signals) -> psutil.Process:
     """Sends the signal to a process of this kind, and returns the process. If a worker ends before it gets the signal,
-    sends the signal to the next worker."""
+    the next worker gets it."""
     while True:
         with suppress(psutil.NoSuchProcess):
             victim = app.victim(kind)

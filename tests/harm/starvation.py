@@ -32,9 +32,13 @@ Key = tuple[str, int, int, int]
 
 
 class Outcome(NamedTuple):
-    """The outcome of a starvation. `oldest_s`: the greatest age of a source's data. `caught_up_s`: seconds from the end
-    of the starvation until all sources were fresh, and all hanging transactions were found. `wrong`: entries that were
-    confirmed as hanging, but do not hang."""
+    """The outcome of a starvation.
+
+    - `oldest_s`: the greatest age of the data of a source.
+    - `caught_up_s`: seconds from the end of the starvation until all sources were fresh, and all hanging transactions
+      were found.
+    - `wrong`: entries that were confirmed as hanging, but do not hang.
+    """
 
     hangs: int
     wrong: list[Key]
@@ -48,8 +52,8 @@ class Outcome(NamedTuple):
 
 
 def starve(broker: Broker, tool: Broker, directory: Path, seconds: float, hangs: int = 3) -> Outcome:
-    """Starves an application for `seconds`, while `hangs` transactions begin to hang. `broker` has no guard against
-    hanging transactions (`UNGUARDED`). `tool`: a 4.x broker, whose tools print JSON."""
+    """Starves an application for `seconds`. During this time, `hangs` transactions begin to hang. `broker` has no guard
+    against hanging transactions (`UNGUARDED`). `tool` is a 4.x broker, whose tools print JSON."""
     create_topic(broker.bootstrap, LOADED, 3)
     create_topic(broker.bootstrap, HANGS, hangs)
     with restarted(Watch(broker.bootstrap, directory)) as app, Connection(broker.bootstrap, threading.Event()) as link:
@@ -59,10 +63,13 @@ def starve(broker: Broker, tool: Broker, directory: Path, seconds: float, hangs:
             with starved(app.processes):
                 injected, oldest_s = _hang_meanwhile(app, link, seconds, hangs)
             ended = time.time()
-            wait_for(lambda: _oldest_s(app) < _FRESH_S, f"sources that are fresh again; {app.log}")
-            wait_for(lambda: injected.keys() <= _confirmed(app).keys(), f"{hangs} found to hang; {app.log}")
+            wait_for(lambda: _oldest_s(app) < _FRESH_S, f"all sources to be fresh again; {app.log}")
+            wait_for(
+                lambda: injected.keys() <= _confirmed(app).keys(),
+                f"all {hangs} hanging transactions to be found; {app.log}",
+            )
             caught_up_s = time.time() - ended
-        wait_until_equal(app.positions, log_ends(broker.bootstrap), "the log read to its end")
+        wait_until_equal(app.positions, log_ends(broker.bootstrap), "the positions in the log")
         truth = {name: ends for name, ends in completed(tool, broker.bootstrap).items() if name in IDS}
         said = app.log.read_text()
         return Outcome(
@@ -79,8 +86,8 @@ def starve(broker: Broker, tool: Broker, directory: Path, seconds: float, hangs:
 
 
 def _hang_meanwhile(app: Watch, link: Connection, seconds: float, hangs: int) -> tuple[dict[Key, Hang], float]:
-    """Makes transactions hang, spread over `seconds`. Returns these transactions, and the greatest age of a source's
-    data."""
+    """Makes transactions hang, spread over `seconds`. Returns these transactions, and the greatest age of the data of a
+    source in this time."""
     injected: dict[Key, Hang] = {}
     began, oldest_s = time.monotonic(), 0.0
     while (elapsed_s := time.monotonic() - began) < seconds:

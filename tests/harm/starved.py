@@ -1,4 +1,4 @@
-"""Gives an application a quarter of the time of two cores: half a core."""
+"""Gives an application a quarter of the time of two cores, which is half a core."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ STOPS_S: Final = 0.75
 
 @contextmanager
 def starved(running: Callable[[], Sequence[psutil.Process]]) -> Iterator[None]:
-    """Stops all processes of an application for three quarters of each second until the block ends. `running` returns
-    the processes; new processes are first stopped in the next second."""
+    """Stops all processes of an application for three quarters of each second, until the block ends. `running` returns
+    the processes. New processes are stopped from the next second on."""
     ending = threading.Event()
 
     def take_turns() -> None:

@@ -46,7 +46,7 @@ _RESTART_S: Final = 1.0
 
 
 class Watch(Ingest):
-    """`txnscope watch`: the supervisor, and below it the application and the service."""
+    """Runs `txnscope watch`, in which a supervisor runs the application and the service."""
 
     def start(self, module: str = "service.cli") -> Watch:
         self.port = getattr(self, "port", None) or free_port()
@@ -59,8 +59,8 @@ class Watch(Ingest):
         return with_environment(MARK, self.url)
 
     def victim(self, kind: str) -> psutil.Process:
-        """Returns the process of this kind. Of several, such as workers, returns the newest. Waits until there is at
-        least one."""
+        """Waits until there is a process of this kind, and returns it. If there are several, such as workers, returns
+        the newest."""
         if kind == SUPERVISOR:
             return psutil.Process(self.process.pid)
         # the oldest process of its kind is the daemon or the fork server, which forked the others
@@ -78,7 +78,7 @@ class Watch(Ingest):
         return found
 
     def as_of_ms(self) -> dict[str, int]:
-        """Returns, by source, the time up to which the source was read; 0 if it was never read."""
+        """Returns, by source, the time up to which the source was read, or 0 if it was never read."""
         seen = {row.source: row.as_of_ms or 0 for row in self.rows(source_status)}
         return {source: seen.get(source, 0) for source in (SourceName.TRANSACTION_LOG, SourceName.PARTITIONS)}
 
@@ -98,7 +98,7 @@ class Watch(Ingest):
 @contextmanager
 def restarted(app: Watch) -> Iterator[Watch]:
     """Starts the application, and restarts it whenever its supervisor has ended, as systemd or a container runtime
-    would. At the end, stops the application and waits until none of its processes is left."""
+    would. At the end of the block, stops the application and waits until all its processes have ended."""
     stop = threading.Event()
 
     def keep() -> None:
@@ -116,4 +116,4 @@ def restarted(app: Watch) -> Iterator[Watch]:
         keeper.join(LIMIT_S)
         with suppress(AssertionError):
             app.stop()
-        wait_until_equal(app.processes, [], "what is left of the application")
+        wait_until_equal(app.processes, [], "the processes of the application")

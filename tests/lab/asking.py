@@ -44,7 +44,7 @@ def open_on(connection: Connection, topic: str, partition: int) -> list[Open]:
 
 
 def coordinator_epoch(connection: Connection, topic: str, partition: int, producer_id: int) -> int:
-    """Returns the coordinator epoch of the producer id's last marker on the partition; -1 if there is no marker."""
+    """Returns the coordinator epoch of the producer id's last marker on the partition, or -1 if there is no marker."""
     epochs = {p.producer_id: p.coordinator_epoch for p in _producers(connection, topic, partition)}
     return int(epochs[producer_id])
 
@@ -58,7 +58,8 @@ def ends(connection: Connection, topic: str, partition: int) -> Ends:
 
 
 def mark(connection: Connection, topic: str, partition: int, one: Open, *, commit: bool) -> None:
-    """Writes the missing marker directly. Kafka's own tool can write an ABORT, but no tool of Kafka writes a COMMIT."""
+    """Writes the missing marker directly to the leader. Kafka's own tool can write an ABORT, but no tool of Kafka
+    writes a COMMIT."""
     last = coordinator_epoch(connection, topic, partition, one.producer_id)
 
     def ask(client: KafkaClient, node: int) -> tuple[int, Any]:
@@ -78,7 +79,7 @@ def mark(connection: Connection, topic: str, partition: int, one: Open, *, commi
 
 
 def delete_records(connection: Connection, topic: str, partition: int, before: int) -> None:
-    """Deletes all records below the offset `before`, so that the log starts there, as after retention."""
+    """Deletes all records below the offset `before`. The log then starts there, as after retention."""
     wanted = DeleteRecordsRequest.DeleteRecordsTopic
     at = wanted.DeleteRecordsPartition(partition_index=partition, offset=before)
     request = DeleteRecordsRequest(topics=[wanted(name=topic, partitions=[at])], timeout_ms=10_000)
@@ -114,7 +115,7 @@ def _offset(connection: Connection, topic: str, partition: int, isolation: int, 
 def _at_leader(
     connection: Connection, what: str, topic: str, partition: int, ask: Callable[[KafkaClient, int], tuple[int, Any]]
 ) -> Any:
-    """Returns the answer of the partition's leader. Repeats the request while the partition is not there."""
+    """Returns the answer of the leader of the partition. Repeats the request while no broker has the partition."""
 
     def attempt(client: KafkaClient) -> tuple[int, Any]:
         layout = topic_layout(client, topic)

@@ -1,7 +1,7 @@
-"""Makes hanging transactions. Each function leaves one behind, and returns the right answer about it.
+"""Makes hanging transactions. Each function makes one, and returns the right answer about it.
 
-The functions need a broker without KIP-890's guard (`UNGUARDED`). Each checks with the broker that the transaction is
-open, and that the LSO has not passed it.
+The functions need a broker without KIP-890's guard (`UNGUARDED`). Each function checks with the broker that the
+transaction is open, and that the LSO has not passed it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def old_producer(connection: Connection, name: str, timeout_ms: int = 60_000) ->
 
 
 def orphan_producer(connection: Connection, as_id: str) -> OldProducer:
-    """Returns a producer whose producer id never had an owner. Its requests name the id `as_id`."""
+    """Returns a producer whose producer id never had an owner. Its requests name the transactional.id `as_id`."""
     producer = OldProducer(connection, None, as_id)
     producer.init()
     return producer
@@ -67,8 +67,8 @@ def commit_one(producer: OldProducer, topic: str, partition: int, values: list[b
 def late_write(
     producer: OldProducer, topic: str, partition: int, *, commit: bool = False, timestamp_ms: int | None = None
 ) -> Hang:
-    """Writes two records after the end of their transaction, under its epoch (KAFKA-14402). Whether that transaction
-    was committed or aborted, the two records belong to no transaction."""
+    """Writes two records after the end of their transaction, under its epoch (KAFKA-14402). The two records belong to
+    no transaction, whether their transaction was committed or aborted."""
     producer.add(topic, partition)
     producer.produce(topic, partition, [b"in time"])
     producer.end(commit=commit)
@@ -83,8 +83,9 @@ def never_added(producer: OldProducer, topic: str, partition: int, *, timestamp_
 
 
 def committed_without_listing(connection: Connection, name: str, topic: str) -> Hang:
-    """Writes behind a late write, within a TV2 transaction that commits. The leader does not add the partition, because
-    an entry of the same producer id and epoch is open there. Needs Kafka 4 and a topic of two partitions."""
+    """Writes records after a late write, within a TV2 transaction that commits. The leader does not add the partition
+    to the transaction, because an entry of the same producer id and epoch is open there. Needs Kafka 4 and a topic of
+    two partitions."""
     old = old_producer(connection, name)
     hang = late_write(old, topic, 0)
     new = RawProducer(connection, name)
@@ -99,14 +100,16 @@ def committed_without_listing(connection: Connection, name: str, topic: str) -> 
 
 
 def of_another_cluster(connection: Connection, name: str, topic: str, *, epoch: int) -> Hang:
-    """Writes records as they are in a copied partition: under a producer id that this cluster later assigns to an id of
-    its own. `epoch`: above 0 for an epoch that the id never had."""
+    """Writes records as they are in a copied partition. This cluster later assigns their producer id to an id of its
+    own. An `epoch` above 0 is one that the id never had."""
     before = old_producer(connection, f"{name}-before")
     copied = orphan_producer(connection, name)
     copied.producer_id, copied.producer_epoch = before.producer_id + 2, epoch
     hang = never_added(copied, topic, 0, timestamp_ms=an_hour_ago())
     here = old_producer(connection, name)
-    assert here.producer_id == copied.producer_id, "the cluster gives producer ids one after the other"
+    assert here.producer_id == copied.producer_id, (
+        "the cluster must assign producer ids in order, but assigned another one"
+    )
     return hang._replace(transactional_id=None, decision="unknown")
 
 

@@ -1,8 +1,8 @@
-"""Transactions of correct clients whose partition loses its leader: the leader is frozen or stopped while the
+"""Runs transactions of correct clients whose partition loses its leader. The leader is frozen or stopped while the
 transactions are decided.
 
-The cluster has three brokers. The transaction log is on one broker only, and the victim is another one: with a replica
-of the log on a frozen broker, the Prepare record itself would wait.
+The cluster has three brokers. The transaction log is on one broker only, and the victim is another broker. If a frozen
+broker had a replica of the log, the Prepare record itself would have to wait.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PROPERTIES: Final = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "min.insync.replicas": "1",
-    # a frozen broker stays the leader of its partitions for this time
+    # for this time, a frozen broker stays the leader of its partitions
     "broker.session.timeout.ms": "60000",
 }
 LOST, LIVING = 0, 1
@@ -39,7 +39,7 @@ LOST, LIVING = 0, 1
 
 
 class Torn(NamedTuple):
-    """A transaction on LIVING and LOST, which gets its marker on LIVING only. Its records on LOST begin at
+    """A transaction on the partitions LIVING and LOST that gets its marker on LIVING only. Its records on LOST begin at
     `start_offset`."""
 
     topic: str
@@ -52,8 +52,8 @@ class Torn(NamedTuple):
     coordinator: int
 
     def hang(self, decision: str = "commit") -> Hang:
-        """Returns the right answer for the case that the coordinator completed without LOST, so that the transaction
-        hangs there."""
+        """Returns the right answer for a version whose coordinator completes the transaction without LOST, so that the
+        transaction hangs there."""
         return Hang(
             self.topic,
             LOST,
@@ -78,8 +78,8 @@ def aborts(producer: OldProducer, _: Torn) -> None:
 
 
 def commits_and_aborts_the_next(producer: OldProducer, torn: Torn) -> None:
-    """Commits the transaction, and aborts the next one. Both list LOST. The next one could not write there, and its
-    marker is skipped, too."""
+    """Commits the transaction, and aborts the next one. Both list LOST. The next transaction cannot write to LOST, and
+    its marker there is skipped, too."""
     commits(producer, torn)
     _wait_until_complete(producer, torn, "CompleteCommit")
     producer.add(torn.topic, LOST, LIVING)
@@ -96,18 +96,18 @@ def commits_and_goes_on_elsewhere(producer: OldProducer, torn: Torn) -> None:
 @contextmanager
 def frozen_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
     """Commits a transaction while the leader of LOST is frozen. During the block, the marker for LOST is not
-    acknowledged; after the block, the transaction completes."""
+    acknowledged. After the block, the transaction completes."""
     torn = begin(cluster, name)
     victim = cluster.nodes[torn.victim]
     victim.pause()
     try:
         with _to(cluster.nodes[torn.coordinator]) as connection:
             commits(_continued(connection, torn), torn)
+            wait_until_equal(lambda: open_on(connection, torn.topic, LIVING), [], "the open transactions on LIVING")
             wait_until_equal(
-                lambda: open_on(connection, torn.topic, LIVING), [], "what is open on the living partition"
-            )
-            wait_until_equal(
-                lambda: _missing(connection, torn), {(torn.topic, LOST)}, "what the coordinator says is missing"
+                lambda: _missing(connection, torn),
+                {(torn.topic, LOST)},
+                "the missing markers that the coordinator reports",
             )
         yield torn
     finally:
@@ -116,8 +116,8 @@ def frozen_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
 
 @contextmanager
 def stopped_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
-    """Commits a transaction while LOST has no leader, until the block ends. The transaction then hangs if the version
-    is in SKIPS_THE_LOST; otherwise it completes."""
+    """Commits a transaction while LOST has no leader, which lasts until the block ends. The transaction then hangs if
+    the version is in SKIPS_THE_LOST; otherwise it completes."""
     torn = begin(cluster, name)
     with outage(cluster, {torn: commits}):
         yield torn
@@ -125,8 +125,8 @@ def stopped_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
 
 @contextmanager
 def outage(cluster: Cluster, stories: Mapping[Torn, Story]) -> Iterator[None]:
-    """Runs the actions of clients while LOST has no leader, as `stopped_leader` does, for transactions that have
-    already begun."""
+    """Runs the actions of clients while LOST has no leader, as in `stopped_leader`, for transactions that have already
+    begun."""
     ((victim, leading),) = {(cluster.nodes[torn.victim], cluster.nodes[torn.coordinator]) for torn in stories}
     victim.stop()
     try:
@@ -144,17 +144,17 @@ def outage(cluster: Cluster, stories: Mapping[Torn, Story]) -> Iterator[None]:
 
 
 def goes_on(connection: Connection, torn: Torn) -> OldProducer:
-    """Begins the producer's next transaction, and writes to LOST behind the open entry there. Returns the producer."""
+    """Begins the producer's next transaction, and writes to LOST after the open entry there. Returns the producer."""
     producer = _continued(connection, torn)
     producer.add(torn.topic, LOST)
-    producer._sequences[torn.topic, LOST] = 2  # follows the two records of `begin`
+    producer._sequences[torn.topic, LOST] = 2  # this record follows the two records of `begin`
     producer.produce(torn.topic, LOST, [b"of the next"])
     return producer
 
 
 def still_hangs(cluster: Cluster, torn: Torn) -> bool:
-    """Returns whether the victim, after its return, reports the transaction as open on LOST, with the LSO at its
-    start."""
+    """Returns whether the restarted victim reports the transaction as open on LOST, with the LSO at the start of the
+    transaction."""
     with _to(cluster.nodes[torn.victim]) as connection:
         now = ends(connection, torn.topic, LOST)
         return torn.hang().open in open_on(connection, torn.topic, LOST) and now.last_stable_offset == torn.start_offset
@@ -178,8 +178,8 @@ def begin(cluster: Cluster, name: str) -> Torn:
 
 
 def _controller(client: KafkaClient) -> int:
-    """Returns the node of the active controller. The victim is another node, because losing the controller would stop
-    more than one leader."""
+    """Returns the node of the active controller. The victim must be another node, because the loss of the controller
+    stops more than one leader."""
     partition = DescribeQuorumRequest.TopicData.PartitionData(partition_index=0)
     topic = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[partition])
     answer = client.ask(DescribeQuorumRequest(topics=[topic]))
@@ -187,24 +187,25 @@ def _controller(client: KafkaClient) -> int:
 
 
 def _continued(connection: Connection, torn: Torn) -> OldProducer:
-    """Returns the transaction's producer, over a connection that has never used the victim."""
+    """Returns the producer of the transaction. Its connection has never used the victim."""
     producer = OldProducer(connection, torn.transactional_id)
     producer.producer_id, producer.producer_epoch = torn.producer_id, torn.producer_epoch
     return producer
 
 
 def _wait_until_ended(connection: Connection, leading: Broker, torn: Torn) -> None:
-    """Waits until the transaction has ended as far as possible: completely, or except for the marker on LOST."""
-    wait_until_equal(lambda: open_on(connection, torn.topic, LIVING), [], "what is open on the living partition")
+    """Waits until the transaction has ended as far as possible: it is complete, or only the marker on LOST is
+    missing."""
+    wait_until_equal(lambda: open_on(connection, torn.topic, LIVING), [], "the open transactions on LIVING")
     if leading.version in SKIPS_THE_LOST:
-        wait_for(lambda: _state(connection, torn).startswith("Complete"), "its end, without the lost one")
+        wait_for(lambda: _state(connection, torn).startswith("Complete"), "the transaction to complete without LOST")
     else:
-        what = "what the coordinator says is missing"
+        what = "the missing markers that the coordinator reports"
         wait_until_equal(lambda: _missing(connection, torn), {(torn.topic, LOST)}, what)
 
 
 def _wait_until_complete(producer: OldProducer, torn: Torn, state: str) -> None:
-    wait_until_equal(lambda: _state(producer.connection, torn), state, "its state, without the lost one")
+    wait_until_equal(lambda: _state(producer.connection, torn), state, "the state of the transaction without LOST")
 
 
 def _missing(connection: Connection, torn: Torn) -> set[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""Consumer groups that read committed records, and wait at an open transaction."""
+"""Runs consumer groups that read committed records, and wait at an open transaction."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def stuck_reader(bootstrap: str, group: str, topic: str) -> Iterator[None]:
 
 
 def _read(reader: Consumer, expected: int) -> dict[tuple[str, int], int]:
-    """Reads `expected` records, and checks that no more can be read. Returns the last offset of each partition."""
+    """Reads `expected` records, and checks that no further record can be read. Returns the last offset of each
+    partition."""
     last: dict[tuple[str, int], int] = {}
     read: list[int] = []
 
@@ -52,5 +53,5 @@ def _read(reader: Consumer, expected: int) -> dict[tuple[str, int], int]:
         return len(read)
 
     wait_until_equal(count, expected, "the number of records read")
-    assert reader.poll(0.5) is None, "it reads what it must not see"
+    assert reader.poll(0.5) is None, "the group reads records beyond the open transaction"
     return last

@@ -1,8 +1,8 @@
 """A pytest plugin (`-p tests.matrix.recorder`) that records a run on one version of Kafka.
 
 Only tests that run on the version of TXNSCOPE_TEST_VERSIONS are recorded, because a test on another version shows
-nothing about it. Tests add to the record the abilities of the version (`record_property(ABILITIES, …)`), behavior of
-some versions only (SEEN), and the findings and causes that txnscope reported (`tell`).
+nothing about this one. Tests add three things to the record: the abilities of the version (`record_property(ABILITIES,
+…)`), behavior of some versions only (SEEN), and the findings and causes that txnscope reported (`tell`).
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ _told: Final[dict[tuple[str, str], str]] = {}
 
 
 def tell(kind: str, text: str, why: str = "") -> None:
-    """Records what txnscope reported to the current test: a finding of this kind or a CAUSE, its text, and the
-    reason."""
+    """Records what txnscope reported in the current test: the kind of a finding, or CAUSE; the text; and the reason."""
     _told.setdefault((kind, text), why)
 
 

@@ -2,8 +2,8 @@
 that write before AddPartitionsToTxn.
 
 `python -m tests.soak.clients BOOTSTRAP HOLD_S HANGS` works until its standard input ends. It then prints the number of
-transactions by kind of client, and the writes that clients abandoned. As a separate process, the clients can be ended
-even while they wait for a broker (`tests.soak.working`).
+transactions by kind of client, and the writes that clients abandoned. The clients are a separate process, so that they
+can be ended even while they wait for a broker (`tests.soak.working`).
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ partition at the moment, and NOT_ENOUGH_REPLICAS_AFTER_APPEND."""
 
 
 def prepare_topics(bootstrap: str, hangs: int) -> None:
-    """Creates the topics. Each partition has more than one replica, so that it keeps a leader while one broker is away.
-    Without a leader, 4.3.1 would skip the marker (KAFKA-20734), and the transaction would hang.
+    """Creates the topics. Each partition has more than one replica, so that the partition keeps a leader while one
+    broker is away. Without a leader, 4.3.1 would skip the marker (KAFKA-20734), and the transaction would hang.
 
     Partitions of EARLY and HELD have two replicas. While a broker is frozen, writes to partitions without a replica on
-    it do not wait, but AddPartitionsToTxn does, because the transaction log has a replica on every broker.
+    that broker do not wait. AddPartitionsToTxn waits, because the transaction log has a replica on every broker.
     """
     two = {"min.insync.replicas": "1"}
     new = [NewTopic(name, PARTITIONS, 3) for name in (CLASSIC, MODERN)]
@@ -69,9 +69,11 @@ def prepare_topics(bootstrap: str, hangs: int) -> None:
 
 
 class Clients:
-    """Clients that work until the block ends, and then finish their transactions. `done`: number of transactions by
-    kind of client. `abandoned`: writes before AddPartitionsToTxn that Kafka still shows as open although their client
-    was refused and has begun again. These entries hang until a later transaction of the id adopts them.
+    """Clients that work until the block ends, and then finish their transactions.
+
+    - `done`: number of transactions by kind of client.
+    - `abandoned`: writes before AddPartitionsToTxn that Kafka still shows as open although their client was refused and
+      has begun again. These entries hang until a later transaction of the id adopts them.
 
     `on_failure` is called with the exception of a client that cannot continue. Clients of the new protocol work only if
     the cluster has TV2.
@@ -127,7 +129,7 @@ class Clients:
                 producer = producer or open_producer(self._bootstrap, name, _TIMEOUT_MS)
                 transact(producer, CLASSIC, commit=turn % 4 != 0)
                 self.done["classic"] += 1
-            except KafkaException:  # fatal for this instance: as applications do, begin again with a new one
+            except KafkaException:  # this error is fatal for the producer; as applications do, continue with a new one
                 producer = None
 
     def _modern(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Makes broker faults as they occur in production: brokers freeze, slow down, restart, die, lose the leadership of
+"""Causes broker faults as they occur in production: brokers freeze, slow down, restart, die, lose the leadership of
 partitions, and are upgraded."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PULSES, _STOPPED_S, _GOING_S = 12, 0.6, 0.4
 
 
 class Done(NamedTuple):
-    """A fault that has ended. `node` None: leaders of all nodes were moved. Times are those of time.time()."""
+    """A fault that has ended. If `node` is None, leaders on all nodes were moved. Times are those of time.time()."""
 
     kind: str
     node: int | None
@@ -45,7 +45,8 @@ class Done(NamedTuple):
 
 
 class Faults:
-    """Makes faults, one at a time. `away`: brokers that do not answer now. `roll_to`: the version to upgrade to."""
+    """Causes faults, one at a time. `away` has the brokers that do not answer now. `roll_to` is the version to which
+    brokers are upgraded."""
 
     def __init__(self, cluster: Cluster, seed: int, roll_to: str | None = None) -> None:
         self._cluster, self._chance, self._roll_to = cluster, random.Random(seed), roll_to
@@ -53,7 +54,7 @@ class Faults:
         self.done: list[Done] = []
 
     def do(self, kind: str) -> Done:
-        """Makes a fault, and returns it when it has ended. Replicas may still have to catch up (`settle`)."""
+        """Causes a fault, and returns it when it has ended. Replicas may still have to catch up (`settle`)."""
         began = time.time()
         node = self._victim(kind)
         if kind == FEATURES:
@@ -121,7 +122,7 @@ class Faults:
             self.away = frozenset()
 
     def _move(self, topics: Collection[str]) -> None:
-        """Makes the next replica of each partition its leader, as an operator does to move load."""
+        """Makes the next replica of each partition the leader, as an operator does to move load."""
         admin = admin_of(self._cluster.bootstrap)
         reported = admin.list_topics(timeout=ANSWER_S).topics
         order = {

@@ -18,7 +18,7 @@ MARKED_AFTER: Final = 3
 
 
 class Injected(NamedTuple):
-    """An injected transaction. `at_s`: the time (time.time()) by which Kafka had acknowledged it."""
+    """An injected transaction. `at_s` is the time (time.time()) by which Kafka had acknowledged its records."""
 
     hang: Hang
     at_s: float

@@ -58,14 +58,19 @@ class Plan(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The result of a soak. `delays_s`: seconds from each injection until the finding was confirmed. `missed`: hanging
-    transactions without a confirmed finding. `dropped`: injected transactions whose finding ended while they hung.
-    `others`: confirmed findings about transactions that do not hang. `own`: transactions that hang, as Kafka itself
-    shows, but were not injected. `abandoned`: number of findings about writes that a client abandoned before
-    AddPartitionsToTxn; they hung until a later transaction of the id adopted them. `lost`: findings of lost records and
-    torn transactions, which no fault here causes. `audited`: number of ended transactions by the result of the
-    comparison of their markers. `again_s`: for each fault, the seconds until all partitions were judged again; None if
-    they never were."""
+    """The result of a soak.
+
+    - `delays_s`: seconds from each injection until the finding was confirmed.
+    - `missed`: hanging transactions without a confirmed finding.
+    - `dropped`: injected transactions whose finding ended while they hung.
+    - `others`: confirmed findings about transactions that do not hang.
+    - `own`: transactions that were not injected, but hang, as Kafka itself shows.
+    - `abandoned`: number of findings about writes that a client abandoned before AddPartitionsToTxn. These entries hung
+      until a later transaction of the id adopted them.
+    - `lost`: findings of lost records and torn transactions, which no fault of the soak causes.
+    - `audited`: number of ended transactions by the result of the comparison of their markers.
+    - `again_s`: for each fault, the seconds until all partitions were judged again, or None if that did not happen.
+    """
 
     injected: int
     delays_s: list[float]
@@ -148,23 +153,27 @@ def _disturb(faults: Faults, plan: Plan, work: Work) -> None:
 
 
 def _wait_for_the_last(injecting: Injecting, faults: Faults, seen: Seen) -> None:
-    """Waits until all injected transactions are found, and all partitions are judged again after each fault. If one is
-    missing at the time limit, the result fails, not this wait."""
+    """Waits until all injected transactions are found, and all partitions are judged again after each fault. At the
+    time limit the wait ends without an error, because the result then reports the failure."""
 
     def left() -> list[object]:
         hidden = [key for one in injecting.injected if (key := _key(one.hang)) not in seen.found]
         return [*hidden, *(one for one in faults.done if seen.judged_again_s(one.ended_s) is None)]
 
     with suppress(AssertionError):
-        wait_until_equal(left, [], "what is not found, and after which faults not all is judged again,")
+        wait_until_equal(
+            left, [], "the transactions not found, and the faults after which not all partitions are judged again,"
+        )
 
 
 def _wait_until_confirmed(watched: Watched, hanging: set[Key]) -> None:
-    """Waits until all entries in `hanging` are confirmed. No client works any more, so open entries hang. If an entry
-    is never confirmed, the result fails, not this wait."""
+    """Waits until all entries in `hanging` are confirmed. No client works any more, so open entries hang. At the time
+    limit the wait ends without an error, because the result then reports the failure."""
     with suppress(AssertionError):
         wait_until_equal(
-            lambda: sorted(hanging - {_of(row) for row in _confirmed(watched.store)}), [], "what is not confirmed"
+            lambda: sorted(hanging - {_of(row) for row in _confirmed(watched.store)}),
+            [],
+            "the hanging entries that are not confirmed",
         )
 
 

@@ -1,4 +1,5 @@
-"""Samples the application's answers and the real leaders: which partitions are judged, and which transactions hang."""
+"""Samples the application's answers and the real leaders, to see which partitions are judged and which transactions
+hang."""
 
 from __future__ import annotations
 
@@ -27,9 +28,13 @@ Place = tuple[str, int]
 
 
 class Sample(NamedTuple):
-    """One sample of the answers. `as_of_s`: the time of their data; 0 without an answer. `lit`: the number of judged
-    partitions whose leader is up. `dark`: the other partitions whose leader is up, each with the reason. `unknown`: the
-    number of unknown partitions in the answer about the cluster; -1 without an answer."""
+    """One sample of the answers.
+
+    - `as_of_s`: the time of their data; 0 without an answer.
+    - `lit`: the number of judged partitions whose leader is up.
+    - `dark`: the other partitions whose leader is up, each with the reason.
+    - `unknown`: the number of unknown partitions in the answer about the cluster; -1 without an answer.
+    """
 
     at_s: float
     as_of_s: float
@@ -41,9 +46,12 @@ class Sample(NamedTuple):
 
 @dataclass
 class Seen:
-    """The samples so far. `found`: the time at which each confirmed entry was first seen, by topic, partition, producer
-    id and start offset. `said`: the answer about the entry at that time. `dropped`: the time at which the entry was
-    first missing."""
+    """The samples so far.
+
+    - `found`: the time at which each confirmed entry was first seen, by topic, partition, producer id and start offset.
+    - `said`: the answer about the entry at that time.
+    - `dropped`: the time at which the entry was first missing.
+    """
 
     samples: list[Sample] = field(default_factory=list)
     found: dict[Key, float] = field(default_factory=dict)
@@ -51,25 +59,25 @@ class Seen:
     dropped: dict[Key, float] = field(default_factory=dict)
 
     def share(self) -> float:
-        """Returns, for partitions with a leader that was up, the share of partition-seconds in which they were
-        judged."""
+        """Returns the share of partition-seconds in which partitions were judged, for partitions whose leader was
+        up."""
         lit = sum(sample.lit for sample in self.samples)
         return lit / max(lit + sum(len(sample.dark) for sample in self.samples), 1)
 
     def judged_again_s(self, after_s: float) -> float | None:
-        """Returns the seconds from `after_s` until all partitions were judged by newer data; None if they never
-        were."""
+        """Returns the seconds from `after_s` until all partitions were judged by newer data, or None if that did not
+        happen."""
         good = (s.at_s for s in self.samples if s.as_of_s >= after_s and not s.dark and not s.away)
         return next((at - after_s for at in good), None)
 
     def reasons(self) -> Counter[str]:
-        """Counts the reasons for missing verdicts: one for each partition and sample."""
+        """Returns the number of each reason for missing verdicts. Each partition counts once in each sample."""
         return Counter(why for sample in self.samples for why in sample.dark.values())
 
 
 class Watching:
-    """Samples until the block ends. `away` returns the brokers that are known not to answer; `topics`: a pattern of the
-    watched topics."""
+    """Takes samples until the block ends. `away` returns the brokers that are known not to answer; `topics` is a
+    pattern of the watched topics."""
 
     def __init__(
         self, watched: Watched, cluster: Cluster, away: Callable[[], frozenset[int]], topics: str = "*"
@@ -120,7 +128,7 @@ class Watching:
 
 
 def as_of_s(body: Any) -> float:
-    """Returns the time of the data in an answer; 0 if there were never any data."""
+    """Returns the time of the data in an answer, or 0 if there were never any data."""
     return 0.0 if body["as_of"] is None else datetime.fromisoformat(body["as_of"]).timestamp()
 
 
@@ -142,8 +150,8 @@ def _sample(body: Any, reported: Any, leaders: dict[Place, int], away: frozenset
 
 
 class _Leaders:
-    """Requests all leaders from a broker that answers, again and again. `now` has the newest answer, each time as a new
-    mapping."""
+    """Requests all leaders continuously from a broker that answers. `now` has the newest answer, and is replaced by a
+    new mapping each time."""
 
     def __init__(self, cluster: Cluster, away: Callable[[], frozenset[int]], topics: str) -> None:
         self._cluster, self._away, self._topics = cluster, away, topics

@@ -1,4 +1,4 @@
-"""Runs the healthy clients as a process, which ends when its standard input does, and otherwise is killed."""
+"""Runs the healthy clients as a process. The process ends when its standard input ends, or is killed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.soak.clients import Key
 
 
 class Work(NamedTuple):
-    """The work of the clients. `done`: number of transactions by kind of client; `abandoned`: as in `Clients`. Both are
-    filled when the block has ended. `check` raises AssertionError if the process has failed."""
+    """The work of the clients. `done` is the number of transactions by kind of client; `abandoned` is as in `Clients`.
+    Both are filled when the block has ended. `check` raises AssertionError if the process has failed."""
 
     done: Counter[str]
     abandoned: set[Key]
