@@ -13,7 +13,7 @@ from service.kafka.cluster import topic_layout
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.settings import ClientSettings
 from service.store.lease import Lease
-from service.store.progress import PartitionStart, Position, read_positions, start_positions
+from service.store.progress import PartitionStart, Position, positions, start_positions
 from spark_jobs.source.log_identity import LogPosition, observe_log, unanswered_reason
 
 STALE_AFTER_MS = 12 * 3_600_000
@@ -29,7 +29,8 @@ def initial_positions(
     Raises KafkaFailure if the very first start does not get the log's end offsets, because only records behind them are
     counted.
     """
-    known = read_positions(engine, lease.cluster_id, source, topic)
+    with engine.connect() as connection:
+        known = positions(connection, lease.cluster_id, source, topic)
     if not known:
         known = start_positions(engine, lease, source, topic, _partitions(client, topic, now_ms), now_ms)
     return {

@@ -55,12 +55,6 @@ _KEPT = Upsert(log_partitions)
 _REPLACED = Upsert(log_partitions, replace=Position._fields[1:])
 
 
-def read_positions(engine: Engine, cluster_id: int, source: str, topic: str) -> dict[int, Position]:
-    """Returns the stored positions by partition; none before the first start."""
-    with engine.connect() as connection:
-        return positions(connection, cluster_id, source, topic)
-
-
 def start_positions(
     engine: Engine, lease: Lease, source: str, topic: str, starts: Iterable[PartitionStart], now_ms: int
 ) -> dict[int, Position]:
@@ -101,7 +95,7 @@ def start_positions(
 
 
 def positions(connection: Connection, cluster_id: int, source: str, topic: str) -> dict[int, Position]:
-    """Returns the same as `read_positions`, on a given connection."""
+    """Returns the stored positions by partition; none before the first start."""
     columns = [log_partitions.c[name] for name in Position._fields]
     rows = connection.execute(select(*columns).where(_of_log(cluster_id, source, topic)))
     return {row.partition: Position(*row) for row in rows}

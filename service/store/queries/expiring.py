@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from itertools import accumulate, pairwise
+from typing import Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, TextClause, and_, func, or_, select, text
+from sqlalchemy import ColumnElement, Connection, TextClause, func, or_, select, text
 
 from service.domain.transaction_log.states import FIRST_TIME_MS, LAST_TIME_MS
 from service.store.escaped_text import id_key
-from service.store.queries.transactions import full_row
+from service.store.queries.transactions import id_row
 from service.store.rows.ids import IdRow
 from service.store.schema import CAN_EXPIRE, HAS_EXPIRED, transactional_ids
 
@@ -24,7 +25,7 @@ def read_expired(connection: Connection, cluster_id: int, since_ms: int, limit: 
     rows = connection.execute(
         select(transactional_ids).where(*_expired(cluster_id, since_ms)).order_by(_T.timestamp_ms.desc()).limit(limit)
     )
-    return [full_row(IdRow.of(row)) for row in rows]
+    return [id_row(row) for row in rows]
 
 
 def count_expired(connection: Connection, cluster_id: int, since_ms: int) -> int:
@@ -67,15 +68,6 @@ def read_expiring(
 
     Excludes ids whose update is no valid time (`service.domain.transaction_log.states`), because they do not expire.
     """
-    found = [full_row(IdRow.of(row)) for row in connection.execute(expiring(cluster_id, until_ms, after, limit + 1))]
-    if len(found) <= limit:
-        return ExpiringPage(tuple(found), None)
-    last = found[limit - 1]
-    return ExpiringPage(tuple(found[:limit]), ExpiringCursor(last.record.last_update_ms, id_key(last.transactional_id)))
-
-
-def expiring(cluster_id: int, until_ms: int, after: ExpiringCursor | None, limit: int) -> Select[tuple[Any, ...]]:
-    """Returns the statement of `read_expiring`."""
     statement = (
         select(transactional_ids)
         .where(
@@ -85,25 +77,24 @@ def expiring(cluster_id: int, until_ms: int, after: ExpiringCursor | None, limit
             _T.last_update_ms <= until_ms,
         )
         .order_by(_T.last_update_ms, _T.transactional_id)
-        .limit(limit)
+        .limit(limit + 1)
     )
-    if after is None:
-        return statement
-    return statement.where(or_(_T.last_update_ms != after.last_update_ms, _T.transactional_id > after.transactional_id))
+    if after is not None:
+        is_behind = or_(_T.last_update_ms != after.last_update_ms, _T.transactional_id > after.transactional_id)
+        statement = statement.where(is_behind)
+    found = [id_row(row) for row in connection.execute(statement)]
+    if len(found) <= limit:
+        return ExpiringPage(tuple(found), None)
+    last = found[limit - 1]
+    return ExpiringPage(tuple(found[:limit]), ExpiringCursor(last.record.last_update_ms, id_key(last.transactional_id)))
 
 
 def count_expiring(connection: Connection, cluster_id: int, until_ms: Sequence[int]) -> list[int]:
     """Returns, for each of the rising `until_ms`, how many ids `read_expiring` would find in all. Each id is read
     once."""
-    counts: list[int] = []
-    for number, end_ms in enumerate(until_ms):
-        begin_ms = until_ms[number - 1] + 1 if number else FIRST_TIME_MS
-        counts.append(connection.execute(_count(cluster_id, begin_ms, end_ms)).scalar_one())
-    return [sum(counts[: number + 1]) for number in range(len(counts))]
-
-
-def _count(cluster_id: int, begin_ms: int, end_ms: int) -> Select[int]:
-    within = and_(_T.last_update_ms >= begin_ms, _T.last_update_ms <= end_ms)
-    return (
-        select(func.count()).select_from(transactional_ids).where(_T.cluster_id == cluster_id, text(CAN_EXPIRE), within)
+    counted = select(func.count()).select_from(transactional_ids).where(_T.cluster_id == cluster_id, text(CAN_EXPIRE))
+    spans = (
+        (_T.last_update_ms > before_ms, _T.last_update_ms <= end_ms)
+        for before_ms, end_ms in pairwise((FIRST_TIME_MS - 1, *until_ms))
     )
+    return list(accumulate(connection.execute(counted.where(*span)).scalar_one() for span in spans))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, exists, false, func, literal, select, tuple_
+from sqlalchemy import ColumnElement, Connection, and_, exists, false, func, literal, select, tuple_
 
 from service.domain.transaction_log import timeline
 from service.domain.transaction_log.id_delta import IdMinute
@@ -108,23 +108,17 @@ def owner_at(owners: Sequence[Owner], at_ms: int | None) -> Owner | None:
     return min(owners, key=apart_ms, default=None)
 
 
-def rows_of(cluster_id: int, transactional_id: bytes, after: tuple[int, int, int] | None) -> Select[tuple[Any, ...]]:
-    """Returns the statement for the history of an id, newest first, following `after`; limited to the rows read at
-    once."""
+def newest_rows(
+    connection: Connection, cluster_id: int, transactional_id: bytes, after: tuple[int, int, int] | None = None
+) -> list[Row]:
+    """Returns the newest rows following `after`, at most ROWS_AT_ONCE. `transactional_id`: its key."""
     statement = (
         select(_T.generation, _T.id, _T.counted, *(_T[name] for name in Transition._fields))
         .where(_T.cluster_id == cluster_id, _T.transactional_id == transactional_id, ~_IS_REPEATED)
         .order_by(*(column.desc() for column in _PLACE))
         .limit(ROWS_AT_ONCE)
     )
-    return statement if after is None else statement.where(tuple_(*_PLACE) < after)
-
-
-def newest_rows(
-    connection: Connection, cluster_id: int, transactional_id: bytes, after: tuple[int, int, int] | None = None
-) -> list[Row]:
-    """Returns the newest rows following `after`, at most ROWS_AT_ONCE. `transactional_id`: its key."""
-    rows = connection.execute(rows_of(cluster_id, transactional_id, after))
+    rows = connection.execute(statement if after is None else statement.where(tuple_(*_PLACE) < after))
     return [Row(generation, number, counted, Transition(*row)) for generation, number, counted, *row in rows]
 
 
@@ -138,24 +132,19 @@ def _rows(connection: Connection, cluster_id: int, transactional_id: bytes, begi
         after = found[-1].place
 
 
-def commits_of(cluster_id: int, transactional_id: bytes, before_ms: int | None) -> Select[tuple[Any, ...]]:
-    """Returns the statement for the minutes of an id with commits, newest first, from before `before_ms`; limited to
-    those read at once."""
+def _commits(
+    connection: Connection, cluster_id: int, transactional_id: bytes, begin: TimelineCursor
+) -> Iterator[Commits]:
     statement = (
         select(_M.minute_ms, _M.commits, _M.first_ms, _M.last_ms)
         .where(_M.cluster_id == cluster_id, _M.transactional_id == transactional_id, _M.commits > 0)
         .order_by(_M.minute_ms.desc())
         .limit(_MINUTES_AT_ONCE)
     )
-    return statement if before_ms is None else statement.where(_M.minute_ms < before_ms)
-
-
-def _commits(
-    connection: Connection, cluster_id: int, transactional_id: bytes, begin: TimelineCursor
-) -> Iterator[Commits]:
     before_ms = begin.minute_ms
     while True:
-        found = [Commits(*row) for row in connection.execute(commits_of(cluster_id, transactional_id, before_ms))]
+        ahead = statement if before_ms is None else statement.where(_M.minute_ms < before_ms)
+        found = [Commits(*row) for row in connection.execute(ahead)]
         yield from found
         if len(found) < _MINUTES_AT_ONCE:
             return

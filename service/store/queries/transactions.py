@@ -82,7 +82,7 @@ def find(connection: Connection, cluster_id: int, transactional_id: bytes) -> Id
     row = connection.execute(
         select(transactional_ids).where(_T.cluster_id == cluster_id, _T.transactional_id == key)
     ).one_or_none()
-    return None if row is None else _row(row)
+    return None if row is None else id_row(row)
 
 
 def full_ids(connection: Connection, cluster_id: int, keys: Iterable[bytes]) -> dict[bytes, bytes]:
@@ -166,14 +166,11 @@ def _place(number: int, segment: Segment, row: IdRow) -> PageCursor:
     return PageCursor(number, ms, id_key(row.transactional_id))
 
 
-def full_row(row: IdRow) -> IdRow:
+def id_row(columns: Row[*tuple[Any, ...]]) -> IdRow:
     """Returns the row under the whole id instead of its key."""
+    row = IdRow.of(columns)
     whole = full_id(row.transactional_id, row.display)
     return row if whole == row.transactional_id else row._replace(transactional_id=whole)
-
-
-def _row(row: Row[*tuple[Any, ...]]) -> IdRow:
-    return full_row(IdRow.of(row))
 
 
 def _read(
@@ -190,7 +187,7 @@ def _read(
         segment.column is _T.started_at_ms or (names_ids(selection) and not _is_wide(connection, cluster_id, selection))
     ):
         statement = by_time(cluster_id, selection, segment, after, limit)
-        return [_row(row) for row in connection.execute(statement)]
+        return [id_row(row) for row in connection.execute(statement)]
     # one short walk for each state: the indexes that begin with the state give the order, for any mixture of states
     if isinstance(segment, ByTime):
         walks = [
@@ -215,7 +212,7 @@ def _rows(connection: Connection, cluster_id: int, keys: Sequence[bytes]) -> lis
         select(transactional_ids).where(_T.cluster_id == cluster_id, _T.transactional_id.in_(keys))
     )
     found = {row.transactional_id: row for row in rows}
-    return [_row(found[key]) for key in keys]
+    return [id_row(found[key]) for key in keys]
 
 
 def _is_wide(connection: Connection, cluster_id: int, selection: Selection) -> bool:

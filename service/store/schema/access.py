@@ -19,13 +19,7 @@ api_keys = Table(
     Column("created_by", String, nullable=False),
     Column("revoked_at_ms", BigInteger),
     Column("revoked_by", String),
-)
-
-Index(
-    "ix_api_keys_valid",
-    api_keys.c.name,
-    unique=True,
-    **where("revoked_at_ms IS NULL"),
+    Index("ix_api_keys_valid", "name", unique=True, **where("revoked_at_ms IS NULL")),
 )
 
 # Actions, done or refused: service.store.audit_events.AuditEvent. Rows are only added; retention deletes them after

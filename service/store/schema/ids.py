@@ -21,6 +21,13 @@ from service.domain.transaction_log.states import EXPIRABLE, EXPIRED
 from service.store.schema.base import cluster_column, metadata, where
 from service.store.schema.history import ABORTED
 
+CAN_EXPIRE: Final = f"state IN ({', '.join(map(str, sorted(EXPIRABLE)))})"
+HAS_EXPIRED: Final = f"state = {EXPIRED}"
+"""Queries contain CAN_EXPIRE and HAS_EXPIRED literally: with parameters, the database would not use the partial
+indexes."""
+
+_IS_OPEN: Final = "started_at_ms IS NOT NULL"
+
 transactional_ids = Table(
     "transactional_ids",
     metadata,
@@ -63,39 +70,12 @@ transactional_ids = Table(
     Index(None, "cluster_id", "producer_id"),
     # for the ids of a log partition, and its highest epoch of either protocol
     Index("ix_transactional_ids_epoch", "cluster_id", "partition", "client_transaction_version", "producer_epoch"),
-)
-Index(
-    "ix_transactional_ids_open",
-    transactional_ids.c.cluster_id,
-    transactional_ids.c.started_at_ms,
-    transactional_ids.c.transactional_id,
-    **where("started_at_ms IS NOT NULL"),
-)
-
-Index(
-    "ix_transactional_ids_settles",
-    transactional_ids.c.cluster_id,
-    transactional_ids.c.settles_at_ms,
-    **where("settles_at_ms IS NOT NULL"),
-)
-
-# the ids that can expire, in the order in which they will. Ids that have expired are left out: they may be many more
-CAN_EXPIRE: Final = f"state IN ({', '.join(map(str, sorted(EXPIRABLE)))})"
-Index(
-    "ix_transactional_ids_expiring",
-    transactional_ids.c.cluster_id,
-    transactional_ids.c.last_update_ms,
-    **where(CAN_EXPIRE),
-)
-
-HAS_EXPIRED: Final = f"state = {EXPIRED}"
-"""Queries contain CAN_EXPIRE and HAS_EXPIRED literally: with parameters, the database would not use the partial
-indexes."""
-Index(
-    "ix_transactional_ids_expired",
-    transactional_ids.c.cluster_id,
-    transactional_ids.c.timestamp_ms,
-    **where(HAS_EXPIRED),
+    Index("ix_transactional_ids_open", "cluster_id", "started_at_ms", "transactional_id", **where(_IS_OPEN)),
+    Index("ix_transactional_ids_settles", "cluster_id", "settles_at_ms", **where("settles_at_ms IS NOT NULL")),
+    # the ids that can expire, in the order in which they will. Ids that have expired are left out: they may be many
+    # more
+    Index("ix_transactional_ids_expiring", "cluster_id", "last_update_ms", **where(CAN_EXPIRE)),
+    Index("ix_transactional_ids_expired", "cluster_id", "timestamp_ms", **where(HAS_EXPIRED)),
 )
 
 # The newest record of an id in each other log partition than that of its row in `transactional_ids`: partitions were
@@ -111,13 +91,7 @@ left_behind_records = Table(
     Index(None, "cluster_id", "partition"),
     Index(None, "cluster_id", "producer_id"),
     Index(None, "cluster_id", "state"),
-)
-
-Index(
-    "ix_left_behind_records_open",
-    left_behind_records.c.cluster_id,
-    left_behind_records.c.started_at_ms,
-    **where("started_at_ms IS NOT NULL"),
+    Index("ix_left_behind_records_open", "cluster_id", "started_at_ms", **where(_IS_OPEN)),
 )
 
 # The partitions of open transactions; a row is deleted when its transaction completes.

@@ -54,12 +54,7 @@ data_partitions = Table(
     Column("samples", String),  # service.domain.worlds.order; null where the partition is not stalled
     Column("why_code", String),
     PrimaryKeyConstraint("cluster_id", "topic", "partition"),
-)
-Index(
-    "ix_data_partitions_stalled",
-    data_partitions.c.cluster_id,
-    data_partitions.c.stalled_since_ms,
-    **where("stalled_since_ms IS NOT NULL"),
+    Index("ix_data_partitions_stalled", "cluster_id", "stalled_since_ms", **where("stalled_since_ms IS NOT NULL")),
 )
 
 # The time when all partitions were last observed, also where nothing had changed.

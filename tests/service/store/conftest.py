@@ -58,7 +58,8 @@ class Cluster(NamedTuple):
     writer: TransactionLogWriter
 
     def positions(self) -> dict[int, progress.Position]:
-        return progress.read_positions(self.engine, self.id, SourceName.TRANSACTION_LOG, TOPIC)
+        with self.engine.connect() as connection:
+            return progress.positions(connection, self.id, SourceName.TRANSACTION_LOG, TOPIC)
 
     def start(self, ends: dict[int, int], log_start: int = 0) -> None:
         """Records the first start of the job, with a log partition from `log_start` to `ends[partition]` for each entry

@@ -14,7 +14,7 @@ from service.domain.source_state import SourceName
 from service.domain.transaction_log.facts import NO_LEADER, Gap, RangeRead
 from service.store import progress, schema
 from service.store.errors import LeaseLost, OutOfSequence
-from service.store.progress import Position, keep_topics, read_positions
+from service.store.progress import Position, keep_topics
 from service.store.queries import clusters
 from service.store.queries.partitions import counted_since_ms, read_markers, read_volume, tailed_as_of_ms
 from service.store.writers.partitions import LedgerWriter
@@ -51,7 +51,8 @@ def batch(*ranges: RangeRead, topic: str = "pay", trouble: Reason | None = None)
 
 
 def positions(cluster: Cluster, topic: str = "pay") -> dict[int, Position]:
-    return read_positions(cluster.engine, cluster.id, SourceName.LEDGER, topic)
+    with cluster.engine.connect() as connection:
+        return progress.positions(connection, cluster.id, SourceName.LEDGER, topic)
 
 
 def counted(cluster: Cluster, topic: str = "pay", partition: int = 0) -> tuple[int, int]:
@@ -206,11 +207,9 @@ def test_topics_no_longer_tailed_are_forgotten_but_their_counts_stay(
     assert status(cluster) is not None
     assert keep_topics(cluster.engine, cluster.lease, SourceName.LEDGER, lambda _: False) == {}
     assert (positions(cluster), status(cluster)) == ({}, None)
-    assert keep_topics(cluster.engine, cluster.lease, SourceName.LEDGER, lambda _: False) == {}, (
-        "a second call changes nothing"
-    )
-    assert cluster.positions()[0].next_offset == 0, "other sources keep their positions"
-    assert progress.read_positions(other.engine, other.id, SourceName.LEDGER, "pay")[0].next_offset == 5
+    assert keep_topics(cluster.engine, cluster.lease, SourceName.LEDGER, lambda _: False) == {}, "twice"
+    assert cluster.positions()[0].next_offset == 0, "other sources keep theirs"
+    assert positions(other)[0].next_offset == 5
 
 
 def test_pages_of_markers_go_on_where_the_last_one_ended(cluster: Cluster, writer: LedgerWriter) -> None:

@@ -77,44 +77,18 @@ def upgrade() -> None:
         key="cluster_id, transactional_id",
         indexes=["cluster_id, producer_id", "cluster_id, state, last_update_ms", "cluster_id, state, transactional_id"],
     )
-    op.create_index(
-        "ix_transactional_ids_epoch",
-        "transactional_ids",
-        ["cluster_id", "partition", "client_transaction_version", "producer_epoch"],
-    )
-    op.create_index(
-        "ix_transactional_ids_expired", "transactional_ids", ["cluster_id", "timestamp_ms"], **where("state = 200")
-    )
-    op.create_index(
-        "ix_transactional_ids_expiring",
-        "transactional_ids",
-        ["cluster_id", "last_update_ms"],
-        **where("state IN (0, 4, 5)"),
-    )
-    op.create_index(
-        "ix_transactional_ids_open",
-        "transactional_ids",
-        ["cluster_id", "started_at_ms", "transactional_id"],
-        **where("started_at_ms IS NOT NULL"),
-    )
-    op.create_index(
-        "ix_transactional_ids_settles",
-        "transactional_ids",
-        ["cluster_id", "settles_at_ms"],
-        **where("settles_at_ms IS NOT NULL"),
-    )
+    _index("transactional_ids", "epoch", "cluster_id, partition, client_transaction_version, producer_epoch")
+    _index("transactional_ids", "expired", "cluster_id, timestamp_ms", "state = 200")
+    _index("transactional_ids", "expiring", "cluster_id, last_update_ms", "state IN (0, 4, 5)")
+    _index("transactional_ids", "open", "cluster_id, started_at_ms, transactional_id", "started_at_ms IS NOT NULL")
+    _index("transactional_ids", "settles", "cluster_id, settles_at_ms", "settles_at_ms IS NOT NULL")
     _table(
         "left_behind_records",
         f"cluster_id cluster, {_ID}, participants text?",
         key="cluster_id, transactional_id, partition",
         indexes=["cluster_id, partition", "cluster_id, producer_id", "cluster_id, state"],
     )
-    op.create_index(
-        "ix_left_behind_records_open",
-        "left_behind_records",
-        ["cluster_id", "started_at_ms"],
-        **where("started_at_ms IS NOT NULL"),
-    )
+    _index("left_behind_records", "open", "cluster_id, started_at_ms", "started_at_ms IS NOT NULL")
     _table(
         "open_participants",
         "cluster_id cluster, topic text, partition int, transactional_id bytes",
@@ -164,12 +138,7 @@ def upgrade() -> None:
         " samples text?, why_code text?",
         key="cluster_id, topic, partition",
     )
-    op.create_index(
-        "ix_data_partitions_stalled",
-        "data_partitions",
-        ["cluster_id", "stalled_since_ms"],
-        **where("stalled_since_ms IS NOT NULL"),
-    )
+    _index("data_partitions", "stalled", "cluster_id, stalled_since_ms", "stalled_since_ms IS NOT NULL")
     _table("partition_watch", "cluster_id cluster, observed_at_ms long, not_covered long", key="cluster_id")
     _table(
         "open_entries",
@@ -275,7 +244,7 @@ def upgrade() -> None:
         key="id",
         unique=["digest"],
     )
-    op.create_index("ix_api_keys_valid", "api_keys", ["name"], unique=True, **where("revoked_at_ms IS NULL"))
+    _index("api_keys", "valid", "name", "revoked_at_ms IS NULL", unique=True)
     _table(
         "audit_events",
         "id row_id, cluster_id cluster?, at_ms long, action text, outcome text, who text, address text?,"
@@ -310,6 +279,12 @@ def _table(
         *(sa.Index(None, *one.split(", ")) for one in indexes),
         **options,
     )
+
+
+def _index(table: str, name: str, columns: str, only: str | None = None, *, unique: bool = False) -> None:
+    """Creates an index with a name of its own. `only`: the condition of a partial index."""
+    options = {} if only is None else where(only)
+    op.create_index(f"ix_{table}_{name}", table, columns.split(", "), unique=unique, **options)
 
 
 def _column(name: str, type_: str) -> sa.Column[Any]:
