@@ -99,7 +99,7 @@ CLIENTS = 50
 
 
 class Service:
-    """A service that counts its renderings; each answer contains the count."""
+    """A service that counts its renderings. Each answer contains the count."""
 
     def __init__(self, url: str) -> None:
         self.renderings = 0

@@ -16,7 +16,7 @@ from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.facts import NO_ID, NO_RECORD, LogRecord
 
 LATE_END = "late_end"
-"""An EndTxn that was sent for an earlier transaction ended this one (KAFKA-17754)."""
+"""An EndTxn that was sent for an earlier transaction ended the present transaction (KAFKA-17754)."""
 ITSELF = "itself"
 """The producer asked for a new epoch while its transaction was open (KIP-360)."""
 ZOMBIE = "zombie"

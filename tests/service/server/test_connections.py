@@ -1,4 +1,5 @@
-"""Tests of a server's limits: if there are too many connections, idle ones are closed; a flood of log lines is cut."""
+"""Tests of a server's limits. If there are too many connections, idle connections are closed. A flood of log lines is
+cut."""
 
 from __future__ import annotations
 

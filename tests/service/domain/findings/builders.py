@@ -33,7 +33,7 @@ def context(*rules: Rule, until_ms: int = NOW_MS, assumed: Sequence[str] = (), s
 
 
 def id_now(name: str = "pay-1", state: int = states.ONGOING, age_ms: int = 0, **fields: Any) -> IdState:
-    """Returns an id whose transaction began `age_ms` ago; its newest record has the same age."""
+    """Returns an id whose transaction began `age_ms` ago. The id's newest record has the same age."""
     at_ms = NOW_MS - age_ms
     started = at_ms if state in states.OPEN else None
     topics = (("orders", 0), ("orders", 3)) if state in states.OPEN else ()
