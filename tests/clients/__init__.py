@@ -1,1 +1,1 @@
-"""Small applications with the common client libraries. Each is a process that tests control and kill."""
+"""Small applications with the common client libraries. Each application is a process that tests control and kill."""

@@ -1,4 +1,4 @@
-"""An application with aiokafka. `tests.clients.client` has the commands that it accepts."""
+"""An application with aiokafka. It accepts the commands in `tests.clients.client`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Application:
         await self._producer.abort_transaction()
 
     async def late(self) -> None:
-        """Commits a transaction after its timeout. The commit has to be refused; the application then begins anew."""
+        """Commits a transaction after its timeout. The commit must be refused; the application then begins again."""
         try:
             await self._producer.commit_transaction()
         except KafkaError as error:

@@ -1,4 +1,5 @@
-"""A process that uses a client library. The process takes one command a line, and answers each command with a line."""
+"""Runs a process that uses a client library. The process takes one command a line, and answers each command with a
+line."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ DONE: Final = "done"
 
 class Client:
     """Controls the process: `with Client(command, log) as client: client.do(COMMIT)`. The process ends when its
-    standard input does, even if the tests are killed."""
+    standard input ends, even if the tests are killed."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self._command, self._log = list(command), log
@@ -47,7 +48,9 @@ class Client:
             said = self._said.get(timeout=LIMIT_S)
         except queue.Empty:
             said = None
-        assert said == line, f"{said!r} instead of {line!r}; {self._log} ends:\n{self._log.read_text()[-3000:]}"
+        assert said == line, (
+            f"the process answered {said!r} instead of {line!r}; {self._log} ends:\n{self._log.read_text()[-3000:]}"
+        )
 
     def do(self, *commands: str) -> None:
         """Sends the commands one after another, and waits for the answer to each."""

@@ -1,5 +1,5 @@
-"""A Kafka Connect worker whose connectors of two tasks each read files exactly once. Connectors are reconfigured, and
-the worker is killed."""
+"""Runs a Kafka Connect worker with connectors of two tasks each, which read files exactly once. Connectors are
+reconfigured, and the worker is killed."""
 
 from __future__ import annotations
 
@@ -85,15 +85,19 @@ class Worker:
         with (self._directory / "connect.log").open("ab") as out:
             process = subprocess.Popen(self._connect.command(), stdout=out, stderr=out, stdin=subprocess.DEVNULL)
             try:
-                wait_for(lambda: self._ask("connectors") is not None, "the worker's REST", retry_on=(OSError,))
+                wait_for(
+                    lambda: self._ask("connectors") is not None,
+                    "an answer of the REST interface of the worker",
+                    retry_on=(OSError,),
+                )
                 yield process
             finally:
                 process.terminate()
                 process.wait(LIMIT_S)
 
     def _ask(self, path: str, body: bytes | None = None) -> Any:
-        """Sends a request to the worker's REST: PUT if there is a body, else GET. Raises OSError while the worker
-        starts or is in a rebalance."""
+        """Sends a request to the REST interface of the worker: PUT if there is a body, and GET otherwise. Raises
+        OSError while the worker starts or is in a rebalance."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self._connect.port}/{path}",
             body,

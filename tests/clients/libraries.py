@@ -1,4 +1,5 @@
-"""The commands that start each application. Needed packages are installed first, by their pinned checksums."""
+"""Makes the commands that start each application. Needed packages are installed first, and compared with their pinned
+checksums."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ STREAMS_VERSION: Final = "4.3.1"
 STREAMS_JARS: Final = Jars(
     f"Kafka Streams {STREAMS_VERSION}",
     (
-        # the other dependencies are among the broker's jars
+        # the jars of the broker include the other dependencies
         Module("org.apache.kafka", "kafka-streams", STREAMS_VERSION, alone=True),
         Module("org.rocksdb", "rocksdbjni", "10.1.3", alone=True),
     ),
@@ -48,7 +49,7 @@ CONNECT_JARS: Final = Jars(
     CONNECT / f"{CONNECT_VERSION}.sha256",
 )
 SPRING: Final = HERE / "spring"
-SPRING_VERSION: Final = "2.9.13"  # the last line with a producer for each input partition
+SPRING_VERSION: Final = "2.9.13"  # the last release line with a producer for each input partition
 SPRING_JARS: Final = Jars(
     f"Spring Kafka {SPRING_VERSION}",
     (Module("org.springframework.kafka", "spring-kafka", SPRING_VERSION), LOGGING),
@@ -59,7 +60,7 @@ _LOGGING: Final = f"-Dlog4j.configuration=file:{HERE / 'log4j.properties'}"
 
 
 class NotHere(Exception):
-    """Raised if this machine lacks something that a client needs. The message is one line for people."""
+    """Raised if this machine lacks something that a client needs. The message has one line."""
 
 
 def aiokafka() -> list[str]:
@@ -80,8 +81,8 @@ def kafkajs(directory: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Streams:
-    """Orders.java, a Kafka Streams application. `directory` holds its classes and its state. `instances`: arguments
-    that name its instances."""
+    """Orders.java, a Kafka Streams application. `directory` has its classes and its state. `instances` has the
+    arguments that name its instances."""
 
     broker: Broker
     directory: Path
@@ -93,7 +94,7 @@ class Streams:
 
     def command(self, topic: str, pause_ms: int) -> list[str]:
         logging = f"-Dlog4j.configuration=file:{self.broker.directory}/log4j.properties"
-        scratch = f"-Djava.io.tmpdir={self._scratch}"  # RocksDB unpacks its native library there
+        scratch = f"-Djava.io.tmpdir={self._scratch}"  # RocksDB unpacks its native library in this folder
         return [
             *_java("384m", scratch, logging, "-cp", f"{self._classes}:{_streams_jars()}", "Orders"),
             *(self.broker.bootstrap, topic, str(self.directory / "state"), str(pause_ms), *self.instances),
@@ -110,7 +111,7 @@ class Streams:
 
 @dataclass(frozen=True)
 class Flink:
-    """Readings.java, an Apache Flink job. `directory` holds its classes and its checkpoints."""
+    """Readings.java, an Apache Flink job. `directory` has its classes and its checkpoints."""
 
     bootstrap: str
     directory: Path
@@ -120,7 +121,9 @@ class Flink:
         _compile(FLINK / "Readings.java", self.directory / "classes", f"{fetch_pinned(FLINK_JARS)}/*")
 
     def command(self, topic: str, timeout_ms: int) -> list[str]:
-        opened = (f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "util"))  # to Kryo
+        opened = (
+            f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "util")
+        )  # opened for Kryo
         return [
             *_java("384m", *opened, f"-Djava.io.tmpdir={self.directory / 'tmp'}", _LOGGING),
             *("-cp", f"{self.directory / 'classes'}:{fetch_pinned(FLINK_JARS)}/*", "Readings"),
@@ -130,7 +133,7 @@ class Flink:
 
 @dataclass(frozen=True)
 class Spring:
-    """Relay.java, a Spring application, compiled into `directory`. `prefix`: the prefix of its transactional.ids."""
+    """Relay.java, a Spring application, compiled into `directory`. `prefix` is the prefix of its transactional.ids."""
 
     bootstrap: str
     directory: Path
@@ -148,8 +151,8 @@ class Spring:
 
 @dataclass(frozen=True)
 class Connect:
-    """A Kafka Connect worker with the source connector of Lines.java, which reads files exactly once. Its REST listens
-    on `port`."""
+    """A Kafka Connect worker with the source connector of Lines.java, which reads files exactly once. Its REST
+    interface listens on `port`."""
 
     bootstrap: str
     directory: Path
@@ -216,6 +219,6 @@ def _found(name: str, why: str) -> str:
     return path
 
 
-if __name__ == "__main__":  # records the checksums of the jars of another version
+if __name__ == "__main__":  # run after a change of a version: records the checksums of its jars
     for jars in (STREAMS_JARS, FLINK_JARS, CONNECT_JARS, SPRING_JARS):
         pin(jars)

@@ -1,6 +1,6 @@
-"""The scenario that all clients run at the same time: commits, aborts, `kill -9` and a restart under the same id, a
-transaction that stays open beyond its timeout; a rolling start of Kafka Streams; and an application with a new random
-id at each start."""
+"""Runs the same scenario with all clients at the same time: commits, aborts, `kill -9` and a restart under the same id,
+and a transaction that stays open beyond its timeout. Also runs a rolling start of Kafka Streams, and an application
+with a new random id at each start."""
 
 from __future__ import annotations
 
@@ -67,9 +67,13 @@ Order = Callable[[str, int], None]
 
 @dataclass
 class Scenario:
-    """A run of the scenario. `absent`: why a library could not be used. `restarted`: the output of `txnscope
-    transaction` about an id whose application was killed in the middle of a transaction, and started again.
-    `killed_ms`: when Kafka Streams was killed."""
+    """A run of the scenario.
+
+    - `absent`: the reasons why a library could not be used.
+    - `restarted`: the output of `txnscope transaction` about an id whose application was killed in the middle of a
+      transaction, and started again.
+    - `killed_ms`: the time at which Kafka Streams was killed.
+    """
 
     broker: Broker
     app: Watch
@@ -79,7 +83,7 @@ class Scenario:
     killed_ms: int = 0
 
     def run(self) -> None:
-        """Runs until all clients are done, and the store has everything that happened."""
+        """Runs until all clients are done, and the store has all their transactions."""
         for topic, partitions in _TOPICS.items():
             create_topic(self.broker.bootstrap, topic, partitions)
         rolled_out = threading.Event()
@@ -99,8 +103,8 @@ class Scenario:
         wait_until_equal(self._untold, [], f"the timed-out ids without a finding ({self.app.log})")
 
     def timeouts(self) -> list[tuple[str, int]]:
-        """Returns (id, time) of each transaction that the coordinator aborted for its age, from the broker's own
-        log."""
+        """Returns (id, time) of each transaction that the coordinator aborted for its age, from the log of the
+        broker."""
         found = _TIMED_OUT.findall((self.broker.directory / "broker.log").read_text())
         return [(name, round(datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f").timestamp() * 1000)) for at, name in found]
 
@@ -120,7 +124,9 @@ class Scenario:
             application.wait_for(READY)
             application.do(COMMIT)
             self.restarted[name] = wait_until(
-                lambda: self._ask(name), lambda said: "A single fence" in " ".join(said.split()), f"{name} fenced"
+                lambda: self._ask(name),
+                lambda said: "A single fence" in " ".join(said.split()),
+                f"the abort of {name} to be reported as a single fence",
             )
             application.do(ABORT, LEAVE_OPEN)
             wait_until_equal(
@@ -135,8 +141,9 @@ class Scenario:
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=ANSWER_S).stdout
 
     def _churn(self, rolled_out: threading.Event) -> None:
-        """Starts an application with a new random id each time. The last start follows the rolling start of Kafka
-        Streams: when the finding of churn appears, a wrong finding about the rolling start would have appeared, too."""
+        """Starts an application with a new random id several times. The last start follows the rolling start of
+        Kafka Streams. So when the finding of churn appears, a wrong finding about the rolling start would have
+        appeared, too."""
         for _ in range(RANDOM_IDS):
             self._start_with_a_new_id()
             time.sleep(PAUSE_MS / 1_000)
@@ -165,16 +172,21 @@ class Scenario:
         with application:
             application.wait_for(READY)
             wait_until(
-                lambda: self._threads("1"), lambda ids: len(ids) == len(INSTANCES), f"all to commit; {self.app.log}"
+                lambda: self._threads("1"),
+                lambda ids: len(ids) == len(INSTANCES),
+                f"all instances to commit; {self.app.log}",
             )
             rolled_out.set()
             order(f"broken {SHOP}", 0)
             order(f"broken {SHIPPING}", 1)
             order(f"slow {SHOP}", 2)
             wait_until(
-                lambda: self._threads("2"), lambda ids: len(ids) >= 2, f"threads that replace others; {self.app.log}"
+                lambda: self._threads("2"), lambda ids: len(ids) >= 2, f"two replaced threads to commit; {self.app.log}"
             )
-            wait_for(lambda: [1 for name, _ in self.timeouts() if name.startswith(SHOP)], "the slow one to time out")
+            wait_for(
+                lambda: [1 for name, _ in self.timeouts() if name.startswith(SHOP)],
+                "the transaction of the slow order to time out",
+            )
             self.app.wait_for_more_commits(self._working_threads())
             self.killed_ms = round(time.time() * 1_000)
             application.kill()
@@ -206,7 +218,7 @@ class Scenario:
 
 @contextmanager
 def _feeding(bootstrap: str) -> Iterator[Order]:
-    """Sends orders continuously, to every partition."""
+    """Sends orders to every partition, continuously during the block."""
     producer = plain_producer(bootstrap)
 
     def order(text: str, partition: int) -> None:

@@ -1,4 +1,4 @@
-"""The committed dashboards, as Grafana reads them."""
+"""Reads the committed dashboards as Grafana does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def panels(board: Json) -> list[Json]:
 
 
 def links(board: Json) -> list[tuple[str, str]]:
-    """Returns (place, URL) of every link, except those that find dashboards by tag."""
+    """Returns (place, URL) of every hyperlink, except those that find dashboards by tag."""
     found = [(f"links: {link['title']}", link["url"]) for link in board["links"] if link["type"] == "link"]
     for panel in panels(board):
         config = panel["fieldConfig"]

@@ -29,14 +29,14 @@ _LABEL_VALUES: Final = re.compile(r"label_values\((?:(.+),\s*)?(\w+)\)")
 
 
 class QueryRefusedError(Exception):
-    """Raised if Prometheus refused a query. The text is Prometheus' answer."""
+    """Raised if Prometheus refused a query. The text is the answer of Prometheus."""
 
 
 def failures(url: str, given: Mapping[str, str] | None = None) -> list[str]:
-    """Returns a line for each query that fails, that finds nothing although it should, or whose result lacks a label of
-    its legend.
+    """Returns a line for each query that fails, whose result is empty although it should not be, or whose result lacks
+    a label of its legend.
 
-    `given`: values of variables. Without a given value, a query variable takes all its values, and an empty text
+    `given` has values of variables. Without a given value, a query variable takes all its values, and an empty text
     variable takes the first value of the label with its name.
     """
     boards = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(FOLDER.glob("*.json"))]
@@ -44,7 +44,7 @@ def failures(url: str, given: Mapping[str, str] | None = None) -> list[str]:
 
 
 def failures_of(boards: Sequence[Json], ask: Ask, given: Mapping[str, str]) -> list[str]:
-    """Returns the same lines as `failures`, for these dashboards."""
+    """Returns the lines of `failures` for these dashboards only."""
     found: list[str] = []
     for board in boards:
         values = dict(BUILT_IN)

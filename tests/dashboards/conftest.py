@@ -1,4 +1,4 @@
-"""The dashboards, and a store with data for everything that dashboards and alerts query."""
+"""Fixtures with the dashboards, and with a store that has data for everything that dashboards and alerts query."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithPartitions]
 
 @pytest.fixture(scope="session")
 def series(seeded: WithPartitions) -> Series:
-    """The series on the page of metrics that a service renders from the store."""
+    """Returns the series on the metrics page that a service renders from the store."""
     with client_of(seeded.url) as client:
         client.get("/api/v1/clusters")
         text = client.get("/metrics").text

@@ -1,4 +1,4 @@
-"""The committed files equal the output of the code, in the form that Grafana reads."""
+"""Tests that the committed files equal the output of the code, in the form that Grafana reads."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_the_address_of_the_service_can_be_another(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES)
 def test_grafanas_own_types_know_every_field(file: str) -> None:
-    """Grafana's own types have every field of the dashboard: Grafana would drop an unknown field of a panel or its
-    plugin."""
+    """Every field of a dashboard must exist in Grafana's own types, because Grafana drops an unknown field of a panel
+    or its plugin."""
     register_default_plugins()
     board = load(file)
     assert json.loads(JSONEncoder().encode(dashboard.Dashboard.from_json(board))) == board

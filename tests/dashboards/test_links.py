@@ -1,4 +1,5 @@
-"""Links lead to pages with stable addresses, and to existing dashboards, with the variables that these need."""
+"""Tests that hyperlinks lead to pages with stable addresses, or to existing dashboards with the variables that these
+need."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _VALUE = re.compile(r"\$\{(?:__data\.fields\.|__field\.labels\.)?(\w+):percenten
 
 
 def filled(url: str, values: dict[str, str]) -> str:
-    """Returns the URL as Grafana makes it, with each value percent-encoded."""
+    """Returns the URL as Grafana fills it in, with each value percent-encoded."""
     return _VALUE.sub(lambda match: quote(values[match[1]], safe=""), url)
 
 
@@ -61,8 +62,8 @@ def test_a_link_has_what_it_needs_from_its_series_or_row(board: Json) -> None:
 
 
 def test_every_panel_about_a_cluster_leads_to_it(board: Json) -> None:
-    """Every panel about a cluster links to its page. Heatmaps, which sum over clusters, and panels about shares and
-    times of all transactions are exempt."""
+    """Every panel about a cluster has a hyperlink to the page of the cluster. Heatmaps, which sum over clusters, and
+    panels about shares and times of all transactions are exempt."""
     without = {panel["title"] for panel in panels(board) if not links({"links": [], "panels": [panel]})}
     assert len(without) <= (7 if board["uid"] == "txnscope-pipeline" else 4), without
 

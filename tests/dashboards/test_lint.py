@@ -1,4 +1,4 @@
-"""The dashboards follow the rules of Grafana's dashboard-linter, and further rules of this project."""
+"""Tests that the dashboards follow the rules of Grafana's dashboard-linter, and further rules of this project."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_frame(board: Json) -> None:
     assert board["schemaVersion"] == 42
     assert board["time"] == {"from": "now-1h", "to": "now"}
     assert board["refresh"] == "30s"
-    assert board["graphTooltip"] == 1, "shared crosshair"
+    assert board["graphTooltip"] == 1, "all panels must share the crosshair"
     assert "txnscope" in board["tags"]
 
 
@@ -143,7 +143,7 @@ def test_ids_are_unique_and_nothing_overlaps(board: Json) -> None:
 
 
 def test_rows_of_panels_fill_the_width(board: Json) -> None:
-    """The panels of each row fill the width: Grafana would move panels into a gap."""
+    """The panels of each row fill the width. If there were a gap, Grafana would move panels into it."""
     widths: dict[int, int] = {}
     for panel in board["panels"]:
         for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"]):

@@ -1,4 +1,5 @@
-"""The queries use metrics that the service exports. Also tests the check that runs them in a real Prometheus."""
+"""Tests that the queries use metrics that the service exports. Also tests the check that runs the queries in a real
+Prometheus."""
 
 from __future__ import annotations
 
@@ -31,12 +32,12 @@ def test_every_metric_and_every_label_is_one_the_service_exports(series: Series)
         assert labels <= set().union(*(exported[name] for name in names), {"job", "instance"}), expr
         used |= names
     ours = {name for name in exported if name.startswith("kafka_txn_") and not name.endswith(("_sum", "_count"))}
-    assert ours <= used, "of each metric of ours there is a panel"
+    assert ours <= used, "each of our metrics must be in a panel"
 
 
 def test_values_of_labels_are_ones_the_service_knows(series: Series) -> None:
-    """Queries use only label values that the service exports: a misspelt value would never find anything, without an
-    error."""
+    """Queries use only label values that the service exports. A query with a misspelt value would find nothing, without
+    an error."""
     known: dict[tuple[str, str], set[str]] = {}
     for name, found in series.items():
         for label, value in (pair for labels in found for pair in labels.items()):

@@ -1,4 +1,5 @@
-"""Thresholds have one definition: the panels' colors, the alerts and the service's own judgement agree."""
+"""Tests that thresholds have one definition, so that the colors of panels, the alerts and the judgement of the service
+agree."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def test_every_threshold_is_one_of_the_constants() -> None:
 
 
 def fires_from(expr: str) -> set[float]:
-    """Returns the numbers with which the alert's expression compares. For a count, "> 0" is returned as 1."""
+    """Returns the numbers with which the alert's expression compares. The comparison of a count with `> 0` is returned
+    as 1."""
     compared = re.findall(r"(>=|>|<|==) (?:time\(\) - )?([0-9.]+)", expr)
     return {1.0 if (sign, number) == (">", "0") else float(number) for sign, number in compared}
 

@@ -1,4 +1,4 @@
-"""deploy/compose as Docker would read it, with variables substituted and mounts resolved to files of the repository."""
+"""Reads deploy/compose as Docker does: variables are substituted, and mounts lead to files of the repository."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def mounts(service: Mapping[str, Any]) -> Iterator[Mount]:
 
 
 def behind(service: Mapping[str, Any], path: str) -> Path:
-    """Returns the path on the host that is mounted at a path of the container."""
+    """Returns the path on the host that is mounted at this path of the container."""
     for mount in mounts(service):
         if PurePosixPath(path).is_relative_to(mount.target):
             return mount.source / PurePosixPath(path).relative_to(mount.target)

@@ -12,7 +12,7 @@ _ESCAPED: Final = re.compile(r"\\\n\s*")
 
 
 class Stage(NamedTuple):
-    """A stage of the Containerfile. `base`: an image or another stage."""
+    """A stage of the Containerfile. `base` is an image or another stage."""
 
     name: str
     base: str
@@ -46,7 +46,7 @@ def stages() -> dict[str, Stage]:
 
 
 def lineage(name: str) -> list[Stage]:
-    """Returns the stages on which the stage is based, from the first one on, and then the stage."""
+    """Returns the stages on which the stage is based, beginning with the first one, and then the stage itself."""
     known = stages()
     stage = known[name]
     return [*(lineage(stage.base) if stage.base in known else []), stage]

@@ -1,4 +1,4 @@
-"""Everything that deploy/compose/compose.yml names exists, and our containers have few privileges."""
+"""Tests that everything that deploy/compose/compose.yml names exists, and that our containers have few privileges."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def services() -> dict[str, Any]:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Yields every text in `value`, without keys."""
+    """Yields every text in `value`. Keys of mappings are left out."""
     if isinstance(value, dict):
         for item in value.values():
             yield from texts(item)
@@ -53,7 +53,8 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def ours(environment: dict[str, str]) -> dict[str, str]:
-    """Returns the variables that txnscope reads, except the path of its settings file, which is different here."""
+    """Returns the variables that txnscope reads, except the path of its settings file, which is different in the
+    container."""
     return {name: value for name, value in environment.items() if name.startswith(ENV_PREFIX) and name != CONFIG}
 
 

@@ -1,4 +1,5 @@
-"""The images of deploy/compose: which user runs in them, and that they contain what they need and nothing else."""
+"""Tests the images of deploy/compose: the user that runs in them, and that they contain what they need and nothing
+else."""
 
 from __future__ import annotations
 
@@ -56,13 +57,13 @@ def test_it_runs_as_nobody_in_particular(name: str) -> None:
     assert users == ["10001:10001"]
     assert compose()["services"][name]["user"] == users[-1]
     after = [stage.all("RUN") for stage in lineage(name)[1:]]
-    assert not any(after), "what runs after USER could not install anything"
+    assert not any(after), "there must be no RUN after USER, because that user may not install anything"
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_nothing_that_builds_is_left_in_it(name: str) -> None:
-    """The image contains no build tools: the environment comes from a stage of its own, and pip is removed from the
-    base."""
+    """The image contains no build tools. The Python environment comes from another stage, and pip is removed from the
+    base image."""
     base, own = lineage(name)
     assert base.base == "${PYTHON}"
     assert own.all("COPY") == [f"--from=build-{name} /opt/txnscope /opt/txnscope"]
@@ -73,7 +74,7 @@ def test_nothing_that_builds_is_left_in_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_packages_come_by_hash(name: str) -> None:
-    """Packages are installed by hash. `--no-deps` is used only for the project itself, which the locked hatchling
+    """Packages are installed by hash. `--no-deps` is used only for the project itself, which hatchling from the lock
     builds."""
     installs = [
         line for stage in lineage(f"build-{name}") for line in stage.all("RUN") if re.search(r"pip .*\binstall\b", line)
@@ -86,8 +87,8 @@ def test_packages_come_by_hash(name: str) -> None:
 
 
 def test_the_java_home_is_looked_for_where_it_was_written() -> None:
-    """The job looks for the Java home where the build wrote it: in the read-only image, it could not write the home
-    again."""
+    """The job must look for the Java home where the build wrote it. The image is read-only, so the job could not write
+    it again."""
     written, looked_for = (
         [line for line in stages()[name].all("ENV") if "CACHE" in line] for name in ("build-job", "job")
     )
@@ -102,11 +103,13 @@ def test_what_is_copied_exists_and_is_let_into_the_build() -> None:
         assert any(fnmatch(source, pattern) for pattern in let_in), source
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert set(packages["packages"]) <= set(let_in)
-    assert DOCS.resolve().relative_to(ROOT).as_posix() in let_in, "the guide is a link to docs/"
+    assert DOCS.resolve().relative_to(ROOT).as_posix() in let_in, (
+        "the guide of the service is a symbolic link to docs/, which must be copied, too"
+    )
 
 
 def test_the_service_is_asked_for_its_health_where_it_serves() -> None:
-    """The port is the same in all five places that name it, and the health check uses an existing address."""
+    """All five places that name the port name the same one, and the health check uses an existing address."""
     service = stages()["service"]
     flags = parse_command(service.words("CMD"))
     (check,) = service.all("HEALTHCHECK")
@@ -121,13 +124,13 @@ def test_the_service_is_asked_for_its_health_where_it_serves() -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_a_role_holds_all_that_its_packages_require(name: str) -> None:
-    """Every requirement of an installed package is installed, too, except those for other systems or Python
-    versions."""
+    """Every requirement of an installed package is installed, too. Requirements for other systems or Python versions
+    are exempt."""
     chosen = parse(role(ROOT, extras(name)))
     for package in chosen:
         try:
             required = importlib.metadata.requires(package) or []
-        except importlib.metadata.PackageNotFoundError:  # a package for another system
+        except importlib.metadata.PackageNotFoundError:  # this package is for another system
             continue
         for line in required:
             requirement, _, marker = line.partition(";")

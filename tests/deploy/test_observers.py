@@ -1,4 +1,5 @@
-"""Everything that the configurations of Prometheus, Alertmanager and Grafana in deploy/compose name exists."""
+"""Tests that everything that the configurations of Prometheus, Alertmanager and Grafana in deploy/compose name
+exists."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ PROVISIONING = COMPOSE / "grafana" / "provisioning"
 
 
 def rule_files() -> list[Path]:
-    """Returns the files that match Prometheus' patterns for rules."""
+    """Returns the files that match Prometheus' patterns for rule files."""
     found: list[Path] = []
     for pattern in read_yaml(PROMETHEUS)["rule_files"]:
         path = PurePosixPath(pattern)
@@ -40,7 +41,7 @@ def flag(service: str, name: str) -> str:
 
 
 def serves(target: str, *, on: str) -> bool:
-    """Returns whether `host:port`, seen from the container `on`, is a port of a container."""
+    """Returns whether `host:port`, as the container `on` resolves it, is a port of a container."""
     host, _, port = target.rpartition(":")
     name = on if host == "localhost" else host
     return int(port) in [container for _, _, container in published(SERVICES[name])]
@@ -77,12 +78,12 @@ def test_prometheus_and_alertmanager_read_what_is_mounted() -> None:
     assert behind(SERVICES["alertmanager"], flag("alertmanager", "config.file")) == ALERTMANAGER
     for name, path in (("prometheus", "storage.tsdb.path"), ("alertmanager", "storage.path")):
         targets = [volume.split(":")[1] for volume in SERVICES[name]["volumes"]]
-        assert flag(name, path) in targets, "read-only: it could write nowhere"
+        assert flag(name, path) in targets, "the container is read-only, so the path must be on a volume"
 
 
 def test_prometheus_finds_rules_and_nothing_else() -> None:
-    """Prometheus loads only its own rule file. The same rules for the Prometheus Operator are in the same folder, and
-    Prometheus would not start with that file."""
+    """Prometheus loads only its own rule file. The same folder has the rules for the Prometheus Operator, with which
+    Prometheus would not start."""
     found = rule_files()
     assert [path.name for path in found] == ["txnscope.rules.yml"]
     assert all(set(read_yaml(path)) == {"groups"} for path in found)
@@ -102,8 +103,8 @@ def _links(alert: dict[str, Any]) -> list[str]:
 
 
 def test_alertmanager_routes_as_the_example_of_the_rules() -> None:
-    """The routes and inhibit rules equal those of the example, which alone decides about paging and muting. No receiver
-    has an address."""
+    """The routes and inhibit rules must equal those of the example, which is the only place that decides about paging
+    and muting. No receiver has an address."""
     here, example = read_yaml(ALERTMANAGER), read_yaml(ROOT / "dashboards" / "rules" / "alertmanager.example.yml")
     assert here["route"] == example["route"]
     assert here["inhibit_rules"] == example["inhibit_rules"]
@@ -122,8 +123,8 @@ def test_grafana_asks_this_prometheus_as_often_as_it_scrapes() -> None:
 
 
 def test_dashboards_use_a_data_source_that_is_provisioned() -> None:
-    """Panels name a data source by the uid of a provisioned one, or by a variable that offers all data sources of its
-    type, the default one first."""
+    """A panel names its data source in one of two ways: by the uid of a provisioned data source, or by a variable that
+    offers all data sources of its type, the default one first."""
     (source,) = read_yaml(PROVISIONING / "datasources" / "prometheus.yml")["datasources"]
     for path in dashboards():
         dashboard = json.loads(path.read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""The inputs of the build are pinned by version and hash, listed, licensed, and honestly audited."""
+"""Tests that the inputs of the build are pinned by version and hash, listed, licensed, and honestly audited."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_what_builds_and_what_locks_is_in_the_lock_by_hash() -> None:
 
 
 def test_nothing_is_installed_but_by_hash_or_from_here() -> None:
-    """Every package is installed by hash or from this repository. Without build isolation, the locked hatchling builds
-    the project; with it, pip would use the registry."""
+    """Every package is installed by hash or from this repository. Without build isolation, hatchling from the lock
+    builds the project; with build isolation, pip would use the registry."""
     installs = re.findall(r"^\t.*pip\b.* install .*$", MAKEFILE, re.MULTILINE)
     installs += [
         line for name in ("build-service", "build-job") for stage in lineage(name) for line in stage.all("RUN")
@@ -51,7 +51,7 @@ def test_nothing_is_installed_but_by_hash_or_from_here() -> None:
 
 
 def test_the_build_role_builds_a_wheel_with_its_licence(tmp_path: Path) -> None:
-    """The build role builds a wheel with its licences without using any package index."""
+    """The build role builds a wheel with its licences, without a package index."""
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
     result = subprocess.run(
         [*build, "--wheel-dir", str(tmp_path), str(ROOT)], capture_output=True, text=True, timeout=LIMIT_S, check=False
@@ -74,7 +74,7 @@ def test_the_licence_is_apache_2() -> None:
 def test_the_sbom_names_every_package_of_both_images(tmp_path: Path) -> None:
     file = tmp_path / "sbom.json"
     (command,) = re.findall(r"^sbom:.*\n\t@?\$\(BIN\)/cyclonedx-py (.+)$", MAKEFILE, re.MULTILINE)
-    # `make sbom` also compares the document with its schema, which takes 10 s
+    # the comparison with the schema takes 10 s, so only `make sbom` does it
     words = [
         *command.replace("$(BIN)/python", sys.executable).replace("sbom.cdx.json", str(file)).split(),
         "--no-validate",
@@ -131,7 +131,7 @@ def test_an_audit_without_an_answer_is_none() -> None:
 
 @pytest.mark.parametrize(("audit", "goes_on"), [(CLEAN, True), (UNCHECKED, True), (VULNERABLE, False)])
 def test_ci_fails_for_a_vulnerability_only(audit: int, goes_on: bool) -> None:
-    """CI fails if the audit finds a vulnerability, and goes on if the registry has no data about vulnerabilities."""
+    """CI fails if the audit finds a vulnerability. CI continues if the registry has no data about vulnerabilities."""
     command = ".venv/bin/python -m deploy.vulnerabilities"
     (line,) = (one for one in (ROOT / ".ci" / "run").read_text("utf-8").splitlines() if one.startswith(command))
     script = "set -euo pipefail; " + line.replace(command, f"bash -c 'exit {audit}'")

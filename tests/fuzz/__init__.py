@@ -1,1 +1,1 @@
-"""Decodes mutated logs as executors do: `python -m tests.fuzz`."""
+"""Feeds mutated logs to the decoder, as executors do: `python -m tests.fuzz`."""

@@ -1,4 +1,4 @@
-"""Checks many mutated inputs, with all cores: `python -m tests.fuzz --inputs 1000000 --seed 1`."""
+"""Checks many mutated inputs on all cores: `python -m tests.fuzz --inputs 1000000 --seed 1`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def _bounded(pool: multiprocessing.pool.Pool, groups: Iterator[tuple[int, int, int]]) -> Iterator[Checked]:
-    """Yields the results of all groups. Only a few hundred groups are in memory at a time."""
+    """Yields the results of all groups, with at most a few hundred groups in memory at a time."""
     while some := list(islice(groups, 400)):
         yield from pool.imap_unordered(check_group, some, chunksize=4)
 
@@ -67,11 +67,13 @@ def _tell(total: Checked, seconds: float) -> int:
     outcomes = ", ".join(f"{name} {count:,}" for name, count in _kinds(total.outcomes).most_common())
     print(
         f"{total.inputs:,} inputs, {share:.1%} with a right checksum, {total.inputs / seconds:,.0f} inputs/s: "
-        f"{outcomes}; {total.lose_others:,} with a length so wrong that good batches cannot be asked for; "
+        f"{outcomes}; {total.lose_others:,} with a wrong length that hides good batches; "
         f"{len(total.faults)} faults"
     )
     if share < FEWEST_RIGHT and total.inputs > GROUP:
-        print(f"fewer than {FEWEST_RIGHT:.0%} have a right checksum: too little of the damage goes deep")
+        print(
+            f"fewer than {FEWEST_RIGHT:.0%} have a right checksum, so too little damage reaches the decoder of records"
+        )
         return 1
     return 1 if total.faults else 0
 

@@ -1,7 +1,7 @@
 """Checks the properties of every input, and classifies its outcome.
 
 Many inputs are decoded together, one partition each, as executors decode the answers for many partitions. If a group
-fails, its inputs are checked one by one, to find the input at fault.
+fails, its inputs are checked one by one, to find the failing one.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Checked(NamedTuple):
 
 
 def check(seed: int, numbers: Sequence[int]) -> Checked:
-    """Checks the inputs of these numbers together."""
+    """Checks the inputs with these numbers together."""
     inputs = [make(seed, number) for number in numbers]
     right = sum(one.crc_is_right for one in inputs)
     lose = sum(any(_is_lost(one, offset) for offset in one.good) for one in inputs)
@@ -101,7 +101,7 @@ def _no_longer_than(seconds: float) -> Iterator[None]:
 
 
 def _outcomes(inputs: Sequence[Input]) -> list[str]:
-    """Compares both forms of the decoder on the bytes, then reads the inputs as executors do, from fetches to facts.
+    """Compares both forms of the decoder on the bytes. Then reads the inputs as executors do, from fetches to facts.
     Returns the outcome of each input."""
     assert_same_as_scalar([Chunk(p, one.lo, one.hi, one.log) for p, one in enumerate(inputs)])
     batch = _read(inputs)
@@ -135,7 +135,7 @@ def _outcome(one: Input, runs: Sequence[Run], rejected: dict[int, str]) -> str:
     if rejected:
         return " ".join(sorted(set(rejected.values())))
     if by_id:
-        assert all(run.last.state != states.UNKNOWN for run in runs), "no reject of an undecodable value"
+        assert all(run.last.state != states.UNKNOWN for run in runs), "an undecodable value must leave a reject"
         return "record"
     assert _holds_nothing(one) or _is_elsewhere(one), f"neither a record nor a reject: {_place(one)}"
     return "stepped over"
@@ -146,11 +146,11 @@ def _place(one: Input) -> str:
 
 
 def _is_lost(one: Input, offset: int) -> bool:
-    """Returns whether the wrong length of the mutated batch hides the batch at `offset`, which lies behind it.
+    """Returns whether the wrong length of the mutated batch hides the batch at `offset`, which follows it.
 
     Readers find the beginning of a batch by the lengths of the batches before it, or by asking the broker for the next
-    offset. So these are hidden: bytes inside the claimed length, bytes that the bytes behind it claim, and everything
-    if an offset is wrong, too.
+    offset. A wrong length therefore hides the batches inside the claimed length, and the batches inside the length that
+    is read after it. If an offset is wrong, too, it hides everything.
     """
     if offset < one.bad[1] or one.claimed_end == one.end_of_bad:
         return False
@@ -175,14 +175,14 @@ def _holds_nothing(one: Input) -> bool:
 
 
 def _is_elsewhere(one: Input) -> bool:
-    """Returns whether length and base offset of the batch are wrong, and it claims to lie behind everything that is
-    read, as after a hole that compaction left."""
+    """Returns whether length and base offset of the batch are wrong, and the base offset is at or above the end of the
+    read range. To the reader, this looks like a hole that compaction left."""
     return one.claimed_end != one.end_of_bad and _base(one, one.position_of_bad) >= one.hi
 
 
 def _read(inputs: Sequence[Input]) -> LogBatch:
     """Reads all ranges to their ends, from a broker that knows where batches begin. Returns the batch that the driver
-    gets."""
+    decodes."""
     ranges = [
         RangeRead(p, "topic", 0, one.lo, one.hi, 1, 0, one.lo, one.hi, 0, 0, 0, None) for p, one in enumerate(inputs)
     ]
@@ -212,6 +212,6 @@ SETTINGS = ClientSettings.load("nowhere:9092", None)
 
 
 def _from(one: Input, offset: int) -> bytes:
-    """Returns the log from the batch that contains the offset, which a broker finds by its index."""
+    """Returns the log from the batch that contains the offset. A broker finds this batch by its index."""
     positions = [position for position, begin in one.begins if begin <= offset]
     return one.log[positions[-1] :]

@@ -1,8 +1,8 @@
-"""Makes an input from a number: a log of good batches with a mutated batch between them.
+"""Makes an input from a number: a log of good batches with a mutated batch among them.
 
 Mutations know the fields (`tests.fuzz.pieces`): they set numbers to limits, falsify sizes and counts, and repeat,
 remove or insert tags and elements. After that, some random bytes may be changed. Length and checksum are nearly always
-corrected, so that decoding goes on to the damaged part.
+corrected, so that the decoder gets to the damaged part.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ STARTS = (0, 7, 1_000, 2**40, 2**63 - 2**31 - 100)
 
 
 class Good(NamedTuple):
-    """A record of a good batch, which has to be decoded."""
+    """A record of a good batch, which must be decoded."""
 
     transactional_id: bytes
     producer_id: int
@@ -52,11 +52,13 @@ class Good(NamedTuple):
 
 
 class Input(NamedTuple):
-    """The log of one partition. `begins`: (position, offset) of every batch and of the end, before the mutation.
+    """The log of one partition.
 
-    `good`: the record at each offset of the batches before and behind the mutated one. `bad`: the offsets of the
-    mutated batch. By its length, that batch ends at `claimed_end`; its checksum may be right for exactly the claimed
-    bytes.
+    - `begins`: (position, offset) of every batch and of the end, before the mutation.
+    - `good`: the record at each offset of the batches before and after the mutated one.
+    - `bad`: the offsets of the mutated batch.
+    - `claimed_end`: the position at which the mutated batch ends by its length. Its checksum may be right for exactly
+      these bytes.
     """
 
     log: bytes
@@ -101,7 +103,7 @@ def _good() -> tuple[tuple[bytes, Good], ...]:
 
 
 def make(seed: int, number: int) -> Input:
-    """Returns the input with that number, always the same for the same seed."""
+    """Returns the input with that number. The same seed always gives the same input."""
     rng = Random(seed << 40 | number)
     before, behind = rng.randint(1, 2), rng.randint(2, 3)
     healthy = rng.choice(seeds())
@@ -282,7 +284,7 @@ def _flip(rng: Random, data: bytearray, start: int) -> None:
 
 
 def _blindly(rng: Random, data: bytearray) -> bytearray:
-    """Flips bits, cuts off the end, or inserts a piece of another batch. Corrects the length in most cases."""
+    """Flips bits, cuts off the end, or inserts a piece of another batch. In most cases, corrects the length."""
     kind = rng.random()
     if kind < 0.5:
         _flip(rng, data, rng.choice((0, HEADER_SIZE - 4, HEADER_SIZE)))

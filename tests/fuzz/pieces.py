@@ -1,7 +1,7 @@
 """Splits record batches of the transaction log into fields, and joins the fields again.
 
-The code follows the specification, and shares none with the decoder. Counts and sizes are computed when a batch is
-joined, unless a mutation has set them.
+The code follows the specification, and shares none with the decoder. When a batch is joined, counts and sizes are
+computed, unless a mutation has set them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Piece:
 
 @dataclass(slots=True)
 class Record:
-    """A record of a batch. `key` and `value`: None if null. `given`: sizes that a mutation has set."""
+    """A record of a batch. `key` and `value` are None if null. `given` has the sizes that a mutation has set."""
 
     head: list[Piece]
     key: list[Piece] | None
@@ -70,7 +70,7 @@ class Record:
 
 @dataclass(slots=True)
 class Batch:
-    """The header fields and the records of a batch. `codec`: the real codec of the records."""
+    """The header fields and the records of a batch. `codec` is the real codec of the records."""
 
     header: dict[str, Piece]
     records: list[Record]

@@ -1,4 +1,5 @@
-"""The healthy batches that are mutated: every kind of batch that the log may hold, and batches that brokers wrote."""
+"""Makes the healthy batches that are mutated: every kind of batch that the log may hold, and batches that brokers
+wrote."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ def _built() -> list[bytes]:
 
 
 def _as_data(control: bytes) -> bytes:
-    """Returns the batch of a marker without the flags of a control batch: data with an unknown key and value."""
+    """Returns the batch of a marker without the flags of a control batch. The result is a data batch with an unknown
+    key and value."""
     return control[:21] + b"\0\0" + control[23:]
 
 

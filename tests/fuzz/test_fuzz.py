@@ -1,4 +1,4 @@
-"""A short run of the fuzzer (`make fuzz` runs it for long), and tests of its inputs."""
+"""Runs the fuzzer for a short time (`make fuzz` runs it for long), and tests its inputs."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_inputs_are_repeatable_and_surround_the_mutated_batch_by_good_ones() -> 
 
 
 def test_a_batch_that_is_taken_apart_and_put_together_is_the_same() -> None:
-    """Batches that real brokers wrote are the same after splitting and joining, so mutations begin with bytes as Kafka
-    writes them."""
+    """Batches that real brokers wrote are the same after splitting and joining. So mutations start from the bytes that
+    Kafka writes."""
     for log in segments("*/__transaction_state-*"):
         data = log.read_bytes()
         first = data[: 12 + int.from_bytes(data[8:12], "big")]

@@ -1,4 +1,4 @@
-"""A worker process of the fuzzer: checks groups of inputs in bounded memory."""
+"""Runs a worker process of the fuzzer, which checks groups of inputs in bounded memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def limit_memory() -> None:
     """Limits the address space of the process. A wrong size then leads to a failed allocation, which is reported as a
     fault."""
     seeds()
-    check(0, range(GROUP))  # loads everything that is loaded lazily
+    check(0, range(GROUP))  # this call loads everything that is loaded lazily
     has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (has + MORE_MEMORY, resource.RLIM_INFINITY))
 

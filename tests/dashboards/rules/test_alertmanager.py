@@ -24,7 +24,7 @@ PROGRAMS: Final = ("prometheus-alertmanager", "alertmanager")
 
 @pytest.fixture
 def alertmanager(tmp_path: Path) -> Iterator[str]:
-    """The address of Alertmanager's API."""
+    """Yields the address of Alertmanager's API."""
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         pytest.skip("Alertmanager is not installed (make system-packages)")
@@ -62,8 +62,8 @@ def test_an_outage_mutes_what_rests_on_it_but_not_what_hangs(alertmanager: str) 
         ("KafkaConsumerGroupBlocked", "warning"),
         ("KafkaTransactionOverdue", "warning"),
     }
-    # Alertmanager takes the alerts in first and inhibits them a moment later
-    wait_until_equal(lambda: _muted(alertmanager), expected, "what is muted")
+    # Alertmanager accepts the alerts first, and inhibits them a moment later
+    wait_until_equal(lambda: _muted(alertmanager), expected, "the muted alerts")
 
 
 def _muted(url: str) -> set[tuple[str, str]]:
@@ -82,7 +82,7 @@ def _key(labels: dict[str, str]) -> tuple[str, str]:
 
 def _wait(url: str, running: subprocess.Popen[bytes]) -> None:
     def is_ready() -> bool:
-        assert running.poll() is None, "Alertmanager ended"
+        assert running.poll() is None, "Alertmanager ended during its start"
         with urllib.request.urlopen(url, timeout=1):
             return True
 
@@ -90,8 +90,9 @@ def _wait(url: str, running: subprocess.Popen[bytes]) -> None:
 
 
 def test_a_page_for_several_alerts_has_a_summary_and_a_link(tmp_path: Path) -> None:
-    """Alertmanager omits annotations that differ among the alerts of a group from `CommonAnnotations`, and PagerDuty
-    refuses an event without a summary. So when two sources stalled together, nobody was paged."""
+    """If annotations differ among the alerts of a group, Alertmanager omits them from `CommonAnnotations`, and
+    PagerDuty refuses an event without a summary. In an earlier version, nobody was paged when two sources stalled
+    together."""
     (paged,) = (one for one in load(ALERTMANAGER)["receivers"] if one["name"] == "page")
     (page,) = paged["pagerduty_configs"]
     alerts = [

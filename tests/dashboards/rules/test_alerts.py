@@ -1,5 +1,5 @@
-"""Each alert has a meaning, a page and a remedy, and urgent alerts fire without delay. By Prometheus' own tools, the
-rules are well formed, and every alert fires in one test and does not fire in another."""
+"""Tests that each alert has a meaning, a page and a remedy, and that urgent alerts fire without delay. By Prometheus'
+own tools, the rules are well formed, and every alert fires in one test and does not fire in another."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ def test_a_hanging_transaction_pages_at_once_and_leads_to_its_finding() -> None:
     for one in HANGING:
         assert "for" not in one
         assert one["labels"]["severity"] == "critical"
-        assert "source" not in one["labels"], "what names a source is muted when that is stale"
+        assert "source" not in one["labels"], "an alert with a source is muted when this source is stale"
     assert each["annotations"]["page_url"].endswith("/findings/{{ $labels.finding }}")
     assert "finding" in each["expr"]
     assert more["labels"]["scope"] == "cluster"
     (interval,) = (group["interval"] for group in COMMITTED["groups"] if HANGING[0] in group["rules"])
-    assert interval == "10s", "the default of Prometheus is a minute"
+    assert interval == "10s", "the rule must be evaluated more often than once a minute, the default of Prometheus"
 
 
 def test_what_rests_on_data_names_its_source() -> None:
-    """An alert about data has the label of its source, so that stale data can mute it. Hanging, lost or torn
-    transactions need no source: they remain so while nothing is read."""
+    """An alert about data has the label of its source, so that stale data can mute it. Alerts about hanging, lost or
+    torn transactions have no source: such a transaction remains so even if nothing is read."""
     stays = {hanging.NAME, transactions.LOST.name, transactions.TORN.name}
     rests_on_none = {*stays, *(one["alert"] for one in ALERTS if one["alert"].startswith("KafkaTxn"))}
     for one in ALERTS:

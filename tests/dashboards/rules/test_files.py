@@ -1,4 +1,5 @@
-"""The committed rule files equal the output of the Python code, in both formats, and their links can be configured."""
+"""Tests that the committed rule files equal the output of the Python code, in both formats, and that their hyperlinks
+can be configured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules use only metric names, labels and label values that the service exports."""
+"""Tests that rules use only metric names, labels and label values that the service exports."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ def test_every_selector_finds_something(series: Series) -> None:
         assert any(
             all(re.fullmatch(value, labels.get(label, "")) for label, _, value in wanted)
             for labels in series.get(name, [])
-        ), f"nothing is exported for {name}{{{matchers or ''}}}"
+        ), f"the service exports no series for {name}{{{matchers or ''}}}"
 
 
 def test_every_label_that_is_grouped_by_is_there(series: Series) -> None:
     grouped = {match.groups() for expr in EXPRESSIONS for match in GROUPED.finditer(expr)}
     assert len(grouped) > 15
     for labels, name in grouped:
-        assert set(labels.split(", ")) <= series[name][0].keys(), f"{name} by ({labels})"
+        assert set(labels.split(", ")) <= series[name][0].keys(), f"{name} has not all labels of `by ({labels})`"
 
 
 def test_every_label_of_an_annotation_is_one_of_the_alert() -> None:
-    """Annotations use only labels that the expression keeps: a template prints nothing for a dropped label."""
+    """Annotations must use only labels that the expression keeps, because a template prints nothing for a dropped
+    label."""
     for alert in ALERTS:
         used = set(re.findall(r"\$labels\.(\w+)", " ".join(alert["annotations"].values())))
         by = re.findall(r"(?:max|min|count|sum) by \(([^)]*)\)", alert["expr"])

@@ -1,4 +1,4 @@
-"""The example configuration for Alertmanager: which alerts page, and which alerts mute others."""
+"""Tests the example configuration for Alertmanager: which alerts page, and which alerts mute others."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def matches(labels: Mapping[str, str], matcher: str) -> bool:
 
 
 def mutes(source: Mapping[str, str], target: Mapping[str, str]) -> bool:
-    """Returns whether Alertmanager mutes the target. Alertmanager takes a label that is missing on both alerts as
-    equal."""
+    """Returns whether Alertmanager mutes the target. Alertmanager takes a label as equal if it is missing on both
+    alerts."""
     return any(
         all(matches(source, one) for one in rule["source_matchers"])
         and all(matches(target, one) for one in rule["target_matchers"])
@@ -69,7 +69,9 @@ def test_stale_data_mute_what_rests_on_them_and_nothing_else() -> None:
     assert mutes(stale, stuck)
     assert mutes(stale, named("KafkaTxnCoverageLow", source="partitions"))
     assert not mutes(stale, stuck | {"cluster": "other"})
-    assert not mutes(stale, named("KafkaTransactionPrepareStuck")), "it rests on the coordinators' log"
+    assert not mutes(stale, named("KafkaTransactionPrepareStuck")), (
+        "this alert depends on the transaction log, and not on the stale source"
+    )
     assert not mutes(stale, stale)
     assert not mutes(stale, named("KafkaTxnStoreDown"))
     rests = [labels_of(a) for a in ALERTS if "source" in a["labels"]]

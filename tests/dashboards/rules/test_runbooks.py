@@ -1,4 +1,4 @@
-"""Each alert has a runbook of the same form, and the commands in the runbook exist."""
+"""Tests that each alert has a runbook of the same form, and that the commands in the runbook exist."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def test_the_index_lists_every_alert_with_its_severities() -> None:
 def test_commands_can_be_typed_as_they_stand(path: Path) -> None:
     for program, *arguments in commands(path):
         if program == "txnscope" and len(arguments) == 1 and arguments[0] != "migrate":
-            assert arguments[0] in {command.name for command in COMMANDS}, "named in a sentence"
+            assert arguments[0] in {command.name for command in COMMANDS}, (
+                "a sentence names a command that does not exist"
+            )
         elif program == "txnscope":
             parse(arguments)
         elif program != "curl":
@@ -85,4 +87,4 @@ def test_addresses_exist(tmp_path: Path) -> None:
 def test_links_between_pages_lead_somewhere() -> None:
     for path in (*PAGES, RUNBOOKS / "README.md"):
         for target in re.findall(r"\]\(([^)#:]+\.(?:md|yml))", path.read_text("utf-8")):
-            assert (path.parent / target).exists(), f"{path.name}: {target}"
+            assert (path.parent / target).exists(), f"{path.name} has a hyperlink to {target}, which does not exist"

@@ -1,4 +1,5 @@
-"""KafkaTxnPipelineStale fires on the metrics of a real service whenever nothing new is read, whatever the reason."""
+"""Tests that KafkaTxnPipelineStale fires on the metrics of a real service whenever nothing new is read, whatever the
+reason."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ Minute = Callable[[WithPartitions, int], None]
 
 
 def _dies(cluster: WithPartitions, at_ms: int) -> None:
-    """The driver or its JVM has died: nothing is written any more."""
+    """Acts as a driver or a JVM that has died: nothing is written any more."""
 
 
 def _is_stopped(cluster: WithPartitions, at_ms: int) -> None:
@@ -43,7 +44,8 @@ def _is_stopped(cluster: WithPartitions, at_ms: int) -> None:
 
 
 def _renews_only(cluster: WithPartitions, at_ms: int) -> None:
-    """The application is stuck or starved, and undetected: the lease is renewed, nothing is read."""
+    """Acts as an application that is stuck or starved without being noticed: the lease is renewed, but nothing is
+    read."""
     lease.renew(cluster.engine, cluster.lease, at_ms)
 
 
@@ -107,8 +109,8 @@ def test_what_the_alert_rests_on_is_old_and_covers_nothing(cluster: WithPartitio
 
 
 def scraped(cluster: WithPartitions, minute: Minute) -> Series:
-    """Returns the series of one scrape a minute, beginning at the last read. `minute`: called before each scrape but
-    the first."""
+    """Returns the series of one scrape a minute, beginning at the last read. `minute` is called before each scrape
+    except the first."""
     series: Series = {}
     reader = open_reader(cluster.url)
     metrics = Metrics(reader)
@@ -117,7 +119,7 @@ def scraped(cluster: WithPartitions, minute: Minute) -> Series:
         if number:
             minute(cluster, now_ms)
         for (name, source), value in exported(metrics, now_ms).items():
-            # promtool's clock begins at 0, which means "never read": so the last read is at 1 minute
+            # the clock of promtool begins at 0, which means "never read", so the last read is at 1 minute
             shown = value - NOW_MS / 1000 + 60 if name == METRICS[0] else value
             series.setdefault((name, source), []).append(round(shown, 3))
     reader.dispose()
@@ -125,7 +127,7 @@ def scraped(cluster: WithPartitions, minute: Minute) -> Series:
 
 
 def firing(series: Series, folder: Path, after: int) -> set[str]:
-    """Returns the sources for which the alert fires `after` minutes after the last read, by promtool."""
+    """Returns the sources for which, by promtool, the alert fires `after` minutes after the last read."""
     return {source for source in BOTH if not _is_silent(series, folder, source, after)}
 
 

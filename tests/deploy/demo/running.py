@@ -1,4 +1,4 @@
-"""Runs the demo as a user starts it, as a process with all its descendants."""
+"""Runs the demo as a user starts it, in a process with all its descendants."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MARK = "DEMO_TEST_MARK"
 
 
 class Demo:
-    """`python -m deploy.demo` in a process group of its own. All its descendants inherit a mark."""
+    """Runs `python -m deploy.demo` in a process group of its own. All its descendants inherit a mark."""
 
     def __init__(self, scratch: Path, *arguments: str, **environment: str) -> None:
         self.scratch, self.mark, self.said = scratch, uuid4().hex, ""
@@ -48,7 +48,7 @@ class Demo:
         def said() -> str:
             if text not in self.said and select.select([stdout], [], [], 0.2)[0]:
                 some = os.read(stdout.fileno(), 65_536)
-                assert some, f"ended before it said {text!r}:\n{self.said}"
+                assert some, f"the demo ended before it printed {text!r}:\n{self.said}"
                 self.said += some.decode()
             return self.said
 
@@ -80,7 +80,8 @@ class Demo:
 
 @contextmanager
 def showing(scratch: Path) -> Iterator[Demo]:
-    """Runs a demo until it has printed its tour. At the end, SIGTERM ends the demo, and no process of it may remain."""
+    """Runs a demo until it has printed its tour. At the end of the block, SIGTERM ends the demo, and no process of the
+    demo may remain."""
     demo = Demo(scratch)
     try:
         demo.read_until("Ctrl-C ends the demo.")

@@ -1,4 +1,4 @@
-"""The embedded broker starts, keeps its data, freezes, and reports in one line why it cannot start."""
+"""Tests that the embedded broker starts, keeps its data, freezes, and reports in one line why it cannot start."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def test_a_restart_keeps_transactions_and_kafkas_own_tool_sees_them(version: str
     broker.stop()
     assert is_free(broker.port)
     broker.start()
-    assert any("classes-java" in maps for maps in _maps_of(str(broker.directory))), "a slow start"
+    assert any("classes-java" in maps for maps in _maps_of(str(broker.directory))), (
+        "the JVM does not use the archive of classes, so it starts slowly"
+    )
     assert describe_transaction(broker.bootstrap, "kept") == before
     (reported,) = kafka_transactions(broker, "list")
     assert reported["TransactionalId"] == "kept"

@@ -1,5 +1,5 @@
-"""Child processes end with their parent, whatever ends it, and at once on request. With real processes and real kill
--9."""
+"""Tests that child processes end with their parent, whatever ends the parent, and at once on request. The processes and
+SIGKILL are real."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def running_child(output: Path) -> Iterator[ChildProcess]:
 
 @pytest.mark.parametrize(
     ("script", "state", "within_s"),
-    # processes that handle SIGTERM end before the kill
+    # processes that handle SIGTERM end before they are killed
     [
         (SLEEPER, "running", child_process.GRACE_S),
         (SLEEPER, "paused", child_process.GRACE_S),
@@ -83,12 +83,16 @@ def test_kill_minus_9_of_the_parent_leaves_no_child(script: str, state: str, wit
         assert is_alive(child)
         parent.kill()
     wait_until_equal(
-        lambda: [pid for pid in (child, keeper) if is_alive(pid)], [], f"what is left of {(child, keeper)}", within_s
+        lambda: [pid for pid in (child, keeper) if is_alive(pid)],
+        [],
+        f"the processes left of {(child, keeper)}",
+        within_s,
     )
 
 
 def test_no_stop_goes_unheard_on_a_busy_machine(tmp_path: Path) -> None:
-    """A keeper process reacts to SIGTERM, even if SIGCONT came just before, and the keeper did not run in between."""
+    """On a busy machine, a keeper process may not run between SIGCONT and SIGTERM. The keeper must still react to
+    SIGTERM."""
     with ExitStack() as running, (tmp_path / "busy").open("wb") as nothing:
         children = []
         for number in range(20):
@@ -100,7 +104,7 @@ def test_no_stop_goes_unheard_on_a_busy_machine(tmp_path: Path) -> None:
         for _ in range(2 * (os.cpu_count() or 1)):
             running.callback(ChildProcess(["sh", "-c", "while :; do :; done"], nothing).kill)
         time.sleep(0.5)
-        # a child whose stop goes unheard is finally killed, with another exit code
+        # a child whose keeper misses SIGTERM is killed in the end, with another exit code
         assert {child.stop() for child in children} == {128 + signal.SIGTERM}
 
 
@@ -108,7 +112,7 @@ def test_pause_resume_and_kill_reach_the_child(running_child: ChildProcess, outp
     pid = wait_for_pid(output)
     for _ in range(20):
         running_child.pause()
-        assert state_of(pid) == "T", "it is frozen by the time that the caller goes on"
+        assert state_of(pid) == "T", "the process must be frozen when pause() returns"
         running_child.signal(signal.SIGCONT)
         wait_until_equal(partial(state_of, pid), "S", "the state of the process")
     assert running_child.poll() is None
@@ -134,7 +138,9 @@ def test_a_child_outlives_the_thread_that_started_it(output: Path) -> None:
     thread.start()
     thread.join()
     pid = wait_for_pid(output)
-    wait_until_equal(Path(f"/proc/self/task/{thread.native_id}").exists, False, "the thread in the kernel")
-    started[0].pause()  # the keeper of the child answers
+    wait_until_equal(
+        Path(f"/proc/self/task/{thread.native_id}").exists, False, "whether the kernel still has the thread"
+    )
+    started[0].pause()  # this waits for an answer of the keeper of the child
     assert state_of(pid) == "T"
     assert started[0].stop() == 128 + signal.SIGTERM

@@ -1,4 +1,5 @@
-"""`make demo` and `make demo-full`: what they print, which addresses answer, and that no process or file remains."""
+"""Tests `make demo` and `make demo-full`: the printed text, the addresses that must answer, and that no process or file
+remains."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def status(url: str) -> int:
 
 
 def refuse(*arguments: str, **environment: str) -> tuple[int, str]:
-    """Returns exit code and stderr of a demo that has to refuse to start."""
+    """Starts a demo that has to refuse to run. Returns its exit code and stderr."""
     done = subprocess.run(
         [sys.executable, "-m", "deploy.demo", *arguments],
         cwd=ROOT,
@@ -84,7 +85,7 @@ def test_reads_where_the_watchers_are_only_if_they_are_wanted() -> None:
         ("PORT", "http"),
         ("PORT", "0"),
         ("PORT", "70000"),
-        ("PORT", "19093"),  # the controller's
+        ("PORT", "19093"),  # the port of the controller
         ("KAFKA_PORT", "65535"),  # no port is left for the controller
         ("KAFKA_VERSION", "0.8"),
         ("DEMO_SECONDS", "-1"),
@@ -169,7 +170,7 @@ def test_an_alert_and_the_way_to_end_it_are_printed_until_ctrl_c(start: Callable
 def test_ended_while_it_starts_nothing_runs_on(start: Callable[..., Demo], number: signal.Signals, code: int) -> None:
     demo = start()
     demo.read_until("starting")
-    time.sleep(4)  # every process has started by then, and none is ready
+    time.sleep(4)  # by then, every process has started, and none is ready
     os.killpg(demo.process.pid, number)
     assert demo.end() == code
     wait_until_equal(demo.processes, [], "the processes that are left")

@@ -1,4 +1,4 @@
-"""The choice of a Java. The packaged Java accepts Spark's arguments."""
+"""Tests the choice of a Java, and that the packaged Java accepts the arguments of Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_jobs.runtime.java import JavaNotFound, find_java
 
 
 def a_java(home: Path, version: str) -> Path:
-    """Makes a Java home whose `java -version` prints `version`; if that is empty, the command fails."""
+    """Makes a Java home whose `java -version` prints `version`. If `version` is empty, the command fails."""
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(

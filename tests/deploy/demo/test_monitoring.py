@@ -1,4 +1,5 @@
-"""Prometheus and Alertmanager of `make demo-full` use the shipped rules and routes, and leave no process behind."""
+"""Tests that Prometheus and Alertmanager of `make demo-full` use the shipped rules and routes, and leave no process
+behind."""
 
 from __future__ import annotations
 
@@ -76,13 +77,13 @@ def test_their_own_tools_take_the_configuration(tmp_path: Path) -> None:
 
 @pytest.fixture
 def notices() -> list[Notice]:
-    """The notices that the webhook received."""
+    """Returns the list of the notices that the webhook received."""
     return []
 
 
 @pytest.fixture
 def monitoring(tmp_path: Path, notices: list[Notice]) -> Iterator[Monitoring]:
-    """Prometheus and Alertmanager, running, for a txnscope that does not exist."""
+    """Runs Prometheus and Alertmanager for a txnscope that does not exist."""
     try:
         programs = find_programs()
     except NotInstalled as e:
@@ -104,7 +105,7 @@ def test_runs_the_shipped_rules_and_sends_to_the_webhook(
     groups = get_json(f"{monitoring.prometheus}/api/v1/rules")["data"]["groups"]
     assert {rule["name"] for group in groups for rule in group["rules"]} >= {one.name for one in alerts()}
     text = (tmp_path / "rules" / RULES).read_text()
-    assert "page_url: http://127.0.0.1:8080" not in text, "links lead to the txnscope of the demo"
+    assert "page_url: http://127.0.0.1:8080" not in text, "hyperlinks must have the address of the txnscope of the demo"
     (active,) = wait_for(
         lambda: get_json(f"{monitoring.prometheus}/api/v1/alertmanagers")["data"]["activeAlertmanagers"],
         "an Alertmanager",
@@ -136,7 +137,7 @@ def _programs(directory: Path, *names: str) -> None:
 
 
 def _process_of(argument: str) -> psutil.Process:
-    """Returns the process, not its keeper."""
+    """Returns the process of the program, and not its keeper."""
     commands = {one: command_of(one) for one in all_processes()}
     (found,) = (one for one, it in commands.items() if argument in it and "deploy.demo.child_process" not in it)
     return found

@@ -1,4 +1,4 @@
-"""The pages in a real browser, from the real service over the demo's real broker."""
+"""Tests the pages in a real browser. The pages come from the real service over the demo's real broker."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def service(demo: Demo) -> str:
 
 @pytest.fixture(scope="module")
 def paths(demo: Demo, service: str) -> list[str]:
-    """The paths of every kind of page: the pages of the tour, with one page of an id for each kind of drawing (bars,
-    swimlane, stuck); the lists that the tour omits; a runbook, and the list of runbooks."""
+    """Returns the paths of every kind of page: the pages of the tour, with one page of an id for each kind of drawing
+    (bars, swimlane, stuck); the lists that the tour omits; a runbook; and the list of runbooks."""
     toured = [url.removeprefix(service) for url in demo.urls() if "/api/" not in url and not url.endswith("/metrics")]
     toured = [path for path in toured if "/transaction?" not in path or path.endswith(DRAWN_APART)]
     lists = [f"{PAGE}/{name}" for name in ("findings", "transactions?state=Ongoing", "partitions", "goto?q=refunds")]
@@ -59,8 +59,8 @@ def paths(demo: Demo, service: str) -> list[str]:
 def test_every_page_is_whole_and_can_be_read_by_everybody(
     browse: Browse, service: str, paths: list[str], width: int
 ) -> None:
-    """Each page passes axe (roles, names, labels, contrast), with contrast in both color schemes, and fits the window.
-    The browser tab fails on errors and on requests to other hosts."""
+    """Each page fits the window, and passes axe: roles, names, labels, and contrast in both color schemes. The browser
+    tab fails on errors and on requests to other hosts."""
     tab = browse(service, width=width)
     for path in paths:
         tab.page.emulate_media(color_scheme="light")
@@ -102,10 +102,10 @@ def test_the_keyboard_reaches_everything_and_shows_where_it_is(browse: Browse, s
         now = page.evaluate(FOCUSED)
         if now is None:
             break
-        assert now["name"], f"no name: {now['html']}"
-        assert now["seen"], f"focus does not show: {now['html']}"
+        assert now["name"], f"the element has no name for a screen reader: {now['html']}"
+        assert now["seen"], f"the focus is not visible on {now['html']}"
         if now["name"] == "Pause":
-            page.keyboard.press("Space")  # the counts stop changing
+            page.keyboard.press("Space")  # from now on the counts do not change
         reached.append(now["html"])
     assert len(reached) == page.locator(REACHABLE).count(), reached
     page.locator("#chain tbody a").first.focus()
@@ -132,9 +132,9 @@ def test_what_hangs_is_ended_while_somebody_looks_on(browse: Browse, service: st
     _end(demo)
     expect(overview.locator("#chain")).not_to_contain_text(REFUNDS)
     expect(page.locator("#content")).to_contain_text("Resolved")
-    assert overview.evaluate("window.same"), "the page was never loaded anew"
+    assert overview.evaluate("window.same"), "the page must be refreshed without a reload"
     expect(paused.get_by_role("status")).to_contain_text(re.compile("Paused at .*, [1-9][0-9]* changes? since"))
-    expect(paused.locator("h1")).to_contain_text(before)  # at the end of the heading, as "Last known: …"
+    expect(paused.locator("h1")).to_contain_text(before)  # possibly after "Last known: "
     paused.get_by_role("button", name="Go on").click()
     expect(paused.locator("h1")).not_to_contain_text(before)
 
@@ -160,10 +160,14 @@ def _producer_id(page: Page, service: str) -> str:
 
 
 def _end(demo: Demo) -> None:
-    """Runs the tour's command as soon as the service accepts it: after a minute, when the id of the hanging transaction
-    has expired."""
+    """Runs the command of the tour when the service accepts it. That takes a minute, until the id of the hanging
+    transaction has expired."""
     command = next(line for line in demo.said.splitlines() if "txnscope resolve" in line)
-    wait_until(lambda: _run(command), lambda done: done.returncode == 0, "the command to end it")
+    wait_until(
+        lambda: _run(command),
+        lambda done: done.returncode == 0,
+        "the service to accept the command that ends the transaction",
+    )
 
 
 def _run(command: str) -> subprocess.CompletedProcess[str]:

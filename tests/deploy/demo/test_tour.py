@@ -1,4 +1,4 @@
-"""The demo prints complete addresses, the page first, and commands that can be pasted."""
+"""Tests that the demo prints complete addresses, the page first, and commands that can be pasted."""
 
 from __future__ import annotations
 

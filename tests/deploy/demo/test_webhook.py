@@ -1,4 +1,4 @@
-"""The demo's webhook prints Alertmanager's notifications."""
+"""Tests that the demo's webhook prints Alertmanager's notifications."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def test_an_alert_is_one_line_with_its_link() -> None:
 
 
 def test_changes_are_printed_and_no_repetitions() -> None:
-    """The webhook prints each change once, although Alertmanager sends the whole group again when another alert
-    begins."""
+    """When another alert of a group begins, Alertmanager sends the whole group again. The webhook still prints each
+    change once."""
     reported: list[Notice] = []
     webhook = Webhook(reported.append)
     with webhook:

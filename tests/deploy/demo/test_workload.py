@@ -1,4 +1,5 @@
-"""The workload's own book is the reference for other tests. Here Kafka itself confirms the book."""
+"""Tests the account that the workload keeps of its own transactions, against Kafka. Other tests use this account as
+their reference."""
 
 from __future__ import annotations
 
@@ -91,13 +92,13 @@ def test_stops_amid_work_and_waits_for_no_transaction(broker_431: Broker) -> Non
     stop, stopped_after = threading.Event(), -1.0
 
     def is_amid_work() -> bool:
-        """Returns whether something is committed, and the report is in the middle of its transaction."""
+        """Returns whether a transaction is committed, and the nightly report is in the middle of its transaction."""
         book = merged(app.book for app in workload.apps)
         report = next((account for i, account in book.accounts.items() if i.endswith("nightly-report")), None)
         return book.commits > 0 and report is not None and report.state is None and bool(report.participants)
 
     def stop_later() -> None:
-        wait_for(is_amid_work, "the workload amid its work")
+        wait_for(is_amid_work, "the workload to be in the middle of its work")
         stop.set()
         nonlocal stopped_after
         stopped_after = time.monotonic()
@@ -106,10 +107,12 @@ def test_stops_amid_work_and_waits_for_no_transaction(broker_431: Broker) -> Non
     stopping.start()
     record = workload.run_until(stop)
     stopping.join(LIMIT_S)
-    assert 0 < time.monotonic() - stopped_after < 30, "a report is in its transaction for a minute"
+    assert 0 < time.monotonic() - stopped_after < 30, (
+        "the stop must not wait for the transaction of the report, which takes a minute"
+    )
     assert record.commits > 0
     report = next(account for i, account in record.accounts.items() if i.endswith("nightly-report"))
-    assert report.state is None  # in the middle of a transaction, tests must not rely on a state
+    assert report.state is None  # None: in the middle of a transaction, tests must not rely on a state
 
 
 @pytest.mark.broker
@@ -129,8 +132,8 @@ def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker) -> 
 
 @pytest.mark.broker
 def test_a_transaction_with_a_refused_record_is_aborted_and_made_again(broker_431: Broker) -> None:
-    """The workload aborts a transaction with a refused record, and repeats it, as applications do. Brokers refuse
-    records while their guard is switched on again; the demo once ended there."""
+    """As applications do, the workload aborts a transaction with a refused record, and repeats it. Brokers refuse
+    records while their guard is switched on again; the demo once ended at that moment."""
     app = Imports(AppContext(broker_431.bootstrap, 7, a_prefix(), 1_000, threading.Event()))
     bootstrap, topic, name = broker_431.bootstrap, app.context.prefix + IMPORTS, app.example
     create_topic(bootstrap, topic)
@@ -146,12 +149,12 @@ def test_a_transaction_with_a_refused_record_is_aborted_and_made_again(broker_43
     refused.commit_transaction(LIMIT_S)
     app.book.committed(name)
     account = app.book.accounts()[name]
-    wait_until_equal(lambda: describe_transaction(bootstrap, name).state, account.state, "the id's state")
+    wait_until_equal(lambda: describe_transaction(bootstrap, name).state, account.state, "the state of the id")
     assert completed(broker_431, bootstrap)[name] == (1, account.aborts.client)
 
 
 class Dropped:
-    """A consumer that does not know yet that its group has removed it."""
+    """A consumer that its group has removed, and that does not know this yet."""
 
     def __init__(self, consumer: Any) -> None:
         self._known = consumer.consumer_group_metadata()
@@ -162,7 +165,7 @@ class Dropped:
 
 
 class DiesOnce:
-    """A producer whose first offsets fail with an error after which librdkafka refuses all further work."""
+    """A producer whose first commit of offsets fails with an error after which librdkafka refuses all further work."""
 
     def __init__(self, real: Producer) -> None:
         self._real = real
@@ -177,8 +180,8 @@ class DiesOnce:
 @pytest.mark.broker
 @pytest.mark.parametrize("producer_dies", [False, True])
 def test_orders_of_a_dropped_consumer_are_shipped_later(broker_431: Broker, *, producer_dies: bool) -> None:
-    """The orders of a consumer that its group has removed are shipped later, whether or not the producer fails, too.
-    Such removals follow a broker failure that outlasts the session timeout."""
+    """The orders of a consumer that its group has removed are shipped later, whether or not the producer fails, too. A
+    group removes a consumer during a broker failure that is longer than the session timeout."""
     context = AppContext(broker_431.bootstrap, 5, a_prefix(), 1_000, threading.Event())
     create_topics(context.bootstrap, {context.prefix + name: count for name, count in Shipping.topics.items()})
     orders, shipping = Orders(context), Shipping(context)

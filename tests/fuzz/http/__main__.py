@@ -83,7 +83,7 @@ def main() -> int:
 
 @contextmanager
 def serving() -> Iterator[Service]:
-    """Runs a service over a small store with some data of each kind. Reading needs no authentication."""
+    """Runs a service over a small store with some data of each kind. Requests that read need no authentication."""
     with tempfile.TemporaryDirectory(prefix="txnscope-fuzz-") as directory:
         cluster = WithFindings(f"sqlite:///{directory}/store.db", CLUSTER)
         cluster.read(mixed_ids())
@@ -103,13 +103,14 @@ def serving() -> Iterator[Service]:
 def ask(port: int, seed: int, number: int) -> Answer:
     request = make(seed, number)
     outcome = status(port, request)
-    if outcome == "503" and request.startswith(b"HEAD "):  # the answer has no body with the reason
+    if outcome == "503" and request.startswith(b"HEAD "):  # this answer has no body that gives the reason
         outcome = status(port, request.replace(b"HEAD", b"GET", 1))
     return Answer(number, outcome)
 
 
 def status(port: int, request: bytes) -> str:
-    """Sends the request on a new connection, without closing it for writing. Returns the status of the answer."""
+    """Sends the request on a new connection, and keeps the connection open for writing. Returns the status of the
+    answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S) as client:
         client.settimeout(PATIENCE_S)
         try:
@@ -127,7 +128,7 @@ def status(port: int, request: bytes) -> str:
 
 
 def _beginning(client: socket.socket) -> bytes:
-    """Returns the first line of the answer; of a 5xx the whole answer."""
+    """Returns the first line of the answer, or the whole answer if its status is 5xx."""
     received = b""
     while b"\r\n" not in received or received.startswith(b"HTTP/1.1 5"):
         chunk = client.recv(65_536)

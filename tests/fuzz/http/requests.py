@@ -1,4 +1,5 @@
-"""Makes a request from a number: a route of the service with its parameters, damaged in one to three places."""
+"""Makes a request from a number: a route of the service with its parameters, which is damaged in one to three
+places."""
 
 from __future__ import annotations
 
@@ -78,7 +79,7 @@ _VERSIONS: Final = (b"HTTP/1.1", b"HTTP/1.0", b"HTTP/2.0", b"HTTP/0.9", b"HTTP/1
 
 
 class Request(NamedTuple):
-    """A request in its parts. `query`: names and values in their encoded form."""
+    """A request in its parts. `query` has names and values in their encoded form."""
 
     method: bytes
     path: bytes
@@ -95,7 +96,7 @@ class Request(NamedTuple):
 
 
 def make(seed: int, number: int) -> bytes:
-    """Returns the bytes of the request with that number, always the same for the same seed."""
+    """Returns the bytes of the request with that number. The same seed always gives the same bytes."""
     rng = Random(f"{seed}/{number}")
     request = _drawn(rng)
     for _ in range(rng.randrange(4)):
