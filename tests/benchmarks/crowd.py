@@ -36,7 +36,7 @@ from tests.lab.hangs import UNGUARDED
 
 HEALTHY_MS, METRICS_MS, LOG_BYTES, FOUND_S = 100.0, 500.0, 1_000_000, 5.0
 GROWTH_MB: Final = 20.0
-"""Growth of memory that passes as none: clients come and go, and Python's allocator keeps some of their memory."""
+"""Growth of memory that is tolerated, because Python's allocator keeps some memory of clients that have gone."""
 CASES: Final = 20
 SETTLING_S: Final = 60.0
 

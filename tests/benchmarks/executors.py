@@ -18,7 +18,7 @@ from tests.helpers.spark_cluster import SparkCluster, spark_cluster
 
 PAUSE_S = 15.0
 WATCHED_S = 40.0
-"""Seconds to watch after each kill: longer than Spark needs to miss an executor and to start another one."""
+"""Seconds to watch after each kill. Spark needs less to miss an executor and to start another one."""
 CALM_PROBES = 50
 
 

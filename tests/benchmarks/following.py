@@ -18,7 +18,7 @@ from tests.benchmarks.watched import Watched, watching
 from tests.integration.producers import open_producer
 
 RATES: Final[Mapping[int, float | None]] = {5_000: 1.0, 10_000: 1.0, 20_000: 2.0, 40_000: None}
-"""Transitions/s, each with the bar for the p99 (s). None: no bar, the rate only shows where the application
+"""Transitions/s, each with the bar for the p99 (s). A rate without a bar (None) only shows where the application
 saturates."""
 IDS = 2_000
 PROBES = ("probe-a", "probe-b", "probe-c", "probe-d", "probe-e")

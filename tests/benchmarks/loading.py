@@ -15,7 +15,7 @@ TIMEOUT_S = LIMIT_S
 
 class Load:
     said: tuple[str, ...] = ()
-    """The words of the last line that the load printed; filled when the load has ended."""
+    """The words of the last line that the load printed. They are set when the load has ended."""
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import psutil
 from tests.helpers.processes import send, with_environment
 
 MARK = "TXNSCOPE_BENCHMARK"
-"""Environment variable that all processes of a tree inherit from the first one, whatever their session."""
+"""Environment variable that all processes of a tree inherit from the first process, even in other sessions."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 

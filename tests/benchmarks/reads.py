@@ -20,7 +20,7 @@ BAR_MS, METRICS_BAR_MS, SERIES_BAR = 20.0, 50.0, 2_000
 ASKED = 200
 WARM_UP = 5
 SLOW_S = 5.0
-"""Time limit for a query: a slow query is repeated fewer times."""
+"""Time limit for a query. A slow query is repeated fewer times."""
 
 SORTS = ("age", "transactional_id", "last_updated")
 LIVE = sorted(frozenset(CODES.values()) - {EXPIRED})

@@ -32,7 +32,7 @@ FIRST_READS = (250_000, 500_000, 1_000_000)
 RECORDS_AN_ID = 5
 MEASURED_S, SETTLE_S = 30.0, 10.0
 WORTH_TELLING = 0.03
-"""Fewest cores, at the largest measured size, of a kind of process that is reported."""
+"""A kind of process is reported if it uses at least this many cores at the largest measured size."""
 TIMEOUT_S = 120
 
 TRANSITIONS, WATCHED, STORED, CLUSTERS = 200_000, 1_000_000, 10_000_000, 100

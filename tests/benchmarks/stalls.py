@@ -25,7 +25,7 @@ NAMED_S = 3.0
 MANY, FEW = max(WATCHED), 10
 STOPPED, STOPPED_PARTITIONS, OF_A_TRANSACTION = "stopped", 500, 50
 IDLE_S = 60
-"""Seconds of an idle measurement: twice the time in which every partition is reported again."""
+"""Seconds of an idle measurement, twice the time in which every partition is reported again."""
 SETTLE_S = 30
 ROUNDS = 5
 POLL_S = 0.05

@@ -18,8 +18,8 @@ ABORT: Final = "abort"
 LEAVE_OPEN: Final = "open"
 """The command that begins a transaction, writes to it, and leaves it open."""
 LATE: Final = "late"
-"""The command that commits a transaction after its timeout. The library has to refuse the commit; the application then
-begins anew under its id."""
+"""The command that commits a transaction after its timeout. The library has to refuse the commit. After that, the
+application begins again under its id."""
 DONE: Final = "done"
 
 

@@ -21,7 +21,7 @@ from tests.integration.application import Ingest
 GROUP: Final = "east-1"
 CONNECTORS: Final = ("orders", "order-lines")
 TASKS: Final = 2
-"""Number of tasks. Connect fences the previous tasks only if there were several of them."""
+"""Number of tasks. Connect fences the previous tasks only if there were at least two."""
 TASK_IDS: Final = [f"{GROUP}-{name}-{number}" for name in CONNECTORS for number in range(TASKS)]
 ROUNDS: Final = 3
 FENCED_WITH_MS: Final = 90_000

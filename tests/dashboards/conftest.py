@@ -19,7 +19,7 @@ from tests.helpers.stores import NOW_MS, Id, client_of, open_id
 Series = dict[str, list[dict[str, str]]]
 """The labels of every series, by the name of its metric."""
 NOT_OURS: Series = {"up": [{"job": "txnscope", "instance": "a:8080"}]}
-"""Series that Prometheus makes of every scrape."""
+"""Series that Prometheus itself adds for every scrape."""
 
 
 @pytest.fixture(params=FILES)

@@ -33,7 +33,7 @@ GROUP = 100
 PATIENCE_S = 30
 """Time limit for a group of inputs, which normally takes a tenth of a second. A longer time counts as a hang."""
 MOST_ROUNDS = 400
-"""Maximum number of fetches for a group. A broken batch is fetched twice, and behind a wrong length the reader tries
+"""Maximum number of fetches for a group. A broken batch is fetched twice, and after a wrong length the reader tries
 offsets one by one."""
 REASONS = frozenset(error.reason for error in errors.DecodeError.__subclasses__())
 CONTROL, LOG_END = 0x20, 8 << 20

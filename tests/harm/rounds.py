@@ -21,11 +21,11 @@ FREEZE: Final = "frozen"
 SIGNALS: Final = {KILL: signal.SIGKILL, FREEZE: signal.SIGSTOP}
 
 UNNOTICED_S: Final = 45.0
-"""Time after which a frozen process was evidently not needed. For example, a daemon forks workers only if there are too
-few."""
+"""If no process has noticed a freeze after this time, the frozen process was not needed. For example, a daemon forks
+workers only if there are too few."""
 
 _UNDER_WAY_S: Final = 1.0
-"""Time after the harm in which data that were read before it may still be stored."""
+"""Time after the harm in which data may still be stored that were read before."""
 
 
 class Round(NamedTuple):

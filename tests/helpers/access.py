@@ -32,7 +32,7 @@ WHO: Final = {
     "admin": ["admin"],
     "scraper": ["metrics"],
 }
-"""Names of keys, and the roles of each."""
+"""The roles of each key, by the name of the key."""
 
 
 class Guarded:

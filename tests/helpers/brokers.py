@@ -45,10 +45,10 @@ EVERY_VERSION: Final = (
 _CHOSEN: Final = os.environ.get("TXNSCOPE_TEST_VERSIONS", "")
 FULL_MATRIX: Final = bool(_CHOSEN)
 VERSIONS: Final = tuple(_CHOSEN.split(",")) if FULL_MATRIX else ("4.3.1", "3.9.2")
-"""The versions that tests run on. If TXNSCOPE_TEST_VERSIONS is set (comma-separated), each scenario runs on all its
-versions; otherwise on one of these two in turn."""
+"""The versions that tests run on. If TXNSCOPE_TEST_VERSIONS (comma-separated) is set, each scenario runs on all of its
+versions. Otherwise each scenario runs on one of two versions, in turn."""
 _IS_OTHER_TURN: Final = int(os.environ.get("TXNSCOPE_TEST_TURN", "0")) % 2 == 1
-"""True in an odd turn: each scenario then runs on the other one of the two versions. CI counts turns by commits."""
+"""True in an odd turn. Each scenario then runs on the other one of the two versions. CI counts turns by commits."""
 WITH_TV2: Final = tuple(version for version in EVERY_VERSION if not version.startswith("3."))
 """Versions whose new clusters have transaction.version 2 (KIP-890)."""
 SKIPS_THE_LOST: Final = ("4.3.1", "4.4.0")

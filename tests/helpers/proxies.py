@@ -15,7 +15,7 @@ from typing import Final
 from tests.helpers.waiting import LIMIT_S
 
 Misbehaviour = Callable[[bytes], bytes | None]
-"""A function that returns the bytes to send in place of a response (without its length); None: nothing is sent."""
+"""A function that returns the bytes to send in place of a response, without its length. After None, nothing is sent."""
 Rewrite = Callable[[int, int, bytes], bytes]
 """A function of the API key and version of a request, and its response (without its length), that returns the response
 to send instead. Raises TornAnswer to end the connection in the middle of the response."""

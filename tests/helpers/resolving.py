@@ -30,7 +30,7 @@ EPOCH, COORDINATOR_EPOCH = 3, 6
 KEYS: Final = {"ann": "the-key-of-ann-000", "bob": "the-key-of-bob-000"}
 PLACE: Final = ("orders", 0)
 FENCED: Final = Id(b"pay", COMPLETE_ABORT, producer_id=PID, producer_epoch=EPOCH + 1)
-"""The id that wrote the entry. It has a newer epoch now, so no producer can write under the entry's epoch."""
+"""The id that wrote the entry. The id has a newer epoch now, so no producer can write under the entry's epoch."""
 
 
 class Sent(NamedTuple):

@@ -16,7 +16,8 @@ ANSWER_S: Final = 90.0
 """Longest time that a client in a test waits for one answer. librdkafka gives up earlier, after 60 s, and names the
 cause."""
 OPEN_MS: Final = 800_000
-"""The timeout of a transaction that a test leaves open: its coordinator does not end it while the test waits."""
+"""The timeout of a transaction that a test leaves open. Its coordinator does not end the transaction during the
+test."""
 
 _FIRST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 0.2

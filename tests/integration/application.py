@@ -43,7 +43,7 @@ from tests.helpers.paths import ROOT
 from tests.helpers.waiting import LIMIT_S, wait_for, wait_until_equal
 
 NO_TABLES_YET: Final = (StoreUnavailable, OperationalError, ProgrammingError)
-"""Errors of a store that the application has not created yet: no file, or no tables."""
+"""Errors of a store whose file or tables the application has not created yet."""
 
 
 @dataclass(frozen=True, slots=True)

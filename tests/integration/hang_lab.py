@@ -38,11 +38,11 @@ EXPIRING: Final = UNGUARDED | {
     "transactional.id.expiration.ms": "45000",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "1000",
 }
-"""Settings with which ids expire during a test, but not before the test has finished with them."""
+"""Settings with which ids expire during a test, but not while the test still needs them."""
 
 ALLOWED_DECISIONS = {"commit": {"commit"}, "abort": {"abort"}, "none": {"none", "abort"}}
-"""Allowed decisions by the truth. If no proof excludes an aborted transaction, records of no transaction may also be
-decided as `abort`: the marker is the same."""
+"""The allowed decisions for each true one. If no proof excludes an aborted transaction, `abort` is also allowed for
+records of no transaction, because the marker is the same."""
 
 
 def command_of(row: Any) -> str | None:

@@ -42,7 +42,7 @@ AWAY_MS: Final = 10_000
 speed."""
 
 ALLOWED: Final = frozenset({Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS, Kind.LONG_RUNNING})
-"""The kinds of findings that may occur: the staged loss leads to timeouts, and a slow machine keeps a transaction open
+"""The kinds of findings that may occur. The staged loss leads to timeouts, and on a slow machine a transaction is open
 for long."""
 
 STRATEGIES: Final = {"flink-incrementing": INCREMENTING, "flink-pooling": POOLING}

@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 CASES = 30
 """Number of hanging transactions. The benchmark makes 100, and measures times."""
 SHARE = 0.5
-"""Minimum share of judged partitions on a slow machine. Half of the time some broker is broken; the long run (`make
-soak`) has the real bar."""
+"""Minimum share of judged partitions on a slow machine. Half of the time, one of the brokers has a fault. The long run
+(`make soak`) has the real bar."""
 
 
 def test_all_late_writes_are_found_and_nothing_else() -> None:

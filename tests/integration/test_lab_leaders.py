@@ -37,7 +37,7 @@ from tests.matrix.recorder import SEEN
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 BACK_SOON = PROPERTIES | {"broker.session.timeout.ms": "3000"}
-"""Settings with which a stopped broker may come back: after its session has expired (4.3)."""
+"""Settings with which a stopped broker may start again soon. On 4.3, its session must expire first."""
 
 
 @pytest.fixture
@@ -134,8 +134,8 @@ STORIES = {
 }
 """The actions of clients during one outage, and the decision on the records that hang afterwards."""
 NEEDS_SAMPLES = "k2-next-aborted"
-"""The case that needs samples: both transactions list the partition under one epoch, and only samples from between them
-prove which of them wrote the records."""
+"""The case that needs samples. Both transactions list the partition under one epoch, so only samples taken between the
+transactions prove which one wrote the records."""
 
 
 @on_those(SKIPS_THE_LOST, "4.3.1")

@@ -20,8 +20,7 @@ from tests.lab.readers import waiting_reader
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 ADOPTED_AFTER_S = 6.0
-"""Minimum age (s) of records that do not belong to the open transaction that lists their partition:
-`open_entries.ADOPTED_AFTER_MS`."""
+"""Age (s) from which on records can be reported as adopted (`open_entries.ADOPTED_AFTER_MS`)."""
 
 
 @pytest.fixture(scope="module")

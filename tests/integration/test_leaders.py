@@ -34,8 +34,8 @@ from tests.integration.producers import (
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 ASKED_AGAIN_S = 15.0
-"""Time limit within which a client has to retry a broker that was away. It retries after a second; by the library's own
-default, after half a minute."""
+"""Time limit within which a client has to retry a broker that was away. Our clients retry after a second; by default,
+the library retries after half a minute."""
 OTHER_LEADER = {1: 2, 2: 3, 3: 1}
 
 

@@ -28,7 +28,7 @@ from tests.lab.lost_leaders import LOST, PROPERTIES, still_hangs, stopped_leader
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 GUARDLESS_CLUSTER = PROPERTIES | UNGUARDED | {"broker.session.timeout.ms": "3000"}
-"""Settings with which a stopped broker may come back: after its session has expired (4.3)."""
+"""Settings with which a stopped broker may start again soon. On 4.3, its session must expire first."""
 
 
 @pytest.fixture(scope="module")

@@ -19,11 +19,12 @@ import pytest
 from tests.helpers.brokers import VERSIONS
 
 RECORD: Final = "TXNSCOPE_TEST_RECORD"
-"""Environment variable: the file that the record is written to."""
+"""Environment variable with the file for the record."""
 ABILITIES: Final = "abilities"
 SEEN: Final = "seen"
 CAUSE: Final = "cause"
-"""The kind of a line about an abort: its cause, and the confidence. Lines about findings have the finding's kind."""
+"""The kind of a line about the cause of an abort and its confidence. A line about a finding has the kind of the
+finding."""
 
 _TOLD: Final = "told"
 _WORST_FIRST: Final = ("failed", "skipped", "passed")

@@ -40,7 +40,7 @@ TOPICS_GLOB: Final = "soak-*"
 LONG: Final = "long"
 PARTITIONS: Final = 6
 HELD_OPEN: Final = (0, 1, 2, 3)
-"""Partitions of HELD on which the long transaction is open. Entries of other transactions there lie behind the LSO."""
+"""Partitions of HELD on which the long transaction is open. There, entries of other transactions lie above the LSO."""
 
 Key = tuple[str, int, int, int]
 """An open entry: topic, partition, producer id, start offset."""
@@ -50,8 +50,8 @@ _PAIRS: Final = [[1, 2], [2, 3], [3, 1], [1, 3], [2, 1], [3, 2]]
 _TIMEOUT_MS: Final = 120_000
 _TV2: Final = 2
 _AGAIN: Final = frozenset({19, 20})
-"""Error codes after which a write is repeated: NOT_ENOUGH_REPLICAS, which a leader also returns if it could not add the
-partition at the moment, and NOT_ENOUGH_REPLICAS_AFTER_APPEND."""
+"""Error codes after which a write is repeated: NOT_ENOUGH_REPLICAS and NOT_ENOUGH_REPLICAS_AFTER_APPEND. A leader also
+returns the former if it could not add the partition at the moment."""
 
 
 def prepare_topics(bootstrap: str, hangs: int) -> None:

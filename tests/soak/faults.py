@@ -29,7 +29,7 @@ KILLED: Final = "killed"
 UPGRADED: Final = "upgraded"
 FEATURES: Final = "features of the new version"
 ROLL: Final = (UPGRADED, UPGRADED, UPGRADED, FEATURES)
-"""The steps of a rolling upgrade: each broker, and then the features that need all brokers upgraded (TV2)."""
+"""The steps of a rolling upgrade: first each broker, then the features that need all brokers upgraded (TV2)."""
 KINDS: Final = (FROZEN, COORDINATORS, KILLED, HICCUP, LEADERS, LIMPING, RESTARTED)
 
 _PULSES, _STOPPED_S, _GOING_S = 12, 0.6, 0.4

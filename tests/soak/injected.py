@@ -31,8 +31,8 @@ class Injecting:
         self._bootstrap, self._count, self._every_s = bootstrap, count, seconds / count
         self.injected: list[Injected] = []
         self.marked_s: dict[int, float] = {}
-        """Time, by partition, from which on the transaction there may be gone because its marker is written
-        directly."""
+        """Time, by partition, at which the marker of the injected transaction is written directly. The transaction
+        may be gone from then on."""
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 

@@ -22,7 +22,7 @@ from tests.soak.clients import Key
 
 EVERY_S: Final = 0.5
 FRESH_S: Final = 10.0
-"""Maximum age of data that count as a verdict."""
+"""Maximum age of the data of a verdict that counts."""
 
 Place = tuple[str, int]
 

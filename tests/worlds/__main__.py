@@ -28,7 +28,7 @@ SLICES: Final = 100
 """Number of parts into which the small worlds are divided."""
 
 Played = tuple[int, Tally, list[str]]
-"""Number of histories, their tally, and a line for each wrong one."""
+"""Number of histories, their tally, and a line for each wrong history."""
 
 
 def main() -> int:

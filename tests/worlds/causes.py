@@ -25,7 +25,7 @@ RIGHT: Final[dict[str, frozenset[str]]] = {
         {CauseCode.INITIALIZED, CauseCode.PID_ROTATED}
     ),  # an Empty record that rotates the producer id also initializes the id
 }
-"""For each cause, the true causes for which it is right, if there are others than the cause itself."""
+"""For a cause that is right for several true causes, these true causes. Every other cause is right for itself only."""
 
 RARE: Final[dict[str, frozenset[str]]] = {
     CauseCode.COMMIT: frozenset({LATE_END}),

@@ -93,8 +93,8 @@ class Batch:
     sequence: int = 0
     is_foreign: bool = False
     fate: bool | None = None
-    """The right outcome of the batch: that of its own transaction, or else the first marker that was due after it. True
-    for COMMIT, False for ABORT, None if there was none yet."""
+    """The right outcome of the batch: True for COMMIT, False for ABORT, None while there is none. It is the outcome of
+    its own transaction, or else that of the first marker that was due after the batch."""
 
 
 BEGIN_MS: Final = 1_790_000_000_000

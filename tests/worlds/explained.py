@@ -35,7 +35,7 @@ from spark_jobs.fold.transitions import Scope
 from tests.service.store.logs import read
 
 AT_ONCE: Final = 4_000
-"""Bytes of one fetch, so that reading takes several fetches."""
+"""Bytes of one fetch. The number is small, so that reading takes several fetches."""
 
 SAME: Final = ("from", "to", "producer_id", "producer_epoch", "transactional_id", "marker", "marker_offset", "ended_at")
 """Fields of a span that are equal in both explanations. `kind` is equal, too, except for a decided transaction without

@@ -15,7 +15,7 @@ from tests.worlds.observer import Observer, markers_before, open_entries, verdic
 STEPS: Final = 60
 SAMPLED_WITHIN_MS: Final = 500
 BUSY: Final = 0.1
-"""Probability that nothing is sampled although there was time, as on a busy machine."""
+"""Probability that no sample is taken although there was time, as on a busy machine."""
 BLOCK: Final = 1_000
 
 WHILE_RUNNING: Final = "log not cleaned, written while txnscope ran"

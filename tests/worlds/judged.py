@@ -49,7 +49,7 @@ from tests.worlds.observer import (
 
 PLACE: Final = (JUDGED, 0)
 TIMEOUT_MS: Final = 900_000
-"""Transaction timeout, longer than nearly every history: the model decides which transactions time out."""
+"""Transaction timeout. Nearly every history is shorter, because the model decides which transactions time out."""
 _BROKER: Final = 1
 
 

@@ -22,8 +22,8 @@ JUDGED_BLOCK: Final = 50
 HASHED_AMONG: Final = 4
 """Number of partitions of the transaction log with which `id` hashes to the partition that has its records."""
 GROWN_TO: Final = 5
-"""Number of partitions after some were added. The records of `id` are then left behind, and its coordinator has not
-restarted."""
+"""Number of partitions of the transaction log after one was added. The records of `id` are then left behind, and its
+coordinator has not restarted."""
 ROUNDS: Final = 4
 """Number of rounds of the judge in a longer pause."""
 LAST_ROUNDS: Final = 10

@@ -13,7 +13,7 @@ from tests.service.domain.coordinator import ITSELF, LATE_END
 from tests.worlds.causes import Tally, draw_causes, draw_causes_block, share_right
 
 LIVES = 1_500
-"""Number of lives; `make worlds` draws 200,000."""
+"""Number of lives. `make worlds` draws 200,000."""
 
 
 def test_certain_is_never_wrong_and_likely_rarely() -> None:

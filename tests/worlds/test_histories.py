@@ -13,20 +13,20 @@ from tests.worlds.judged import opened_store
 from tests.worlds.judged_history import draw_judged
 
 HISTORIES = 4_000
-"""Number of histories; `make worlds` draws 200,000."""
+"""Number of histories. `make worlds` draws 200,000."""
 
 JUDGED_HISTORIES = 25
 
 EVERY = 211
-"""The suite plays one small world out of this number. `make worlds` plays all."""
+"""Of this number of small worlds, the suite plays one. `make worlds` plays all."""
 
 ONCE_WRONG = (127, 603, 720, 13026, 17163, 17906, 38806, 61698, 181664, 707621, 712695)
 """Seeds of histories that once led to a wrong marker, with the model of that time."""
 ONCE_WRONG_IN_TIME = (208, 556, 660, 1225, 1524)
-"""Seeds of histories in which a marker was right at first, but was still advised when the entry had grown."""
+"""Seeds of histories with a marker that was right at first, but was still advised after the entry had grown."""
 ONCE_CONFIRMED = (234, 1911, 1994)
-"""Seeds of histories in which an entry was once confirmed as hanging, but then ended by itself: a coordinator that has
-just become the leader may have a high watermark below acknowledged records."""
+"""Seeds of histories in which an entry was once confirmed as hanging, but then ended by itself. The high watermark of a
+coordinator that has just become the leader may be below acknowledged records."""
 
 
 def test_no_drawn_history_has_a_wrong_marker_and_few_are_unknown() -> None:

@@ -31,7 +31,7 @@ FAULTS_SHOWN: Final = 10
 CLOSED: Final = "closed"
 UNFINISHED: Final = "unfinished"
 NO_BROKERS: Final = "no brokers"
-"""The outcome of a request that needs Kafka: the service has no brokers, and answers 503 with that reason."""
+"""The outcome of a request that needs Kafka. The service has no brokers, and answers 503 with this reason."""
 PATIENCE_S: Final = 2.0
 """Time limit for an answer. Most requests without an answer are incomplete, so the service waits for their rest."""
 

@@ -31,7 +31,8 @@ from tests.service.store.logs import (
 
 IDS = (b"exp-a", b"exp-b", b"exp-c", b"pay-1", b"bytes \xff")
 SIZES = (5, 8, 11)
-"""The numbers of partitions that the log had, one after another. With 11, some ids return to the partition of 5."""
+"""The successive numbers of partitions of the log. With 11 partitions, some ids return to the partition that they had
+with 5."""
 
 TABLES = (
     schema.transactional_ids,

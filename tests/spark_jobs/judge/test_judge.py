@@ -75,7 +75,7 @@ class Judged:
 
 
 ALONE_MS = 17_000
-"""Time after an event after which no other event can belong to it."""
+"""Time (ms) after which no later event can belong to the same incident."""
 
 
 @pytest.fixture
