@@ -43,6 +43,6 @@ def _amount(value: float) -> str:
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """Returns the smallest value that is not exceeded by at least `share` of all values."""
+    """Returns the smallest of the values such that at least the part `share` of all values is at or below it."""
     ordered = sorted(values)
     return ordered[max(0, -(-int(len(ordered) * share * 1000) // 1000) - 1)]

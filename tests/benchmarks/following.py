@@ -83,7 +83,9 @@ def _probe(bootstrap: str, watched: Watched, probes: int) -> Iterator[float]:
                 if answer is not None and answer["counts"]["commits"] > turn:
                     break
                 if waited > LOST_AFTER_S:
-                    raise RuntimeError(f"commit {turn} of {PROBES[which]} is not seen:\n{watched.last_words()}")
+                    raise RuntimeError(
+                        f"commit {turn} of {PROBES[which]} did not become visible:\n{watched.last_words()}"
+                    )
                 time.sleep(POLL_S)
             yield waited
             time.sleep(PAUSE_S)

@@ -48,7 +48,7 @@ class Probe:
         self._commits += 1
         while self._seen() < self._commits:
             if time.monotonic() - committed > LIMIT_S:
-                raise RuntimeError(f"commit {self._commits} of {self._name} is not seen within {LIMIT_S:.0f} s")
+                raise RuntimeError(f"commit {self._commits} of {self._name} was not counted within {LIMIT_S:.0f} s")
             time.sleep(POLL_S)
         return time.monotonic() - committed
 

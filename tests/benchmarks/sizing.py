@@ -49,7 +49,6 @@ class Line(NamedTuple):
 
     @property
     def slope_error(self) -> float:
-        """Returns the standard error of the slope."""
         return math.sqrt(max(self.errors[1][1], 0.0))
 
     def at(self, x: float) -> tuple[float, float]:

@@ -48,7 +48,6 @@ def begun(engine: Engine, name: str, bound_at_ms: int, now_ms: int) -> lease.Lea
 
 
 def size_bytes(engine: Engine) -> int:
-    """Returns the size of the store on disk."""
     if engine.dialect.name == "sqlite":
         return sum(path.stat().st_size for path in Path(engine.url.database or "").parent.glob("*.db*"))
     with engine.connect() as connection:

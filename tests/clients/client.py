@@ -71,7 +71,6 @@ class Client:
         self._process.stdin.flush()
 
     def kill(self) -> None:
-        """Kills the process by SIGKILL."""
         self._end(subprocess.Popen.kill)
 
     def stop(self) -> None:

@@ -58,7 +58,6 @@ _STORES: Final = ("ssl.keystore.", "ssl.truststore.")
 
 
 def main() -> None:
-    """Writes the file."""
     lines = (f"{json.dumps(key)}: {json.dumps(entry)}" for key, entry in document().items())
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 

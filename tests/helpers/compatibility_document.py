@@ -45,12 +45,11 @@ _K2: Final = "integration/test_lab_leaders.py::test_k2_a_committed_transaction_l
 
 
 def main() -> None:
-    """Writes the document."""
     DOCUMENT.write_text(document(read_records()), "utf-8")
 
 
 def document(records: Sequence[TriedVersion]) -> str:
-    """Returns the whole document. `records`: of each version, the newest first."""
+    """Returns the whole document. `records` has the record of each version, the newest version first."""
     oldest_first = records[::-1]
     parts = (_INTRODUCTION, _abilities(oldest_first), _scenarios(oldest_first), _told(records))
     return "\n".join(parts)

@@ -64,7 +64,6 @@ Names: `service/metrics/catalogue.py`; values: `service/metrics/families.py`.
 
 
 def main() -> None:
-    """Writes the document."""
     DOCUMENT.write_text(document(), "utf-8")
 
 

@@ -14,7 +14,6 @@ DOCUMENT: Final = ROOT / "docs" / "openapi.json"
 
 
 def main() -> None:
-    """Writes the document."""
     DOCUMENT.write_text(document(), "utf-8")
 
 

@@ -160,14 +160,14 @@ def watched(broker: Broker, tmp_path: Path, *topics: str, settings: ClientSettin
 
 @contextmanager
 def member(bootstrap: str, group: str, topic: str, **properties: str) -> Iterator[Consumer]:
-    """Yields a member of a group, once the topic's partitions are assigned to it."""
+    """Yields a new member of a group, after the topic's partitions have been assigned to it."""
     one = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "logger": NULL_LOGGER}
         | {name.replace("_", "."): value for name, value in properties.items()}
     )
     try:
         one.subscribe([topic])
-        wait_for(lambda: (one.poll(0.1), one.assignment())[1], f"a partition for {group}")
+        wait_for(lambda: (one.poll(0.1), one.assignment())[1], f"a partition assigned to {group}")
         yield one
     finally:
         one.close()

@@ -208,7 +208,8 @@ RULES = ({"prefix": LONG, "long_after": "1s", "owner": "reports"},)
 
 @contextmanager
 def hang_lab(broker: Broker, directory: Path, bootstrap: str | None = None) -> Iterator[HangLab]:
-    """Runs the application in `directory`, on a running broker. `bootstrap`: of all brokers, if there are several."""
+    """Runs the application in `directory`, on a running broker. If the cluster has several brokers, `bootstrap` has all
+    addresses."""
     _create_the_log(broker)
     app = Ingest(bootstrap or broker.bootstrap, directory, name=CLUSTER, rules=RULES)
     with running(app), Connection(broker.bootstrap, threading.Event()) as connection, client_of(app.url) as rest:

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from tests.helpers.waiting import ANSWER_S, LIMIT_S
 
 NULL_LOGGER = logging.getLogger("librdkafka.silent")
-NULL_LOGGER.setLevel(logging.CRITICAL + 1)  # librdkafka reports every refused connect; the tests look at results
+NULL_LOGGER.setLevel(logging.CRITICAL + 1)  # librdkafka logs every refused connection; the tests only check results
 NULL_LOGGER.propagate = False
 
 
@@ -116,7 +116,7 @@ def transact(producer: Producer, topic: str, commit: bool = True) -> None:
 
 
 def _ended(end: Callable[[float], None]) -> bool:
-    """Returns whether the transaction ended as requested; False if it has to be aborted (KIP-360)."""
+    """Returns True if the transaction ended as requested, and False if it has to be aborted (KIP-360)."""
     while True:
         try:
             end(ANSWER_S)

@@ -116,7 +116,7 @@ class ResolveClients(NamedTuple):
 
 @contextmanager
 def resolve_clients(lab: HangLab, bootstrap: str) -> Iterator[ResolveClients]:
-    """Yields the services and clients over the lab. `bootstrap`: of all brokers."""
+    """Yields the services and clients for the lab. `bootstrap` has the addresses of all brokers."""
     kafka = ClientSettings.load(bootstrap, None)
     key_file = lab.app.directory / "ann.key"
     key_file.touch(0o600)

@@ -79,7 +79,7 @@ def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) ->
 
         producer.commit_transaction(ANSWER_S)
 
-        wait_until_equal(one.looked, {}, "who is said to wait where all is decided")
+        wait_until_equal(one.looked, {}, "the blocked groups after the end of all transactions")
         one.watch.round(wall_clock_ms())
         assert one.rows() == 0
 
@@ -116,7 +116,7 @@ def test_above_the_lso_only_movement_shows_what_a_group_reads(broker: Broker, tm
         assert (found[reset, topic, 0].confidence, found[reset, topic, 0].is_blocked) == (Confidence.LIKELY, True)
         producer.abort_transaction(ANSWER_S)
         read_all(committed, topic, 10)
-        wait_until_equal(one.looked, {}, "who is said to wait where all is decided")
+        wait_until_equal(one.looked, {}, "the blocked groups after the end of all transactions")
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -224,7 +224,7 @@ def test_share_groups_wait_by_their_isolation_level(make_broker: MakeBroker, tmp
         assert one.watch.not_judged == {}
         assert waits() == 5
         producer.commit_transaction(ANSWER_S)
-        wait_until_equal(one.looked, {}, "who is said to wait where all is decided")
+        wait_until_equal(one.looked, {}, "the blocked groups after the end of all transactions")
 
 
 def test_a_group_is_named_by_the_batch_with_its_first_pending_commit(broker: Broker, tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_group_is_named_by_the_batch_with_its_first_pending_commit(broker: Bro
         assert seen.watch.unread == ()
 
         producer.abort_transaction(ANSWER_S)
-        wait_until_equal(seen.looked, {}, "who is said to wait where all is decided")
+        wait_until_equal(seen.looked, {}, "the blocked groups after the end of all transactions")
         seen.watch.round(wall_clock_ms())
         assert seen.rows() == 0
 

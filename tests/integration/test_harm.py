@@ -82,8 +82,8 @@ def _is_exact(app: Watch, broker: Broker, tool: Broker | None = None) -> None:
 
 
 def assert_the_same_ends_everywhere(app: Ingest, names: list[str]) -> None:
-    """Asserts that row, minutes and history of each id have the same number of commits and aborts, and that its aborts
-    are those of clients."""
+    """Asserts that row, minutes and history of each id have the same numbers of commits and aborts, and that clients
+    caused all aborts."""
     rows = {r.transactional_id.decode(): r for r in app.rows(transactional_ids)}
     minutes, aborts = Counter[tuple[str, str]](), Counter[str]()
     for minute in app.rows(id_minutes):

@@ -95,7 +95,8 @@ def test_d_a_producer_id_that_nobody_ever_had(here: HangLab) -> None:
 
 @on_those(WITH_TV2, "4.3.1")
 def test_c3_a_committed_transaction_that_did_not_list_the_partition(here: HangLab) -> None:
-    """An ABORT would destroy the records that the committed transaction wrote there."""
+    """A committed transaction wrote records to the partition without listing it. An ABORT would destroy these
+    records."""
     here.create_topic("c3-unlisted", 2)
     hang = committed_without_listing(here.connection, "c3-unlisted-1", "c3-unlisted")
     row = here.wait_for_finding(
@@ -144,9 +145,9 @@ def test_e_offsets_of_a_group_hang_and_a_member_cannot_begin(here: HangLab) -> N
             return [(one["topic"], one["relation"], one["offsets_partition"]) for one in here.groups("e-readers")]
 
         cannot_begin = [("e-orders", "unstable_offsets", hang.partition)]
-        wait_until_equal(reported, cannot_begin, f"what is said of the group ({here.app.log})")
+        wait_until_equal(reported, cannot_begin, f"the reported state of the group ({here.app.log})")
         here.end_by_command(hang)
-        wait_until_equal(lambda: here.groups("e-readers"), [], f"the groups that wait ({here.app.log})")
+        wait_until_equal(lambda: here.groups("e-readers"), [], f"the blocked groups ({here.app.log})")
 
 
 @on("4.3.1")
@@ -163,7 +164,7 @@ def test_e_the_first_offsets_of_a_group_hang_and_it_is_named(here: HangLab) -> N
             return [tuple(one[name] for name in names) for one in here.groups("e-first-readers")]
 
         pending = [("e-first", p, "unstable_offsets", hang.partition, hang.producer_id) for p in (0, 1)]
-        wait_until_equal(reported, pending, f"what is said of the group ({here.app.log})")
+        wait_until_equal(reported, pending, f"the reported state of the group ({here.app.log})")
 
         def is_named(one: Any) -> bool:
             texts = [text for _, _, text in one.evidence]
@@ -182,7 +183,7 @@ def test_e_the_first_offsets_of_a_group_hang_and_it_is_named(here: HangLab) -> N
             partition=1,
         )
         here.end_by_command(hang)
-        wait_until_equal(lambda: here.groups("e-first-readers"), [], f"the groups that wait ({here.app.log})")
+        wait_until_equal(lambda: here.groups("e-first-readers"), [], f"the blocked groups ({here.app.log})")
 
 
 @on("4.3.1")
@@ -197,9 +198,11 @@ def test_l_two_hang_on_one_partition_and_end_one_by_one(here: HangLab) -> None:
         return [(one["start_offset"], one["blocking_now"]) for one in here.partition("l-two")["open_transactions"]]
 
     both = [(first.start_offset, True), (second.start_offset, False)]
-    wait_until_equal(reported, both, f"what is open ({here.app.log})")
+    wait_until_equal(reported, both, f"the open transactions on the partition ({here.app.log})")
     here.end_by_command(first)
-    wait_until_equal(reported, [(second.start_offset, True)], f"what is open ({here.app.log})")
+    wait_until_equal(
+        reported, [(second.start_offset, True)], f"the open transactions on the partition ({here.app.log})"
+    )
     assert open_on(here.connection, "l-two", 0) == [second.open]
     here.end_by_command(second)
     here.wait_until_free("l-two")

@@ -93,7 +93,8 @@ def test_one_id_one_topic_and_one_group_that_may_not_be_seen(
         for topic in ("orders", "vault", "open"):
             lab.create_topic(topic)
         shop = old_producer(lab.connection, "shop-0")
-        for topic in ("orders", "open"):  # at the start of a log nobody is named
+        # the tested entries must not begin at the log start, because the owner of such an entry is not named
+        for topic in ("orders", "open"):
             commit_one(shop, topic, 0)
         # a healthy transaction that ListTransactions hides: Kafka's find-hanging would call it hanging
         secret = old_producer(lab.connection, "secret", timeout_ms=600_000)
@@ -128,7 +129,8 @@ def test_without_the_log_the_answers_of_coordinators_are_likely(version: str, tm
             for topic in topics:
                 lab.create_topic(topic)
             keeper = old_producer(lab.connection, "keeper", timeout_ms=600_000)
-            for topic in topics:  # at the start of a log nobody is named
+            # the tested entries must not begin at the log start, because the owner of such an entry is not named
+            for topic in topics:
                 commit_one(keeper, topic, 0)
             keeper.add("open", 0)
             keeper.produce("open", 0, [b"still at it"])

@@ -105,10 +105,15 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
 
         # the workload is healthy; its state is unknown, and no finding is reported
         keeper = old_producer(connection, "keeper", timeout_ms=OPEN_MS)
-        for topic in topics:  # at the start of a log nobody is named
+        # the tested entries must not begin at the log start, because the owner of such an entry is not named
+        for topic in topics:
             commit_one(keeper, topic, 0)
         answers.list_fails = False
-        source = wait_until(lambda: log_source(lab), lambda one: one["error"] is not None, f"the reason; {lab.app.log}")
+        source = wait_until(
+            lambda: log_source(lab),
+            lambda one: one["error"] is not None,
+            f"the reason why the log is not read; {lab.app.log}",
+        )
         assert source["error"].startswith(f"{NO_LOG}, although they list transactional ids")
         assert (source["stalled_since"], source["caught_up"]) == (None, False)
         assert f"WARNING {NO_LOG}, although they list" in lab.app.log.read_text()
@@ -155,7 +160,11 @@ def test_open_transactions_show_what_list_transactions_hides(version: str, other
         keeper = old_producer(other.connection, "keeper", timeout_ms=OPEN_MS)
         keeper.add("open", 0)
         keeper.produce("open", 0, [b"still at it"])
-        source = wait_until(lambda: log_source(lab), lambda one: one["error"] is not None, f"the reason; {lab.app.log}")
+        source = wait_until(
+            lambda: log_source(lab),
+            lambda one: one["error"] is not None,
+            f"the reason why the log is not read; {lab.app.log}",
+        )
         assert source["error"].startswith(f"{NO_LOG}, although transactions are open")
         assert source["stalled_since"] is None
         blocker = wait_until(

@@ -130,7 +130,7 @@ def test_commits_and_aborts_are_those_of_the_log(seen: Seen) -> None:
         for name, records in seen.history.items()
     }
     differ = {name: (counted.get(name), of_log[name]) for name in of_log if counted.get(name) != of_log[name]}
-    assert differ == {}, f"(counted, in the log) by id; {len(of_log)} ids"
+    assert differ == {}, f"the counts of some of {len(of_log)} ids differ; by id: (counted, in the log)"
     assert counted.keys() == of_log.keys()
 
 

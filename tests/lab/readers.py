@@ -32,7 +32,7 @@ def stuck_reader(bootstrap: str, group: str, topic: str) -> Iterator[None]:
     reader = consumer(bootstrap, group)
     try:
         reader.subscribe([topic])
-        wait_for(lambda: (reader.poll(0.1), reader.assignment())[1], f"a partition for {group}")
+        wait_for(lambda: (reader.poll(0.1), reader.assignment())[1], f"a partition assigned to {group}")
         assert reader.poll(1.0) is None
         yield
     finally:

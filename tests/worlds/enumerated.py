@@ -77,7 +77,6 @@ _ENDS: Final = {Protocol.OLD: (End.COMMIT, End.ABORT, End.TIMEOUT), Protocol.TV2
 
 
 def small_worlds() -> Iterator[SmallWorld]:
-    """Yields every small world."""
     for protocol in Protocol:
         parts = [Part(*one) for one in product(_PARTITIONS, _ENDS[protocol], Fate)]
         for first, second in product(parts, parts):
@@ -95,7 +94,6 @@ class _Play:
         self._first: Txn | None = None
 
     def steps(self) -> tuple[Callable[[], object], ...]:
-        """Returns the STEPS steps, in order."""
         world = self._world
         return (
             self._cluster.init_producer,

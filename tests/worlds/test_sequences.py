@@ -116,7 +116,7 @@ def test_a_skipped_commit_is_committed(protocol: Protocol, is_watched: bool) -> 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("is_watched", [True, False])
 def test_a_later_timed_out_transaction_does_not_hide_the_skipped_commit(protocol: Protocol, is_watched: bool) -> None:
-    """During the same outage, the next transaction lists the partition, cannot write there, and its ABORT is skipped,
+    """During the same outage, the next transaction lists the partition and cannot write to it. Its ABORT is skipped,
     too."""
     story = _skipped_commit(protocol, is_watched=is_watched)
     assert story.cluster.begin() is not None

@@ -178,7 +178,6 @@ def rows(engine: Engine, table: Table, cluster_id: int, *leave_out: str) -> list
 
 
 def row(engine: Engine, cluster_id: int, transactional_id: bytes = b"pay") -> dict[str, Any]:
-    """Returns the row of an id."""
     (found,) = (
         r for r in rows(engine, schema.transactional_ids, cluster_id) if r["transactional_id"] == transactional_id
     )

@@ -39,7 +39,7 @@ def test_a_second_name_for_one_kafka_cluster_is_refused_with_the_remedy(engine: 
 
 
 def test_a_cluster_that_was_renamed_goes_on_under_its_new_name(engine: Engine) -> None:
-    """The rename of a cluster follows docs/running.md."""
+    """The test renames the cluster as docs/running.md describes."""
     number = clusters.bind(engine, "old", "abc", NOW_MS)
     with engine.begin() as connection:
         connection.exec_driver_sql("UPDATE clusters SET name = 'new' WHERE name = 'old'")

@@ -159,7 +159,7 @@ def title(page: Page, text: str | re.Pattern[str]) -> None:
 
 
 def take(tab: Tab, pattern: str) -> list[str]:
-    """Removes and returns the complaints that match `pattern`, which a test causes on purpose."""
+    """Removes and returns the complaints that match `pattern`. The test has caused these complaints on purpose."""
     taken = [one for one in tab.complaints if re.search(pattern, one)]
     tab.complaints[:] = [one for one in tab.complaints if one not in taken]
     return taken

@@ -1,4 +1,4 @@
-"""Fixtures of the pages' tests."""
+"""Fixtures for the tests of pages."""
 
 from tests.service.web.browser import browse, chromium, well
 

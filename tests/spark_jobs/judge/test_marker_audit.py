@@ -170,7 +170,7 @@ def test_a_transaction_whose_markers_are_as_decided_is_whole(audited: Audited) -
 @pytest.mark.parametrize("order", ["log first", "partitions first", "in between"])
 @pytest.mark.parametrize("bump", [0, 1])
 def test_an_abort_by_hand_tears_it_in_whatever_order_it_is_read(audited: Audited, order: str, bump: int) -> None:
-    """C13, for each order of reading, with a restart of the audit in the middle."""
+    """Runs case C13 in each order of reading, with a restart of the audit in the middle."""
     steps = {
         "log": lambda: audited.read_log(*COMMITTED, epoch=bump),
         "a1": lambda: audited.read("a", ("data", 0), ("data", 0)),
@@ -250,7 +250,8 @@ def test_a_gap_on_either_side_leaves_all_that_waits_unseen(audited: Audited, wha
 
 @pytest.mark.parametrize("again", [False, True])
 def test_a_topic_that_goes_inside_a_committed_transaction_tears_it(audited: Audited, again: bool) -> None:
-    """C13, with a restart of the audit in the middle. `again`: the topic is created again, and gets the marker."""
+    """Runs case C13 with a restart of the audit in the middle. `again`: the topic is created again, and gets the
+    marker."""
     audited.read_log(states.ONGOING)
     audited.read("a", ("data", 0))
     audited.read("b", ("data", 0), ("data", 0))

@@ -31,7 +31,6 @@ def of_levels(*levels: int | None) -> list[dict[str, Any]]:
 
 
 def cause(lab: Lab, decision: str, brokers: list[dict[str, Any]] | None) -> str:
-    """Returns the cause that the finding names."""
     if brokers is not None:
         described = {"brokers": brokers, "features": {}, "configs": {}}
         describe(lab.cluster.engine, lab.cluster.id, described, NOW_MS)

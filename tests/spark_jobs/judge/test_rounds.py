@@ -229,7 +229,7 @@ def test_one_alone_is_told_soon_and_once(watch: Watch) -> None:
 
 
 def test_a_trickle_of_timeouts_is_told_within_a_bounded_time(watch: Watch) -> None:
-    """Each timeout follows before the previous one is settled, and there are too few for an outage."""
+    """Each timeout comes before the previous one is settled, and the timeouts are too few for an outage."""
     watched = watch()
     for n in range(12):
         watched.round(10 * n, Ended(10 * n, f"{'xyz'[n % 3]}"))

@@ -111,7 +111,8 @@ def test_without_any_log_a_coordinator_that_is_done_makes_it_likely(other: Blind
 def test_without_any_log_an_open_transaction_may_end_what_it_does_not_list(
     other: Blind, reported: DescribedOwner | None
 ) -> None:
-    """Only coordinators of Apache Kafka are known to list every partition, including those of group offsets."""
+    """Only coordinators of Apache Kafka are known to list every partition of a transaction, including the partition of
+    group offsets."""
     other.absent(NOW_MS)
     other.opened(NOW_MS)
     for after_ms in range(S, 60 * S, S):
@@ -162,7 +163,7 @@ def test_while_a_broker_is_silent_nothing_is_said(lab: Blind) -> None:
 
 
 def test_an_id_that_is_hidden_is_never_said_to_hang(lab: Blind) -> None:
-    """Kafka omits the id from its answer, but its transaction may be healthy."""
+    """Kafka omits the id from its answer, but the transaction of the id may be healthy."""
     lab.denied()
     lab.opened(NOW_MS)
     for after_ms in range(S, 60 * S, S):
@@ -183,8 +184,8 @@ def test_a_transaction_that_lists_the_partition_will_end(lab: Blind) -> None:
 
 @pytest.mark.parametrize("between", [ONGOING, None])
 def test_it_takes_two_answers_in_a_row(lab: Blind, between: DescribedOwner | None) -> None:
-    """Between two answers, AddPartitionsToTxn may have arrived, or the coordinator may have moved and not answered. So
-    only two successive answers count."""
+    """Only two successive answers count. If there is another result between them, AddPartitionsToTxn may have arrived,
+    or the coordinator may have moved."""
     lab.denied()
     lab.opened(NOW_MS)
     lab.at(NOW_MS + S)

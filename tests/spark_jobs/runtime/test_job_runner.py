@@ -40,7 +40,7 @@ class Job:
 
 
 class Starts(Liveness):
-    """Notes the time limit for the first step of each part."""
+    """Records the time limit for the first step of each part."""
 
     def __init__(self) -> None:
         super().__init__(list)

@@ -31,7 +31,7 @@ def test_no_range_straddles_the_offset_where_counting_begins() -> None:
 
 
 def test_a_log_that_lost_history_before_it_was_read_is_not_waited_for() -> None:
-    """`counted_from` lies beyond the end, because the log was truncated meanwhile."""
+    """The log was truncated after the first start, so `counted_from` lies beyond its end."""
     assert admit({0: at(50, counted_from=100)}, {0: 50}, BatchLimits()) == {0: 50}
 
 

@@ -120,7 +120,8 @@ def test_it_goes_on_at_the_stored_position() -> None:
 
 
 def test_a_topic_does_not_begin_before_all_of_it_answers() -> None:
-    """Otherwise, a partition that answers later would be taken for a new one, and its history would be read."""
+    """If a topic began earlier, a partition that answers later would be taken for an added one, and its history would
+    be read."""
     planned = Planned(cluster := Cluster(pay=[(0, 50), (0, 60)], orders=[(0, 5)]))
     cluster.silent.add(("pay", 1))
     plan = planned.plan()

@@ -34,7 +34,7 @@ def marker(base: int) -> bytes:
 def read(
     monkeypatch: pytest.MonkeyPatch, logs: Mapping[str, Sequence[tuple[int, bytes]]], *ranges: TopicRange
 ) -> LedgerBatch:
-    """Reads the ranges. `logs`: (offset behind the batch, batch) by topic. A fetch returns as many bytes as were
+    """Reads the ranges. `logs`: (offset after the batch, batch) by topic. A fetch returns as many bytes as were
     requested."""
 
     def answer(topic: str, wanted: PartitionFetch) -> Fetched:

@@ -50,7 +50,7 @@ class Planned:
             reported.update({r.partition: r for r in plan.ranges} | reported)
             return plan.trouble
 
-        wait_until_equal(trouble, until, f"the trouble with {self.topic}")
+        wait_until_equal(trouble, until, f"the reported error about {self.topic}")
         return reported
 
     def _later(self) -> int:

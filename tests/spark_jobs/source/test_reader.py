@@ -143,8 +143,8 @@ def test_a_deleted_topic_is_not_waited_for_as_for_a_leader(
 def test_a_broker_that_answers_with_nothing_is_not_waited_for_without_end(
     broker_431: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """According to the high watermark there are more records, but the broker never returns them, as behind a batch with
-    a wrong length on disk."""
+    """According to the high watermark the log has more records, but the broker never returns them, as after a batch
+    with a wrong length on disk."""
     monkeypatch.setattr(reader, "PATIENCE_S", 0.5)
     open_producer(broker_431.bootstrap, "nothing-comes")
     with connect(broker_431.bootstrap) as client:

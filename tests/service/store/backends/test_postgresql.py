@@ -160,7 +160,8 @@ def test_a_writer_in_the_middle_is_waited_for_and_then_replaced(url: str, postgr
 @only_on("postgresql")
 @pytest.mark.parametrize("opens", [open_engine, open_reader])
 def test_a_password_behind_the_question_mark_reaches_the_server(url: str, opens: Callable[[str], Engine]) -> None:
-    """The engine passes a password in the query of the URL to the server, and hides it in its repr."""
+    """The password is in the query of the URL. The engine passes the password to the server, and hides it in the
+    engine's repr."""
     password = "m4rk%2Bed"
     engine = opens(f"{url}{'&' if '?' in url else '?'}password={password}")
     with engine.connect() as connection:
