@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, Row, insert, select, update
@@ -35,21 +34,15 @@ class KeyRow(NamedTuple):
 def create(engine: Engine, name: str, key: str, grants: frozenset[Grant], who: str, now_ms: int) -> None:
     """Adds the key, and a row to the audit. StoreError: a valid key has this name already."""
     roles = grant_texts(grants)
-    with _only_one(name), engine.begin() as connection:
-        connection.execute(
-            insert(api_keys).values(
-                name=name, digest=digest_of(key), roles=json.dumps(roles), created_at_ms=now_ms, created_by=who
-            )
-        )
-        event = AuditEvent(now_ms, Action.KEY, Outcome.CREATED, who, subject=name, detail=", ".join(roles))
-        audit_events.add(connection, None, event)
-
-
-@contextmanager
-def _only_one(name: str) -> Iterator[None]:
-    """Raises StoreError if the index of valid keys refuses a second key with this name."""
+    event = AuditEvent(now_ms, Action.KEY, Outcome.CREATED, who, subject=name, detail=", ".join(roles))
     try:
-        yield
+        with engine.begin() as connection:
+            connection.execute(
+                insert(api_keys).values(
+                    name=name, digest=digest_of(key), roles=json.dumps(roles), created_at_ms=now_ms, created_by=who
+                )
+            )
+            audit_events.add(connection, None, event)
     except IntegrityError:
         raise StoreError(f"there is a key {name!r} already: revoke it, or choose another name") from None
 

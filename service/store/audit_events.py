@@ -152,22 +152,13 @@ def record_attempt(engine: Engine, cluster_id: int, attempt: Attempt, address: s
         "operator": printable(attempt.operator),
         "error": None if attempt.error is None else printable(attempt.error),
     }
+    why = "" if attempt.error is None else f": {attempt.error}"
+    detail = f"{attempt.marker} to {attempt.topic}-{attempt.partition}{why}"
+    who = attempt.operator, address, attempt.finding_id
+    event = AuditEvent(attempt.at_ms, Action.RESOLVE, attempt.outcome, *who, detail)
     with engine.begin() as connection:
         connection.execute(insert(audit).values(cluster_id=cluster_id, **values))
-        add(connection, cluster_id, _event(attempt, address))
-
-
-def _event(attempt: Attempt, address: str | None) -> AuditEvent:
-    why = "" if attempt.error is None else f": {attempt.error}"
-    return AuditEvent(
-        attempt.at_ms,
-        Action.RESOLVE,
-        attempt.outcome,
-        attempt.operator,
-        address,
-        subject=attempt.finding_id,
-        detail=f"{attempt.marker} to {attempt.topic}-{attempt.partition}{why}",
-    )
+        add(connection, cluster_id, event)
 
 
 def wait_until_writable(engine: Engine) -> None:
@@ -178,22 +169,16 @@ def wait_until_writable(engine: Engine) -> None:
 
 
 def of_subject(
-    connection: Connection,
-    cluster_id: int,
-    topic: str,
-    partition: int,
-    producer_id: int,
-    start_offset: int | None = None,
-    limit: int = _SHOWN,
+    connection: Connection, cluster_id: int, topic: str, partition: int, producer_id: int, start_offset: int | None
 ) -> list[Attempt]:
-    """Returns the attempts on one open transaction, the newest first; without `start_offset`, those on all transactions
-    of this producer id on the partition."""
+    """Returns the newest _SHOWN attempts on one open transaction, the newest first; without `start_offset`, those on
+    all transactions of this producer id on the partition."""
     statement = select(*(_A[name] for name in Attempt._fields)).where(
         _A.cluster_id == cluster_id, _A.topic == topic, _A.partition == partition, _A.producer_id == producer_id
     )
     if start_offset is not None:
         statement = statement.where(_A.start_offset == start_offset)
-    return [Attempt._make(row) for row in connection.execute(statement.order_by(_A.id.desc()).limit(limit))]
+    return [Attempt._make(row) for row in connection.execute(statement.order_by(_A.id.desc()).limit(_SHOWN))]
 
 
 def is_marker_ours(attempts: Sequence[Attempt], is_commit: bool | None, now_ms: int) -> bool | None:

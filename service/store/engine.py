@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Final, NamedTuple
+from typing import Final
 
 from sqlalchemy import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
@@ -62,11 +62,9 @@ _TURN_S: Final = 0.2
 hold up the threads one after another."""
 
 
-class DataVersion(NamedTuple):
-    """A version of the store's data. Equal values of the same `DataVersions` mean that the data did not change."""
-
-    connection: int
-    version: str
+DataVersion = tuple[int, str]
+"""Number of a connection, and the version that the store reported over this connection. Equal values of the same
+`DataVersions` mean that the data did not change."""
 
 
 class DataVersions:
@@ -89,7 +87,7 @@ class DataVersions:
                 self._connection, self._connected = self._engine.connect(), self._connected + 1
             with self._connection.begin():
                 version = self._connection.exec_driver_sql(self._query).scalar_one()
-            return DataVersion(self._connected, str(version))
+            return self._connected, str(version)
         except (SQLAlchemyError, StoreError):
             self._drop()
             return None

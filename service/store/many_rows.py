@@ -7,6 +7,7 @@ SQLAlchemy's own executemany inspects every value of every row; for the first re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, TypeVar
@@ -71,6 +72,7 @@ def _at_places(of_cluster: Select[Any], table: Table) -> Select[Any]:
     return of_cluster.where(tuple_(table.c.topic, table.c.partition).in_(bindparam("places", expanding=True)))
 
 
+@dataclass(eq=False)
 class Upsert:
     """An INSERT … ON CONFLICT into `table`. Rows are tuples in the order of `columns` (default: all).
 
@@ -79,28 +81,20 @@ class Upsert:
     `only_new` an existing key raises IntegrityError.
     """
 
-    def __init__(
-        self,
-        table: Table,
-        *,
-        columns: Sequence[str] = (),
-        key: Sequence[str] = (),
-        replace: Sequence[str] = (),
-        fill: Sequence[str] = (),
-        add: Sequence[str] = (),
-        most: Sequence[str] = (),
-        least: Sequence[str] = (),
-        only_new: bool = False,
-    ) -> None:
-        self.table = table
-        self.columns = tuple(columns) or tuple(table.c.keys())
-        self.key = tuple(key) or tuple(table.primary_key.columns.keys())
-        self.replace = tuple(replace)
-        self.fill = tuple(fill)
-        self.add = tuple(add)
-        self.most = tuple(most)
-        self.least = tuple(least)
-        self.only_new = only_new
+    table: Table
+    _: KW_ONLY
+    columns: Sequence[str] = ()
+    key: Sequence[str] = ()
+    replace: Sequence[str] = ()
+    fill: Sequence[str] = ()
+    add: Sequence[str] = ()
+    most: Sequence[str] = ()
+    least: Sequence[str] = ()
+    only_new: bool = False
+
+    def __post_init__(self) -> None:
+        self.columns = self.columns or self.table.c.keys()
+        self.key = self.key or self.table.primary_key.columns.keys()
 
     def write(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
         """Writes the rows one after another: a row meets the result of an earlier row with the same key."""

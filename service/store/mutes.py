@@ -11,7 +11,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import Acknowledgement, Finding
@@ -94,7 +94,9 @@ def read_mutes(connection: Connection, cluster_id: int, after_ms: int) -> list[M
         .order_by(_M.until_ms, _M.id)
         .limit(MOST)
     )
-    return [_mute(row) for row in rows]
+    return [
+        Mute(row.id, Wish(*(row._mapping[name] for name in Wish._fields)), row.set_at_ms, row.set_by) for row in rows
+    ]
 
 
 def with_mutes(connection: Connection, cluster_id: int, found: Sequence[Finding]) -> list[Finding]:
@@ -111,12 +113,6 @@ def _muted(finding: Finding, wishes: Iterable[Wish]) -> Finding:
     if until_ms is None or (finding.observation.muted_until_ms or 0) >= until_ms:
         return finding
     return finding.with_observed(muted_until_ms=until_ms)
-
-
-def _mute(row: Row[tuple[object, ...]]) -> Mute:
-    values = row._mapping
-    wish = Wish(*(values[name] for name in Wish._fields))
-    return Mute(values["id"], wish, values["set_at_ms"], values["set_by"])
 
 
 _A: Final = acknowledgements.c

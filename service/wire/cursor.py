@@ -26,15 +26,13 @@ def wrap(number: int, bits: int) -> int:
 
 
 class Cursor:
-    """A position in `data` and an end. A read past the end raises `error`, which names the kind of data."""
+    """A position in `data`. A read past the end raises `error`, which names the kind of data."""
 
     __slots__ = ("_data", "_error", "end", "position")
 
-    def __init__(self, data: bytes, error: type[DecodeError], start: int = 0, end: int | None = None) -> None:
-        self._data = data
-        self._error = error
-        self.position = start
-        self.end = len(data) if end is None else end
+    def __init__(self, data: bytes, error: type[DecodeError]) -> None:
+        self._data, self._error = data, error
+        self.position, self.end = 0, len(data)
 
     @property
     def left(self) -> int:

@@ -30,6 +30,7 @@ _BY_HAND: Final = {
 }
 """The possible markers and their cause, by resolution of a hanging transaction that no coordinator ended."""
 
+_LIKELY_COMMIT: Final = Cause(CauseCode.COMMIT, Confidence.LIKELY)
 _PREPARED: Final = {PREPARE_ABORT: MarkerType.ABORT, PREPARE_COMMIT: MarkerType.COMMIT}
 
 _T, _M, _I, _F, _G = transitions.c, id_minutes.c, transactional_ids.c, findings.c, data_gaps.c
@@ -163,14 +164,12 @@ def _from_history(newest_first: Sequence[Any], producer_id: int) -> Iterator[Dec
             until_ms = None if following is None else max(following.at_ms, row.at_ms)
             cause = Cause(row.cause, row.confidence)
             yield Decision(_PREPARED[row.to_state], row.at_ms, until_ms, cause, marker_epoch=row.producer_epoch)
-        elif row.to_state == COMPLETE_COMMIT and row.marker_ms is not None and not _is_commit(earlier):
-            yield Decision(
-                MarkerType.COMMIT, row.at_ms - row.marker_ms, row.at_ms, Cause(CauseCode.COMMIT, Confidence.LIKELY)
-            )
-
-
-def _is_commit(row: Any) -> bool:
-    return row is not None and row.to_state == PREPARE_COMMIT
+        elif (
+            row.to_state == COMPLETE_COMMIT
+            and row.marker_ms is not None
+            and (earlier is None or earlier.to_state != PREPARE_COMMIT)
+        ):
+            yield Decision(MarkerType.COMMIT, row.at_ms - row.marker_ms, row.at_ms, _LIKELY_COMMIT)
 
 
 def _from_minutes(
@@ -187,9 +186,4 @@ def _from_minutes(
             _M.minute_ms.between(first_ms - 2 * CLOCKS_MS - MINUTE_MS, last_ms + 2 * CLOCKS_MS),
         )
     )
-    return [
-        Decision(
-            MarkerType.COMMIT, row.first_ms - SLOW_MARKERS_MS, row.last_ms, Cause(CauseCode.COMMIT, Confidence.LIKELY)
-        )
-        for row in rows
-    ]
+    return [Decision(MarkerType.COMMIT, row.first_ms - SLOW_MARKERS_MS, row.last_ms, _LIKELY_COMMIT) for row in rows]

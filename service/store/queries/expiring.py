@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, TextClause, func, or_, select,
 
 from service.domain.transaction_log.states import FIRST_TIME_MS, LAST_TIME_MS
 from service.store.escaped_text import id_key
-from service.store.queries.transactions import id_row
+from service.store.queries.transactions import Page, id_row
 from service.store.rows.ids import IdRow
 from service.store.schema import CAN_EXPIRE, HAS_EXPIRED, transactional_ids
 
@@ -19,20 +19,15 @@ EXPIRED_READ: Final = 2_000
 _T = transactional_ids.c
 
 
-def read_expired(connection: Connection, cluster_id: int, since_ms: int, limit: int = EXPIRED_READ) -> list[IdRow]:
-    """Returns at most `limit` ids that expired since `since_ms`, the last first. Time and place of their records are
-    those of the tombstones."""
-    rows = connection.execute(
-        select(transactional_ids).where(*_expired(cluster_id, since_ms)).order_by(_T.timestamp_ms.desc()).limit(limit)
-    )
-    return [id_row(row) for row in rows]
+def read_expired(connection: Connection, cluster_id: int, since_ms: int) -> list[IdRow]:
+    """Returns at most EXPIRED_READ ids that expired since `since_ms`, the last first. Time and place of their records
+    are those of the tombstones."""
+    newest = select(transactional_ids).where(*_expired(cluster_id, since_ms)).order_by(_T.timestamp_ms.desc())
+    return [id_row(row) for row in connection.execute(newest.limit(EXPIRED_READ))]
 
 
 def count_expired(connection: Connection, cluster_id: int, since_ms: int) -> int:
-    found = connection.execute(
-        select(func.count()).select_from(transactional_ids).where(*_expired(cluster_id, since_ms))
-    )
-    return int(found.scalar_one())
+    return connection.execute(select(func.count()).where(*_expired(cluster_id, since_ms))).scalar_one()
 
 
 def _expired(cluster_id: int, since_ms: int) -> tuple[ColumnElement[bool] | TextClause, ...]:
@@ -53,16 +48,9 @@ class ExpiringCursor(NamedTuple):
     transactional_id: bytes
 
 
-class ExpiringPage(NamedTuple):
-    """A page of ids; `after`: the place where the next page begins; None if this was the last page."""
-
-    rows: tuple[IdRow, ...]
-    after: ExpiringCursor | None
-
-
 def read_expiring(
     connection: Connection, cluster_id: int, until_ms: int, after: ExpiringCursor | None, limit: int
-) -> ExpiringPage:
+) -> Page[ExpiringCursor]:
     """Returns at most `limit` ids that can expire and were last updated at `until_ms` or before, the longest unused
     first.
 
@@ -84,9 +72,9 @@ def read_expiring(
         statement = statement.where(is_behind)
     found = [id_row(row) for row in connection.execute(statement)]
     if len(found) <= limit:
-        return ExpiringPage(tuple(found), None)
+        return Page(tuple(found), None)
     last = found[limit - 1]
-    return ExpiringPage(tuple(found[:limit]), ExpiringCursor(last.record.last_update_ms, id_key(last.transactional_id)))
+    return Page(tuple(found[:limit]), ExpiringCursor(last.record.last_update_ms, id_key(last.transactional_id)))
 
 
 def count_expiring(connection: Connection, cluster_id: int, until_ms: Sequence[int]) -> list[int]:

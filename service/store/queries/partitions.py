@@ -85,8 +85,9 @@ _ENTRIES = (
 )
 _GROUPS = (
     select(*(_G[name] for name in GroupOffset._fields))
+    .where(_G.cluster_id == bindparam("cluster_id"))
     .order_by(_G.group, _G.topic, _G.partition)
-    .limit(bindparam("limit"))
+    .limit(GROUPS_READ)
 )
 
 
@@ -188,14 +189,10 @@ def entries(
     return [Entry._make(row) for row in rows][:limit]
 
 
-def groups(
-    connection: Connection, cluster_id: int, places: Sequence[TopicPartition] | None = None, limit: int = GROUPS_READ
-) -> list[GroupOffset]:
-    """Returns the offsets of groups on these partitions, or on all known ones, by group and partition; the first
-    `limit`."""
-    named = None if places is None else sorted(set(places))
-    rows = rows_at(connection, _GROUPS, group_offsets, cluster_id, named, limit=limit)
-    return sorted(GroupOffset._make(row) for row in rows)[:limit]
+def groups(connection: Connection, cluster_id: int) -> list[GroupOffset]:
+    """Returns the offsets of groups, by group and partition; the first GROUPS_READ."""
+    rows = connection.execute(_GROUPS, {"cluster_id": cluster_id})
+    return [GroupOffset._make(row) for row in rows]
 
 
 def count_groups(connection: Connection, cluster_id: int) -> int:

@@ -18,6 +18,7 @@ from service.domain.source_state import SourceName
 from service.domain.transaction_log.id_delta import COUNTED_AS, MINUTE_MS
 from service.domain.transaction_log.outcomes import BOUNDS_MS, MARKER, OPEN
 from service.domain.transaction_log.states import PREPARE_ABORT
+from service.store.queries.clusters import has_log
 from service.store.rows.findings import finding_of
 from service.store.schema import (
     cluster_minutes,
@@ -26,7 +27,6 @@ from service.store.schema import (
     data_partitions,
     findings,
     group_offsets,
-    log_partitions,
     open_entries,
     rejects,
     source_status,
@@ -40,7 +40,7 @@ APPEARS_WITHIN_MS: Final = 10_000
 """Time (ms) after the start of a first transaction within which brokers of Apache Kafka list `__transaction_state` to
 clients. Its coordinator needs the topic before the transaction begins."""
 
-_E, _L, _R, _S = open_entries.c, log_partitions.c, rejects.c, source_status.c
+_E, _R, _S = open_entries.c, rejects.c, source_status.c
 
 
 class RejectRow(NamedTuple):
@@ -66,14 +66,14 @@ class RequestTimes(NamedTuple):
     configs_ms: int | None
 
 
-def rejects_since(connection: Connection, cluster_id: int, since_ms: int, limit: int = REJECTS_READ) -> list[RejectRow]:
-    """Returns the newest `limit` rejects seen since `since_ms`, newest first."""
+def rejects_since(connection: Connection, cluster_id: int, since_ms: int) -> list[RejectRow]:
+    """Returns the newest REJECTS_READ rejects seen since `since_ms`, newest first."""
     kept = func.coalesce(func.length(_R.key), 0) + func.coalesce(func.length(_R.value), 0)
     rows = connection.execute(
         select(_R.source, _R.topic, _R.partition, _R.offset, _R.reason, _R.transactional_id, _R.seen_at_ms, kept)
         .where(_R.cluster_id == cluster_id, _R.seen_at_ms >= since_ms)
         .order_by(_R.id.desc())
-        .limit(limit)
+        .limit(REJECTS_READ)
     )
     return [RejectRow(*row) for row in rows]
 
@@ -121,11 +121,10 @@ class UnansweredTopic(NamedTuple):
         return f"{self.topic}-{self.first}" + (f" to -{self.last}" if self.last != self.first else "")
 
 
-def read_unanswered(
-    connection: Connection, cluster_id: int, topic: str = "", limit: int = UNANSWERED_READ
-) -> list[UnansweredTopic]:
+def read_unanswered(connection: Connection, cluster_id: int, topic: str) -> list[UnansweredTopic]:
     """Returns the watched partitions that did not answer when they were last asked, and were not stalled when they
-    answered before: the first `limit` topics and reasons, by topic. `topic`: a text that the topic's name contains."""
+    answered before: the first UNANSWERED_READ topics and reasons, by topic. `topic`: a text that the topic's name
+    contains, "" for all."""
     chosen = [
         _D.cluster_id == cluster_id,
         _D.is_gone.is_(False),
@@ -139,7 +138,7 @@ def read_unanswered(
         .where(*chosen)
         .group_by(_D.topic, _D.why)
         .order_by(_D.topic, _D.why)
-        .limit(limit)
+        .limit(UNANSWERED_READ)
     )
     return [UnansweredTopic(topic, decode(why), *more) for topic, why, *more in rows]
 
@@ -149,8 +148,7 @@ def without_log(connection: Connection, cluster_id: int, now_ms: int) -> Reason 
     transactions were seen; None if the log may still be created, or was read before. The job that reads the log stores
     this reason if coordinators list transactions; entries that are open on a partition are a sign, too. The stored
     reason stays when those transactions have ended."""
-    of_cluster = (_L.cluster_id == cluster_id, _L.source == SourceName.TRANSACTION_LOG)
-    if connection.execute(select(_L.partition).where(*of_cluster).limit(1)).first() is not None:
+    if has_log(connection, cluster_id):
         return None
     stored = select(_S.error).where(_S.cluster_id == cluster_id, _S.source == SourceName.TRANSACTION_LOG)
     known = decode_if(connection.scalar(stored))

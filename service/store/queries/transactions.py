@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from heapq import merge
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, select
 
@@ -48,11 +48,14 @@ _SAME_START: Final = 200
 """Number of ids with the same first 245 bytes among which the id of a cut label is searched."""
 
 
-class Page(NamedTuple):
+Place = TypeVar("Place")
+
+
+class Page(NamedTuple, Generic[Place]):
     """A page of rows; `after`: the place where the next page begins; None if this was the last page."""
 
     rows: tuple[IdRow, ...]
-    after: PageCursor | None
+    after: Place | None
 
 
 def find_named(connection: Connection, cluster_id: int, name: bytes) -> IdRow | None:
@@ -110,7 +113,7 @@ def named_prefix(connection: Connection, cluster_id: int, prefix: bytes) -> byte
 
 def read_page(
     connection: Connection, cluster_id: int, selection: Selection, sort: str, after: PageCursor | None, limit: int
-) -> Page:
+) -> Page[PageCursor]:
     """Returns at most `limit` rows in the order of `sort` (a key of SORTS), following `after`."""
     selection = _narrowed(selection)
     may_contain = _containing(connection, selection)

@@ -124,7 +124,8 @@ class IdRows:
         found = map(IdRow.of, look_up(connection, transactional_ids, _COLUMNS, cluster_id, ids))
         counting = {row.transactional_id: row for row in found}
         others: dict[bytes, dict[int, Record]] = {}
-        if _has_others(connection, cluster_id):
+        # most clusters never have left-behind records
+        if connection.execute(_OTHERS_OF_CLUSTER, {"cluster": cluster_id}).first() is not None:
             for *columns, places in look_up(connection, left_behind_records, _OTHER, cluster_id, ids):
                 row = IdRow.of(columns)
                 record = Record(row, tuple((topic, partition) for topic, partition in json.loads(places)))
@@ -227,13 +228,3 @@ def divide_all_again(connection: Connection, cluster_id: int, partition_count: i
         rows = IdRows.read(connection, cluster_id, some, partition_count)
         rows.divide_again()
         rows.write()
-
-
-def delete_others(connection: Connection, cluster_id: int, partition: int) -> None:
-    """Deletes the left-behind records of a partition whose log was replaced by another one."""
-    connection.execute(delete(left_behind_records).where(_L.cluster_id == cluster_id, _L.partition == partition))
-
-
-def _has_others(connection: Connection, cluster_id: int) -> bool:
-    """Returns whether the cluster has left-behind records. Most clusters never have any."""
-    return connection.execute(_OTHERS_OF_CLUSTER, {"cluster": cluster_id}).first() is not None

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, and_, delete, select, update
 
 from service.domain.transaction_log.facts import NO_ID, NO_RECORD, LoneRuns, Run
 from service.domain.transaction_log.id_delta import IdDelta, judge_records
@@ -18,7 +18,13 @@ from service.domain.transaction_log.states import EXPIRED
 from service.store.many_rows import Upsert, look_up
 from service.store.rows import ids
 from service.store.rows.ids import IdRow, last_abort, new_row, newest_record
-from service.store.schema import coordinator_states, open_participants, producer_ids, transactional_ids
+from service.store.schema import (
+    coordinator_states,
+    left_behind_records,
+    open_participants,
+    producer_ids,
+    transactional_ids,
+)
 from service.store.writers.history import HistoryRows
 from service.store.writers.id_rows import (
     PARTICIPANTS,
@@ -26,10 +32,10 @@ from service.store.writers.id_rows import (
     EndedTotals,
     FoldedFacts,
     IdRows,
-    delete_others,
     keyed,
     places_of,
 )
+from service.store.writers.source import RangePlan
 
 _NEW_IDS = Upsert(transactional_ids, only_new=True)
 _PRODUCERS = Upsert(
@@ -55,21 +61,20 @@ class IdWriter:
     def write(
         self,
         connection: Connection,
-        generations: Mapping[int, int],
+        todo: RangePlan,
         runs: Sequence[Run],
         facts: FoldedFacts,
         now_ms: int,
         *,
         counts: bool,
-        partition_count: int,
     ) -> EndedTotals:
-        """Applies runs in the order of `by_id`; `generations` are by partition. `partition_count`: of the log.
+        """Applies runs of the plan's ranges, in the order of `by_id`.
 
         Without `counts` the call may be repeated: runs that the store has already are left out.
         """
         runs, displays = keyed(runs)
         ids = list(dict.fromkeys(run.transactional_id for run in runs))
-        rows = IdRows.read(connection, self.cluster_id, ids, partition_count)
+        rows = IdRows.read(connection, self.cluster_id, ids, todo.partition_count)
         if not counts:
             runs = [run for run in runs if not _is_stored(rows.in_partition(run.transactional_id, run.partition), run)]
         assigned = _count_new_pairs(connection, self.cluster_id, rows.counting, runs) if counts else 0
@@ -79,7 +84,7 @@ class IdWriter:
             of_id = list(group)
             old = rows.in_partition(key, partition)
             delta = self._judge(old, of_id, facts, counts)
-            row = new_row(self.cluster_id, old, generations[partition], of_id, delta)
+            row = new_row(self.cluster_id, old, todo.steps[partition].read.generation, of_id, delta)
             if not (_is_gone(of_id) and rows.lives_elsewhere(key, partition)):
                 history.add(row, delta)
                 ended = _added(ended, delta)
@@ -131,23 +136,19 @@ def expire_partition_ids(connection: Connection, cluster_id: int, partition: int
 
     Counts and producer ids of the ids stay: the counts span all lives of an id, and the producer ids are dated history.
     """
-    of_partition = (transactional_ids.c.cluster_id == cluster_id) & (transactional_ids.c.partition == partition)
+    t, o = transactional_ids.c, open_participants.c
+    of_partition = and_(t.cluster_id == cluster_id, t.partition == partition)
     connection.execute(
         delete(open_participants).where(
-            open_participants.c.cluster_id == cluster_id,
-            open_participants.c.transactional_id.in_(select(transactional_ids.c.transactional_id).where(of_partition)),
+            o.cluster_id == cluster_id, o.transactional_id.in_(select(t.transactional_id).where(of_partition))
         )
     )
     expired = connection.execute(
         update(transactional_ids).where(of_partition).values(state=EXPIRED, offset=_NOWHERE, started_at_ms=None)
     )
-    connection.execute(
-        delete(coordinator_states).where(
-            coordinator_states.c.cluster_id == cluster_id, coordinator_states.c.partition == partition
-        )
-    )
+    for table in (coordinator_states, left_behind_records):
+        connection.execute(delete(table).where(table.c.cluster_id == cluster_id, table.c.partition == partition))
     STATES.write(connection, [(cluster_id, partition, EXPIRED, expired.rowcount)])
-    delete_others(connection, cluster_id, partition)
 
 
 def _is_stored(row: IdRow | None, run: Run) -> bool:

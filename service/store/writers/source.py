@@ -47,11 +47,6 @@ class RangePlan(NamedTuple):
     partition_count: int
     has_grown: bool
 
-    @property
-    def generations(self) -> dict[int, int]:
-        """Returns, by partition, the generation of the log that the step reads."""
-        return {partition: step.read.generation for partition, step in self.steps.items()}
-
 
 def plan(
     positions: Mapping[int, Position], ranges: Iterable[RangeRead], partitions_with_facts: Iterable[int]
@@ -235,24 +230,14 @@ def finish_ranges(
 
 
 def _save_gap(connection: Connection, cluster_id: int, source: str, topic: str, step: RangeStep, now_ms: int) -> None:
-    if step.gap is not None:
-        row = (
-            cluster_id,
-            source,
-            topic,
-            step.read.partition,
-            step.read.generation,
-            *step.gap[:3],
-            now_ms,
-            step.gap.missing,
-        )
+    read, gap = step.read, step.gap
+    if gap is not None:
+        row = (cluster_id, source, topic, read.partition, read.generation, *gap[:3], now_ms, gap.missing)
         _GAPS.write(connection, [row])
 
 
 def _after(step: RangeStep, now_ms: int) -> Position:
     read, before = step.read, step.before
-    records = before.records if before else 0
-    read_bytes = before.bytes if before else 0
     rate, window_started_ms, window_records = _rate(before, read.records if step.counts else 0, now_ms)
     return Position(
         partition=read.partition,
@@ -266,8 +251,8 @@ def _after(step: RangeStep, now_ms: int) -> Position:
         end_offset=read.end_offset,
         end_asked_at_ms=read.end_asked_at_ms,
         read_at_ms=now_ms,
-        records=records + read.records,
-        bytes=read_bytes + read.bytes,
+        records=read.records + (before.records if before else 0),
+        bytes=read.bytes + (before.bytes if before else 0),
         transitions_per_s=rate,
         window_started_ms=window_started_ms,
         window_records=window_records,

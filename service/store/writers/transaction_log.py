@@ -94,13 +94,13 @@ class TransactionLogWriter(SourceWriter):
                 divide_all_again(connection, self._cluster_id, todo.partition_count)
             begin_generations(connection, *self._log, todo.steps.values(), now_ms)
             if len(uncounted) <= self._runs_at_once and new is None:
-                self._write(connection, todo, uncounted, facts, now_ms, counts=False)
+                self._ids.write(connection, todo, uncounted, facts, now_ms, counts=False)
                 return self._finish(connection, todo, batch, facts, now_ms)
         if new is not None:
             self._write_new(todo, new, facts, now_ms)
         for runs in slices_by_id(uncounted, self._runs_at_once):
             with self._transaction(ahead=True) as connection:
-                self._write(connection, todo, runs, facts, now_ms, counts=False)
+                self._ids.write(connection, todo, runs, facts, now_ms, counts=False)
         with self._transaction() as connection:
             todo = self._plan(connection, batch)
             return self._finish(connection, todo, batch, facts, now_ms)
@@ -128,26 +128,13 @@ class TransactionLogWriter(SourceWriter):
                     self._ids.write_new(connection, _FIRST_GENERATION, some)
             except IntegrityError:  # an id is in two partitions: some were added, and ids were hashed again
                 with self._transaction(ahead=True) as connection:
-                    self._write(connection, todo, some.runs(), facts, now_ms, counts=False)
+                    self._ids.write(connection, todo, some.runs(), facts, now_ms, counts=False)
 
     def _plan(self, connection: Connection, batch: LogBatch) -> RangePlan:
         partitions = {run.partition for run in batch.runs}
         if batch.lone is not None:
             partitions |= set(batch.lone.partition.tolist())
         return plan(positions(connection, *self._log), batch.ranges, partitions)
-
-    def _write(
-        self,
-        connection: Connection,
-        todo: RangePlan,
-        runs: Sequence[Run],
-        facts: FoldedFacts,
-        now_ms: int,
-        *,
-        counts: bool,
-    ) -> EndedTotals:
-        generations, count = todo.generations, todo.partition_count
-        return self._ids.write(connection, generations, runs, facts, now_ms, counts=counts, partition_count=count)
 
     def _expire_ids(self, connection: Connection, todo: RangePlan, steps: Sequence[RangeStep]) -> None:
         """Voids the ids of partitions whose logs no longer contain what was read of them."""
@@ -161,7 +148,7 @@ class TransactionLogWriter(SourceWriter):
     ) -> Reason | None:
         """Writes everything that must be written once, and the progress that records it. Returns as `apply`."""
         runs = by_id(select_runs(todo.steps, batch.runs, counts=True))
-        ended = self._write(connection, todo, runs, facts, now_ms, counts=True)
+        ended = self._ids.write(connection, todo, runs, facts, now_ms, counts=True)
         settle_causes(connection, self._cluster_id, [step.read for step in todo.steps.values()], ended)
         counted = {partition for partition, step in todo.steps.items() if step.counts}
         count_durations(connection, self._cluster_id, [d for d in batch.durations if d.partition in counted], ended)

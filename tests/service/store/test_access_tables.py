@@ -149,8 +149,8 @@ def test_attempts_on_a_transaction_come_newest_first(cluster: Cluster) -> None:
     with cluster.engine.connect() as connection:
         reported = audit_events.of_subject(connection, cluster.id, "orders", 3, 7, 100)
         assert reported == [executed._replace(error="no\\nleader"), ATTEMPT]
-        assert len(audit_events.of_subject(connection, cluster.id, "orders", 3, 7)) == 3
-        assert audit_events.of_subject(connection, cluster.id + 1, "orders", 3, 7) == []
+        assert len(audit_events.of_subject(connection, cluster.id, "orders", 3, 7, None)) == 3
+        assert audit_events.of_subject(connection, cluster.id + 1, "orders", 3, 7, None) == []
 
 
 WRITE = ATTEMPT._replace(dry_run=False, outcome=Outcome.BEGUN)

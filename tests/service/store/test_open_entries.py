@@ -167,7 +167,7 @@ def test_everything_is_found_by_an_index(twelve: Watched) -> None:
         partitions.page(connection, number, after, 5)
         partitions.page(connection, number, after, 5, lagging=True, topic="orders")
         partitions.entries(connection, number, [after, ("orders", 4)])
-        partitions.groups(connection, number, [after, ("orders", 4)])
+        partitions.groups(connection, number)
 
     steps = plans(twelve.cluster.engine, ask)
     assert not [step for step in steps if step.startswith("SCAN") and "CONSTANT" not in step and "subquery" not in step]
