@@ -18,7 +18,7 @@ from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Finding, Observation, RoundResult, Subject
 from service.domain.findings.hanging import subject_of
 from service.domain.findings.kinds import Kind, Resolution, Severity
-from service.domain.findings.lost_records import EndedBy, LostRecords, lost_records
+from service.domain.findings.lost_records import EndedBy, lost_records
 from service.domain.findings.rules import Rules
 from service.domain.partitions.open_entries import ADOPTED_AFTER_MS, Entry, Owner, RelationKind
 from service.domain.partitions.state import PartitionState
@@ -210,21 +210,8 @@ def _lost_by(
     """Returns the observation of committed records that the ABORT marker has ended. `last_offset`: that of the newest
     of these records, None if not known."""
     name = None if subject.transactional_id is None else display_id(subject.transactional_id)
-    lost = LostRecords(
-        topic=subject.topic or "",
-        partition=subject.partition or 0,
-        first_offset=subject.start_offset or 0,
-        last_offset=last_offset,
-        transactional_id=subject.transactional_id,
-        name=name,
-        producer_id=-1 if subject.producer_id is None else subject.producer_id,
-        producer_epoch=-1 if subject.producer_epoch is None else subject.producer_epoch,
-        ended_by=ended_by,
-        marker_offset=marker.offset,
-        ended_at_ms=marker.at_ms,
-        decision=decision,
-    )
-    return lost_records(lost, rules.of(name or "", (lost.topic,)))
+    rule = rules.of(name or "", (subject.topic or "",))
+    return lost_records(subject, name, last_offset, ended_by, marker, decision, rule)
 
 
 def owned_entries(shown: Sequence[tuple[PartitionState, JudgedEntry]]) -> dict[EntryKey, OwnedEntry]:

@@ -91,8 +91,6 @@ def finding_facts(kind: Kind, name: str = "pay") -> Facts:
         Kind.STUCK_COMPLETION: StuckFacts(name, True, orders, True, place, False),
         Kind.LONG_RUNNING: LongRunningFacts(name, NOW_MS - 12_000, place, sink, orders, False),
         Kind.BLOCKED_GROUP: BlockedGroupFacts(
-            "settlement",
-            ("orders", 0),
             False,
             ("orders", 0),
             100,

@@ -52,7 +52,7 @@ def _print(seen: ClusterReport, found: list[Line]) -> None:
     who = seen.principal or "a principal that client.properties does not name"
     print(f"cluster {seen.cluster_id or 'with an unknown id'} at {seen.bootstrap}, as {who}")
     first_lines = head(seen, read_records())
-    width = max(len(one.label) for one in first_lines)
+    width = max(len(label) for label, _ in first_lines)
     for label, text in first_lines:
         print(fill(text, _WIDTH, initial_indent=f"{label:<{width}}  ", subsequent_indent=" " * (width + 2)))
     print()

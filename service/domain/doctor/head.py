@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from service.domain.doctor.cluster_report import ClusterReport
-from service.domain.doctor.tried_versions import FromRelease, TriedVersion, from_release
+from service.domain.doctor.tried_versions import TriedVersion, from_release
 from service.domain.doctor.verdicts import CERTAIN, NONE, Verdict, verdicts, why_no_log
 from service.domain.findings.formatting import join_names
 from service.domain.reasons.unread import NoTransactionLog
@@ -26,40 +26,28 @@ class Ability(NamedTuple):
     why: str = ""
 
 
-class HeadLine(NamedTuple):
-    """One of the first lines: a label and a text."""
+def head(report: ClusterReport, records: Iterable[TriedVersion]) -> list[tuple[str, str]]:
+    """Returns the lines, each as (label, text). `records`: one for each version of Kafka that txnscope was tested on.
 
-    label: str
-    text: str
-
-
-def head(report: ClusterReport, records: Iterable[TriedVersion]) -> list[HeadLine]:
-    """Returns the lines. `records`: one for each version of Kafka that txnscope was tested on."""
+    No broker reports the name of its software, so none is given: only feature levels, which Apache Kafka's releases
+    define, and the topic that Apache Kafka keeps its transactions in."""
     from_records = from_release(report, records)
-    abilities = [*abilities_of(report), *_not_tried(from_records)]
+    abilities = [*(_ability(report, one) for one in verdicts(report)), _resolve(report)]
+    if not_tried := from_records.not_tried:
+        abilities.append(Ability(f"all that depends on the release (not tried on {not_tried})", None))
     groups = (
         ("works", [one for one in abilities if one.works and not one.why]),
         ("works in part", [one for one in abilities if one.works and one.why]),
         ("does not work", [one for one in abilities if one.works is False]),
         ("not known", [one for one in abilities if one.works is None]),
     )
-    about_releases = (HeadLine("tried on", from_records.tried), HeadLine("there", from_records.differs))
-    return [
-        HeadLine("this is", what_it_is(report)),
-        *(one for one in about_releases if one.text),
-        *(HeadLine(label, _listed(some)) for label, some in groups if some),
+    lines = [
+        ("this is", "; ".join((_software(report), _log(report), _protocol(report)))),
+        ("tried on", from_records.tried),
+        ("there", from_records.differs),
+        *((label, _listed(some)) for label, some in groups),
     ]
-
-
-def _not_tried(from_records: FromRelease) -> list[Ability]:
-    releases = from_records.not_tried
-    return [Ability(f"all that depends on the release (not tried on {releases})", None)] if releases else []
-
-
-def what_it_is(report: ClusterReport) -> str:
-    """Returns what the brokers show of themselves. No broker reports the name of its software, so none is given: only
-    feature levels, which Apache Kafka's releases define, and the topic that Apache Kafka keeps its transactions in."""
-    return "; ".join((_software(report), _log(report), _protocol(report)))
+    return [line for line in lines if line[1]]
 
 
 def _software(report: ClusterReport) -> str:
@@ -88,11 +76,6 @@ def _protocol(report: ClusterReport) -> str:
     if "transaction.version" in report.features:
         return f"transaction.version {report.features['transaction.version']}"
     return "transaction.version 0" if report.features else "transaction.version not reported"
-
-
-def abilities_of(report: ClusterReport) -> list[Ability]:
-    """Returns, for each thing that txnscope does, whether the report shows that it works on this cluster."""
-    return [*(_ability(report, one) for one in verdicts(report)), _resolve(report)]
 
 
 def _ability(report: ClusterReport, verdict: Verdict) -> Ability:

@@ -30,7 +30,7 @@ def verdicts(report: ClusterReport) -> list[Verdict]:
         _partitions(report),
         _hanging(report),
         _names(report),
-        _from_log(report, "causes and history"),
+        _causes(report),
         _times(report),
         _coordinators(report),
         _groups(report),
@@ -42,7 +42,7 @@ def _partitions(report: ClusterReport) -> Verdict:
     what = "blocked partitions"
     if not report.topics.watched:
         return Verdict(what, NONE, "no topic is visible")
-    return Verdict(what, CERTAIN, _joined(_not_sampled(report)))
+    return Verdict(what, CERTAIN, "; ".join(_not_sampled(report)))
 
 
 def _hanging(report: ClusterReport) -> Verdict:
@@ -54,22 +54,19 @@ def _hanging(report: ClusterReport) -> Verdict:
         return Verdict(what, NONE, why_no_log(report))
     if not topics.readable and not topics.unanswered:
         return Verdict(what, NONE, "READ is denied on every topic" if topics.unreadable else "no topic is visible")
-    exceptions = _not_sampled(report)
-    if topics.unreadable:
-        exceptions.append(f"not at all on {join_names(topics.unreadable)} (READ is denied)")
-    exceptions += _not_coordinated(report)
+    exceptions = [*_not_read(report), *_not_coordinated(report)]
     if not report.log.may_read:
         if report.ids.any_denied is not False:
             exceptions.append("not for ids without DESCRIBE")
         exceptions.append("without the decision (commit or abort)")
         return Verdict(
-            what, LIKELY, _joined([f"{why_no_log(report)}: only from DescribeTransactions answers", *exceptions])
+            what, LIKELY, "; ".join([f"{why_no_log(report)}: only from DescribeTransactions answers", *exceptions])
         )
     if not topics.readable:
-        return Verdict(what, LIKELY, _joined(["DescribeProducers got no answer", *exceptions]))
+        return Verdict(what, LIKELY, "; ".join(["DescribeProducers got no answer", *exceptions]))
     if topics.unanswered:
         exceptions.append(f"at most likely on {join_names(topics.unanswered)} (DescribeProducers got no answer)")
-    return Verdict(what, CERTAIN, _joined(exceptions))
+    return Verdict(what, CERTAIN, "; ".join(exceptions))
 
 
 def _coordinators_describe(report: ClusterReport) -> bool:
@@ -79,24 +76,19 @@ def _coordinators_describe(report: ClusterReport) -> bool:
 
 
 def _names(report: ClusterReport) -> Verdict:
-    what = "names of blocking producers"
+    what, topics = "names of blocking producers", report.topics
     if not report.log.may_read:
         return Verdict(what, NONE, why_no_log(report))
-    if not report.topics.readable and not report.topics.unanswered:
-        return Verdict(
-            what,
-            NONE,
-            "READ is denied on every topic" if report.topics.unreadable else "no topic is visible",
-        )
-    denied = report.topics.unreadable
-    exceptions = [f"not at all on {join_names(denied)} (READ is denied)"] if denied else []
-    return Verdict(what, CERTAIN, _joined([*_not_sampled(report), *exceptions]))
+    if not topics.readable and not topics.unanswered:
+        return Verdict(what, NONE, "READ is denied on every topic" if topics.unreadable else "no topic is visible")
+    return Verdict(what, CERTAIN, "; ".join(_not_read(report)))
 
 
-def _from_log(report: ClusterReport, what: str) -> Verdict:
+def _causes(report: ClusterReport) -> Verdict:
+    what = "causes and history"
     if not report.log.may_read:
         return Verdict(what, NONE, why_no_log(report))
-    return Verdict(what, CERTAIN, _joined(_not_coordinated(report)))
+    return Verdict(what, CERTAIN, "; ".join(_not_coordinated(report)))
 
 
 def _times(report: ClusterReport) -> Verdict:
@@ -105,7 +97,7 @@ def _times(report: ClusterReport) -> Verdict:
         return Verdict(what, NONE, why_no_log(report))
     if report.assumed_configs:
         return Verdict(what, LIKELY, "with Kafka's defaults: the brokers' configs could not be read")
-    return Verdict(what, CERTAIN, _joined(_not_coordinated(report)))
+    return Verdict(what, CERTAIN, "; ".join(_not_coordinated(report)))
 
 
 def _coordinators(report: ClusterReport) -> Verdict:
@@ -137,19 +129,15 @@ def _groups(report: ClusterReport) -> Verdict:
         exceptions.append(f"only groups at the LSO on {join_names(unreadable)} (READ is denied)")
     if groups.share_not_judged:
         exceptions.append(f"share groups are not judged: {join_names(groups.share_not_judged)}")
-    return Verdict(what, LIKELY, _joined(exceptions))
+    return Verdict(what, LIKELY, "; ".join(exceptions))
 
 
 def _explain(report: ClusterReport) -> Verdict:
     what, topics = "explain: owner of a record", report.topics
     if not topics.readable:
         return Verdict(what, NONE, "READ is denied on every topic" if topics.unreadable else "no topic could be read")
-    exceptions = _not_sampled(report)
-    if topics.unreadable:
-        exceptions.append(f"not at all on {join_names(topics.unreadable)} (READ is denied)")
-    if not report.log.may_read:
-        return Verdict(what, CERTAIN, _joined([*exceptions, "without names and causes"]))
-    return Verdict(what, CERTAIN, _joined(exceptions))
+    nameless = [] if report.log.may_read else ["without names and causes"]
+    return Verdict(what, CERTAIN, "; ".join([*_not_read(report), *nameless]))
 
 
 def _not_sampled(report: ClusterReport) -> list[str]:
@@ -164,16 +152,18 @@ def _not_sampled(report: ClusterReport) -> list[str]:
     return exceptions
 
 
+def _not_read(report: ClusterReport) -> list[str]:
+    denied = report.topics.unreadable
+    exceptions = [f"not at all on {join_names(denied)} (READ is denied)"] if denied else []
+    return [*_not_sampled(report), *exceptions]
+
+
 def _not_coordinated(report: ClusterReport) -> list[str]:
     away = [str(broker.node) for broker in report.brokers if broker.why is not None]
     exceptions = [f"not for ids that broker {join_names(away)} coordinates"] if away else []
     if report.log.leaderless:
         exceptions.append(f"not for ids of partitions {join_names([str(n) for n in report.log.leaderless])} of {TOPIC}")
     return exceptions
-
-
-def _joined(exceptions: list[str]) -> str:
-    return "; ".join(exceptions)
 
 
 def why_no_log(report: ClusterReport) -> str:

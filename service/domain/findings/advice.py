@@ -112,7 +112,7 @@ class LongRunningFacts(SharedFacts):
     def advice(self) -> str:
         place, sink = self.place, self.sink
         if place.was_left_behind:
-            return f"{_left_behind(place)} {_starting_anew()}"
+            return _left_behind(place)
         if sink.two_phase is TwoPhase.NO:
             return (
                 "Its application has to commit or abort it. If it is gone, starting it again with the same"
@@ -154,7 +154,7 @@ class OverdueFacts(SharedFacts):
     def advice(self) -> str:
         place = self.place
         if place.was_left_behind:
-            return f"{_left_behind(place)} {_starting_anew()}"
+            return _left_behind(place)
         if self.neighbours_progress:
             parts = [
                 f"Only this transaction is held up: other ids of {place.log_partition} were written after its abort"
@@ -166,8 +166,7 @@ class OverdueFacts(SharedFacts):
             parts = [
                 f"Look at {place.coordinator}: it does not know the transaction that its log has. Look for"
                 ' "Error loading transactions" in its log, and move the leadership of the partition to another'
-                " broker: the"
-                " transaction is aborted when the partition is loaded whole."
+                " broker: the transaction is aborted when the partition is loaded whole."
             ]
         elif self.answer is Answer.AGREES:
             parts = [
@@ -291,12 +290,6 @@ def _left_behind(place: Place) -> str:
         f"Partitions were added to {TOPIC}: the record lies in partition {place.partition}, and the id's coordinator"
         f" looks in {place.looked_for_in}. No timeout ends the transaction, unless the leader of"
         f" {place.log_partition} has not restarted since then: it then still aborts it, and discards its records."
-        " What nobody ends is reported as hanging, with the marker that ends it."
-    )
-
-
-def _starting_anew() -> str:
-    return (
-        "Starting the application again does not end it: the id gets a new producer id, and this transaction stays"
-        " open."
+        " What nobody ends is reported as hanging, with the marker that ends it. Starting the application again does"
+        " not end it: the id gets a new producer id, and this transaction stays open."
     )

@@ -86,8 +86,6 @@ class BlockedGroupFacts(SharedFacts):
     """A group that waits for an open transaction on the partition `stalled`, whose LSO is `lso`. `is_unstable`: an
     offset that the group has committed is itself part of that transaction."""
 
-    group: str
-    place: TopicPartition
     is_unstable: bool
     stalled: TopicPartition
     lso: int
@@ -95,26 +93,25 @@ class BlockedGroupFacts(SharedFacts):
     doubt: Doubt | None
 
     def words(self, about: Observation, /) -> Words:
-        title, advice = self._unstable() if self.is_unstable else self._behind(about.confidence)
+        title, advice = self._unstable(about.subject) if self.is_unstable else self._behind(about)
         if self.more:
             title = f"{self.more:,} more consumer groups wait on partitions with open transactions"
         return Words(title, f"{advice} {self.cause.outlook}")
 
-    def _behind(self, confidence: Confidence) -> tuple[str, str]:
-        topic, partition = self.place
-        waits = "is blocked" if confidence == Confidence.CERTAIN else "is probably blocked"
+    def _behind(self, about: Observation) -> tuple[str, str]:
+        topic, partition, group = about.subject.topic, about.subject.partition, about.subject.group
+        waits = "is blocked" if about.confidence == Confidence.CERTAIN else "is probably blocked"
         return (
-            f"{self.group} {waits} on {topic}-{partition}: at offset {self.lso} {self.cause.text} stops read_committed"
+            f"{group} {waits} on {topic}-{partition}: at offset {self.lso} {self.cause.text} stops read_committed"
             f" consumers{_DOUBTS[self.doubt]}",
             "Restarting the group does not help. Resetting its offsets beyond the LSO skips records that may yet be"
             " committed. Its lag as clients measure it, up to the LSO, may be 0.",
         )
 
-    def _unstable(self) -> tuple[str, str]:
-        topic, partition = self.place
+    def _unstable(self, one: Subject) -> tuple[str, str]:
         return (
-            f"{self.group} cannot fetch its offset of {topic}-{partition}: the offset is part of {self.cause.text}"
-            f" on {self.stalled[0]}-{self.stalled[1]} (UNSTABLE_OFFSET_COMMIT)",
+            f"{one.group} cannot fetch its offset of {one.topic}-{one.partition}: the offset is part of"
+            f" {self.cause.text} on {self.stalled[0]}-{self.stalled[1]} (UNSTABLE_OFFSET_COMMIT)",
             "Running consumers go on; a consumer that starts, or gets the partition in a rebalance, waits. Do not"
             " delete the group: its offsets would be lost.",
         )
@@ -122,10 +119,8 @@ class BlockedGroupFacts(SharedFacts):
 
 @dataclass(frozen=True, slots=True)
 class GroupUnreadFacts(SharedFacts):
-    """A group that cannot be judged. The observation's `reason` says why; if it is None, the group's offsets may not be
-    read."""
-
-    group: str
+    """A group that cannot be judged. There are no facts besides the subject and the `reason` of the observation. If the
+    reason is None, the group's offsets may not be read."""
 
     def words(self, about: Observation, /) -> Words:
         reason = about.reason
@@ -133,7 +128,7 @@ class GroupUnreadFacts(SharedFacts):
         return Words(
             f"{self.more:,} more groups cannot be judged: grant DESCRIBE on them, and DESCRIBE_CONFIGS on share groups"
             if self.more
-            else f"{self.group}: {why}, so it may be blocked unseen",
+            else f"{about.subject.group}: {why}, so it may be blocked unseen",
             _TO_GRANT.get(type(reason), _NOTHING_TO_GRANT),
         )
 
@@ -163,7 +158,7 @@ def _unreadable(group: str, reason: Reason | None) -> Observation:
         kind=Kind.COVERAGE_GAP,
         severity=Severity.WARNING,
         subject=Subject(group=group),
-        facts=GroupUnreadFacts(group),
+        facts=GroupUnreadFacts(),
         evidence=(),
         reason=reason,
     )
@@ -184,10 +179,8 @@ class UnreadCommits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitsUnreadFacts(SharedFacts):
-    """The facts of a finding about commits that were not all read. The fields are those of UnreadCommits."""
+    """The facts of a finding about commits that were not all read. The fields are as in UnreadCommits."""
 
-    producer_id: int
-    partition: int
     reached: int | None
     undecodable: tuple[tuple[str, int], ...]
     damaged: int
@@ -197,7 +190,8 @@ class CommitsUnreadFacts(SharedFacts):
         contain."""
         return replace(self, more=more, reached=None, undecodable=(), damaged=0)
 
-    def words(self, _: Observation, /) -> Words:
+    def words(self, about: Observation, /) -> Words:
+        one = about.subject
         found = [] if self.reached is None else [f"its batches were read only up to offset {self.reached}"]
         found += [f"{count:,} of its records cannot be decoded ({reason})" for reason, count in self.undecodable]
         if self.damaged:
@@ -206,7 +200,7 @@ class CommitsUnreadFacts(SharedFacts):
         return Words(
             f"{self.more:,} more open transactions may block groups that are not listed"
             if self.more
-            else f"{OFFSETS_TOPIC}-{self.partition}: the open transaction of producer id {self.producer_id} may block"
+            else f"{OFFSETS_TOPIC}-{one.partition}: the open transaction of producer id {one.producer_id} may block"
             f" groups that are not listed: {'; '.join(found)}",
             "The listed groups wait; others may wait too. The application of the transaction knows for which groups"
             " it commits offsets.",
@@ -225,6 +219,6 @@ def _incompletely_read(one: UnreadCommits) -> Observation:
         subject=Subject(
             topic=OFFSETS_TOPIC, partition=one.partition, producer_id=one.producer_id, start_offset=one.start_offset
         ),
-        facts=CommitsUnreadFacts(one.producer_id, one.partition, one.reached, one.undecodable, one.damaged),
+        facts=CommitsUnreadFacts(one.reached, one.undecodable, one.damaged),
         evidence=(),
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from service.domain.findings.finding import Evidence, Facts, Observation, Occurrence, Subject, Words
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.rules import Rule
 from service.domain.partitions.facts import LogPlace
-from service.domain.transaction_log.causes import Confidence
+from service.domain.worlds.markers import Marker
 
 
 class EndedBy(StrEnum):
@@ -32,32 +32,6 @@ _HOW: Final = {
     EndedBy.FOREIGN_ABORT: "an ABORT marker that no coordinator decided",
     EndedBy.NOT_KNOWN: "an ABORT marker of another transaction of its producer id, or one written by hand",
 }
-
-
-class LostRecords(NamedTuple):
-    """Records of one committed transaction on one partition, ended by an ABORT marker.
-
-    - `first_offset`, `last_offset`: of what the marker ended, as far as it was read: the records are among these, and
-      others of the same producer id may be, too; `last_offset` None if it is not known.
-    - `name`: the transactional.id as text; None if it is not known.
-    - `marker_offset`: of the ABORT marker, None if it was not read.
-    - `ended_at_ms`: the time of the marker, else the time at which the records were seen to be ended.
-    - `decision`: evidence that the transaction was committed.
-    """
-
-    topic: str
-    partition: int
-    first_offset: int
-    last_offset: int | None
-    transactional_id: bytes | None
-    name: str | None
-    producer_id: int
-    producer_epoch: int
-    ended_by: EndedBy
-    marker_offset: int | None
-    ended_at_ms: int
-    decision: tuple[Evidence, ...]
-    confidence: Confidence = Confidence.CERTAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,33 +61,38 @@ class LostRecordsFacts(Facts):
         )
 
 
-def lost_records(one: LostRecords, rule: Rule) -> Observation:
-    """Returns the observation. It needs to be made only once, because the finding is kept until somebody acknowledges
-    it. A repetition within 24 h after the acknowledgement changes nothing."""
-    place = f"{one.topic}-{one.partition}"
-    marker = place if one.marker_offset is None else LogPlace(one.topic, one.partition, one.marker_offset)
+def lost_records(
+    subject: Subject,
+    name: str | None,
+    last_offset: int | None,
+    ended_by: EndedBy,
+    marker: Marker,
+    decision: tuple[Evidence, ...],
+    rule: Rule,
+) -> Observation:
+    """Returns the observation of records of one committed transaction on one partition, which the ABORT marker `marker`
+    ended. It needs to be made only once, because the finding is kept until somebody acknowledges it. A repetition
+    within 24 h after the acknowledgement changes nothing.
+
+    - `subject`: the entry, whose start is the first offset of what the marker ended. The records are among these
+      offsets, and others of the same producer id may be, too; `last_offset` None if it is not known.
+    - `name`: the transactional.id as text; None if it is not known.
+    - `decision`: evidence that the transaction was committed.
+    """
     return Observation(
         kind=Kind.LOST_RECORDS,
         severity=Severity.CRITICAL,
-        subject=Subject(
-            topic=one.topic,
-            partition=one.partition,
-            transactional_id=one.transactional_id,
-            producer_id=one.producer_id,
-            producer_epoch=one.producer_epoch,
-            start_offset=one.first_offset,
-        ),
-        facts=LostRecordsFacts(one.name, one.last_offset, one.ended_by),
+        subject=subject,
+        facts=LostRecordsFacts(name, last_offset, ended_by),
         evidence=(
-            *one.decision,
+            *decision,
             Evidence(
-                one.ended_at_ms,
-                marker,
-                f"{_HOW[one.ended_by]} (producer id {one.producer_id}, epoch {one.producer_epoch})",
+                marker.at_ms,
+                LogPlace(subject.topic or "", subject.partition or 0, marker.offset),
+                f"{_HOW[ended_by]} (producer id {subject.producer_id}, epoch {subject.producer_epoch})",
             ),
         ),
-        confidence=one.confidence,
-        occurrences=(Occurrence(one.first_offset, one.ended_at_ms),),
+        occurrences=(Occurrence(subject.start_offset or 0, marker.at_ms),),
         owner=rule.owner,
         muted_until_ms=rule.mute_until_ms,
     )

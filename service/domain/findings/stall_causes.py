@@ -14,7 +14,7 @@ from service.domain.findings.context import Context, with_rule
 from service.domain.findings.finding import Evidence, Finding, Key, Observation, Subject
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.findings.open_too_long import LONG_AFTER_MS
-from service.domain.partitions.blocked_groups import AffectedGroup, GroupOffset, GroupRelation
+from service.domain.partitions.blocked_groups import AffectedGroup, GroupRelation
 from service.domain.partitions.facts import LogPlace, TopicPartition
 from service.domain.partitions.open_entries import Entry, Relation, RelationKind
 from service.domain.transaction_log.causes import Confidence
@@ -140,22 +140,20 @@ def _hold_evidence(affected: AffectedGroup, cause: StallCause, blockers: Sequenc
 
 def _observe(affected: AffectedGroup, found: FoundCause, hold: Evidence, context: Context) -> Observation:
     group, topic, partition = affected.key
-    place = topic, partition
     facts = BlockedGroupFacts(
-        group,
-        place,
         affected.relation == GroupRelation.UNSTABLE_OFFSETS,
         affected.stalled_partition,
         affected.stalled_lso,
         found.cause,
         _doubt(affected),
     )
+    source = "OffsetFetch" if affected.offset.isolation is None else "DescribeShareGroupOffsets"
     observation = Observation(
         kind=Kind.BLOCKED_GROUP,
         severity=found.severity,
         subject=Subject(group=group, topic=topic, partition=partition),
         facts=facts,
-        evidence=(hold, Evidence(affected.offset.unchanged_since_ms, _source(affected.offset), _committed(affected))),
+        evidence=(hold, Evidence(affected.offset.unchanged_since_ms, source, _committed(affected))),
         confidence=affected.confidence,
         self_heals_at_ms=found.cause.heals_at_ms,
     )
@@ -174,10 +172,6 @@ def _doubt(affected: AffectedGroup) -> Doubt | None:
     if affected.confidence != Confidence.CERTAIN and affected.offset.isolation is None:
         return Doubt.LEVEL_NOT_REPORTED
     return None
-
-
-def _source(offset: GroupOffset) -> str:
-    return "OffsetFetch" if offset.isolation is None else "DescribeShareGroupOffsets"
 
 
 def _committed(affected: AffectedGroup) -> str:

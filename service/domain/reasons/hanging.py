@@ -9,7 +9,6 @@ from enum import StrEnum
 from typing import Final
 
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import ErrorText
 
 
 class HangCause(StrEnum):
@@ -68,11 +67,9 @@ class HangReason(Reason):
     code = "hangs"
 
     def __post_init__(self) -> None:
-        """Also takes a cause, and the reason for a decision, as text: earlier versions stored them so. Raises
-        ValueError for a cause that only a later version knows."""
+        """Also takes the cause as text, as it is stored. Raises ValueError for a cause that only a later version
+        knows."""
         object.__setattr__(self, "cause", HangCause(self.cause))
-        if isinstance(self.decided_by, str):
-            object.__setattr__(self, "decided_by", ErrorText(self.decided_by))
 
     def __str__(self) -> str:
         text = _TEXTS[self.cause].format(log_start=self.log_start, not_there=_NOT_THERE[self.leader_changed])

@@ -13,11 +13,12 @@ from fastapi.testclient import TestClient
 
 from service.api.http.kafka import Kafka
 from service.app import create_app
-from service.domain.findings.finding import Evidence
-from service.domain.findings.lost_records import EndedBy, LostRecords, lost_records
+from service.domain.findings.finding import Evidence, Subject
+from service.domain.findings.lost_records import EndedBy, lost_records
 from service.domain.findings.rules import Rule
 from service.domain.partitions.facts import BatchOffsets, MarkerType, PartitionEnds
 from service.domain.partitions.offset_spans import SpanBuilder
+from service.domain.worlds.markers import Marker
 from service.views.partitions import offsets_reading
 from service.web.partitions.partition_page import Asked, asked
 from tests.helpers.partitions import WithPartitions, moving_partition
@@ -139,12 +140,11 @@ def test_a_run_of_aborted_records_is_summed_up(explain: Callable[..., PageText])
 def test_records_that_a_finding_calls_lost_are_not_only_called_aborted(
     explain: Callable[..., PageText], cluster: WithPartitions
 ) -> None:
-    """The transaction of these records was committed. The ABORT of the next transaction, which has the same producer id
-    and epoch, was then applied to them."""
-    lost = LostRecords(
-        "orders", 0, 3, 4, b"pay", "pay", 7, 3, EndedBy.OTHER_TRANSACTION, 6, NOW_MS, (Evidence(NOW_MS, "log", "fact"),)
-    )
-    cluster.see(lost_records(lost, Rule()))
+    """The records were committed, but the ABORT of the next transaction of the same producer id and epoch ended
+    them."""
+    subject, decision = Subject("orders", 0, b"pay", 7, 3, 3), (Evidence(NOW_MS, "log", "fact"),)
+    marker = Marker(6, 3, NOW_MS, is_commit=False)
+    cluster.see(lost_records(subject, "pay", 4, EndedBy.OTHER_TRANSACTION, marker, decision, Rule()))
     for query in ("offset=4", "offset=3&to=10"):
         reported = explain(query).texts["explained"]
         assert shows(reported, "ABORT at 6", "may cover two transactions", "decided COMMIT", "missing"), query

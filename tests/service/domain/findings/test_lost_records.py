@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from service.domain.findings.finding import Evidence, Subject
+from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.kinds import Kind, Severity
-from service.domain.findings.lost_records import EndedBy, LostRecords, lost_records
-from service.domain.findings.rules import Rule
+from service.domain.findings.lost_records import EndedBy, lost_records
+from service.domain.findings.rules import NO_RULE, Rule
 from service.domain.partitions.facts import LogPlace
+from service.domain.worlds.markers import Marker
 
 DECIDED = Evidence(1_000, LogPlace("__transaction_state", 3, 77), "PrepareCommit, and it listed orders-0")
-LOST = LostRecords(
-    topic="orders",
-    partition=0,
-    first_offset=100,
-    last_offset=119,
-    transactional_id=b"pay",
-    name="pay",
-    producer_id=7,
-    producer_epoch=3,
-    ended_by=EndedBy.FOREIGN_ABORT,
-    marker_offset=140,
-    ended_at_ms=2_000,
-    decision=(DECIDED,),
-)
+PAY = Subject("orders", 0, b"pay", 7, 3, 100)
+ABORT = Marker(140, 3, 2_000, is_commit=False)
+
+
+def lost(
+    subject: Subject = PAY,
+    name: str | None = "pay",
+    last_offset: int | None = 119,
+    ended_by: EndedBy = EndedBy.FOREIGN_ABORT,
+    marker: Marker = ABORT,
+    rule: Rule = NO_RULE,
+) -> Observation:
+    return lost_records(subject, name, last_offset, ended_by, marker, (DECIDED,), rule)
 
 
 def test_it_names_the_records_their_owner_and_the_marker() -> None:
-    found = lost_records(LOST, Rule(owner="payments"))
+    found = lost(rule=Rule(owner="payments"))
     assert (found.kind, found.severity, found.owner) == (Kind.LOST_RECORDS, Severity.CRITICAL, "payments")
-    assert found.subject == Subject("orders", 0, b"pay", 7, 3, 100)
+    assert found.subject == PAY
     assert found.title == (
         "orders-0: records of pay among offsets 100 to 119 were committed, and are lost to consumers of committed"
         " records"
@@ -40,18 +40,16 @@ def test_it_names_the_records_their_owner_and_the_marker() -> None:
 
 
 def test_what_is_not_known_is_not_said() -> None:
-    other = LOST._replace(last_offset=None, name=None, transactional_id=None, marker_offset=None)
-    found = lost_records(other._replace(ended_by=EndedBy.OTHER_TRANSACTION), Rule())
+    nameless = PAY._replace(transactional_id=None)
+    found = lost(nameless, None, None, EndedBy.OTHER_TRANSACTION)
     assert "records of producer id 7 among offsets from 100 on were committed" in found.title
     assert found.detail == "the ABORT marker of another transaction of its producer id ended them"
-    assert found.evidence[1].source == "orders-0"
-    unknown = lost_records(other._replace(ended_by=EndedBy.NOT_KNOWN), Rule())
-    assert unknown.detail == (
+    assert lost(nameless, None, None, EndedBy.NOT_KNOWN).detail == (
         "an ABORT marker of another transaction of its producer id, or one written by hand, ended them"
     )
-    assert "at offset 100 were" in lost_records(LOST._replace(last_offset=100), Rule()).title
+    assert "at offset 100 were" in lost(last_offset=100).title
 
 
 def test_seeing_it_twice_is_one_occurrence() -> None:
-    later = LOST._replace(marker_offset=None, ended_at_ms=9_000)
-    assert {o.sequence for one in (LOST, later) for o in lost_records(one, Rule()).occurrences} == {100}
+    again = lost(marker=ABORT._replace(at_ms=9_000))
+    assert {o.sequence for one in (lost(), again) for o in one.occurrences} == {100}
