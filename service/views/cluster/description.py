@@ -12,6 +12,7 @@ from service.domain.findings.kinds import Kind, Status
 from service.domain.releases import release_of
 from service.domain.source_state import Stall
 from service.domain.transaction_log import states
+from service.domain.transaction_log.id_delta import minute_of
 from service.domain.transaction_log.states import CONFIG_DEFAULTS
 from service.store.queries import clusters, findings
 from service.store.queries.clusters import ClusterRow, StatusRow
@@ -25,8 +26,6 @@ from service.views.partitions.judged import Coverage, coverage
 from service.views.words import COUNTED
 
 RATE_WINDOW_MS: Final = 300_000
-
-_MINUTE_MS: Final = 60_000
 
 
 class Broker(NamedTuple):
@@ -158,13 +157,12 @@ def _rates(connection: Connection, cluster: ClusterRow, as_of_ms: int | None) ->
     counting began."""
     if as_of_ms is None or cluster.counted_since_ms is None:
         return NO_RATES
-    to_ms = as_of_ms - as_of_ms % _MINUTE_MS
+    to_ms = minute_of(as_of_ms)
     window_ms = max(0, min(RATE_WINDOW_MS, to_ms - cluster.counted_since_ms))
     if window_ms == 0:
         return NO_RATES
     # counting may have begun within a minute: the row of that minute begins before the window
-    first_ms = to_ms - window_ms
-    minutes = ended_minutes(connection, cluster.id, first_ms - first_ms % _MINUTE_MS, to_ms)
+    minutes = ended_minutes(connection, cluster.id, minute_of(to_ms - window_ms), to_ms)
     commits, aborts = sum(one.commits for one in minutes), sum(one.aborts for one in minutes)
     seconds = window_ms / 1000
     return Rates(window_ms, round(commits / seconds, 3), round(aborts / seconds, 3))

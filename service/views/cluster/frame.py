@@ -50,7 +50,6 @@ class Frame(NamedTuple):
     standing: Sequence[JudgedPartition]
     freshness: Freshness
     stalls: Mapping[str, Stall]
-    findings: int
     critical: int
     expiring: int
     first_read: FirstRead | None = None
@@ -67,26 +66,14 @@ class Frame(NamedTuple):
         return self.freshness.now_ms
 
     @property
-    def ids(self) -> dict[str, int]:
-        return self.seen.states
-
-    @property
-    def covered(self) -> Coverage:
-        return self.seen.coverage
-
-    @property
-    def statuses(self) -> Mapping[str, StatusRow]:
-        return self.seen.statuses
-
-    @property
     def limits(self) -> Limits:
         """Returns the limits of the brokers, on which verdicts depend."""
         return limits_of(self.seen.configs)
 
     def as_of_ms(self, source: str) -> int | None:
         """Returns the last success of the source, as REST has it; None if there was none."""
-        status = self.statuses.get(source)
-        return self.covered.answered_at_ms if source == SourceName.PARTITIONS else status and status.as_of_ms
+        status = self.seen.statuses.get(source)
+        return self.seen.coverage.answered_at_ms if source == SourceName.PARTITIONS else status and status.as_of_ms
 
     @property
     def left_out(self) -> str:
@@ -123,7 +110,6 @@ def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Fram
             for source, stall in seen.stalls.items()
             if _is_shown(source, stall, seen.statuses, needed, freshness.word)
         },
-        findings=seen.confirmed,
         critical=read_findings.count(connection, cluster.id, critical),
         expiring=expiring,
         first_read=progress,

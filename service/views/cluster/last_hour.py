@@ -74,7 +74,7 @@ class LastHour(NamedTuple):
 
 def read_last_hour(connection: Connection, frame: Frame) -> LastHour | None:
     """Returns the transactions of the last hour; None before a whole minute was counted."""
-    status, since_ms = frame.statuses.get(SourceName.TRANSACTION_LOG), frame.cluster.counted_since_ms
+    status, since_ms = frame.seen.statuses.get(SourceName.TRANSACTION_LOG), frame.cluster.counted_since_ms
     if status is None or status.as_of_ms is None or since_ms is None:
         return None
     to_ms = minute_of(status.as_of_ms)

@@ -42,8 +42,8 @@ class Source(NamedTuple):
     coverage: ReadSoFar
     as_of_ms: int | None
     error: Reason | None
-    stall: Stall | None
-    stalled_why: str | None
+    stall: Stall | None = None
+    stalled_why: str | None = None
 
 
 class Coordinator(NamedTuple):
@@ -78,17 +78,12 @@ def sources_of(
     found = []
     for name in sorted(read_of.keys() | statuses.keys()):
         status, stall = statuses.get(name, StatusRow(name, None, None)), stalls.get(name)
-        stalled_why = None if stall is None else why_stalled(stall, now_ms)
-        if name == SourceName.PARTITIONS:
-            found.append(_sampled(status, coverage, stall, stalled_why))
-        else:
-            found.append(_read(read_of.get(name, []), status, stall, stalled_why))
+        of_name = _sampled(status, coverage) if name == SourceName.PARTITIONS else _read(read_of.get(name, []), status)
+        found.append(of_name._replace(stall=stall, stalled_why=None if stall is None else why_stalled(stall, now_ms)))
     return found
 
 
-def _read(
-    partitions: Sequence[LogPartitionRow], status: StatusRow, stall: Stall | None, stalled_why: str | None
-) -> Source:
+def _read(partitions: Sequence[LogPartitionRow], status: StatusRow) -> Source:
     behind = [row.partition for row in partitions if row.next_offset < row.end_offset]
     why = None
     if behind:
@@ -104,12 +99,10 @@ def _read(
         coverage=ReadSoFar(len(partitions), len(partitions) - len(behind), len(behind), why),
         as_of_ms=status.as_of_ms,
         error=status.error,
-        stall=stall,
-        stalled_why=stalled_why,
     )
 
 
-def _sampled(status: StatusRow, coverage: Coverage, stall: Stall | None, stalled_why: str | None) -> Source:
+def _sampled(status: StatusRow, coverage: Coverage) -> Source:
     """Returns the source of the data partitions. They are sampled, so they have no position. A broker that does not
     answer is reported in `error`; the other brokers are still sampled.
     """
@@ -123,8 +116,6 @@ def _sampled(status: StatusRow, coverage: Coverage, stall: Stall | None, stalled
         coverage=ReadSoFar(coverage.watched, coverage.judged, coverage.unknown, _why(status, coverage)),
         as_of_ms=coverage.answered_at_ms,
         error=status.error,
-        stall=stall,
-        stalled_why=stalled_why,
     )
 
 

@@ -16,7 +16,6 @@ from service.domain.findings.lifecycle import MOST_OPEN, MOST_OPEN_IN_ALL
 from service.domain.partitions.open_entries import RelationKind
 from service.domain.reasons.reason import parts
 from service.domain.reasons.unread import NoBroker
-from service.domain.source_state import Stall
 from service.store.queries import findings as read_findings
 from service.store.queries.findings import FindingSelection
 from service.store.queries.partitions import read_affected_groups
@@ -178,8 +177,8 @@ def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link], lost
             hanging=len(hanging) - muted,
             muted=muted,
             links=[link for link in chain if not link.is_muted],
-            coverage=frame.covered,
-            ids=sum(frame.ids.values()),
+            coverage=frame.seen.coverage,
+            ids=sum(frame.seen.states.values()),
             is_cut=Kind.HANGING in frame.seen.truncated,
             left_ms=left_ms(frame),
             is_silent=is_silent(frame),
@@ -192,18 +191,15 @@ def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link], lost
 
 def is_silent(frame: Frame) -> bool:
     """Returns True if no broker answers. The last error of an application that is gone does not count."""
-    errors = (frame.statuses[one].error for one in frame.statuses if _is_attended(frame.stalls.get(one)))
+    gone = {source for source, stall in frame.stalls.items() if stall.unread_since_ms is not None}
+    errors = (status.error for source, status in frame.seen.statuses.items() if source not in gone)
     return any(isinstance(one, NoBroker) for error in errors for one in parts(error))
-
-
-def _is_attended(stall: Stall | None) -> bool:
-    return stall is None or stall.unread_since_ms is None
 
 
 def stalled_alone(frame: Frame) -> str:
     """Returns the names of the sources that stall while others do not; empty if all sources stall, or none."""
     lines = frame.stall_lines
-    is_all = frame.statuses.keys() <= {source for line in lines for source in line.sources}
+    is_all = frame.seen.statuses.keys() <= {source for line in lines for source in line.sources}
     return "" if is_all else join_names([line.names for line in lines])
 
 

@@ -82,11 +82,6 @@ def how_it_ended(finding: Finding) -> str:
     return "" if resolution is None else _ENDINGS[resolution]
 
 
-def lost_data(finding: Finding) -> bool:
-    """Returns True if an ABORT marker that was not the coordinator's discarded committed records."""
-    return finding.observation.decision == Decided.COMMIT and finding.life.resolution == Resolution.FOREIGN_ABORT
-
-
 def cause_of(finding: Finding) -> tuple[str, str]:
     """Returns why the transaction hangs, and how its decision is known; each text is "" if it is not known."""
     why = finding.observation.reason
@@ -98,26 +93,24 @@ def _hanging(finding: Finding) -> Story:
     who = who_of(finding)
     is_behind = isinstance(finding.observation.reason, HangReason) and finding.observation.reason.is_behind
     if finding.status == Status.RESOLVED:
-        verb = (
-            f"A transaction of {who} hung on {place}"
-            if is_behind
-            else f"{place} was blocked by a hanging" + (f" transaction of {who}")
-        )
+        title = f"{place} was blocked by a hanging transaction of {who}"
+        if is_behind:
+            title = f"A transaction of {who} hung on {place}"
         if finding.life.resolution == Resolution.NOT_HANGING:
             return Story(
                 f"A transaction of {who} on {place} did not hang",
                 *_WITHDRAWN[finding.life.confirmed_at_ms is not None],
                 "info",
             )
-        if lost_data(finding):
+        if finding.observation.decision == Decided.COMMIT and finding.life.resolution == Resolution.FOREIGN_ABORT:
             return Story(
-                verb,
+                title,
                 "Committed records were lost:",
                 "its transaction was committed, and somebody wrote an"
                 " ABORT marker by hand. Readers of committed records will never get this half of it.",
                 "critical",
             )
-        return Story(verb, "This is over:", f"{how_it_ended(finding)}.", "info")
+        return Story(title, "This is over:", f"{how_it_ended(finding)}.", "info")
     if finding.status == Status.CANDIDATE:
         return Story(
             f"A transaction of {who} may hang on {place}",

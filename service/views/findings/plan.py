@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from service.domain.doctor.acls import Grant
 from service.domain.findings.catalogue import CATALOGUE, SeenOn
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.worlds.verdict import Decided
 from service.views import addresses
 from service.views.findings.headline import cause_of, who_of
+from service.views.grants import lines_of
 
 
 class Step(NamedTuple):
@@ -18,16 +20,9 @@ class Step(NamedTuple):
 
     head: str
     text: str
-    command: str | None = None
     href: str | None = None
     link: str = ""
-
-
-class GrantLines(NamedTuple):
-    """A permission that is missing, and the lines for kafka-acls.sh that give it."""
-
-    what: str
-    lines: tuple[str, ...]
+    command: str | None = None
 
 
 class Plan(NamedTuple):
@@ -40,25 +35,27 @@ class Plan(NamedTuple):
     warning: str = ""
 
 
-def plan_of(finding: Finding, cluster: str, grant: GrantLines | None = None, *, can_resolve: bool = False) -> Plan:
-    """Returns the plan for an open finding. `grant`: the permission that is missing; `can_resolve`: there are operators
-    with keys."""
+def plan_of(finding: Finding, cluster: str, grant: Grant | None, bootstrap: str | None, *, can_resolve: bool) -> Plan:
+    """Returns the plan for an open finding. `grant`: the permission that is missing; `bootstrap`: the address of a
+    broker, for command lines; `can_resolve`: there are operators with keys."""
     if finding.kind == Kind.HANGING:
-        return plan_of_hanging(finding, can_resolve=can_resolve)
+        return _plan_of_hanging(finding, can_resolve=can_resolve)
     entry, look = CATALOGUE[finding.kind], _look(finding, cluster)
-    act = [Step("Do this.", finding.observation.advice)] if grant is None else _give(finding, grant)
+    advice = finding.observation.advice
+    act = [Step("Do this.", advice)] if grant is None else _give(grant, bootstrap, advice)
     expect = Step("Then expect", entry.follows)
     steps = tuple(step for step in (look, *act, expect) if step is not None and step.text)
     has_trouble = finding.kind != Kind.CHURN or finding.severity != Severity.INFO
     return Plan(steps, no_help=entry.no_help if has_trouble else ())
 
 
-def _give(finding: Finding, grant: GrantLines) -> list[Step]:
-    text = "Fill in that principal. " if grant.lines else ""
-    first, *others = grant.lines or (None,)
+def _give(grant: Grant, bootstrap: str | None, advice: str) -> list[Step]:
+    lines = lines_of(grant, bootstrap)
+    text = "Fill in that principal. " if lines else ""
+    first, *others = lines or (None,)
     return [
-        Step(f"Grant {grant.what}", f"to txnscope's principal. {text}{finding.observation.advice}", first),
-        *(Step("And", "this:", line) for line in others),
+        Step(f"Grant {grant.text}", f"to txnscope's principal. {text}{advice}", command=first),
+        *(Step("And", "this:", command=line) for line in others),
     ]
 
 
@@ -68,71 +65,44 @@ def _look(finding: Finding, cluster: str) -> Step | None:
     missing = next((e.text for e in finding.observation.evidence if e.source == "DescribeTransactions"), None)
     if finding.kind == Kind.STUCK_COMPLETION and missing is not None:
         href = addresses.transaction_page(cluster, subject.transactional_id or b"")
-        return Step("Missing:", f"{missing}.", href=href, link="the id's timeline")
+        return Step("Missing:", f"{missing}.", href, "the id's timeline")
     if seen_on is SeenOn.ID and subject.transactional_id is not None:
         href = addresses.transaction_page(cluster, subject.transactional_id)
-        return Step(
-            "Look at the id:", "what ended each transaction, when and why, is on", href=href, link="its timeline"
-        )
+        return Step("Look at the id:", "what ended each transaction, when and why, is on", href, "its timeline")
     if subject.prefix is not None:
         href = addresses.page_of(cluster, "transactions", prefix=subject.prefix)
-        return Step(
-            "Look at the ids:",
-            "their states are on",
-            href=href,
-            link=f"the page of those that begin with {subject.prefix}",
-        )
+        link = f"the page of those that begin with {subject.prefix}"
+        return Step("Look at the ids:", "their states are on", href, link)
     if seen_on is SeenOn.EXPIRING:
-        return Step(
-            "Look at the times:",
-            "when each id expires is on",
-            href=addresses.page_of(cluster, "expiring"),
-            link="Expiring ids",
-        )
+        href = addresses.page_of(cluster, "expiring")
+        return Step("Look at the times:", "when each id expires is on", href, "Expiring ids")
     if seen_on is SeenOn.PIPELINE:
         href = addresses.page_of(cluster, "pipeline") + "#unknown"
-        return Step(
-            "Look at the unknowns:", "everything that cannot be judged, and why, is on", href=href, link="Pipeline"
-        )
+        return Step("Look at the unknowns:", "everything that cannot be judged, and why, is on", href, "Pipeline")
     if seen_on is SeenOn.PARTITION and subject.topic is not None:
         href = addresses.partition_page(cluster, subject.topic, subject.partition or 0)
-        return Step(
-            "Look at the blocker:",
-            "the blocking transaction, and whether it heals, is on the page of",
-            href=href,
-            link=f"{subject.topic}-{subject.partition}",
-        )
+        text, place = "the blocking transaction, and whether it heals, is on the page of", _place(finding)
+        return Step("Look at the blocker:", text, href, place)
     return None
 
 
-def plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
-    subject = finding.subject
+def _plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
     if finding.status == Status.CANDIDATE:
         return Plan((Step("Wait for the next check.", "A candidate is confirmed, or withdrawn, within seconds."),))
     if finding.observation.decision == Decided.COMMIT:
         return _commit(finding, can_resolve=can_resolve)
     if finding.observation.decision not in (Decided.ABORT, Decided.NONE) or finding.command is None:
         return _unknown(finding)
-    who = who_of(finding)
-    place = f"{subject.topic}-{subject.partition}"
+    who, place, start_offset = who_of(finding), _place(finding), finding.subject.start_offset
+    loss = "It belongs to no transaction that was committed."
+    if finding.observation.decision == Decided.ABORT:
+        loss = "No committed transaction can have written it."
+    abort = f"Writes one ABORT marker to {place}, nothing else. {finding.observation.advice}"
     return Plan(
-        steps=(
-            _look_once_more(finding),
-            Step(
-                "Abort it.",
-                f"Writes one ABORT marker to {place}, nothing else. {finding.observation.advice}",
-                finding.command,
-            ),
-            _expect(),
-        ),
+        steps=(_look_once_more(finding), Step("Abort it.", abort, command=finding.command), _EXPECT),
         needs="Needs ALTER on the cluster (or CLUSTER_ACTION)",
-        cost=f"What {who} wrote to {place} from offset {subject.start_offset:,} on stays invisible to read_committed"
-        " consumers. "
-        + (
-            "No committed transaction can have written it."
-            if finding.observation.decision == Decided.ABORT
-            else "It belongs to no transaction that was committed."
-        ),
+        cost=f"What {who} wrote to {place} from offset {start_offset:,} on stays invisible to read_committed consumers."
+        f" {loss}",
         no_help=_never_helps(who, place),
     )
 
@@ -140,8 +110,7 @@ def plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
 def _commit(finding: Finding, *, can_resolve: bool) -> Plan:
     """Returns the plan for a committed transaction. The plan has no command of Kafka's, because Kafka's only command
     writes an ABORT marker, which would discard the committed records."""
-    subject = finding.subject
-    place = f"{subject.topic}-{subject.partition}"
+    place = _place(finding)
     off = Step(
         "Switch resolving on:",
         "it is off in this service. Give an operator a key (`txnscope keys create`, `[auth]` in its configuration).",
@@ -152,14 +121,14 @@ def _commit(finding: Finding, *, can_resolve: bool) -> Plan:
             Step(
                 "See which marker would be written.",
                 "A dry run: all checks are made again.",
-                f"txnscope resolve {finding.id}",
+                command=f"txnscope resolve {finding.id}",
             ),
             Step(
                 "Write the COMMIT marker.",
                 f"One marker to {place}, nothing else. {finding.observation.advice}",
-                f"txnscope resolve {finding.id} --execute",
+                command=f"txnscope resolve {finding.id} --execute",
             ),
-            _expect(),
+            _EXPECT,
         ),
         needs="Needs the key of an operator: --key-file, or TXNSCOPE_KEY_FILE",
         cost="Its records become readable: the other partitions of the transaction are committed already.",
@@ -184,7 +153,7 @@ def _unknown(finding: Finding) -> Plan:
                 " if it was committed.",
             ),
         ),
-        no_help=_never_helps(who_of(finding), f"{finding.subject.topic}-{finding.subject.partition}"),
+        no_help=_never_helps(who_of(finding), _place(finding)),
     )
 
 
@@ -194,15 +163,17 @@ def _look_once_more(finding: Finding) -> Step:
         f"Expect producer id {subject.producer_id}, epoch {subject.producer_epoch} with CurrentTransactionStartOffset"
         f" {subject.start_offset}."
     )
-    return Step("Check once more.", text, finding.look_command)
+    return Step("Check once more.", text, command=finding.look_command)
 
 
-def _expect() -> Step:
-    return Step(
-        "Then expect",
-        "the LSO to move on to what is open next, or to the high watermark, and this finding to"
-        " resolve within seconds.",
-    )
+_EXPECT: Final = Step(
+    "Then expect",
+    "the LSO to move on to what is open next, or to the high watermark, and this finding to resolve within seconds.",
+)
+
+
+def _place(finding: Finding) -> str:
+    return f"{finding.subject.topic}-{finding.subject.partition}"
 
 
 def _never_helps(who: str, place: str) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ WAITING_FIRST: Final = (
     GroupRelation.INACTIVE,
 )
 
-Key = tuple[str, int, int | None]
+Key = tuple[str | None, int | None, int | None]
 """Topic, partition and start offset of an entry."""
 
 _OF_PLACE: Final = frozenset(kind for kind in REPORTING.values() if CATALOGUE[kind].is_about_entry)
@@ -101,8 +101,7 @@ _TONES: Final = {RelationKind.HANGING: "critical"} | dict.fromkeys(
 def _by_place(findings: Iterable[Finding]) -> dict[Key, Finding]:
     """Returns the findings about entries, by partition and start offset."""
     about = ((one, one.subject) for one in findings if one.kind in _OF_PLACE)
-    places = ((one, at) for one, at in about if at.topic is not None and at.partition is not None)
-    return {(at.topic or "", at.partition or 0, at.start_offset): one for one, at in places}
+    return {(at.topic, at.partition, at.start_offset): one for one, at in about}
 
 
 def _by_id(findings: Iterable[Finding]) -> dict[bytes, Finding]:

@@ -34,7 +34,6 @@ MOST_JUDGED: Final = 2_000
 """Maximum number of stalled partitions that are judged, the longest stalled first; the others are reported as
 unknown."""
 
-TOO_MANY_PARTITIONS: Final = TooManyStalled(MOST_JUDGED)
 MOST_ENTRIES: Final = 10_000
 """Maximum number of open entries that are read at once."""
 
@@ -218,7 +217,7 @@ def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPar
             unjudged.setdefault(one.why, []).append(one.row.topic_partition)
     missing = [UnjudgedPartitions(why, len(places), tuple(places[:NAMED])) for why, places in unjudged.items()]
     if counts.stalled > MOST_JUDGED:
-        missing.append(UnjudgedPartitions(TOO_MANY_PARTITIONS, counts.stalled - MOST_JUDGED, ()))
+        missing.append(UnjudgedPartitions(TooManyStalled(MOST_JUDGED), counts.stalled - MOST_JUDGED, ()))
     return Coverage(
         observed_at_ms=as_of_ms,
         watched=counts.watched,

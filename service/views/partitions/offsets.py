@@ -115,13 +115,6 @@ def explain(
     return ExplainedOffsets(spans, truncated_at, run, as_of_ms)
 
 
-class _Past(NamedTuple):
-    """The past of a producer id in the store. `decided`: the decisions of each owner, in the order of `owners`."""
-
-    owners: Sequence[Owner]
-    decided: Sequence[CoordinatorDecisions]
-
-
 def _read(client: KafkaClient, place: PartitionEnds, offset: int, end: int) -> tuple[SpanBuilder, int | None]:
     """Returns the walk over what was read, and the offset at which a bound stopped the reading, or None. Offsets near
     the head of the log are read from its start, if that is quickly done."""
@@ -143,7 +136,7 @@ def _spans(
     spans = found.spans({one.producer_id: one.start_offset for one in hangs if one.is_open})
     known = known_period(connection, cluster)
     own = _own_decisions(connection, cluster, spans, found, place, as_of_ms - CLOCKS_MS)
-    past: dict[int, _Past] = {}
+    past: dict[int, tuple[Sequence[Owner], Sequence[CoordinatorDecisions]]] = {}
     explained = []
     for whole in spans:
         if whole.next <= since:
@@ -185,19 +178,19 @@ def _own_decisions(
     return found | decisions_of_findings(spans, lost_commits(connection, cluster.id, *place))
 
 
-def _past(connection: Connection, cluster: ClusterRow, producer_id: int, spans: Iterable[offset_spans.Span]) -> _Past:
+def _past(
+    connection: Connection, cluster: ClusterRow, producer_id: int, spans: Iterable[offset_spans.Span]
+) -> tuple[Sequence[Owner], Sequence[CoordinatorDecisions]]:
+    """Returns the owners of the producer id, and the decisions of each, in the same order."""
     owners = read_owners(connection, cluster.id, producer_id)
     ended = [span.ended_ms for span in spans if span.producer_id == producer_id and span.ended_ms is not None]
     if not ended:
-        return _Past(owners, ())
+        return owners, ()
     first_ms, last_ms = min(ended), max(ended)
-    return _Past(
-        owners,
-        [
-            coordinator_decisions(connection, cluster.id, one.transactional_id, producer_id, first_ms, last_ms)
-            for one in owners
-        ],
-    )
+    return owners, [
+        coordinator_decisions(connection, cluster.id, one.transactional_id, producer_id, first_ms, last_ms)
+        for one in owners
+    ]
 
 
 def _cause(

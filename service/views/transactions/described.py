@@ -3,7 +3,7 @@ coordinator."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
@@ -56,19 +56,12 @@ def read_described(connection: Connection, cluster: ClusterRow, rows: Sequence[I
     partitions = transactions.participants(connection, cluster.id, open_ids) if open_ids else {}
     log = coordinators(connection, cluster.id)
     count = partition_count(log, (one.topic_partitions for one in log.values()))
-    return [_described(row, partitions.get(row.transactional_id, ()), cluster, log, count) for row in rows]
-
-
-def _described(
-    row: IdRow,
-    partitions: Sequence[tuple[str, int]],
-    cluster: ClusterRow,
-    log: Mapping[int, LogPartitionRow],
-    count: int,
-) -> DescribedId:
-    place = row.partition
-    times_out_ms = times_out_at_ms(row.state, row.started_at_ms, row.timeout_ms)
-    if is_left_behind(row.transactional_id, row.partition, count):  # no coordinator times it out there
-        place, times_out_ms = coordinator_partition(row.transactional_id, count) or 0, None
-    expires_ms = expires_at_ms(row.state, row.record.last_update_ms, cluster.expiration_ms)
-    return DescribedId(row, partitions, place, log.get(place), times_out_ms, expires_ms)
+    found = []
+    for row in rows:
+        place, times_out_ms = row.partition, times_out_at_ms(row.state, row.started_at_ms, row.timeout_ms)
+        if is_left_behind(row.transactional_id, row.partition, count):  # no coordinator times it out there
+            place, times_out_ms = coordinator_partition(row.transactional_id, count) or 0, None
+        expires_ms = expires_at_ms(row.state, row.record.last_update_ms, cluster.expiration_ms)
+        places = partitions.get(row.transactional_id, ())
+        found.append(DescribedId(row, places, place, log.get(place), times_out_ms, expires_ms))
+    return found

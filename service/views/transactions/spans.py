@@ -50,7 +50,6 @@ class Past(NamedTuple):
     """The history of an id in a window. `rows`: the newest rows of the id, newest first; `within`: the rows in the
     window. `minutes`: the minutes of the window, oldest first."""
 
-    newest: IdRow
     rows: Sequence[Row]
     within: Sequence[Row]
     minutes: Sequence[IdMinute]
@@ -73,16 +72,13 @@ class Past(NamedTuple):
         transitions = [row.transition for row in self.within]
         return [one.at_ms for one in transitions if one.to_state == states.EMPTY and one.note != REPEATED]
 
-    def lives(self) -> list[Life]:
-        return lives(self.newest, self.within[::-1], self.minutes)
-
 
 def read_past(connection: Connection, newest: IdRow, from_ms: int, to_ms: int) -> Past:
     """Reads the past of an id. `from_ms`, `to_ms`: the first and the last moment of the window."""
     rows = newest_rows(connection, newest.cluster_id, id_key(newest.transactional_id))
     within = [row for row in rows if from_ms <= row.at_ms <= to_ms]
     minutes = read_all_minutes(connection, newest, minute_of(from_ms))
-    return Past(newest, rows, within, [minute for minute in minutes if minute.minute_ms < to_ms])
+    return Past(rows, within, [minute for minute in minutes if minute.minute_ms < to_ms])
 
 
 def read_all_minutes(connection: Connection, newest: IdRow, from_ms: int) -> list[IdMinute]:

@@ -3,13 +3,12 @@ out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from fastapi import Response
 from sqlalchemy import Connection
 
-from service.domain.doctor.acls import grant_for
+from service.domain.doctor.acls import Grant, grant_for
 from service.domain.findings.catalogue import EVENTS, UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import Evidence, Finding
 from service.domain.findings.kinds import Kind, Status
@@ -17,12 +16,11 @@ from service.domain.partitions.facts import LogPlace
 from service.domain.transaction_log.states import NAMES, TOPIC
 from service.views import words
 from service.views.addresses import partition_page, transaction_page
-from service.views.cluster.description import Broker
 from service.views.cluster.frame import Frame
 from service.views.findings.headline import how_it_ended, story_of, who_of
-from service.views.findings.plan import GrantLines, plan_of
+from service.views.findings.plan import plan_of
 from service.views.findings.subject import about, is_muted, outlook_of_finding
-from service.views.grants import bootstrap_of, grant_of_groups, lines_of
+from service.views.grants import bootstrap_of, grant_of_groups
 from service.web.findings.forms import CHOICES
 from service.web.findings.place import Where, where_of
 from service.web.shared.render import render
@@ -52,7 +50,8 @@ class Line(NamedTuple):
 def show_finding(connection: Connection, frame: Frame, finding: Finding, *, can_resolve: bool) -> Response:
     where = where_of(connection, frame.cluster.id, frame.name, finding)
     heal = outlook_of_finding(finding) if finding.status == Status.CONFIRMED else None
-    plan = plan_of(finding, frame.name, _grant(finding, frame.seen.brokers), can_resolve=can_resolve)
+    bootstrap = bootstrap_of(frame.seen.brokers)
+    plan = plan_of(finding, frame.name, _grant(finding), bootstrap, can_resolve=can_resolve)
     return render(
         "finding.html",
         frame,
@@ -86,16 +85,11 @@ def _line(one: Evidence, cluster: str) -> Line:
     return Line(one, partition_page(cluster, *one.source))
 
 
-def _grant(finding: Finding, brokers: Sequence[Broker]) -> GrantLines | None:
-    """Returns the permission that would close the coverage gap, with the command lines that grant it; None if no
-    permission would close it."""
+def _grant(finding: Finding) -> Grant | None:
+    """Returns the permission that would close the coverage gap; None if none would."""
     if finding.kind != Kind.COVERAGE_GAP:
         return None
-    bootstrap = bootstrap_of(brokers)
-    if (missing := grant_for(finding.observation.reason)) is not None:
-        return GrantLines(missing.text, tuple(lines_of(missing, bootstrap)))
-    of_group = grant_of_groups([finding])
-    return None if of_group is None else GrantLines(of_group.text, tuple(lines_of(of_group, bootstrap)))
+    return grant_for(finding.observation.reason) or grant_of_groups([finding])
 
 
 def _facts(finding: Finding, where: Where, frame: Frame) -> list[Fact]:

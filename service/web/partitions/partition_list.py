@@ -77,9 +77,9 @@ def _partitions(connection: Connection, frame: Frame, show: str, topic: str, sor
         silent=silent if shown.after is None else [],
         is_silent_later=bool(silent) and shown.after is not None,
         is_silent_cut=len(silent) >= UNANSWERED_READ,
-        counts=frame.covered,
+        counts=frame.seen.coverage,
         waiting=sum(bool(link.waiting) for link in chain),
-        not_judged=max(frame.covered.blocked - MOST_JUDGED, 0),
+        not_judged=max(frame.seen.coverage.blocked - MOST_JUDGED, 0),
         most_judged=MOST_JUDGED,
         query={"show": show, "topic": topic or None, "sort": sort},
         sorts=_SORT_TEXTS,
@@ -126,7 +126,7 @@ def _groups(connection: Connection, frame: Frame, show: str, group: str, page: i
         is_cut=len(rows) >= GROUPS_READ,
         most=GROUPS_READ,
         unasked=denied_groups(connection, frame.cluster.id),
-        standing=frame.covered.blocked,
+        standing=frame.seen.coverage.blocked,
     )
 
 

@@ -240,9 +240,9 @@ def _list(connection: Connection, frame: Frame, filters: Filters, cursor: str | 
         elsewhere=_elsewhere(blocking, page.rows) if cursor is None and filters.is_plain else [],
         chips=[
             (chip, _address(frame, filters._replace(states=chip.states)), chip.states == filters.states)
-            for chip in chips(frame.ids)
+            for chip in chips(frame.seen.states)
         ],
-        known=sum(frame.ids.values()),
+        known=sum(frame.seen.states.values()),
         ages=AGES if filters.min_age in (*AGES, "") else (*AGES, filters.min_age),
         sorts=SORTS,
         words=WORDS,

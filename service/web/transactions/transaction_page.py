@@ -32,7 +32,7 @@ from service.views.cluster.frame import Frame
 from service.views.partitions.blocking_chain import read_blocking
 from service.views.partitions.judged import known_log_at
 from service.views.transactions.next_step import answers, is_abort, is_late, last_outcome, next_step, open_since_ms
-from service.views.transactions.spans import Past, phases_of, read_past
+from service.views.transactions.spans import Past, lives, phases_of, read_past
 from service.views.words import COUNTED, WORDS
 from service.web.charts.minutes import bars_of
 from service.web.charts.swimlane import MOST_DRAWN, PREPARE_PX, WINDOWS, Window, axis_of, lanes_of
@@ -84,6 +84,7 @@ def _one(connection: Connection, frame: Frame, row: IdRow, window: Window, older
     past = read_past(connection, row, axis.from_ms, axis.to_ms)
     totals, inits_ms = past.totals, past.inits_ms
     are_many = sum(totals.values()) > MOST_DRAWN
+    drawn = [] if are_many else lives(row, past.within[::-1], past.minutes)
     of_id = (frame.name, "timeline", row.transactional_id)
     begin = read_timeline_cursor(older or None, *of_id)
     timeline = read_timeline(connection, cluster_id, row.transactional_id, begin, TRANSITIONS_SHOWN)
@@ -122,7 +123,7 @@ def _one(connection: Connection, frame: Frame, row: IdRow, window: Window, older
         has_more=past.has_more,
         totals=totals,
         inits=len(inits_ms),
-        lanes=lanes_of(axis, window, now_ms, [] if are_many else past.lives(), inits_ms, producers, row.timeout_ms),
+        lanes=lanes_of(axis, window, now_ms, drawn, inits_ms, producers, row.timeout_ms),
         bars=bars_of(axis, window, past.minutes) if are_many else None,
         window=window,
         windows=[(one.text, f"{address}&window={one.word}", one == window) for one in WINDOWS.values()],

@@ -257,8 +257,8 @@ def test_a_week_has_bars_of_an_hour() -> None:
 
 
 def test_totals_leave_out_what_there_was_not() -> None:
-    assert Past(newest(), (), (), [minute(FROM, 2), minute(FROM, 3, aborts=Aborts(timeout=1))]).totals == {
+    assert Past((), (), [minute(FROM, 2), minute(FROM, 3, aborts=Aborts(timeout=1))]).totals == {
         "commit": 5,
         "timeout": 1,
     }
-    assert Past(newest(), (), (), ()).totals == {}
+    assert Past((), (), ()).totals == {}

@@ -104,7 +104,7 @@ def test_a_time_that_is_known_is_counted_down_unless_it_never_heals() -> None:
 def test_ids_that_flink_numbers_are_normal() -> None:
     of_flink = finding(Kind.CHURN).with_observed(severity=Severity.INFO)
     assert outlook_of_finding(of_flink).text == "is normal"
-    assert plan_of(of_flink, "c").no_help == ()
+    assert plan_of(of_flink, "c", None, None, can_resolve=False).no_help == ()
 
 
 def test_a_missing_permission_is_said_to_be_the_way_out() -> None:
