@@ -13,7 +13,7 @@ PROTOCOLS = list(Protocol)
 
 
 class Story:
-    """A cluster that skips markers. A test moves it step by step. Every request succeeds; the clocks differ at
+    """A cluster that skips markers, in steps that a test chooses. Every request succeeds; the clocks differ at
     random."""
 
     def __init__(self, protocol: Protocol, seed: int = 1) -> None:
@@ -79,7 +79,7 @@ class Story:
             record.is_removed = True
 
     def copy(self, epoch: int, age_ms: int, sequence: int) -> None:
-        """Appends a batch that another cluster wrote, under the producer id that this cluster will assign next."""
+        """Appends a batch of another cluster, under the producer id that this cluster will assign next."""
         assert self.cluster.write(self.cluster.next_producer_id, epoch, None)
         copied = self.cluster.data[-1]
         copied.is_foreign, copied.sequence, copied.timestamp_ms = True, sequence, copied.timestamp_ms - age_ms
@@ -116,7 +116,7 @@ def test_a_skipped_commit_is_committed(protocol: Protocol, is_watched: bool) -> 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("is_watched", [True, False])
 def test_a_later_timed_out_transaction_does_not_hide_the_skipped_commit(protocol: Protocol, is_watched: bool) -> None:
-    """During the same outage, the next transaction lists the partition and cannot write to it. Its ABORT is skipped,
+    """During the outage, the next transaction lists the partition, cannot write to it, and its ABORT is skipped,
     too."""
     story = _skipped_commit(protocol, is_watched=is_watched)
     assert story.cluster.begin() is not None
@@ -309,7 +309,7 @@ def test_an_unlisted_transaction_that_goes_on_may_yet_commit() -> None:
 
 
 def test_behind_a_commit_that_kept_its_epoch_a_client_may_have_begun_again() -> None:
-    """Under TV2, a transaction that has so far only written to the partition does not appear in the transaction log."""
+    """Under TV2, a transaction that has only written to the partition is not in the transaction log yet."""
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED)
     story.end_by_old_request(is_commit=True)
@@ -367,8 +367,7 @@ def test_a_lost_marker_leaves_a_commit_to_write() -> None:
     [(3, 0, 0, ForeignSign.EPOCH), (0, 3_600_000, 0, ForeignSign.OLDER), (0, 0, 5, ForeignSign.SEQUENCE)],
 )
 def test_records_of_another_cluster_are_nobodys(epoch: int, age_ms: int, sequence: int, sign: ForeignSign) -> None:
-    """The records were copied from another cluster. This cluster later assigned their producer id to an id of its
-    own."""
+    """The records are copies from another cluster. Later, this cluster assigns their producer id to one of its ids."""
     story = Story(Protocol.OLD)
     story.copy(epoch, age_ms, sequence)
     found = story.init().judged()
