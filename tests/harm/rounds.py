@@ -95,7 +95,7 @@ def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
     gone_s: float | None = None
 
     def look() -> tuple[list[psutil.Process], dict[str, float]]:
-        """Returns the remaining victims, and, for each source, the seconds from the end of the harm to its last
+        """Returns the remaining victims. For each source, also returns the seconds from the end of the harm to its last
         progress. The harm ends when the victims are gone, or after UNNOTICED_S."""
         nonlocal gone_s
         there = still_running(victims)

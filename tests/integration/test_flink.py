@@ -173,7 +173,8 @@ def test_ids_that_a_job_left_open_are_known_as_those_of_its_sinks(seen: Seen) ->
 
 
 def test_a_recovery_commits_what_the_checkpoint_holds(seen: Seen) -> None:
-    """The recovery commits by the old protocol, under the id of the killed process."""
+    """At least one transaction that the killed process left open is committed by the recovery, by the old protocol and
+    under the id of the killed process."""
     recovered = [name for name in seen.makers if seen.rows[name].commits]
     assert recovered != []
 

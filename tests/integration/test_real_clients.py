@@ -146,8 +146,8 @@ def test_timeouts_are_those_that_the_coordinator_logs(seen: Seen) -> None:
 
 def test_kafka_streams_leaves_one_to_fencing_and_aborts_the_rest_itself(seen: Seen) -> None:
     """After a kill, one thread of Kafka Streams leaves its transaction to fencing, and the others abort theirs. A
-    thread that aborts and starts again under its id leaves the same records as a fenced thread, so the number of fences
-    has an upper bound only."""
+    thread that aborts and starts again under its id leaves the same records as a fenced thread, so the test only checks
+    bounds of the number of fences."""
     seen.needs(STREAMS)
     killed_ms = seen.scenario.killed_ms
     causes_seen: Counter[str] = Counter()

@@ -143,8 +143,8 @@ def test_any_order_of_reading_gives_the_same_rows(new_cluster: Callable[[], Clus
 
 
 def test_of_two_live_records_the_one_counts_where_a_coordinator_looks(cluster: Cluster) -> None:
-    """`exp-c` was in partition 2 of 5 and started again in partition 3 of 8. The old record is read last and does not
-    count."""
+    """`exp-c` was in partition 2 while the log had 5 partitions, and started again in partition 3 of 8. The old record
+    is read last and does not count."""
     cluster.start(dict.fromkeys(range(8), 0))
     new = batch(transaction(0, b"exp-c", start_ms=9, pid=1000), read(0, 3, partition=3))
     cluster.writer.apply(new, NOW_MS)
@@ -169,7 +169,7 @@ def test_counts_span_the_partitions_of_an_id(cluster: Cluster) -> None:
 
 
 def test_a_record_counts_again_where_more_partitions_return_its_id(cluster: Cluster) -> None:
-    """The id is in partition 2 of 5, in 3 of 8, and again in 2 of 11."""
+    """The id hashes to partition 2 while the log has 5 partitions, to 3 with 8, and again to 2 with 11."""
     name = next(b"id-%d" % n for n in range(1000) if _homes(b"id-%d" % n) == (2, 3, 2))
     cluster.start(dict.fromkeys(range(5), 0))
     cluster.writer.apply(batch(transaction(0, name, start_ms=5, pid=1), read(0, 3, partition=2)), NOW_MS)

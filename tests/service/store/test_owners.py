@@ -81,7 +81,7 @@ def test_a_thousand_at_once(cluster: Cluster) -> None:
 
 
 def test_a_record_that_was_left_behind_has_its_own_partitions(cluster: Cluster) -> None:
-    """`exp-c` was in partition 2 of 5, and started again in partition 3 of 8."""
+    """`exp-c` was in partition 2 while the log had 5 partitions, and started again in partition 3 of 8."""
     cluster.start(dict.fromkeys(range(8), 0))
     log(cluster, [entry(0, states.ONGOING, b"exp-c", pid=3)], partition=2)
     assert found(cluster, 3)[3][0].is_left_behind

@@ -567,7 +567,8 @@ def test_without_script_the_bars_are_a_drawing(cluster: WithPartitions, browse: 
 
 
 def test_a_record_that_was_left_behind_promises_no_end(tmp_path: Path) -> None:
-    """Partitions were added to the transaction log: `exp-a` was in partition 0 of 5, and hashes to 1 of 8."""
+    """Partitions were added to the transaction log. `exp-a` was in partition 0 of 5, and now hashes to partition 1 of
+    8."""
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'left.db'}", partitions=8)
     cluster.read([open_id("exp-a", 5_000)])
     cluster.close()

@@ -246,8 +246,8 @@ def test_one_look_at_the_partition_and_one_at_the_log_make_a_candidate(lab: Lab)
 
 
 def test_the_end_of_the_log_counts_only_with_a_sample_that_shows_it_open(lab: Lab) -> None:
-    """A sample after the end of the log must still show the entry as open. Otherwise the transaction may have ended
-    after the entry was stored, and nothing hangs."""
+    """After the end of the log was requested, a sample must still show the entry as open. Otherwise the transaction may
+    have ended after the entry was stored, and nothing hangs."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.round(NOW_MS + 1_000)
@@ -322,8 +322,8 @@ def test_the_next_round_comes_when_the_end_of_the_log_may_be_asked_for(lab: Lab)
 
 
 def test_a_client_is_waited_for_while_its_transaction_before_is_completed(lab: Lab) -> None:
-    """While the previous transaction completes, AddPartitionsToTxn is refused (CONCURRENT_TRANSACTIONS), and the client
-    retries."""
+    """While the previous transaction completes, the coordinator refuses AddPartitionsToTxn (CONCURRENT_TRANSACTIONS),
+    and the client retries. The judge has to wait for this client."""
     lab.log(NOW_MS, entry(lab.next_offset, states.PREPARE_COMMIT, start_ms=ENDED_MS, at_ms=NOW_MS, topics=PAYMENTS))
     lab.opened(NOW_MS)
     for after_ms in range(1_000, 10_000, 500):
@@ -708,8 +708,8 @@ def test_a_log_that_stalls_leaves_open_whose_a_marker_was(lab: Lab) -> None:
 
 @pytest.mark.parametrize("log_start", [10, 105], ids=["whole", "first records deleted while it hung"])
 def test_a_marker_that_is_not_below_the_high_watermark_yet_is_waited_for(lab: Lab, log_start: int) -> None:
-    """DescribeProducers shows the effect of a marker before the high watermark passes it, and the high watermark was
-    requested a moment earlier."""
+    """DescribeProducers shows the effect of a marker before the high watermark passes it. The high watermark was
+    requested a moment earlier, so the judge has to wait for a later one."""
     lab.confirmed()
     lab.seen(NOW_MS + 4_000, is_open=False, log_start=log_start)
     found = lab.round(NOW_MS + 4_500)

@@ -83,8 +83,8 @@ def test_a_bug_is_named_only_where_the_brokers_have_it(
 
 @pytest.mark.parametrize("coordinator_epoch", [-1, 3], ids=["no marker yet", "behind a marker"])
 def test_what_the_logs_do_not_tell_has_no_cause(lab: Lab, coordinator_epoch: int) -> None:
-    """If a committed transaction may have written the entry, no cause is named. The write then is not late, and its
-    partition was added."""
+    """A committed transaction may have written the entry. Then the entry is no late write, and its partition was added
+    to the transaction, so no cause is named."""
     lab.facts = NO_TRANSACTION._replace(history=LogHistory(0, 10, (), frozenset(), (Range(0, 5),)))
     lab.entry = open_entry(coordinator_epoch=coordinator_epoch)
     found = lab.confirmed()

@@ -75,8 +75,8 @@ def identity_of_an_ended_process() -> str:
 
 @pytest.mark.parametrize("ahead_ms", [-HOUR_MS, 0, 11_000, HOUR_MS])
 def test_hosts_whose_clocks_differ_by_an_hour(engine: Engine, cluster_id: int, ahead_ms: int) -> None:
-    """The holder keeps the lease while it renews it. After its death it loses the lease as soon as if the clocks were
-    equal."""
+    """The holder keeps the lease while it renews it. After its death, the standby takes over as early as with equal
+    clocks."""
     holder, standby = held(engine, cluster_id), Waiting(engine, cluster_id, ahead_ms=ahead_ms)
     for second in range(40):
         lease.renew(engine, holder, NOW_MS + second * 1_000)
@@ -122,7 +122,8 @@ def test_a_holder_that_is_slow_to_renew_is_not_robbed(engine: Engine, cluster_id
 
 
 def test_no_second_counts_in_which_the_holder_could_not_be_seen_renewing(engine: Engine, cluster_id: int) -> None:
-    """While the store is unavailable for a minute, nobody can renew the lease, but the holder may be healthy."""
+    """The store is unavailable for a minute, so nobody can renew the lease. The holder may be healthy, so the standby
+    must not count this minute."""
     held(engine, cluster_id)
     standby = Waiting(engine, cluster_id)
     assert standby.look() is None
