@@ -123,9 +123,11 @@ _LONG, _INT, _TEXT, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.bool_()
 _PLACE = {"topic": _TEXT, "partition": _INT}
 
 _RANGE = struct_of(TopicRange, {"topic": _TEXT, "read": READ})
-_VOLUME = struct_of(Volume, dict.fromkeys(Volume._fields, _LONG) | _PLACE)
-_MARKER = struct_of(Marker, dict.fromkeys(Marker._fields, _LONG) | _PLACE | {"is_commit": _FLAG})
-_UNENDED = struct_of(Unended, dict.fromkeys(Unended._fields, _LONG) | _PLACE)
+_TYPES: Final = {
+    "volume": struct_of(Volume, dict.fromkeys(Volume._fields, _LONG) | _PLACE),
+    "marker": struct_of(Marker, dict.fromkeys(Marker._fields, _LONG) | _PLACE | {"is_commit": _FLAG}),
+    "unended": struct_of(Unended, dict.fromkeys(Unended._fields, _LONG) | _PLACE),
+}
 
 
 def ranges_to_rows(ranges: Iterable[TopicRange]) -> pa.RecordBatch:
@@ -135,16 +137,11 @@ def ranges_to_rows(ranges: Iterable[TopicRange]) -> pa.RecordBatch:
     return rows_of("range", pa.array(plain, _RANGE))
 
 
-def volumes_to_rows(volumes: Sequence[Volume]) -> pa.RecordBatch:
-    return rows_of("volume", _structs(volumes, _VOLUME))
-
-
-def markers_to_rows(markers: Sequence[Marker]) -> pa.RecordBatch:
-    return rows_of("marker", _structs(markers, _MARKER))
-
-
-def unended_to_rows(unended: Sequence[Unended]) -> pa.RecordBatch:
-    return rows_of("unended", _structs(unended, _UNENDED))
+def facts_to_rows(kind: str, facts: Sequence[Any]) -> pa.RecordBatch:
+    """Returns the rows of volumes, markers or unended records. `kind`: a key of `_TYPES`."""
+    fields = _TYPES[kind]
+    columns = [pa.array([fact[i] for fact in facts], field.type) for i, field in enumerate(fields)]
+    return rows_of(kind, pa.StructArray.from_arrays(columns, fields=list(fields)))
 
 
 def batches_from_rows(table: pa.Table) -> Iterator[LedgerBatch]:
@@ -166,11 +163,6 @@ def batches_from_rows(table: pa.Table) -> Iterator[LedgerBatch]:
         else:
             troubles += troubles_from_rows(facts)
     yield LedgerBatch(tuple(ranges), tuple(volumes), tuple(markers), combined(troubles), tuple(unended))
-
-
-def _structs(facts: Sequence[Any], fields: pa.StructType) -> pa.StructArray:
-    columns = [pa.array([fact[i] for fact in facts], field.type) for i, field in enumerate(fields)]
-    return pa.StructArray.from_arrays(columns, fields=list(fields))
 
 
 def _columns(facts: pa.StructArray) -> Iterator[tuple[Any, ...]]:

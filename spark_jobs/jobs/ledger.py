@@ -21,9 +21,6 @@ from spark_jobs.settings import IngestSettings
 from spark_jobs.source.ledger import LedgerSource, ledger_options
 from spark_jobs.source.log_identity import LogPosition
 
-POLL_MS = 500
-HEARTBEAT_MS = 1_000
-
 
 class LedgerJob:
     """Tails topics. Every (re)start begins at the stored positions of the topics that are tailed now."""
@@ -39,7 +36,7 @@ class LedgerJob:
         writer = LedgerWriter(self._engine, lease)
         with store_failures(writer):
             positions = self._positions(lease)
-            options = ledger_options(self._reader, positions, POLL_MS, HEARTBEAT_MS, part.pulse)
+            options = ledger_options(self._reader, positions, part.pulse)
             sink = StoreSink(batches_from_rows, writer.apply, part.step)
             self._queries.run(SourceName.LEDGER, LedgerSource, options, sink, ending)
 

@@ -21,8 +21,6 @@ from spark_jobs.runtime.sinks import StoreSink
 from spark_jobs.settings import IngestSettings
 from spark_jobs.source.partitions import PartitionsSource, sampler_options
 
-TICK_MS = 250
-
 
 class PartitionsJob:
     """Samples data partitions. Every (re)start knows which LSOs were stalled before, and since when."""
@@ -48,7 +46,7 @@ class PartitionsJob:
             clocks = self._clocks(lease)
             with TemporaryDirectory(prefix="windows-", dir=self._scratch, ignore_cleanup_errors=True) as folder:
                 window_file = str(Path(folder) / "windows.db")
-                options = sampler_options(self._reader, clocks, TICK_MS, window_file, part.pulse)
+                options = sampler_options(self._reader, clocks, window_file, part.pulse)
                 sink = StoreSink(batches_from_rows, apply, part.step)
                 self._queries.run(SourceName.PARTITIONS, PartitionsSource, options, sink, ending)
 

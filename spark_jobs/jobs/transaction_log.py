@@ -31,9 +31,6 @@ from spark_jobs.source.transaction_log import TransactionLogSource, source_optio
 
 log = logging.getLogger("txnscope.ingest")
 
-POLL_MS = 200
-HEARTBEAT_MS = 1_000
-
 LATE_INDEXES_FROM = 100_000
 """Number of offsets of history from which on the indexes of ids are built after the first read."""
 
@@ -93,7 +90,7 @@ class TransactionLogJob:
             else:
                 backend_of(self._engine).extend_text_index(self._engine)
 
-        options = source_options(self._reader, positions, POLL_MS, HEARTBEAT_MS, part.pulse, self._unreadable)
+        options = source_options(self._reader, positions, part.pulse, self._unreadable)
         sink = StoreSink(batches_from_rows, apply, part.step)
         self._queries.run(SourceName.TRANSACTION_LOG, TransactionLogSource, options, sink, ending)
 

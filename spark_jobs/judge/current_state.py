@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from sqlalchemy import Connection
@@ -47,14 +47,9 @@ class ConditionObserver:
         self._missing: dict[bytes, tuple[tuple[str, int, int], ...]] = {}
         self._idle_cursor: tuple[int, bytes] = (0, b"")
         self._makers = Makers(cluster_id)
-        self._left_behind = LeftBehindObserver(cluster_id)
+        self.left_behind = LeftBehindObserver(cluster_id)
         self._agrees: dict[bytes, Answer] = {}
         """The coordinators' answers about overdue ids."""
-
-    @property
-    def uncoordinated(self) -> frozenset[tuple[bytes, int]]:
-        """Returns the transactions, as (id, producer id), that were left behind and that no coordinator knows."""
-        return self._left_behind.uncoordinated
 
     def looks(
         self, connection: Connection, context: Context, known: Mapping[Key, Finding], now_ms: int
@@ -62,7 +57,7 @@ class ConditionObserver:
         self._began_ms = self._began_ms or now_ms
         open_, prepared, left_behind, found = self._open(connection, context, now_ms)
         looks = [found, self._sources(connection, context, now_ms)]
-        looks += self._left_behind.look(connection, context, now_ms)
+        looks += self.left_behind.look(connection, context, now_ms)
         if now_ms >= self._running_out_at_ms:
             self._running_out_at_ms = now_ms + RUNNING_OUT_EVERY_MS
             looks.append(self._ids_running_out(connection, context, now_ms))
@@ -86,7 +81,7 @@ class ConditionObserver:
         due_ms = overdue_timed_out_by_ms(now_ms, context.log.limits.scan_ms)
         timed_out = judge_inputs.timed_out_ids(connection, self._cluster_id, due_ms)
         left_open = judge_inputs.left_open(connection, self._cluster_id)
-        left_behind = self._left_behind.to_ask(timed_out.read, left_open.read, context)
+        left_behind = self.left_behind.to_ask(timed_out.read, left_open.read, context)
         prepared = judge_inputs.prepared_ids(connection, self._cluster_id, now_ms - open_too_long.STUCK_AFTER_MS)
         self._missing = {one.transactional_id: self._missing.get(one.transactional_id, ()) for one in prepared.read}
         undecoded = judge_inputs.undecoded(connection, self._cluster_id, now_ms - QUIET_MS)
@@ -103,14 +98,7 @@ class ConditionObserver:
             Kind.LONG_RUNNING: open_.unread,
             Kind.UNDECODABLE: undecoded.unread,
         }
-        look = RoundResult(
-            tuple(found),
-            frozenset(unread),
-            frozenset(context.log.known_until_ms),
-            context.log.is_complete,
-            unread=unread,
-        )
-        return open_.read, prepared.read, left_behind, look
+        return open_.read, prepared.read, left_behind, _result(found, unread, context)
 
     def _surroundings(self, connection: Connection, timed_out: Sequence[IdState]) -> Surroundings:
         """Returns the facts from the store and from the coordinators around the transactions that have reached their
@@ -149,13 +137,7 @@ class ConditionObserver:
             *ids_running_out.epoch_exhaustion(near_exhaustion.read, context),
         ]
         unread = {Kind.EXPIRING: idle.unread, Kind.EPOCH_EXHAUSTION: near_exhaustion.unread}
-        return RoundResult(
-            tuple(found),
-            frozenset(unread),
-            frozenset(context.log.known_until_ms),
-            context.log.is_complete,
-            unread=unread,
-        )
+        return _result(found, unread, context)
 
     def _compare(self, connection: Connection, context: Context, suspects: list[bytes], now_ms: int) -> RoundResult:
         """Compares answers with the stored rows. An answer waits, up to ASK_EVERY_MS, until the transaction log has
@@ -163,7 +145,7 @@ class ConditionObserver:
         assert self._prober is not None
         for answer in self._prober.answers():
             if isinstance(answer, LeftBehindAnswer):
-                self._left_behind.apply(answer)
+                self.left_behind.apply(answer)
                 continue
             if answer.transactional_id in self._missing:
                 self._missing[answer.transactional_id] = answer.missing
@@ -210,3 +192,9 @@ class ConditionObserver:
         found = judge_inputs.idle_ids(connection, self._cluster_id, _IDLE[number], after, limit)
         self._idle_cursor = (number, found[-1].transactional_id) if found else ((number + 1) % len(_IDLE), b"")
         return found
+
+
+def _result(found: Iterable[Observation], unread: dict[Kind, int], context: Context) -> RoundResult:
+    """Returns the round's result on the kinds in `unread`, which are judged by what is known of the transaction log."""
+    known = frozenset(context.log.known_until_ms), context.log.is_complete
+    return RoundResult(tuple(found), frozenset(unread), *known, unread=unread)

@@ -42,7 +42,8 @@ class EventObserver:
         self._read_to = 0
         self._begun_ms = self._now_ms = 0
         self._has_unjudged = False
-        self._held: frozenset[Key] = frozenset()
+        self.held: frozenset[Key] = frozenset()
+        """The keys of the findings to which events may belong that were read and cannot be reported yet."""
         self._unread: Counter[str] = Counter()
         self._unread_ms = 0
         self._settling: Settling | None = None
@@ -55,12 +56,6 @@ class EventObserver:
         until QUIET_MS after the last dropped event, because a finding about the event would be open for that long."""
         is_over = self._now_ms - self._unread_ms >= QUIET_MS
         return {kind: 0 if is_over else self._unread[cause] for cause, kind in COUNTING.items()}
-
-    @property
-    def held(self) -> frozenset[Key]:
-        """Returns the keys of the findings to which unreported events may belong: events that were read and cannot be
-        reported yet."""
-        return self._held
 
     def begin(self, connection: Connection, now_ms: int) -> None:
         """Reads the events of the last REMEMBERED_MS. An earlier judge may have counted them already: each finding
@@ -97,14 +92,14 @@ class EventObserver:
             lambda ids: judge_inputs.last_uses(connection, self._cluster_id, ids),
             lambda timeouts: self._makers.of(connection, timeouts, self._now_ms),
         )
-        found, self._held = find_in_events(events, lookups, settling, context)
+        found, self.held = find_in_events(events, lookups, settling, context)
         event_kinds = EVENTS - {Kind.DATA_GAP}
         judged = frozenset(context.log.known_until_ms), context.log.is_complete
-        return RoundResult(found, event_kinds, *judged, unsettled=self._held, unread=self.unread)
+        return RoundResult(found, event_kinds, *judged, unsettled=self.held, unread=self.unread)
 
     def mark_judged(self) -> None:
         """Notes that the findings are stored. Events that are too fresh to be reported still count as not judged."""
-        self._has_unjudged = bool(self._held)
+        self._has_unjudged = bool(self.held)
 
     def _add(self, events: list[Event]) -> None:
         for event in events:

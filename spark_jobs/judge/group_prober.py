@@ -95,10 +95,6 @@ class GroupProber:
             raise
         return PROBE_EVERY_S
 
-    @property
-    def is_connected(self) -> bool:
-        return self._client is not None
-
     def close(self) -> None:
         if self._client is not None:
             with suppress(Exception):

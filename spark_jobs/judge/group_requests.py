@@ -16,7 +16,7 @@ from service.kafka.group_descriptions import GroupMembers, describe_groups, desc
 from service.kafka.groups import UNSTABLE_OFFSET_COMMIT, Committed, GroupOffsets, committed
 from service.kafka.share_groups import ShareOffset, isolation_levels, reports_offsets, share_offsets
 from spark_jobs.judge.group_rounds import Stalls
-from spark_jobs.judge.pending_offsets import NOTHING_PENDING, Pending
+from spark_jobs.judge.pending_offsets import Pending
 
 _MOVED: Final = frozenset({14, 15, 16})
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
@@ -65,7 +65,7 @@ NO_ANSWER: Final = GroupsAnswer([], {}, frozenset(), False)
 
 
 def ask_groups(
-    client: KafkaClient, node: int, groups: Sequence[str], stalled: Stalls, pending: Pending = NOTHING_PENDING
+    client: KafkaClient, node: int, groups: Sequence[str], stalled: Stalls, pending: Pending
 ) -> GroupsAnswer:
     """Asks `node` about groups that it coordinates. Raises KafkaUnavailable or KafkaRefused.
 

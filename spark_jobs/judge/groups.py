@@ -16,7 +16,7 @@ from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import Entry, Relation
 from service.store.escaped_text import display_id
 from service.store.queries import partitions
-from service.store.queries.partitions import STALLED_SAMPLES_READ, observed_at_ms, read_affected_groups
+from service.store.queries.partitions import STALLED_SAMPLES_READ, observed_at_ms
 from spark_jobs.judge.group_prober import GroupProber
 
 Judged = Iterable[tuple[Entry, Relation]]
@@ -29,11 +29,6 @@ class BlockedGroupObserver:
     def __init__(self, cluster_id: int, prober: GroupProber | None) -> None:
         self._cluster_id, self._prober = cluster_id, prober
 
-    def blocked_groups(self, connection: Connection) -> list[AffectedGroup]:
-        """Reads the groups on stalled partitions. Called once a round, for `look` and for the `blocked_groups` of other
-        findings (`Context.groups`)."""
-        return read_affected_groups(connection, self._cluster_id)
-
     def look(
         self,
         connection: Connection,
@@ -42,9 +37,9 @@ class BlockedGroupObserver:
         blocked_groups: Sequence[AffectedGroup],
         judged: Judged,
     ) -> RoundResult:
-        """Returns the round's result on blocked groups. `known` includes this round's findings about the blocking
-        transactions. A group no longer waits when its partition is not stalled any more, or when its coordinator's
-        answer shows that. The store contains both facts, even if the last answer is old."""
+        """Returns the round's result on `blocked_groups`, those on stalled partitions. `known` includes this round's
+        findings about the blocking transactions. A group no longer waits when its partition is not stalled any more, or
+        when its coordinator's answer shows that. The store contains both facts, even if the last answer is old."""
         as_of_ms = observed_at_ms(connection, self._cluster_id) or 0
         found = stall_causes.blocked_groups(blocked_groups, _by_place(judged), known, context, as_of_ms)
         unread = {Kind.BLOCKED_GROUP: self.unread(connection)}

@@ -24,6 +24,7 @@ from service.domain.transaction_log.known_log import Limits, known_log, limits_o
 from service.store.engine import open_reader
 from service.store.lease import Lease
 from service.store.queries import judge_inputs
+from service.store.queries.partitions import read_affected_groups
 from service.store.writers.findings import FindingWriter, load
 from spark_jobs.judge.coordinator_prober import CoordinatorProber
 from spark_jobs.judge.current_state import ConditionObserver
@@ -128,13 +129,13 @@ class Judge:
             if not (has_news or is_due or has_partitions):
                 return 0
             log = known_log(self._limits, judge_inputs.log_progress(connection, self._cluster_id), now_ms)
-            blocked_groups = self._groups.blocked_groups(connection)
+            blocked_groups = read_affected_groups(connection, self._cluster_id)
             context = Context(
                 log,
                 self._rules,
                 groups=BlockedGroupIndex(blocked_groups),
                 may_skip_markers=self._may_skip_markers,
-                uncoordinated=self._conditions.uncoordinated,
+                uncoordinated=self._conditions.left_behind.uncoordinated,
                 transaction_version=self._transaction_version,
             )
             if has_news:
@@ -159,7 +160,7 @@ class Judge:
         return len(changes)
 
     def _gaps(self) -> list[Observation]:
-        return [*self._groups.gaps(), *(self._partitions.gaps() if self._partitions is not None else ())]
+        return [*self._groups.gaps(), *(self._partitions.gaps if self._partitions is not None else ())]
 
     def _on_partitions(
         self,

@@ -16,7 +16,7 @@ from service.domain.partitions.marker_audit import Compared, EndedLog, Result, c
 from service.domain.partitions.marker_histories import Decision, SeenMarker
 from service.store.engine import open_reader
 from service.store.lease import Lease
-from service.store.queries.marker_audit import AuditInputs, FirstRecord, TailView, Witness, left_over, read_inputs
+from service.store.queries.marker_audit import AuditInputs, FirstRecord, Witness, left_over, read_inputs
 from service.store.writers.marker_audit import MarkerAuditWriter, Settled, Torn
 from spark_jobs.runtime.liveness import Liveness
 from spark_jobs.runtime.periodic import repeated
@@ -195,7 +195,7 @@ class MarkerAuditor:
         return {
             place: view.end_offset
             for place, view in inputs.tails.items()
-            if place not in inputs.audited and _is_after(view, since_ms)
+            if place not in inputs.audited and view.end_asked_at_ms > since_ms and view.next_offset >= view.end_offset
         }
 
     def _tell(self, results: Counter[Result], now_ms: int) -> Counter[Result]:
@@ -218,10 +218,6 @@ def daily_line(results: Counter[Result]) -> str:
         f"{ended:,} transactions ended on tailed partitions within a day: {verdict}, {whole:,} whole,"
         f" {unseen:,} not seen as a whole"
     )
-
-
-def _is_after(view: TailView, ms: int) -> bool:
-    return view.end_asked_at_ms > ms and view.next_offset >= view.end_offset
 
 
 def _from(marker: SeenMarker, begun: int) -> SeenMarker:

@@ -136,8 +136,9 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
         for key, from_offset in questions.entries.items():
             seen = answers.seen.get(key.place)
             if seen is not None and seen.described and not is_open(key, seen):
-                read_markers = partial(self._markers, client, key, seen, from_offset, seen.ends.high_watermark)
-                if (markers := reads.attempt(seen, read_markers)) is not None:
+                lo, hi = max(from_offset, seen.ends.log_start), seen.ends.high_watermark
+                read = partial(batches_between, client, *key.place, seen.leader, key.producer_id, lo, hi)
+                if (markers := reads.attempt(seen, read)) is not None:
                     answers.ended[key] = markers
         for key, ask in questions.facts.items():
             seen = answers.seen.get(key.place)
@@ -159,10 +160,6 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
         except KafkaFailure as e:
             log.debug("not all coordinators could be asked: %s", e)
         return CoordinatorAnswers(asked_at_ms, wall_clock_ms(), {one: told.get(one) for one in producers})
-
-    def _markers(self, client: KafkaClient, key: EntryKey, seen: CheckedPartition, lo: int, hi: int) -> BatchesRead:
-        lo = max(lo, seen.ends.log_start)
-        return batches_between(client, key.topic, key.partition, seen.leader, key.producer_id, lo, hi)
 
     def _close(self) -> None:
         super()._close()

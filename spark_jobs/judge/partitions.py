@@ -91,14 +91,11 @@ class OpenEntryObserver:
         self.judged: list[tuple[Entry, Relation]] = []
         """The entries that were open in the last round, each with its relation: what will end the entry, if
         anything."""
-        self._gaps: list[Observation] = []
+        self.gaps: list[Observation] = []
+        """The coverage gaps of topics that may not be read, as of the last round."""
         self._without_case = 0
         self.next_round_ms = 0
         """The earliest time at which the next step of an entry may be made. The next round should come no later."""
-
-    def gaps(self) -> list[Observation]:
-        """Returns the coverage gaps of topics that may not be read, as of the last round."""
-        return self._gaps
 
     def stalled_since_ms(self, subject: Subject) -> int | None:
         """Returns when (ms) the LSO began to stall at the hanging entry; None if something else held the LSO."""
@@ -125,7 +122,7 @@ class OpenEntryObserver:
             is_log_absent=is_log_absent(log_unread),
         )
         self.judged = [(one.entry, one.relation) for _, one in current.shown]
-        self._gaps = unreadable_topics(
+        self.gaps = unreadable_topics(
             NotJudged(one.row.topic, one.row.partition, one.row.stalled_since_ms, one.why) for one in partitions
         )
         self._note_disturbances(current)

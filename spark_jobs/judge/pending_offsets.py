@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 from service.domain.findings.blocked_group import UnreadCommits
@@ -47,7 +46,6 @@ BEHIND_MS: Final = 10_000
 
 Pending = Mapping[str, Mapping[TopicPartition, int]]
 """The producer id of the (first) open transaction that commits an offset, by group and partition."""
-NOTHING_PENDING: Final[Pending] = MappingProxyType({})
 
 _Key = tuple[int, int, int]
 """Partition of `__consumer_offsets`, producer id and start offset of a transaction."""

@@ -1,17 +1,24 @@
-"""Sums up in one line why a query ended (Spark wraps a cause in pages of plans and stacks), and stores the reason."""
+"""Sums up in one line why a query ended (Spark wraps a cause in pages of plans and stacks), and stores the reason.
+
+Spark passes on only the text of an exception in its Python processes, so a failure of Kafka gets its encoded reason as
+text.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
+from service.domain.reasons.coding import decode, encode
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import ErrorText
 from service.kafka.errors import KafkaFailure
 from service.store.errors import StoreError, StoreUnavailable
-from service.store.writers.source import SourceWriter
-from spark_jobs.source.stream_reader import encoded_reason
+
+if TYPE_CHECKING:  # not in Spark's Python processes
+    from service.store.writers.source import SourceWriter
 
 # the last line of a Python traceback, anywhere in the text: "package.module.Name: message"
 _RAISED = re.compile(r"^\s*(?:: |Caused by: )?((?:[A-Za-z_]\w*\.)*[A-Z]\w*): (.+)$", re.MULTILINE)
@@ -29,6 +36,31 @@ _STATE = "SQLSTATE"
 
 _OURS = ("service.", "spark_jobs.")
 _LONGEST = 300
+
+
+class EncodedFailure(Exception):
+    """An exception with an encoded reason as its text."""
+
+
+_ENCODED = re.compile(rf"\b{EncodedFailure.__module__}\.{EncodedFailure.__name__}: (\{{.+\}})\s*$", re.MULTILINE)
+
+
+@contextmanager
+def encoding_failures() -> Iterator[None]:
+    """Raises a KafkaFailure of the block as EncodedFailure."""
+    try:
+        yield
+    except KafkaFailure as e:
+        raise EncodedFailure(encode(e.reason)) from e
+
+
+def encoded_reason(text: str) -> Reason | None:
+    """Returns the last encoded reason in Spark's message about a query that ended; None if there is none."""
+    found = _ENCODED.findall(text)
+    try:
+        return decode(found[-1]) if found else None
+    except ValueError:
+        return None
 
 
 def reason_of(failure: BaseException) -> Reason:

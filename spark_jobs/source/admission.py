@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
+from service.domain.partitions.ledger import TopicRange
 from service.domain.transaction_log.facts import RangeRead
 from spark_jobs.source.log_identity import LogPosition
 
@@ -64,20 +65,7 @@ def shares(lags: Mapping[str, int], sizes: Mapping[str, int], budget: int) -> di
     return {topic: BatchLimits(records=lag * budget // total) for topic, lag in lags.items()}
 
 
-class HasOffsets(Protocol):
-    """A RangeRead, or anything else with a leader and a range of offsets."""
-
-    @property
-    def leader(self) -> int: ...
-
-    @property
-    def lo(self) -> int: ...
-
-    @property
-    def hi(self) -> int: ...
-
-
-Range = TypeVar("Range", bound=HasOffsets)
+Range = TypeVar("Range", RangeRead, TopicRange)
 
 
 def into_tasks(ranges: Sequence[Range], cores: int) -> list[list[Range]]:

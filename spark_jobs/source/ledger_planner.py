@@ -7,8 +7,7 @@ that are never read. A partition that is added later is read from its start.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from service.domain.partitions.ledger import TopicRange
 from service.domain.reasons.reason import Reason, combined
@@ -22,32 +21,23 @@ from service.wire.batches import LENGTH_END
 from service.wire.header_columns import read_headers
 from spark_jobs.source.admission import BatchLimits, admit, shares
 from spark_jobs.source.log_identity import LogObservation, LogPosition, divergence, unanswered_reason
-from spark_jobs.source.planner import Followed, advanced, end_of, follow, ranges_to
+from spark_jobs.source.planner import BatchPlan, Followed, advanced, end_of, follow, ranges_to
 from spark_jobs.source.reader_settings import WatchedTopics
-from spark_jobs.source.requests import Brokers, ClusterRequests, Place
+from spark_jobs.source.requests import Brokers, Place
 from spark_jobs.source.watched import is_over
 
 SAMPLE_BYTES: Final = 64 << 10
 
 
-class LedgerRequests(ClusterRequests, Protocol):
-    def divergence(self, seen: LogObservation, partition: int, position: LogPosition) -> Gap | None: ...
-
-    def record_size(self, layout: TopicLayout, partition: int, offset: int) -> int | None:
-        """Returns the bytes per record (strictly, per offset) at `offset`; None if no batch lies there. Raises
-        KafkaRefused if the topic may not be read."""
-        ...
-
-    def close(self) -> None: ...
-
-
 class LedgerBrokers(Brokers):
-    """Asks the brokers of a real cluster."""
+    """The requests of LedgerPlanner to a cluster."""
 
     def divergence(self, seen: LogObservation, partition: int, position: LogPosition) -> Gap | None:
         return self._ask(lambda client: divergence(client, seen, partition, position))
 
     def record_size(self, layout: TopicLayout, partition: int, offset: int) -> int | None:
+        """Returns the bytes per record (strictly, per offset) at `offset`; None if no batch lies there. Raises
+        KafkaRefused if the topic may not be read."""
         return self._ask(lambda client: _record_size(client, layout, partition, offset))
 
 
@@ -76,7 +66,7 @@ class _Measured(NamedTuple):
 class RecordSizes:
     """Record sizes by topic. One partition is measured for the whole topic."""
 
-    def __init__(self, kafka: LedgerRequests, now_ms: Callable[[], int]) -> None:
+    def __init__(self, kafka: LedgerBrokers, now_ms: Callable[[], int]) -> None:
         self._kafka, self._now_ms = kafka, now_ms
         self._known: dict[str, _Measured] = {}
 
@@ -107,18 +97,6 @@ _NO_TOPIC: Final = ""
 """The topic id that is reported in place of a deleted topic's."""
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerPlan:
-    """The ranges that one micro-batch reads. `trouble`: why a part of the cluster could not be read."""
-
-    ranges: tuple[TopicRange, ...]
-    trouble: Reason | None
-
-    @property
-    def has_data(self) -> bool:
-        return any(r.hi > r.lo or r.gap or r.is_gone for _, r in self.ranges)
-
-
 class _TailedTopic(NamedTuple):
     """A topic as observed in one planning round. `size`: bytes per record; None if the topic must not be read now."""
 
@@ -147,7 +125,7 @@ class LedgerPlanner:
 
     def __init__(
         self,
-        kafka: LedgerRequests,
+        kafka: LedgerBrokers,
         watch: WatchedTopics,
         positions: Mapping[str, Mapping[int, LogPosition]],
         now_ms: Callable[[], int],
@@ -162,14 +140,14 @@ class LedgerPlanner:
         self._deleted: list[str] = []
         self._missing: list[Reason] = []
 
-    def plan(self) -> LedgerPlan:
+    def plan(self) -> BatchPlan[TopicRange]:
         """Returns the next plan. A failure of Kafka is not raised: it becomes the plan's `trouble`, and the other
         topics are planned."""
         try:
             observations = self._observe()
         except KafkaFailure as e:
             self._layouts_at_ms = 0
-            return LedgerPlan((), e.reason)
+            return BatchPlan((), e.reason)
         troubles = list(self._missing)
         tailed = [one for seen in observations if (one := self._tailed(seen, troubles))]
         sizes = {one.topic: one.size for one in tailed if one.size is not None}
@@ -178,9 +156,9 @@ class LedgerPlanner:
         for one in tailed:
             ranges += one.ranges(limits.get(one.topic))
             self._positions[one.topic] = one.followed.positions
-        return LedgerPlan(tuple(ranges), combined(troubles))
+        return BatchPlan(tuple(ranges), combined(troubles))
 
-    def advance(self, plan: LedgerPlan) -> None:
+    def advance(self, plan: BatchPlan[TopicRange]) -> None:
         """Moves the positions behind the batch of `plan`, which is being read now."""
         reads: dict[str, list[RangeRead]] = {}
         for topic, read in plan.ranges:

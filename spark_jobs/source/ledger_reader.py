@@ -14,7 +14,7 @@ from service.domain.reasons.unread import NoBatch
 from service.domain.transaction_log.facts import RangeRead
 from service.kafka.settings import ClientSettings
 from service.wire.log_columns import Chunk
-from spark_jobs.fold.ledger import Tail, markers_to_rows, ranges_to_rows, unended_to_rows, volumes_to_rows
+from spark_jobs.fold.ledger import Tail, facts_to_rows, ranges_to_rows
 from spark_jobs.fold.rows import trouble_to_rows
 from spark_jobs.source.reader import MAX_FETCH_BYTES, RangeReader
 
@@ -30,9 +30,9 @@ def read_tails(
             reading.step()
         done += (TopicRange(topic, read) for read in reading.done())
         if reading.tail.volumes:
-            yield volumes_to_rows(reading.tail.volumes)
-            yield markers_to_rows(reading.tail.markers)
-            yield unended_to_rows(reading.tail.unended)
+            yield facts_to_rows("volume", reading.tail.volumes)
+            yield facts_to_rows("marker", reading.tail.markers)
+            yield facts_to_rows("unended", reading.tail.unended)
         for broken in reading.broken:
             yield trouble_to_rows(broken)
     yield ranges_to_rows(done)

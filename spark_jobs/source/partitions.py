@@ -15,20 +15,20 @@ from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from service.clock import wall_clock_ms
 from service.domain.partitions.facts import PartitionEnds, PartitionsBatch, StallClock
 from service.processes.waiting import heard_by, touch
 from spark_jobs.fold.partitions import reads_to_rows, seen_to_rows
-from spark_jobs.fold.rows import SCHEMA
 from spark_jobs.runtime.direct_batches import DirectBatches
 from spark_jobs.source.reader_settings import OPTION, ReaderSettings
 from spark_jobs.source.requests import Brokers, into_tasks
 from spark_jobs.source.sampler import Sample, Sampler
 from spark_jobs.source.stalled import read_stalled
+from spark_jobs.source.stream_reader import KafkaSource
 
+TICK_S: Final = 0.25
 TOO_LATE_MS: Final = 10_000
 """Age from which a task reports its sample without reading from brokers: the next sample is fresher."""
 
@@ -52,7 +52,6 @@ class PartitionsReader(DataSourceStreamReader):
         self._client, self._watch = settings.client, settings.watch
         self._clocks = [StallClock(*clock) for clock in json.loads(options["clocks"])]
         self._cores = int(options["cores"])
-        self._tick_s = int(options["tickms"]) / 1000
         self._window_file = options["windowfile"]
         self._step = partial(touch, options["pulse"])
         self._direct = DirectBatches(options["direct"])
@@ -74,7 +73,7 @@ class PartitionsReader(DataSourceStreamReader):
             wait = self._next_look_at - time.monotonic()
             if wait > 0:
                 time.sleep(wait)
-            self._next_look_at = time.monotonic() + self._tick_s
+            self._next_look_at = time.monotonic() + TICK_S
             with heard_by(self._step):
                 self._sampler.observe()
             self._step()
@@ -107,26 +106,14 @@ class PartitionsReader(DataSourceStreamReader):
             self._brokers.close()
 
 
-class PartitionsSource(DataSource):
-    """`spark.readStream.format("txnscope_partitions")`; options as in `sampler_options`."""
+class PartitionsSource(KafkaSource):
+    """Options as in `sampler_options`."""
 
-    @classmethod
-    def name(cls) -> str:
-        return "txnscope_partitions"
-
-    def schema(self) -> StructType:
-        return SCHEMA
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return PartitionsReader(dict(self.options))
+    reader_class = PartitionsReader
 
 
 def sampler_options(
-    settings: ReaderSettings,
-    clocks: Iterable[StallClock],
-    tick_ms: int,
-    window_file: str,
-    pulse: str = "",
+    settings: ReaderSettings, clocks: Iterable[StallClock], window_file: str, pulse: str
 ) -> dict[str, str]:
     """Returns the options of the source in the form in which Spark passes them on (strings, keys in lower case).
 
@@ -135,7 +122,6 @@ def sampler_options(
     return {
         **settings.option,
         "clocks": json.dumps(list(clocks)),
-        "tickms": str(tick_ms),
         "windowfile": window_file,
         "pulse": pulse,
     }

@@ -10,8 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
+from service.domain.partitions.ledger import TopicRange
 from service.domain.reasons.reason import Reason, combined
 from service.domain.reasons.unread import NoTransactionLog, PartitionsUnreadable, TopicGone, TransactionsSeen
 from service.domain.transaction_log.facts import NO_LEADER, Gap, RangeRead
@@ -21,7 +22,7 @@ from service.kafka.errors import KafkaFailure
 from service.kafka.fetch import fetch_piece
 from service.kafka.settings import ClientSettings
 from service.kafka.transactions import lists_ids_without_log
-from spark_jobs.source.admission import BatchLimits, admit
+from spark_jobs.source.admission import BatchLimits, Range, admit
 from spark_jobs.source.log_identity import (
     LogObservation,
     LogPosition,
@@ -41,16 +42,17 @@ _TRY_TIMEOUT_MS = 3_000
 
 
 @dataclass(frozen=True, slots=True)
-class BatchPlan:
+class BatchPlan(Generic[Range]):
     """The ranges that one micro-batch reads. Ranges with `lo == hi` only report the log's start and end. `trouble`: why
-    a part of the topic could not be read."""
+    a part of the log, or of the cluster, could not be read."""
 
-    ranges: tuple[RangeRead, ...]
+    ranges: tuple[Range, ...]
     trouble: Reason | None
 
     @property
     def has_data(self) -> bool:
-        return any(r.hi > r.lo or r.gap for r in self.ranges)
+        reads = (one.read if isinstance(one, TopicRange) else one for one in self.ranges)
+        return any(read.hi > read.lo or read.gap or read.is_gone for read in reads)
 
 
 class LogPlanner:
@@ -63,12 +65,11 @@ class LogPlanner:
         settings: ClientSettings,
         topic: str,
         positions: dict[int, LogPosition],
-        limits: BatchLimits,
         now_ms: Callable[[], int],
         unreadable: PartitionsUnreadable | None = None,
     ) -> None:
         self._unreadable, self._tried_at_ms = unreadable, 0
-        self._settings, self._topic, self._limits, self._now_ms = settings, topic, limits, now_ms
+        self._settings, self._topic, self._now_ms = settings, topic, now_ms
         self._positions = dict(positions)
         self._client: KafkaClient | None = None
         self._layout: TopicLayout | None = None
@@ -76,7 +77,7 @@ class LogPlanner:
         self._listed_at_ms = -LIST_EVERY_MS
         self._has_ids = False
 
-    def plan(self) -> BatchPlan:
+    def plan(self) -> BatchPlan[RangeRead]:
         """Observes the topic and returns the next plan. A failure of Kafka is not raised: the plan then has the failure
         as `trouble`, and no ranges."""
         try:
@@ -89,7 +90,7 @@ class LogPlanner:
             self.close()
             return BatchPlan((), e.reason)
 
-    def advance(self, plan: BatchPlan) -> None:
+    def advance(self, plan: BatchPlan[RangeRead]) -> None:
         """Moves the positions behind the batch of `plan`, which is being read now."""
         self._positions = advanced(self._positions, plan.ranges)
 
@@ -120,7 +121,7 @@ class LogPlanner:
             self._has_ids = lists_ids_without_log(client)
         return NoTransactionLog(TransactionsSeen.LISTED) if self._has_ids else None
 
-    def _plan(self, seen: LogObservation) -> BatchPlan:
+    def _plan(self, seen: LogObservation) -> BatchPlan[RangeRead]:
         """Returns the plan. All positions move together, after the last request to Kafka: if a request fails, no gap is
         lost, since only a plan reports gaps."""
         client = self._client
@@ -129,7 +130,7 @@ class LogPlanner:
         self._try_again(client, seen, followed.positions)
         waiting = set() if self._unreadable is None else {*self._unreadable.partitions}
         ends = {p: followed.positions[p].next_offset if p in waiting else end for p, end in seen.ends.items()}
-        ranges = ranges_to(admit(followed.positions, ends, self._limits), seen, followed)
+        ranges = ranges_to(admit(followed.positions, ends, BatchLimits()), seen, followed)
         self._positions = followed.positions
         return BatchPlan(ranges, combined([unanswered_reason(seen), self._unreadable]))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from service.domain.partitions.facts import PartitionEnds
 from service.domain.reasons.reason import Reason
@@ -38,24 +38,8 @@ class Listing(NamedTuple):
     hidden: Reason | None = None
 
 
-class ClusterRequests(Protocol):
-    """The sampler's requests to a cluster. Every method raises KafkaUnavailable or KafkaRefused."""
-
-    def topics(self) -> Topics: ...
-
-    def ends(self, layouts: Mapping[str, TopicLayout], *, with_start: bool) -> dict[Place, Ends]: ...
-
-    def starts(self, layouts: Mapping[str, TopicLayout]) -> dict[Place, Ends]:
-        """Returns the ends of a few partitions, with their log starts."""
-        ...
-
-    def listing(self, topic: str) -> Listing:
-        """Returns the listing of a topic that is no longer among `topics`."""
-        ...
-
-
 class Brokers:
-    """Asks the brokers of a real cluster."""
+    """The sampler's requests to a cluster. Every method raises KafkaUnavailable or KafkaRefused."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
@@ -68,9 +52,11 @@ class Brokers:
         return self._ask(lambda _: self._all.sample(layouts, with_start=with_start))
 
     def starts(self, layouts: Mapping[str, TopicLayout]) -> dict[Place, Ends]:
+        """Returns the ends of a few partitions, with their log starts."""
         return self._ask(lambda _: self._some.sample(layouts, with_start=True))
 
     def listing(self, topic: str) -> Listing:
+        """Returns the listing of a topic that is no longer among `topics`."""
         try:
             return Listing(self._ask(lambda client: topic_layout(client, topic)) is not None)
         except KafkaRefused:

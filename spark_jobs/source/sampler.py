@@ -21,7 +21,7 @@ from service.kafka.cluster import Leader, TopicLayout
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaFailure
 from spark_jobs.source.reader_settings import WatchedTopics
-from spark_jobs.source.requests import ClusterRequests, Place
+from spark_jobs.source.requests import Brokers, Place
 from spark_jobs.source.watched import Rounds, Urgency, WatchedPartition, is_over
 
 LAYOUT_EVERY_MS: Final = 2_000
@@ -52,7 +52,7 @@ class Sampler:
     True. Time comes from `now_ms`."""
 
     def __init__(
-        self, brokers: ClusterRequests, watch: WatchedTopics, clocks: Iterable[StallClock], now_ms: Callable[[], int]
+        self, brokers: Brokers, watch: WatchedTopics, clocks: Iterable[StallClock], now_ms: Callable[[], int]
     ) -> None:
         self._brokers, self._watch, self._now_ms = brokers, watch, now_ms
         self._clocks = {(clock.topic, clock.partition): clock for clock in clocks}

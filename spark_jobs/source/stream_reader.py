@@ -7,82 +7,77 @@ as long as the query runs; `read` runs in pooled workers, on a pickled copy.
 from __future__ import annotations
 
 import math
-import re
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
 
-from service.domain.reasons.coding import decode, encode
 from service.domain.reasons.reason import Reason
-from service.kafka.errors import KafkaFailure
 from service.processes.waiting import heard_by, touch
+from spark_jobs.fold.rows import SCHEMA, trouble_to_rows
 from spark_jobs.runtime.direct_batches import DirectBatches
+from spark_jobs.runtime.error_summary import encoding_failures
+from spark_jobs.source.admission import Range, into_tasks
+from spark_jobs.source.planner import BatchPlan
+from spark_jobs.source.reader_settings import OPTION, ReaderSettings
+
+HEARTBEAT_S: Final = 1.0
 
 
-class EncodedFailure(Exception):
-    """An exception with an encoded reason as its text."""
+class KafkaSource(DataSource):
+    """A streaming DataSource. A subclass names the `reader_class`, which gets the options of the source."""
+
+    reader_class: ClassVar[type[DataSourceStreamReader]]
+
+    def schema(self) -> StructType:
+        return SCHEMA
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return self.reader_class(dict(self.options))  # type: ignore[call-arg]
 
 
-_ENCODED = re.compile(rf"\b{EncodedFailure.__module__}\.{EncodedFailure.__name__}: (\{{.+\}})\s*$", re.MULTILINE)
+@dataclass(frozen=True)
+class ReadTask(InputPartition, Generic[Range]):
+    """The ranges that one Spark task reads. Only the first task of a batch has the `trouble`."""
+
+    ranges: tuple[Range, ...]
+    trouble: Reason | None
 
 
-@contextmanager
-def encoding_failures() -> Iterator[None]:
-    """Raises a KafkaFailure of the block as EncodedFailure."""
-    try:
-        yield
-    except KafkaFailure as e:
-        raise EncodedFailure(encode(e.reason)) from e
+class Planner(Protocol[Range]):
+    def plan(self) -> BatchPlan[Range]: ...
 
-
-def encoded_reason(text: str) -> Reason | None:
-    """Returns the last encoded reason in Spark's message about a query that ended; None if there is none."""
-    found = _ENCODED.findall(text)
-    try:
-        return decode(found[-1]) if found else None
-    except ValueError:
-        return None
-
-
-class Planned(Protocol):
-    @property
-    def has_data(self) -> bool: ...
-
-
-P = TypeVar("P", bound=Planned)
-
-
-class Planner(Protocol[P]):
-    def plan(self) -> P: ...
-
-    def advance(self, plan: P) -> None: ...
+    def advance(self, plan: BatchPlan[Range]) -> None: ...
 
     def close(self) -> None: ...
 
 
-class PlanningReader(DataSourceStreamReader, Generic[P]):
+class PlanningReader(DataSourceStreamReader, Generic[Range]):
     """Plans a batch whenever there are new records, and otherwise at each heartbeat. The batches of heartbeats go to
-    the driver directly, except one every THROUGH_SPARK_EVERY_S."""
+    the driver directly, except one every THROUGH_SPARK_EVERY_S. `poll_s`: the pause between two plans."""
+
+    poll_s: ClassVar[float]
 
     def __init__(self, options: dict[str, str]) -> None:
-        """`options`: `pollms` and `heartbeatms`; `pulse`, the file that is touched at each step, whichever process
-        takes it; `direct`, the folder of the query's DirectBatches; `cores`, the number of tasks that run at once."""
-        self._poll_s, self._heartbeat_s = int(options["pollms"]) / 1000, int(options["heartbeatms"]) / 1000
+        """`options`: the ReaderSettings; `pulse`, the file that is touched at each step, whichever process takes it;
+        `direct`, the folder of the query's DirectBatches; `cores`, the number of tasks that run at once."""
+        self._settings = ReaderSettings.model_validate_json(options[OPTION])
         self._step = partial(touch, options["pulse"])
         self._direct = DirectBatches(options["direct"])
-        self._planner: Planner[P] | None = None
+        self._cores = int(options["cores"])
+        self._planner: Planner[Range] | None = None
         self._number = 0
-        self._plan: P | None = None
+        self._plan: BatchPlan[Range] | None = None
         self._planned_at = self._through_spark_at = -math.inf
 
     @abstractmethod
-    def planner(self) -> Planner[P]:
+    def planner(self) -> Planner[Range]:
         """Returns the planner. Called once, in the process that plans."""
 
     def initialOffset(self) -> dict[str, Any]:
@@ -94,47 +89,52 @@ class PlanningReader(DataSourceStreamReader, Generic[P]):
         if self._planner is None:
             self._planner = self.planner()
         while True:
-            wait = self._planned_at + self._poll_s - time.monotonic()
+            wait = self._planned_at + self.poll_s - time.monotonic()
             if wait > 0:
                 time.sleep(wait)
             with heard_by(self._step):
                 plan = self._planner.plan()
             self._step()
-            is_due = time.monotonic() - self._planned_at >= self._heartbeat_s
+            is_due = time.monotonic() - self._planned_at >= HEARTBEAT_S
             if plan.has_data or (is_due and not self._direct.may_take(self._through_spark_at)):
                 break
             if is_due:
-                self._direct.put(row for task in self.tasks(plan) for row in self.read_rows(task))
+                self._direct.put(row for task in self._tasks(plan) for row in self._rows(task))
                 self._planner.advance(plan)
                 self._planned_at = time.monotonic()
-            time.sleep(self._poll_s)
+            time.sleep(self.poll_s)
         self._planner.advance(plan)
         self._plan, self._number = plan, self._number + 1
         self._planned_at = self._through_spark_at = time.monotonic()
         return {"plan": self._number}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return self.tasks(self.current_plan(end))
-
-    @abstractmethod
-    def tasks(self, plan: P) -> Sequence[InputPartition]:
-        """Returns the tasks that read `plan`, at least one."""
-
-    def current_plan(self, end: dict[str, Any]) -> P:
-        """Returns the plan that ends at Spark's offset `end`. Raises RuntimeError if that is not the newest one."""
+        """Returns the tasks of the plan that ends at Spark's offset `end`. Raises RuntimeError if that plan is not the
+        newest one."""
         if self._plan is None or end["plan"] != self._number:
             raise RuntimeError(f"plan {end['plan']} is not the newest one ({self._number}): restart from the store")
-        return self._plan
-
-    @abstractmethod
-    def read_rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of the task `partition`: in a worker, or in the planner if the task has no data to read."""
+        return self._tasks(self._plan)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of `read_rows`, and reports its steps in the same way as the planner's."""
+        """Yields the rows of a task, and reports its steps in the same way as the planner's."""
+        assert isinstance(partition, ReadTask)
         with heard_by(self._step), encoding_failures():
-            yield from self.read_rows(partition)
+            yield from self._rows(partition)
 
     def stop(self) -> None:
         if self._planner is not None:
             self._planner.close()
+
+    @abstractmethod
+    def read_ranges(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of the ranges: in a worker, or in the planner if there is no data to read."""
+
+    def _tasks(self, plan: BatchPlan[Range]) -> list[ReadTask[Range]]:
+        """Returns the tasks that read `plan`, at least one."""
+        tasks = into_tasks(plan.ranges, self._cores)
+        return [ReadTask(tuple(task), None if i else plan.trouble) for i, task in enumerate(tasks)]
+
+    def _rows(self, task: ReadTask[Range]) -> Iterator[pa.RecordBatch]:
+        if task.trouble is not None:
+            yield trouble_to_rows(task.trouble)
+        yield from self.read_ranges(task.ranges)

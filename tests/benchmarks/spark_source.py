@@ -22,7 +22,6 @@ from service.kafka.client import KafkaClient
 from service.kafka.cluster import topic_layout
 from service.kafka.settings import ClientSettings
 from spark_jobs.fold.rows import facts_from_rows
-from spark_jobs.jobs.transaction_log import HEARTBEAT_MS, POLL_MS
 from spark_jobs.runtime.direct_batches import scratch_folder
 from spark_jobs.runtime.session import TASK_TRIES, Master, start_spark
 from spark_jobs.source.log_identity import LogPosition
@@ -60,7 +59,7 @@ def main(bootstrap: str, tasks: int) -> None:
     with scratch_folder() as scratch, tempfile.TemporaryDirectory(prefix="txnscope-bench-") as checkpoint:
         spark = start_spark(scratch, lambda _jvm: None, Master(f"local[{tasks},{TASK_TRIES}]"))
         spark.dataSource.register(TransactionLogSource)
-        options: dict[str, Any] = dict(source_options(ReaderSettings(client=client), positions, POLL_MS, HEARTBEAT_MS))
+        options: dict[str, Any] = dict(source_options(ReaderSettings(client=client), positions, ""))
         options |= {"direct": str(scratch), "cores": str(tasks)}
         query = (
             spark.readStream.format(TransactionLogSource.name())

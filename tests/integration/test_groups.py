@@ -278,7 +278,7 @@ def test_where_nothing_stands_no_broker_is_asked(broker_431: Broker, tmp_path: P
         for _ in range(20):
             assert one.watch.round(wall_clock_ms()) > 0
         assert time.thread_time() - began < 1
-        assert (one.watch.is_connected, written) == (False, [])
+        assert (one.watch._client, written) == (None, [])
 
 
 def test_a_group_without_permission_is_reported_and_the_others_are_known(tmp_path: Path) -> None:

@@ -136,7 +136,11 @@ def test_more_observations_than_go_into_one_row() -> None:
 
 
 def test_all_of_tailed_topics_arrives() -> None:
-    rows = [ledger.volumes_to_rows(VOLUMES), ledger.markers_to_rows([MARKER]), ledger.ranges_to_rows(RANGES)]
+    rows = [
+        ledger.facts_to_rows("volume", VOLUMES),
+        ledger.facts_to_rows("marker", [MARKER]),
+        ledger.ranges_to_rows(RANGES),
+    ]
     no_batch = NoBatch("pay", 0, 7)
     troubles = [trouble_to_rows(one) for one in (UnresponsiveBroker(1), no_batch, UnresponsiveBroker(1))]
     expected = LedgerBatch(RANGES, VOLUMES, (MARKER,), Several((UnresponsiveBroker(1), no_batch)))
@@ -144,11 +148,11 @@ def test_all_of_tailed_topics_arrives() -> None:
 
 
 def test_a_heartbeat_of_tailed_topics_has_no_trouble() -> None:
-    rows = [ledger.volumes_to_rows([]), ledger.markers_to_rows([]), ledger.ranges_to_rows(RANGES)]
+    rows = [ledger.facts_to_rows("volume", []), ledger.facts_to_rows("marker", []), ledger.ranges_to_rows(RANGES)]
     assert of_topics(*rows) == LedgerBatch(RANGES)
     assert of_topics(ledger.ranges_to_rows([])) == LedgerBatch(())
 
 
 def test_more_markers_than_go_into_one_row() -> None:
     markers = tuple(MARKER._replace(offset=n) for n in range(MANY))
-    assert of_topics(ledger.markers_to_rows(markers)).markers == markers
+    assert of_topics(ledger.facts_to_rows("marker", markers)).markers == markers

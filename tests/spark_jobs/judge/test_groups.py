@@ -59,7 +59,8 @@ def judge(cluster: WithPartitions, now_ms: int) -> dict[Key, Finding]:
             for one in row.entries
         ]
         known = load(connection, cluster.id, now_ms)
-        look = looks.look(connection, context(until_ms=now_ms), known, looks.blocked_groups(connection), judged)
+        groups = partitions.read_affected_groups(connection, cluster.id)
+        look = looks.look(connection, context(until_ms=now_ms), known, groups, judged)
     FindingWriter(cluster.engine, cluster.lease).save(reconcile(known, look, now_ms, "kafka-orders"), now_ms)
     with cluster.engine.connect() as connection:
         return load(connection, cluster.id, now_ms)

@@ -6,8 +6,7 @@ import pytest
 
 from service.domain.reasons.unread import ErrorText
 from service.kafka.errors import KafkaRefused
-from spark_jobs.runtime.error_summary import error_summary, reason_of
-from spark_jobs.source.stream_reader import EncodedFailure, encoding_failures
+from spark_jobs.runtime.error_summary import EncodedFailure, encoding_failures, error_summary, reason_of
 from tests.helpers.reasons import denied
 
 SPARK = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure
@@ -40,7 +39,7 @@ def test_the_reason_of_a_worker_arrives_as_it_was() -> None:
 
 @pytest.mark.parametrize("cut", ['{"code": "no_perm', '{"code": "no_perm}', "{}, x}"])
 def test_a_reason_that_nobody_can_read_is_what_was_said(cut: str) -> None:
-    said = RuntimeError(f"spark_jobs.source.stream_reader.EncodedFailure: {cut}")
+    said = RuntimeError(f"spark_jobs.runtime.error_summary.EncodedFailure: {cut}")
     assert reason_of(said) == ErrorText(cut)
 
 

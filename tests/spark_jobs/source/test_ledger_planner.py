@@ -6,20 +6,22 @@ from collections.abc import Mapping
 
 import pytest
 
+from service.domain.partitions.ledger import TopicRange
 from service.domain.reasons.unread import DESCRIBE, ErrorText
 from service.domain.transaction_log.facts import Gap, RangeRead
 from service.kafka import errors
 from service.kafka.cluster import Leader, TopicLayout, Topics
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
-from spark_jobs.source.ledger_planner import LAYOUT_EVERY_MS, MEASURE_EVERY_MS, LedgerPlan, LedgerPlanner
+from spark_jobs.source.ledger_planner import LAYOUT_EVERY_MS, MEASURE_EVERY_MS, LedgerBrokers, LedgerPlanner
 from spark_jobs.source.log_identity import LogObservation, LogPosition, divergence
+from spark_jobs.source.planner import BatchPlan
 from spark_jobs.source.reader_settings import WatchedTopics
 from spark_jobs.source.requests import Listing, Place
 from tests.helpers.reasons import denied
 
 
-class Cluster:
+class Cluster(LedgerBrokers):
     """Stands in for a Kafka cluster. `logs`: (start, end) of the partitions of each topic."""
 
     def __init__(self, **logs: list[tuple[int, int]]) -> None:
@@ -80,7 +82,7 @@ class Planned:
         self._now_ms = 1_000_000
         self.planner = LedgerPlanner(cluster, WatchedTopics(("*",), ("eu.*",)), positions, lambda: self._now_ms, budget)
 
-    def plan(self, after_ms: int = LAYOUT_EVERY_MS) -> LedgerPlan:
+    def plan(self, after_ms: int = LAYOUT_EVERY_MS) -> BatchPlan[TopicRange]:
         self._now_ms += after_ms
         plan = self.planner.plan()
         self.planner.advance(plan)
@@ -251,7 +253,8 @@ def test_a_batch_is_bounded_in_bytes_and_every_partition_has_its_share() -> None
 def test_while_nobody_answers_nothing_is_planned_and_it_is_said() -> None:
     planned, cluster = begun(pay=[(0, 50)])
     cluster.away = True
-    assert planned.plan() == LedgerPlan((), ErrorText("broker 1 does not answer"))
+    plan = planned.plan()
+    assert (plan.ranges, plan.trouble) == ((), ErrorText("broker 1 does not answer"))
     cluster.away, cluster.logs["pay"] = False, [(0, 60)]
     assert spans(planned.read()) == {("pay", 0): (50, 60)}
 

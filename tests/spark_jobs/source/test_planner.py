@@ -16,7 +16,6 @@ from service.kafka.cluster import TopicLayout
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.settings import ClientSettings
 from spark_jobs.source import planner as planning
-from spark_jobs.source.admission import BatchLimits
 from spark_jobs.source.log_identity import LogObservation, LogPosition, divergence, unanswered_reason
 from spark_jobs.source.planner import LogPlanner
 from tests.helpers.reasons import denied
@@ -31,7 +30,7 @@ class Planned:
         self.broker, self.bootstrap, self.topic = broker, broker.bootstrap, name
         self._now_ms = 0
         settings = ClientSettings.load(broker.bootstrap, None)
-        self.planner = LogPlanner(settings, name, {}, BatchLimits(), self._later)
+        self.planner = LogPlanner(settings, name, {}, self._later)
 
     def create(self, partitions: int) -> None:
         create_topic(self.bootstrap, self.topic, partitions)

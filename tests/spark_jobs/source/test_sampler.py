@@ -17,7 +17,7 @@ from service.kafka.ends import Ends
 from service.kafka.errors import KafkaUnavailable
 from spark_jobs.source import sampler as sampling
 from spark_jobs.source.reader_settings import WatchedTopics
-from spark_jobs.source.requests import Listing
+from spark_jobs.source.requests import Brokers, Listing
 from spark_jobs.source.sampler import FULL_EVERY_MS, HEARTBEAT_MS, Sample, Sampler
 from spark_jobs.source.watched import MOVING_EVERY_MS
 from tests.helpers.reasons import denied, reason
@@ -29,7 +29,7 @@ HIDDEN = Listing(is_there=True, hidden=denied("orders", DESCRIBE))
 SILENT = Ends(-1, -1, -1, errors.LEADER_NOT_AVAILABLE)
 
 
-class Cluster:
+class Cluster(Brokers):
     """Brokers that answer with `now`, and a sampler of these brokers."""
 
     def __init__(self, watch: WatchedTopics = EVERYTHING, clocks: Iterable[StallClock] = ()) -> None:
