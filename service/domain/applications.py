@@ -11,6 +11,7 @@ Sources: `StreamsProducer` and `TaskId` (Kafka Streams); `TransactionalIdFactory
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
@@ -150,8 +151,7 @@ def of_same_job(one: Application, name: str) -> Application:
 
 def sibling_names(name: str) -> tuple[str, ...]:
     """Returns the names of other ids, at most some 20, whose existence would best show which framework made this id."""
-    found: list[str] = []
-    found += _leaders(name)
+    found = _leaders(name)
     if streams := _STREAMS.fullmatch(name):
         found.append(f"{streams['name']}-{streams['process']}-0")
     elif streams := _STREAMS_TASK.fullmatch(name):
@@ -279,10 +279,11 @@ _IDLE: Final = 10  # unused ids in a row, each numbered one higher, that prove I
 
 
 def _are_handed_over(of_subtask: Mapping[int, Behaviour]) -> bool:
-    found = {True: 0, False: 0, None: 0}
-    for number, one in of_subtask.items():
-        if (after := of_subtask.get(number + 1)) is not None:
-            found[_is_handed_over(one, after, of_subtask.get(number + 2))] += 1
+    found = Counter(
+        _is_handed_over(one, of_subtask[number + 1], of_subtask.get(number + 2))
+        for number, one in of_subtask.items()
+        if number + 1 in of_subtask
+    )
     if found[False] * 3 > found[True]:
         return False
     return found[True] >= _FEWEST or (not found[False] and found[None] >= _IDLE)
@@ -318,7 +319,9 @@ def _are_pooled(of_subtask: Mapping[int, Behaviour]) -> bool:
         return False
     is_tv2 = any(one.client_transaction_version >= 2 for one in of_subtask.values())
     is_even = _are_even([after - before for (before, _), (after, _) in pairwise(turns)])
-    return is_even and (is_tv2 or _do_overlap(turns, of_subtask))
+    newest_ms, newest = turns[-1]
+    before = next(number for _, number in reversed(turns) if number != newest)
+    return is_even and (is_tv2 or (of_subtask[before].last_use_ms or 0) >= newest_ms)
 
 
 def _turns(of_subtask: Mapping[int, Behaviour]) -> list[tuple[int, int]]:
@@ -336,12 +339,6 @@ def _is_reused(one: Behaviour) -> bool:
     """Returns whether each InitProducerId but the first raised the epoch by one, and at most one other event in between
     (the end of a transaction under TV2, a fence, or a timeout) raised it by one more."""
     return all(after.epoch - before.epoch <= 2 for before, after in pairwise(one.inits))
-
-
-def _do_overlap(turns: Sequence[tuple[int, int]], of_subtask: Mapping[int, Behaviour]) -> bool:
-    newest_ms, newest = turns[-1]
-    before = next(number for _, number in reversed(turns) if number != newest)
-    return (of_subtask[before].last_use_ms or 0) >= newest_ms
 
 
 def _are_even(gaps_ms: Sequence[int]) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from types import MappingProxyType, NoneType
+from types import NoneType
 from typing import Final, NamedTuple
 
 from service.domain.findings.conditions import bounded
@@ -143,9 +143,7 @@ _NOTHING_TO_GRANT: Final = (
 )
 
 
-def unreadable_groups(
-    denied: Iterable[str], not_judged: Mapping[str, Reason] = MappingProxyType({})
-) -> list[Observation]:
+def unreadable_groups(denied: Iterable[str], not_judged: Mapping[str, Reason]) -> list[Observation]:
     """Returns observations of listed groups for which it is not known whether they wait. `denied`: their offsets may
     not be read. `not_judged`: share groups, with the reason."""
     groups: list[tuple[str, Reason | None]] = [(group, None) for group in sorted(denied)]

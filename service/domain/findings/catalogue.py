@@ -74,10 +74,6 @@ class Entry:
         if nothing can be seen."""
         return self.expect or ENDS_WITH[self.ends]
 
-    @property
-    def is_event(self) -> bool:
-        return self.ends is not Ends.WITH_CONDITION
-
 
 _CRITICAL: Final = (Severity.CRITICAL,)
 _WARNING: Final = (Severity.WARNING,)
@@ -324,7 +320,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
     ),
 }
 
-EVENTS: Final = frozenset(kind for kind, entry in CATALOGUE.items() if entry.is_event)
+EVENTS: Final = frozenset(kind for kind, entry in CATALOGUE.items() if entry.ends is not Ends.WITH_CONDITION)
 """Kinds that report something that happened. The others are conditions."""
 
 UNTIL_ACKNOWLEDGED: Final = frozenset(kind for kind, entry in CATALOGUE.items() if entry.ends is Ends.ACKNOWLEDGED)

@@ -12,7 +12,6 @@ has only the severity INFO.
 
 from __future__ import annotations
 
-import types
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -219,7 +218,7 @@ def _by_maker(new: Sequence[Event], uses: Uses, cut: Collection[bytes]) -> tuple
     return found
 
 
-def _behaviour(born: Event, uses: Uses = types.MappingProxyType({}), cut: Collection[bytes] = ()) -> Behaviour:
+def _behaviour(born: Event, uses: Uses, cut: Collection[bytes]) -> Behaviour:
     return Behaviour(
         born.name,
         born.timeout_ms,
@@ -281,7 +280,7 @@ def _ended(new: Sequence[Event], uses: Uses) -> list[tuple[int, Event]]:
 def _observe(
     prefix: str, new: Sequence[Event], uses: Uses, context: Context, of_flink: Sequence[Event] = ()
 ) -> Observation:
-    """Returns the observation. `of_flink`: all births of an application of Flink's; others have none."""
+    """Returns the observation. `of_flink`: the births of all ids that Flink numbers; empty if it made none of `new`."""
     limits = context.log.limits
     span_ms = max(of_flink[-1].at_ms - of_flink[0].at_ms, START_MS) if of_flink else START_MS
     facts = ChurnFacts(
@@ -306,7 +305,7 @@ def _observe(
 
 
 def _maker(new: Sequence[Event]) -> Maker:
-    ids = [_behaviour(event) for event in new]
+    ids = [_behaviour(event, {}, ()) for event in new]
     if application_of(ids[-1], ids[:-1]).kind == Framework.KAFKA_STREAMS:
         return Maker.STREAMS
     return Maker.PERHAPS_STREAMS if has_form_of_streams(ids[-1].name) else Maker.OTHER

@@ -5,7 +5,6 @@ from __future__ import annotations
 from enum import Enum, StrEnum, auto
 from typing import Final, NamedTuple
 
-from service.domain.partitions.facts import EPOCH_NOT_REPORTED
 from service.domain.partitions.open_entries import Relation, RelationKind
 from service.domain.transaction_log.deadlines import abort_due_at_ms, times_out_at_ms
 from service.domain.transaction_log.known_log import Limits
@@ -62,9 +61,9 @@ HANGS: Final = Outlook(0, Heals.NO, "critical", "will not heal by itself", brief
 OF_UNKNOWN: Final = Outlook(3, Heals.UNKNOWN, "unknown", "unknown", brief="cannot be judged")
 
 
-def outlook_of(relation: Relation, limits: Limits, leader: int = EPOCH_NOT_REPORTED) -> Outlook:
+def outlook_of(relation: Relation, limits: Limits, leader: int = -1) -> Outlook:
     """Returns the outlook of an open entry. `limits`: of the brokers, which check for timed-out transactions every
-    `scan_ms`. `leader`: of the partition."""
+    `scan_ms`. `leader`: of the partition; -1: none, or not known."""
     owner = relation.owner
     if relation.kind == RelationKind.HANGING:
         return HANGS

@@ -19,10 +19,6 @@ class Rule(NamedTuple):
     mute_until_ms: int | None = None
     full_history: bool = False
 
-    @property
-    def length(self) -> int:
-        return len(self.prefix or self.topic or "")
-
 
 NO_RULE: Final = Rule()
 
@@ -37,7 +33,7 @@ class Rules(NamedTuple):
         prefix or topic pattern; of equally long ones, the first in the file."""
         topics = set(topics)
         fitting = [rule for rule in self.rules if _fits(rule, name, topics)]
-        return max(fitting, key=lambda rule: rule.length, default=NO_RULE)
+        return max(fitting, key=lambda rule: len(rule.prefix or rule.topic or ""), default=NO_RULE)
 
     @property
     def kept_prefixes(self) -> tuple[str, ...]:

@@ -33,10 +33,6 @@ class Blocker(NamedTuple):
     relation: Relation
     name: str | None
 
-    @property
-    def display_name(self) -> str:
-        return self.name or f"producer id {self.entry.producer_id}"
-
 
 class FoundCause(NamedTuple):
     """A cause of a stall, as found. `owner_name`: the id whose rules apply."""
@@ -64,9 +60,10 @@ class StallCauses:
             scan_ms = self._context.log.limits.scan_ms
             heals_at_ms = abort_due_at_ms(owner.state, owner.record.start_ms, owner.record.timeout_ms, scan_ms)
         finding = self._finding(blocker)
+        name = blocker.name or f"producer id {blocker.entry.producer_id}"
         has_finding = relation == RelationKind.HANGING or finding is not None
         return FoundCause(
-            StallCause(relation, blocker.display_name, heals_at_ms, has_finding),
+            StallCause(relation, name, heals_at_ms, has_finding),
             _SEVERITIES.get(relation, Severity.WARNING) if finding is None else finding.severity,
             blocker.name or "",
         )
@@ -120,7 +117,7 @@ def blocked_groups(
 
 
 def _blockers(affected: AffectedGroup, blockers: Iterable[Blocker]) -> list[Blocker]:
-    """Yields the entries that the group may wait for. The first open transaction of a partition holds its LSO. If the
+    """Returns the entries that the group may wait for. The first open transaction of a partition holds its LSO. If the
     batches that contain a pending offset could not be read, the offset may be in any transaction that is open there: no
     request of Kafka's returns which one."""
     in_order = sorted(blockers, key=lambda one: one.entry.start_offset)

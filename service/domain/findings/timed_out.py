@@ -70,7 +70,6 @@ def one_abort(event: Event, context: Context) -> Evidence:
 
 
 def _sinks(events: Iterable[Event], makers: Makers) -> list[Event]:
-    """Returns the events of ids that two-phase sinks made."""
     return [e for e in events if is_two_phase(makers.get(e.transactional_id, NOTHING), e.timeout_ms)]
 
 

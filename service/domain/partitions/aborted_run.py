@@ -52,7 +52,6 @@ class _Piece(NamedTuple):
     next: int
     records: int
     producer_id: int
-    transaction: int
 
 
 class AbortedRun:
@@ -67,8 +66,8 @@ class AbortedRun:
         self._ended_by = EndOfRun.READABLE
         self._open_producer: int | None = None
         self._pending: dict[int, list[_Piece]] = {}
-        self._aborted: list[_Piece] = []
-        self._pieces = self._transactions = 0
+        self._aborted: list[list[_Piece]] = []
+        self._pieces = 0
 
     @property
     def is_done(self) -> bool:
@@ -115,15 +114,14 @@ class AbortedRun:
         for producer_id, pieces in self._pending.items():
             self._end_at(pieces[0].first, by if by == EndOfRun.BOUND else EndOfRun.OPEN, producer_id)
         to = self._offset if self._end is None else self._end
-        inside = [piece for piece in self._aborted if piece.first < to]
+        inside = [pieces for pieces in self._aborted if pieces[0].first < to]
         if not inside:
             return None
-        transactions = {(piece.producer_id, piece.transaction) for piece in inside}
         return OnlyAborted(
             self._offset,
             to,
-            sum(_records_before(piece, to) for piece in inside),
-            dict(Counter(producer_id for producer_id, _ in transactions)),
+            sum(min(one.records, max(to - one.first, 0)) for pieces in inside for one in pieces),
+            dict(Counter(pieces[0].producer_id for pieces in inside)),
             self._ended_by,
             self._open_producer if self._ended_by == EndOfRun.OPEN else None,
         )
@@ -134,7 +132,7 @@ class AbortedRun:
         if pieces and pieces[-1].next == first:
             pieces[-1] = pieces[-1]._replace(next=batch.next, records=pieces[-1].records + records)
             return
-        pieces.append(_Piece(first, batch.next, records, batch.producer_id, -1))
+        pieces.append(_Piece(first, batch.next, records, batch.producer_id))
         self._pieces += 1
         if self._pieces >= self._most_pieces:
             self._end_at(batch.next, EndOfRun.BOUND)
@@ -144,8 +142,7 @@ class AbortedRun:
         if not pieces:
             return
         if batch.marker == MarkerType.ABORT:
-            self._aborted += [piece._replace(transaction=self._transactions) for piece in pieces]
-            self._transactions += 1
+            self._aborted.append(pieces)
         else:
             self._end_at(pieces[0].first, EndOfRun.READABLE if batch.marker == MarkerType.COMMIT else EndOfRun.UNKNOWN)
 
@@ -153,11 +150,6 @@ class AbortedRun:
         """Ends the run at the offset, if it does not end there or before."""
         if self._end is None or offset < self._end:
             self._end, self._ended_by, self._open_producer = offset, by, producer_id
-
-
-def _records_before(piece: _Piece, to: int) -> int:
-    """Returns the number of the piece's records below `to`."""
-    return piece.records if piece.next <= to else min(piece.records, to - piece.first)
 
 
 MOST_NAMED: Final = 3

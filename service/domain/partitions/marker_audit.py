@@ -219,7 +219,6 @@ def _lacks(one: Decision, place: TopicPartition, found: Explained, past: _Past) 
 def _own(
     one: Decision, explained: Mapping[TopicPartition, Explained], past: Mapping[TopicPartition, _Past]
 ) -> Iterable[SeenMarker]:
-    """Yields the markers that carry out the decision."""
     for place in one.participants:
         marker = past[place].own.get(one) or explained[place].own.get(one)
         if marker is not None:

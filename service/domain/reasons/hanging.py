@@ -4,7 +4,6 @@ unknown.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -51,7 +50,6 @@ _SKIPPED: Final = {True: _SKIPS, False: "", None: f"{_SKIPS}; whether these do i
 _MISSING: Final = (HangCause.NO_MARKER, HangCause.NO_MARKER_OR_OUTSIDE)
 
 
-@dataclass(frozen=True)
 class HangReason(Reason):
     """Reason why an entry hangs. `log_start`: up to where records were deleted. `may_skip_markers`: from
     `service.domain.releases`, for the brokers of the cluster. `decided_by`: how the coordinator's decision about its
@@ -83,7 +81,6 @@ _DECIDED: Final = {
 }
 
 
-@dataclass(frozen=True)
 class Proven(Reason):
     """The proofs leave one decision: the value of a `service.domain.worlds.verdict.World`."""
 
@@ -94,7 +91,6 @@ class Proven(Reason):
         return _DECIDED[self.decision]
 
 
-@dataclass(frozen=True)
 class FactsNotRead(Reason):
     """The facts about the entry were not read yet."""
 
@@ -102,7 +98,6 @@ class FactsNotRead(Reason):
     sentence = "not read yet"
 
 
-@dataclass(frozen=True)
 class HasGrown(Reason):
     """A transaction of the id may have written to the entry since the facts were read, or may do so at any time."""
 
@@ -110,7 +105,6 @@ class HasGrown(Reason):
     sentence = "a transaction of its id may have written to it since its facts were read; they are read again"
 
 
-@dataclass(frozen=True)
 class NoLogAccess(Reason):
     """The decision is unknown because the transaction log cannot be read."""
 
@@ -118,7 +112,6 @@ class NoLogAccess(Reason):
     sentence = "__transaction_state cannot be read, and nothing else remembers how a transaction ended"
 
 
-@dataclass(frozen=True)
 class RecordsGone(Reason):
     """The records [lo, hi) of a partition of the transaction log are gone."""
 
@@ -132,7 +125,6 @@ class RecordsGone(Reason):
     )
 
 
-@dataclass(frozen=True)
 class SeveralLeft(Reason):
     """Several transactions, committed or aborted, may have written the entry: no proof rules them out.
     `holds_committed`: records of a committed transaction are proven to be in the entry, so an ABORT destroys them."""
@@ -149,7 +141,6 @@ class SeveralLeft(Reason):
         return f"{' and '.join(outcomes)} transaction may have written it, and nothing shows which"
 
 
-@dataclass(frozen=True)
 class UnlistedWriter(Reason):
     """A transaction may have written behind the entry's first batch without listing the partition. `is_committed`: how
     it ended; None while it goes on. `holds_committed`: as in SeveralLeft."""
@@ -186,7 +177,6 @@ _SIGNS: Final = {
 }
 
 
-@dataclass(frozen=True)
 class ForeignRecords(Reason):
     """The transactional.id that has the entry's producer id in this cluster did not write the entry. `found`: the value
     in the records; `limit`: the value that it would have to have, or not to exceed."""
@@ -212,7 +202,6 @@ class ForeignRecords(Reason):
         )
 
 
-@dataclass(frozen=True)
 class Contradiction(Reason):
     """Two readings rule each other's decision out: at least one of them is wrong."""
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, dataclass_transform
 
 
+@dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
 class Reason:
-    """Base class. A subclass has a `code` of its own, and fields that are text, numbers, reasons or tuples of these.
+    """Base class. A subclass is a frozen dataclass without a decorator. It has a `code` of its own, and fields that are
+    text, numbers, reasons or tuples of these.
 
     Its text is one line for people, without a full stop: `sentence`, in which `{0.x}` stands for an attribute, or what
     its own `__str__` returns."""
@@ -17,11 +19,13 @@ class Reason:
     code: ClassVar[str]
     sentence: ClassVar[str]
 
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
+
     def __str__(self) -> str:
         return self.sentence.format(self)
 
 
-@dataclass(frozen=True)
 class Several(Reason):
     """Several reasons that hold at once."""
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import is_log_absent
 
 
-@dataclass(frozen=True)
 class NotReadYet(Reason):
     """The partition is stalled, and the next micro-batch reads what is open there."""
 
@@ -16,7 +13,6 @@ class NotReadYet(Reason):
     sentence = "its open transactions have not been read yet"
 
 
-@dataclass(frozen=True)
 class NotAllRead(Reason):
     """Not every open entry of the partition could be read. `because` is None if the read gave no reason."""
 
@@ -27,7 +23,6 @@ class NotAllRead(Reason):
         return _with_cause("not all of its open transactions could be read", self.because)
 
 
-@dataclass(frozen=True)
 class OwnerUndecodable(Reason):
     """The newest record of the owner cannot be decoded, so its state is unknown."""
 
@@ -35,7 +30,6 @@ class OwnerUndecodable(Reason):
     sentence = "the newest record of its transactional.id cannot be decoded"
 
 
-@dataclass(frozen=True)
 class LogUnread(Reason):
     """The transaction log is not read to its end. `because` is None while it is being read."""
 
@@ -48,7 +42,6 @@ class LogUnread(Reason):
         return _with_cause("the transaction log is not read to its end", self.because)
 
 
-@dataclass(frozen=True)
 class BeingConfirmed(Reason):
     """No id is known that will end the entry; the three confirmation steps decide. `owner_state`: in the words of the
     API; None if no id is known to have had the producer id."""
@@ -62,7 +55,6 @@ class BeingConfirmed(Reason):
         return f"its transactional.id is {self.owner_state} and does not list the partition: being checked again"
 
 
-@dataclass(frozen=True)
 class OwnerLeftBehind(Reason):
     """The owner's record is in partition `log_partition` of the transaction log, where its coordinator does not look
     for it, because partitions were added. A coordinator that has not restarted since then still ends it there."""
@@ -75,7 +67,6 @@ class OwnerLeftBehind(Reason):
     )
 
 
-@dataclass(frozen=True)
 class ProducerUnknown(Reason):
     """The partition is not judged because of an entry of this producer id."""
 
@@ -85,7 +76,6 @@ class ProducerUnknown(Reason):
     sentence = "producer id {0.producer_id}: {0.because}"
 
 
-@dataclass(frozen=True)
 class TooManyStalled(Reason):
     """More than `most` partitions are stalled; only `most` of them are judged at once."""
 
@@ -94,7 +84,6 @@ class TooManyStalled(Reason):
     sentence = "more than {0.most:,} partitions are stalled: only those stalled longest are judged"
 
 
-@dataclass(frozen=True)
 class TooManyOpen(Reason):
     """More than `most` transactions are open; only `most` of them are read at once."""
 
@@ -103,7 +92,6 @@ class TooManyOpen(Reason):
     sentence = "more than {0.most:,} transactions are open: not all of them are judged"
 
 
-@dataclass(frozen=True)
 class LessCommon(Reason):
     """The summary of the less common reasons why partitions did not answer; the commonest reasons are listed one by
     one."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -20,7 +19,6 @@ def _one_line(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in line)
 
 
-@dataclass(frozen=True)
 class ErrorText(Reason):
     """An error text of a library, of Spark or of a broker, shown to people and never interpreted."""
 
@@ -34,7 +32,6 @@ class ErrorText(Reason):
         return self.text
 
 
-@dataclass(frozen=True)
 class NoPermission(Reason):
     """Kafka answers TOPIC_AUTHORIZATION_FAILED. `operations`: the ACLs to grant, DESCRIBE and READ."""
 
@@ -48,7 +45,6 @@ class NoPermission(Reason):
         return " and ".join(self.operations)
 
 
-@dataclass(frozen=True)
 class ShareLevelNotReported(Reason):
     """The brokers do not report the isolation level of a share group."""
 
@@ -56,7 +52,6 @@ class ShareLevelNotReported(Reason):
     sentence = "the isolation level of the share group is not known: no DESCRIBE_CONFIGS on the group"
 
 
-@dataclass(frozen=True)
 class ShareOffsetsNotReported(Reason):
     """The brokers do not support DescribeShareGroupOffsets."""
 
@@ -64,7 +59,6 @@ class ShareOffsetsNotReported(Reason):
     sentence = "the brokers do not report the offsets of share groups (Kafka 4.1 and later do)"
 
 
-@dataclass(frozen=True)
 class NoBroker(Reason):
     """None of the bootstrap servers answers. `servers`: as they were given."""
 
@@ -73,7 +67,6 @@ class NoBroker(Reason):
     sentence = "no broker of {0.servers} answers"
 
 
-@dataclass(frozen=True)
 class NoLeader(Reason):
     """The partition has no leader."""
 
@@ -81,7 +74,6 @@ class NoLeader(Reason):
     sentence = "no leader"
 
 
-@dataclass(frozen=True)
 class UnresponsiveBroker(Reason):
     """The broker leads the partition and does not answer in time."""
 
@@ -90,7 +82,6 @@ class UnresponsiveBroker(Reason):
     sentence = "broker {0.broker} does not answer"
 
 
-@dataclass(frozen=True)
 class NewLeader(Reason):
     """The broker answers OFFSET_NOT_AVAILABLE."""
 
@@ -99,7 +90,6 @@ class NewLeader(Reason):
     sentence = "broker {0.broker} has just become the leader and does not know the high watermark yet"
 
 
-@dataclass(frozen=True)
 class ErrorAnswer(Reason):
     """A broker answers a request with an error. `request`: its name; empty for a sample of the partition's offsets.
     `error`: a code as in Kafka's Errors.java."""
@@ -114,7 +104,6 @@ class ErrorAnswer(Reason):
         return f"broker {self.broker} answers{about} with error {self.error}"
 
 
-@dataclass(frozen=True)
 class NoBatchAtLso(Reason):
     """The partition answers, but the batch at its LSO could not be fetched."""
 
@@ -122,7 +111,6 @@ class NoBatchAtLso(Reason):
     sentence = "the batch at the LSO could not be read"
 
 
-@dataclass(frozen=True)
 class NoBatch(Reason):
     """The bytes at this offset are no batch: damaged, or of an unknown format."""
 
@@ -133,7 +121,6 @@ class NoBatch(Reason):
     sentence = "{0.topic}-{0.partition}: the bytes at offset {0.offset} are no record batch"
 
 
-@dataclass(frozen=True)
 class PartitionsUnreadable(Reason):
     """The leaders answer, but records of these partitions of one topic could not be fetched. `offsets`: for each
     partition, the first offset that could not be fetched."""
@@ -150,7 +137,6 @@ class PartitionsUnreadable(Reason):
         return f"{names}{more} cannot be read: {self.because}"
 
 
-@dataclass(frozen=True)
 class TopicGone(Reason):
     """The topic was read before and does not exist any more."""
 
@@ -172,7 +158,6 @@ _SIGNS: Final = {
 }
 
 
-@dataclass(frozen=True)
 class NoTransactionLog(Reason):
     """The brokers list no topic `__transaction_state`, although transactions are used. Apache Kafka creates the topic
     before the first transactional.id gets its producer id; other brokers keep such records elsewhere, or hide them."""
@@ -192,7 +177,6 @@ class NoTransactionLog(Reason):
         )
 
 
-@dataclass(frozen=True)
 class LeadersUnresponsive(Reason):
     """`silent` of the `all` partitions of one topic have no leader that answers. `named`: the first of them."""
 
@@ -207,7 +191,6 @@ class LeadersUnresponsive(Reason):
         return f"{self.silent} of {self.all} partitions have no leader that answers: {names}"
 
 
-@dataclass(frozen=True)
 class FirstStartIncomplete(Reason):
     """At the first start, not every partition answered. Every partition has to, because counting begins at the end that
     its log has at that time."""
@@ -217,7 +200,6 @@ class FirstStartIncomplete(Reason):
     sentence = "the first start needs every partition to answer: {0.because}"
 
 
-@dataclass(frozen=True)
 class PartitionsUnresponsive(Reason):
     """`silent` of the `watched` partitions do not answer. `reasons`: the commonest, each with its partition count."""
 

@@ -294,7 +294,7 @@ def test_transactions_that_may_block_more_groups_than_are_known() -> None:
 
 
 def test_groups_that_may_not_be_asked_about() -> None:
-    (one,) = unreadable_groups({"billing"})
+    (one,) = unreadable_groups({"billing"}, {})
     assert (one.kind, one.subject) == (Kind.COVERAGE_GAP, Subject(group="billing"))
     assert "DESCRIBE on the group" in one.advice
     never = unreadable_groups({"billing"}, {"workers": ShareLevelNotReported(), "old": ShareOffsetsNotReported()})
