@@ -16,6 +16,7 @@ from service.store.queries import findings, partitions, transactions
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.history import read_owners
 from service.store.queries.transaction_pages import Selection
+from service.store.rows.ids import IdRow
 from service.views import words
 from service.views.addresses import finding_page, page_of, partition_page, transaction_page
 from service.web.shared.frame import framed
@@ -59,8 +60,7 @@ def _ids(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit
     for raw in possible_ids(text):
         row = transactions.find(connection, cluster.id, raw)
         if row is not None:
-            href = transaction_page(cluster.name, row.transactional_id)
-            yield Hit("transactional.id", row.display, href, states.NAMES[row.state])
+            yield _id(cluster, row)
 
 
 def _owners(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:
@@ -79,7 +79,8 @@ def _owners(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[
     for entry in partitions.entries(connection, cluster.id):
         if entry.producer_id == int(text):
             more = f"producer id {text} has a transaction open there, and no transactional.id"
-            yield Hit("partition", f"{entry.topic}-{entry.partition}", _place(cluster, *entry.topic_partition), more)
+            href = partition_page(cluster.name, *entry.topic_partition)
+            yield Hit("partition", f"{entry.topic}-{entry.partition}", href, more)
 
 
 def _partition(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:
@@ -113,21 +114,13 @@ def _similar(connection: Connection, cluster: ClusterRow, text: str) -> list[Hit
             connection, cluster.id, selection, "transactional_id", None, MOST_SHOWN + 1 - len(found)
         )
         if page.rows:
-            ids = [
-                Hit(
-                    "transactional.id",
-                    row.display,
-                    transaction_page(cluster.name, row.transactional_id),
-                    states.NAMES[row.state],
-                )
-                for row in page.rows
-            ]
-            return [*found, *ids]
+            return [*found, *(_id(cluster, row) for row in page.rows)]
     return found
 
 
-def _place(cluster: ClusterRow, topic: str, partition: int) -> str:
-    return partition_page(cluster.name, topic, partition)
+def _id(cluster: ClusterRow, row: IdRow) -> Hit:
+    href = transaction_page(cluster.name, row.transactional_id)
+    return Hit("transactional.id", row.display, href, states.NAMES[row.state])
 
 
 LONGEST: Final = 40_000

@@ -70,7 +70,7 @@ def inside(piece: Piece) -> tuple[Label, ...]:
     lines = _lines(piece)
     for some in (lines, lines[:1]):
         if some and _wide(*some) <= piece.width:
-            return (Label(round(piece.x + piece.width / 2, 2), "middle", False, some),)
+            return (Label(piece.middle, "middle", False, some),)
     return ()
 
 
@@ -86,14 +86,13 @@ def below(piece: Piece, taken: list[tuple[float, float]]) -> tuple[Label, ...]:
         lines = (span.words,) if span.words and len(span.words) <= _LONGEST else ()
     if not lines:
         return ()
-    middle = round(piece.x + piece.width / 2, 2)
     width = _wide(*lines)
-    is_right = middle + width > END and middle - width > 0
-    begin, end = (middle - width, middle) if is_right else (middle, middle + width)
+    is_right = piece.middle + width > END and piece.middle - width > 0
+    begin, end = (piece.middle - width, piece.middle) if is_right else (piece.middle, piece.middle + width)
     if any(begin < right and left < end for left, right in taken):
         return ()
     taken.append((begin, end))
-    return (Label(middle, "end" if is_right else "start", True, lines, is_critical),)
+    return (Label(piece.middle, "end" if is_right else "start", True, lines, is_critical),)
 
 
 def _lines(piece: Piece) -> tuple[str, ...]:
@@ -264,7 +263,7 @@ def draw(
     placed, levels, more = place_pins([(scale.x_of(pin.offset), pin) for pin in shown])
     return Ruler(
         blocks=_blocks(scale.pieces),
-        marks=tuple(Mark(_middle(one), one.span.marker or "") for one in scale.pieces if one.span.kind == MARKER),
+        marks=tuple(Mark(one.middle, one.span.marker or "") for one in scale.pieces if one.span.kind == MARKER),
         breaks=scale.breaks,
         pins=placed,
         more_pins=more,
@@ -276,10 +275,6 @@ def draw(
         lso_x=lso_x,
         spans=tuple(whole),
     )
-
-
-def _middle(piece: Piece) -> float:
-    return round(piece.x + piece.width / 2, 2)
 
 
 def _blocks(pieces: Sequence[Piece]) -> tuple[Block, ...]:

@@ -56,6 +56,10 @@ class Piece(NamedTuple):
         return self.span.kind in FILLERS
 
     @property
+    def middle(self) -> float:
+        return round(self.x + self.width / 2, 2)
+
+    @property
     def weight(self) -> int:
         """Returns the share of a broken-off piece in the width that is left: hidden offsets get twice the room of
         decided offsets, which are of less interest because consumers can read them."""

@@ -3,8 +3,7 @@ findings, and the findings that were resolved lately."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
@@ -29,7 +28,6 @@ from service.views.cluster.frame import Frame, read_frame
 from service.views.cluster.last_hour import read_last_hour
 from service.views.cluster.verdict import Verdict, is_silent, judged, read_chain, read_confirmed, unacknowledged
 from service.views.findings.subject import is_muted, other_findings
-from service.views.partitions.blocking_chain import Link
 from service.views.words import COUNTED, WORDS
 from service.web.charts.minutes import area, stacked
 from service.web.shared.frame import framed
@@ -112,53 +110,44 @@ _STYLES: Final = tuple(WORDS[cause].style for cause in COUNTED.values())
 def get_overview(request: Request, cluster: str) -> Response:
     """Returns the page; 404 if the store does not know the cluster."""
     with framed(request, cluster) as (connection, frame):
-        return _overview(connection, frame)
-
-
-def _overview(connection: Connection, frame: Frame) -> Response:
-    cluster_id, now_ms = frame.cluster.id, frame.now_ms
-    hanging, confirmed = read_confirmed(connection, frame)
-    chain = read_chain(connection, frame, [*hanging, *confirmed])
-    lost = unacknowledged(confirmed, now_ms)
-    verdict = judged(frame, hanging, chain, lost)
-    loud = [one for one in hanging if not is_muted(one, now_ms)]
-    heads = [link for link in chain if link.relation == RelationKind.HANGING and not link.is_muted]
-    top = heads[0] if heads else None if loud else next((link for link in chain if not link.is_muted), None)
-    others = other_findings([*hanging, *confirmed], chain, frame.name, now_ms)
-    hour = read_last_hour(connection, frame)
-    oldest = transactions.read_page(connection, cluster_id, Selection(states.OPEN), "age", None, 1).rows
-    return render(
-        "overview.html",
-        frame,
-        page="overview",
-        verdict=verdict,
-        top=top,
-        lost=lost[0] if lost else None,
-        first=loud[0] if loud and not heads else None,
-        beside=[link for link in chain if link is not top and not link.is_muted],
-        committed=sum(one.observation.decision == Decided.COMMIT for one in loud),
-        muted=len(hanging) - len(loud),
-        chain=chain[:SHOWN],
-        more=max(frame.seen.coverage.blocked - SHOWN, 0),
-        covered=frame.seen.coverage,
-        others=others[:OTHERS_SHOWN],
-        others_count=len(others),
-        oldest=oldest[0] if oldest and states.is_time(oldest[0].started_at_ms) else None,
-        last=pipeline.last_resolved(connection, cluster_id),
-        resolved=pipeline.resolved_since(connection, cluster_id, now_ms - _DAY_MS),
-        halves=pipeline.medians(connection, cluster_id),
-        hour=hour,
-        commits=None if hour is None else area(hour.commits, hour.missing),
-        aborts=None if hour is None else stacked([*[{}] * hour.missing, *hour.aborts], _STYLES),
-        in_time=not any(one.kind == Kind.OVERDUE for one in confirmed),
-        silent=is_silent(frame),
-        **_groups(chain),
-    )
-
-
-def _groups(chain: Sequence[Link]) -> dict[str, Any]:
-    """Returns the number of groups that have stopped, and the number of groups that will stop. Each group counts
-    once."""
-    stopped = {one.offset.group for link in chain for one in link.waiting if one.to_go is None}
-    will_stop = {one.offset.group for link in chain for one in link.waiting if one.to_go is not None}
-    return {"stopped": len(stopped), "will_stop": len(will_stop - stopped)}
+        cluster_id, now_ms = frame.cluster.id, frame.now_ms
+        hanging, confirmed = read_confirmed(connection, frame)
+        chain = read_chain(connection, frame, [*hanging, *confirmed])
+        lost = unacknowledged(confirmed, now_ms)
+        verdict = judged(frame, hanging, chain, lost)
+        loud = [one for one in hanging if not is_muted(one, now_ms)]
+        heads = [link for link in chain if link.relation == RelationKind.HANGING and not link.is_muted]
+        top = heads[0] if heads else None if loud else next((link for link in chain if not link.is_muted), None)
+        others = other_findings([*hanging, *confirmed], chain, frame.name, now_ms)
+        stopped = {one.offset.group for link in chain for one in link.waiting if one.to_go is None}
+        will_stop = {one.offset.group for link in chain for one in link.waiting if one.to_go is not None}
+        hour = read_last_hour(connection, frame)
+        oldest = transactions.read_page(connection, cluster_id, Selection(states.OPEN), "age", None, 1).rows
+        return render(
+            "overview.html",
+            frame,
+            page="overview",
+            verdict=verdict,
+            top=top,
+            lost=lost[0] if lost else None,
+            first=loud[0] if loud and not heads else None,
+            beside=[link for link in chain if link is not top and not link.is_muted],
+            committed=sum(one.observation.decision == Decided.COMMIT for one in loud),
+            muted=len(hanging) - len(loud),
+            chain=chain[:SHOWN],
+            more=max(frame.seen.coverage.blocked - SHOWN, 0),
+            covered=frame.seen.coverage,
+            others=others[:OTHERS_SHOWN],
+            others_count=len(others),
+            oldest=oldest[0] if oldest and states.is_time(oldest[0].started_at_ms) else None,
+            last=pipeline.last_resolved(connection, cluster_id),
+            resolved=pipeline.resolved_since(connection, cluster_id, now_ms - _DAY_MS),
+            halves=pipeline.medians(connection, cluster_id),
+            hour=hour,
+            commits=None if hour is None else area(hour.commits, hour.missing),
+            aborts=None if hour is None else stacked([*[{}] * hour.missing, *hour.aborts], _STYLES),
+            in_time=not any(one.kind == Kind.OVERDUE for one in confirmed),
+            silent=is_silent(frame),
+            stopped=len(stopped),
+            will_stop=len(will_stop - stopped),
+        )

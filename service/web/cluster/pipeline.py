@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from fastapi import APIRouter, Request, Response
-from sqlalchemy import Connection
 
 from service.api.http.answers import KeptRoute
 from service.domain.findings.finding import Finding
@@ -19,11 +18,10 @@ from service.domain.source_state import COVERED_WITHIN_MS, SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import CONFIG_DEFAULTS
 from service.store.queries import clusters
-from service.store.queries.clusters import LogPartitionRow
 from service.store.queries.pipeline import REJECTS_READ, count_rejects, rejects_since, request_times
 from service.views import words
 from service.views.cluster.description import Broker
-from service.views.cluster.frame import LATE, NEVER, OLD, READING, UNKNOWN, Frame, Freshness
+from service.views.cluster.frame import LATE, NEVER, OLD, READING, UNKNOWN, Freshness
 from service.views.cluster.sources import Coordinator, coordinators_of
 from service.views.cluster.unknowns import Unknown, UnknownKind
 from service.views.cluster.verdict import Verdict
@@ -156,76 +154,68 @@ class Limit(NamedTuple):
 def get_pipeline(request: Request, cluster: str) -> Response:
     """Returns the page; 404 if the store does not know the cluster."""
     with framed(request, cluster) as (connection, frame):
-        return _pipeline(connection, frame)
-
-
-def _pipeline(connection: Connection, frame: Frame) -> Response:
-    cluster_id, seen, now_ms = frame.cluster.id, frame.seen, frame.now_ms
-    since_ms = now_ms - _DAY_MS
-    logs = clusters.partitions(connection, cluster_id)
-    rejects = count_rejects(connection, cluster_id, since_ms)
-    denied = denied_groups(connection, cluster_id)
-    limits = limits_in_use(seen.configs)
-    sources = source_rows(seen.sources, frame.stalls, logs, rejects, now_ms)
-    assumed = sum(limit.is_assumed for limit in limits)
-    counts, unknown_ids = seen.coverage, seen.ids[states.UNKNOWN]
-    standing = counts.blocked if counts.watched else None
-    others = asked_rows(request_times(connection, cluster_id), len(denied), assumed, len(limits), standing)
-    coordinators = coordinators_of(logs, clusters.state_counts(connection, cluster_id))
-    unknown, more_unknown = bounded(unknown_rows(seen.unknown, denied, seen.brokers))
-    return render(
-        "pipeline.html",
-        frame,
-        page="pipeline",
-        verdict=pipeline_verdict(
-            frame.freshness, counts.watched, counts.unknown, unknown_ids, len(seen.unknown), sources
-        ),
-        unknown=unknown,
-        more_unknown=more_unknown,
-        sources=[*sources, *others],
-        counts=counts,
-        cells=_cells(coordinators, rejects, now_ms),
-        rejects=rejects_since(connection, cluster_id, since_ms),
-        rejected=sum(rejects.values()),
-        most_rejects=REJECTS_READ,
-        gaps=clusters.gaps_since(connection, cluster_id, since_ms),
-        gap_words=_GAPS,
-        limits=limits,
-    )
+        cluster_id, seen, now_ms = frame.cluster.id, frame.seen, frame.now_ms
+        since_ms = now_ms - _DAY_MS
+        logs = clusters.partitions(connection, cluster_id)
+        rejects = count_rejects(connection, cluster_id, since_ms)
+        denied = denied_groups(connection, cluster_id)
+        limits = limits_in_use(seen.configs)
+        sources = source_rows(seen.sources, frame.stalls, logs, rejects, now_ms)
+        assumed = sum(limit.is_assumed for limit in limits)
+        counts, unknown_ids = seen.coverage, seen.ids[states.UNKNOWN]
+        standing = counts.blocked if counts.watched else None
+        others = asked_rows(request_times(connection, cluster_id), len(denied), assumed, len(limits), standing)
+        coordinators = coordinators_of(logs, clusters.state_counts(connection, cluster_id))
+        unknown, more_unknown = bounded(unknown_rows(seen.unknown, denied, seen.brokers))
+        return render(
+            "pipeline.html",
+            frame,
+            page="pipeline",
+            verdict=pipeline_verdict(
+                frame.freshness, counts.watched, counts.unknown, unknown_ids, len(seen.unknown), sources
+            ),
+            unknown=unknown,
+            more_unknown=more_unknown,
+            sources=[*sources, *others],
+            counts=counts,
+            cells=[
+                _cell(one, rejects.get((SourceName.TRANSACTION_LOG, one.log.partition), 0), now_ms)
+                for one in coordinators
+            ],
+            rejects=rejects_since(connection, cluster_id, since_ms),
+            rejected=sum(rejects.values()),
+            most_rejects=REJECTS_READ,
+            gaps=clusters.gaps_since(connection, cluster_id, since_ms),
+            gap_words=_GAPS,
+            limits=limits,
+        )
 
 
 def limits_in_use(configs: Mapping[str, Mapping[str, str]]) -> list[Limit]:
     """Returns the limits that verdicts depend on, then the others that the brokers reported."""
     names = [*CONFIG_DEFAULTS, *sorted(configs.keys() - CONFIG_DEFAULTS.keys())]
     return [
-        Limit(name, _value(name, configs[name]["value"]), configs[name]["source"] == "assumed")
+        Limit(name, _limit_text(name, configs[name]["value"]), configs[name]["source"] == "assumed")
         for name in names
         if name in configs
     ]
 
 
-def _value(name: str, value: str) -> str:
+def _limit_text(name: str, value: str) -> str:
     return words.duration(int(value)) if name.endswith(".ms") and value.isdecimal() else value
 
 
-def _cells(coordinators: Iterable[Coordinator], rejects: Mapping[tuple[str, int], int], now_ms: int) -> list[Cell]:
-    return [
-        Cell(one, *_cell(one.log, rejects.get((SourceName.TRANSACTION_LOG, one.log.partition), 0), now_ms))
-        for one in coordinators
-    ]
-
-
-def _cell(row: LogPartitionRow, rejects: int, now_ms: int) -> tuple[str, str]:
-    """Returns the text and the CSS class of a cell: for the worst known problem of the partition."""
-    if row.leader < 0:
-        return "no leader", "is-bad"
+def _cell(one: Coordinator, rejects: int, now_ms: int) -> Cell:
+    """Returns the cell, which shows the worst known problem of the partition."""
+    if one.log.leader < 0:
+        return Cell(one, "no leader", "is-bad")
     if rejects:
-        return f"{rejects:,} raw", "is-bad"
-    if now_ms - row.end_asked_at_ms > COVERED_WITHIN_MS:
-        return "no answer", "is-late"
-    if row.lag:
-        return f"lag {words.about(row.lag)}", "is-late"
-    return f"b{row.leader}", ""
+        return Cell(one, f"{rejects:,} raw", "is-bad")
+    if now_ms - one.log.end_asked_at_ms > COVERED_WITHIN_MS:
+        return Cell(one, "no answer", "is-late")
+    if one.log.lag:
+        return Cell(one, f"lag {words.about(one.log.lag)}", "is-late")
+    return Cell(one, f"b{one.log.leader}", "")
 
 
 TRUSTED = "trusted"

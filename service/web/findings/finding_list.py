@@ -11,6 +11,7 @@ from pydantic import Field, TypeAdapter
 from sqlalchemy import Connection
 
 from service.api.http.answers import KeptRoute
+from service.api.http.fields import API
 from service.api.http.paging import Int64, read_place, write_place
 from service.api.http.parameters import bytes_of, only_known
 from service.api.http.state import App, known_finding
@@ -82,7 +83,33 @@ def get_findings(
         partition if isinstance(partition, int) else None,
     )
     with framed(request, cluster) as (connection, frame):
-        return _list(connection, frame, selection, cursor)
+        selection = findings.named(connection, frame.cluster.id, selection)
+        query = _query(selection)
+        page, after = _page(connection, frame, selection, cursor)
+        rows = [_row(one) for one in page]
+        is_plain = selection == FindingSelection(statuses=frozenset({Status.CONFIRMED})) and cursor is None
+        ended = [one for one in rows if not one.finding.is_open]
+        if is_plain:
+            ended = [_row(one) for one in _lately(connection, frame)]
+        return render(
+            "findings.html",
+            frame,
+            page="findings",
+            rows=sorted((one for one in rows if one.finding.is_open), key=lambda row: _worst_first(row, frame.now_ms)),
+            ended=ended[:RESOLVED_SHOWN] if is_plain else ended,
+            more_ended=max(len(ended) - RESOLVED_SHOWN, 0) if is_plain else 0,
+            is_plain=is_plain,
+            is_first=cursor is None,
+            selection=selection,
+            statuses=query["status"] or (),
+            events=EVENTS,
+            id_text="" if selection.transactional_id is None else display_id(selection.transactional_id),
+            chips=_chips(frame, selection),
+            kinds=tuple(Kind),
+            severities=tuple(Severity),
+            after=None if after is None else page_of(frame.name, "findings", **query, cursor=after),
+            json_address=API + page_of(frame.name, "findings", **query | {"status": sorted(selection.statuses)}),
+        )
 
 
 @router.get("/clusters/{cluster}/findings/{finding}")
@@ -91,36 +118,6 @@ def get_finding(request: Request, app: App, cluster: str, finding: str) -> Respo
     with framed(request, cluster) as (connection, frame):
         one = known_finding(connection, frame.cluster, finding)
         return show_finding(connection, frame, one, can_resolve=app.access.authenticator.may_write)
-
-
-def _list(connection: Connection, frame: Frame, selection: FindingSelection, cursor: str | None) -> Response:
-    selection = findings.named(connection, frame.cluster.id, selection)
-    query = _query(selection)
-    page, after = _page(connection, frame, selection, cursor)
-    rows = [_row(one) for one in page]
-    is_plain = selection == FindingSelection(statuses=frozenset({Status.CONFIRMED})) and cursor is None
-    ended = [one for one in rows if not one.finding.is_open]
-    if is_plain:
-        ended = [_row(one) for one in _lately(connection, frame)]
-    return render(
-        "findings.html",
-        frame,
-        page="findings",
-        rows=sorted((one for one in rows if one.finding.is_open), key=lambda row: _worst_first(row, frame.now_ms)),
-        ended=ended[:RESOLVED_SHOWN] if is_plain else ended,
-        more_ended=max(len(ended) - RESOLVED_SHOWN, 0) if is_plain else 0,
-        is_plain=is_plain,
-        is_first=cursor is None,
-        selection=selection,
-        statuses=query["status"] or (),
-        events=EVENTS,
-        id_text="" if selection.transactional_id is None else display_id(selection.transactional_id),
-        chips=_chips(frame, selection),
-        kinds=tuple(Kind),
-        severities=tuple(Severity),
-        after=None if after is None else _address(frame, "", {**query, "cursor": after}),
-        json_address=_address(frame, "/api/v1", {**query, "status": sorted(selection.statuses)}),
-    )
 
 
 def _page(
@@ -192,7 +189,7 @@ def _chips(frame: Frame, selection: FindingSelection) -> list[Chip]:
         ("All", tuple(Status), None),
     ):
         named: Sequence[Status] | None = None if statuses == (Status.CONFIRMED,) else sorted(statuses)
-        href = _address(frame, "", {**query, "status": named})
+        href = page_of(frame.name, "findings", **query | {"status": named})
         found.append(Chip(text, count, href, selection.statuses == frozenset(statuses)))
     return found
 
@@ -208,7 +205,3 @@ def _query(selection: FindingSelection) -> dict[str, Any]:
         "topic": selection.topic,
         "partition": selection.partition,
     }
-
-
-def _address(frame: Frame, prefix: str, query: dict[str, Any]) -> str:
-    return prefix + page_of(frame.name, "findings", **query)

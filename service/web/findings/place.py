@@ -90,15 +90,11 @@ def _at(
     if finding.kind == Kind.BLOCKED_GROUP:
         own = [one for one in victims if one.key == (finding.subject.group, *place)]
     else:
-        own = [
-            one for one in victims if one.stalled_partition == place and _may_wait_for(one, finding.subject.producer_id)
-        ]
+        own = [one for one in victims if one.stalled_partition == place]
+        if (producer_id := finding.subject.producer_id) is not None:
+            own = [one for one in own if one.waits_for_producer_id in (None, producer_id)]
     ruler = ruler_of(judged, victims, cluster)
     return Where(judged, ruler, tuple(waiting_first(own)))
-
-
-def _may_wait_for(victim: AffectedGroup, producer_id: int | None) -> bool:
-    return producer_id is None or victim.waits_for_producer_id in (None, producer_id)
 
 
 def _held(
@@ -114,11 +110,6 @@ def _held(
     for judged in judge(connection, cluster_id, standing):
         place, owner = judged.row.topic_partition, judged.owner
         waiting = {one.offset.group for one in victims if one.stalled_partition == place and one.is_blocked}
-        found.append(
-            Held(
-                judged,
-                tuple(sorted(waiting)),
-                owner is not None and owner.transactional_id == id_,
-            )
-        )
+        is_its_own = owner is not None and owner.transactional_id == id_
+        found.append(Held(judged, tuple(sorted(waiting)), is_its_own))
     return tuple(found)

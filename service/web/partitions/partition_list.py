@@ -60,30 +60,27 @@ def get_partitions(
     page: PageNumber = 1,
 ) -> Response:
     """Returns the page; 404 if the store does not know the cluster."""
+    topic = topic.strip()
     with framed(request, cluster) as (connection, frame):
-        return _partitions(connection, frame, show, topic.strip(), sort, page)
-
-
-def _partitions(connection: Connection, frame: Frame, show: str, topic: str, sort: str, page: int) -> Response:
-    chain = read_links(connection, frame, frame.standing, read_affected_groups(connection, frame.cluster.id))
-    silent = [] if show == "waiting" else read_unanswered(connection, frame.cluster.id, topic)
-    chosen = ordered((link for link in chain if topic in link.row.topic and _is_shown(link, show)), sort)
-    shown = paged(chosen, page)
-    return render(
-        "partitions.html",
-        frame,
-        page="partitions",
-        shown=shown,
-        silent=silent if shown.after is None else [],
-        is_silent_later=bool(silent) and shown.after is not None,
-        is_silent_cut=len(silent) >= UNANSWERED_READ,
-        counts=frame.seen.coverage,
-        waiting=sum(bool(link.waiting) for link in chain),
-        not_judged=max(frame.seen.coverage.blocked - MOST_JUDGED, 0),
-        most_judged=MOST_JUDGED,
-        query={"show": show, "topic": topic or None, "sort": sort},
-        sorts=_SORT_TEXTS,
-    )
+        chain = read_links(connection, frame, frame.standing, read_affected_groups(connection, frame.cluster.id))
+        silent = [] if show == "waiting" else read_unanswered(connection, frame.cluster.id, topic)
+        chosen = ordered((link for link in chain if topic in link.row.topic and _is_shown(link, show)), sort)
+        shown = paged(chosen, page)
+        return render(
+            "partitions.html",
+            frame,
+            page="partitions",
+            shown=shown,
+            silent=silent if shown.after is None else [],
+            is_silent_later=bool(silent) and shown.after is not None,
+            is_silent_cut=len(silent) >= UNANSWERED_READ,
+            counts=frame.seen.coverage,
+            waiting=sum(bool(link.waiting) for link in chain),
+            not_judged=max(frame.seen.coverage.blocked - MOST_JUDGED, 0),
+            most_judged=MOST_JUDGED,
+            query={"show": show, "topic": topic or None, "sort": sort},
+            sorts=_SORT_TEXTS,
+        )
 
 
 def _is_shown(link: Link, show: str) -> bool:
@@ -104,35 +101,29 @@ def get_groups(
     page: PageNumber = 1,
 ) -> Response:
     """Returns the page; 404 if the store does not know the cluster."""
+    group = group.strip()
     with framed(request, cluster) as (connection, frame):
-        return _groups(connection, frame, show, group.strip(), page)
-
-
-def _groups(connection: Connection, frame: Frame, show: str, group: str, page: int) -> Response:
-    rows = waiting_first(read_affected_groups(connection, frame.cluster.id))
-    chosen = [
-        row for row in rows if group in row.offset.group and (show == "all" or row.is_blocked == (show == "blocked"))
-    ]
-    return render(
-        "groups.html",
-        frame,
-        page="groups",
-        shown=paged(chosen, page),
-        show=show,
-        group=group,
-        total=len(rows),
-        blocked=sum(row.is_blocked for row in rows),
-        names=names_by_relation(rows),
-        is_cut=len(rows) >= GROUPS_READ,
-        most=GROUPS_READ,
-        unasked=denied_groups(connection, frame.cluster.id),
-        standing=frame.seen.coverage.blocked,
-    )
-
-
-def names_by_relation(rows: Sequence[AffectedGroup]) -> Counter[str]:
-    """Returns the number of groups by relation. A group with the same relation on several partitions counts once."""
-    return Counter(relation for relation, _ in {(row.relation, row.offset.group) for row in rows})
+        rows = waiting_first(read_affected_groups(connection, frame.cluster.id))
+        chosen = [
+            row
+            for row in rows
+            if group in row.offset.group and (show == "all" or row.is_blocked == (show == "blocked"))
+        ]
+        return render(
+            "groups.html",
+            frame,
+            page="groups",
+            shown=paged(chosen, page),
+            show=show,
+            group=group,
+            total=len(rows),
+            blocked=sum(row.is_blocked for row in rows),
+            names=Counter(relation for relation, _ in {(row.relation, row.offset.group) for row in rows}),
+            is_cut=len(rows) >= GROUPS_READ,
+            most=GROUPS_READ,
+            unasked=denied_groups(connection, frame.cluster.id),
+            standing=frame.seen.coverage.blocked,
+        )
 
 
 def denied_groups(connection: Connection, cluster_id: int) -> list[Finding]:

@@ -5,7 +5,7 @@ shown in numbered pages: the order of some changes with the data, so a cursor wo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
 
@@ -19,7 +19,8 @@ from service.api.http.fields import API
 from service.api.http.problems import Problem, ProblemError
 from service.store.errors import StoreError
 from service.store.escaped_text import display_id
-from service.views import addresses, words
+from service.views import words
+from service.views.addresses import cluster_page, finding_page, page_of, partition_page, transaction_page
 from service.views.cluster.frame import Frame
 from service.web.charts.ruler import mini_of
 
@@ -45,18 +46,13 @@ class Paged(NamedTuple, Generic[Row]):
         return self.first + len(self.rows) - 1
 
 
-def paged(rows: Sequence[Row], page: int, size: int = ROWS) -> Paged[Row]:
+def paged(rows: Sequence[Row], page: int) -> Paged[Row]:
     """Returns the page with that number; the last page if a page of that number does not exist (any more)."""
-    last = max((len(rows) - 1) // size + 1, 1)
+    last = max((len(rows) - 1) // ROWS + 1, 1)
     page = min(page, last)
-    begin = (page - 1) * size
-    return Paged(
-        rows[begin : begin + size],
-        begin + 1,
-        len(rows),
-        page - 1 if page > 1 else None,
-        page + 1 if page < last else None,
-    )
+    begin = (page - 1) * ROWS
+    before, after = page - 1 if page > 1 else None, page + 1 if page < last else None
+    return Paged(rows[begin : begin + ROWS], begin + 1, len(rows), before, after)
 
 
 PAGE_CSP: Final = "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'"
@@ -67,22 +63,25 @@ _BREAKS: Final = re.compile(r"(?<=[-_./:])(?=\w)")
 
 def render(template: str, frame: Frame, *, page: str, status: int = 200, **values: Any) -> Response:
     """Renders a page in its frame. `page`: the entry that the navigation marks as the current one."""
-    text = _environment().get_template(template).render(frame=frame, page=page, now=frame.now_ms, **values)
-    return html_answer(text, status, {"Content-Security-Policy": PAGE_CSP})
+    answer = render_bare(template, status, frame=frame, page=page, now=frame.now_ms, **values)
+    answer.headers["Content-Security-Policy"] = PAGE_CSP
+    return answer
 
 
 def render_bare(template: str, status: int = 200, **values: Any) -> Response:
     """Renders a page without a cluster, and without script."""
-    return html_answer(_environment().get_template(template).render(**values), status, {})
-
-
-def html_answer(text: str, status: int, headers: Mapping[str, str]) -> Response:
-    return Response(text, status, {"Cache-Control": "no-cache", **headers}, media_type="text/html")
+    text = _environment().get_template(template).render(**values)
+    return Response(text, status, {"Cache-Control": "no-cache"}, media_type="text/html")
 
 
 def breakable(text: str) -> Markup:
     """Returns an id that may wrap after `-`, `_`, `.`, `/`, `:`, and is never cut."""
     return Markup("<wbr>").join(escape(part) for part in _BREAKS.split(text))
+
+
+_OF_TIMES: Final = (words.duration, words.fine, words.clock, words.exact, words.iso)
+_OF_NUMBERS: Final = (words.count, words.about, words.size, words.share, words.rate, words.plural)
+_ADDRESSES: Final = (cluster_page, page_of, finding_page, transaction_page, partition_page)
 
 
 @cache
@@ -94,28 +93,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        name: getattr(words, name)
-        for name in (
-            "duration",
-            "fine",
-            "count",
-            "about",
-            "size",
-            "share",
-            "rate",
-            "plural",
-            "place",
-            "clock",
-            "exact",
-            "iso",
-        )
-    }
+    environment.filters |= {one.__name__: one for one in (*_OF_TIMES, *_OF_NUMBERS, words.place)}
     environment.filters |= {"breakable": breakable, "display_id": display_id, "mini": mini_of}
-    environment.globals |= {
-        name: getattr(addresses, name)
-        for name in ("cluster_page", "page_of", "finding_page", "transaction_page", "partition_page")
-    }
+    environment.globals |= {one.__name__: one for one in _ADDRESSES}
     return environment
 
 

@@ -4,7 +4,7 @@ The filters in the address of a page are those of REST, but a form also sends em
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import quote
@@ -21,7 +21,6 @@ from service.domain.duration_text import span_ms
 from service.domain.findings.finding import Finding
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
-from service.domain.transaction_log.known_log import KnownLog
 from service.domain.transaction_log.states import CODES, EXPIRED, NAMES
 from service.store.escaped_text import display_id, id_key, printable
 from service.store.queries import clusters, transactions
@@ -217,43 +216,41 @@ def get_transactions(
     cursor of another query."""
     filters = filters_of(request, state, min_age, producer_id, topic, sort)
     with framed(request, cluster) as (connection, frame):
-        return _list(connection, frame, filters, cursor)
-
-
-def _list(connection: Connection, frame: Frame, filters: Filters, cursor: str | None) -> Response:
-    after = None if cursor is None else read_cursor(cursor, filters.sort, frame.name, *filters.key)
-    as_of_ms = clusters.log_as_of_ms(connection, frame.cluster.id)
-    filters = filters._replace(prefix=transactions.named_prefix(connection, frame.cluster.id, filters.prefix))
-    page = transactions.read_page(connection, frame.cluster.id, filters.selection(as_of_ms), filters.sort, after, SHOWN)
-    ids = read_described(connection, frame.cluster, page.rows)
-    blocking = read_blocking(connection, frame.cluster.id, {place for one in ids for place in one.partitions})
-    following = None
-    if page.after is not None:
-        token = write_cursor(page.after, frame.name, *filters.key)
-        following = _address(frame, filters, f"cursor={token}")
-    return render(
-        "transactions.html",
-        frame,
-        page="transactions",
-        filters=filters,
-        listed=_listed(connection, frame, ids, blocking),
-        elsewhere=_elsewhere(blocking, page.rows) if cursor is None and filters.is_plain else [],
-        chips=[
-            (chip, _address(frame, filters._replace(states=chip.states)), chip.states == filters.states)
-            for chip in chips(frame.seen.states)
-        ],
-        known=sum(frame.seen.states.values()),
-        ages=AGES if filters.min_age in (*AGES, "") else (*AGES, filters.min_age),
-        sorts=SORTS,
-        words=WORDS,
-        following=following,
-        first=_address(frame, filters) if cursor is not None else None,
-        nearest=None if page.rows or cursor else _nearest(connection, frame, filters),
-        json_address=_with(f"{cluster_link(frame.name)}/transactions", filters.query),
-        names=states.NAMES,
-        state_names=[states.NAMES[state] for state in sorted(filters.states)],
-        shown=SHOWN,
-    )
+        after = None if cursor is None else read_cursor(cursor, filters.sort, frame.name, *filters.key)
+        as_of_ms = clusters.log_as_of_ms(connection, frame.cluster.id)
+        filters = filters._replace(prefix=transactions.named_prefix(connection, frame.cluster.id, filters.prefix))
+        page = transactions.read_page(
+            connection, frame.cluster.id, filters.selection(as_of_ms), filters.sort, after, SHOWN
+        )
+        ids = read_described(connection, frame.cluster, page.rows)
+        blocking = read_blocking(connection, frame.cluster.id, {place for one in ids for place in one.partitions})
+        following = None
+        if page.after is not None:
+            token = write_cursor(page.after, frame.name, *filters.key)
+            following = _address(frame, filters, f"cursor={token}")
+        return render(
+            "transactions.html",
+            frame,
+            page="transactions",
+            filters=filters,
+            listed=_listed(connection, frame, ids, blocking),
+            elsewhere=_elsewhere(blocking, page.rows) if cursor is None and filters.is_plain else [],
+            chips=[
+                (chip, _address(frame, filters._replace(states=chip.states)), chip.states == filters.states)
+                for chip in chips(frame.seen.states)
+            ],
+            known=sum(frame.seen.states.values()),
+            ages=AGES if filters.min_age in (*AGES, "") else (*AGES, filters.min_age),
+            sorts=SORTS,
+            words=WORDS,
+            following=following,
+            first=_address(frame, filters) if cursor is not None else None,
+            nearest=None if page.rows or cursor else _nearest(connection, frame, filters),
+            json_address=_with(f"{cluster_link(frame.name)}/transactions", filters.query),
+            names=states.NAMES,
+            state_names=[states.NAMES[state] for state in sorted(filters.states)],
+            shown=SHOWN,
+        )
 
 
 def _listed(
@@ -265,7 +262,26 @@ def _listed(
     keys = [one.row.transactional_id for one in ids]
     ended = ended_since(connection, frame.cluster.id, keys, frame.now_ms - _HOUR_MS) if ids else {}
     log = known_log_at(connection, frame.cluster.id, frame.as_of_ms(SourceName.TRANSACTION_LOG) or 0)
-    return [_one(frame, one, blocking, ended, log) for one in ids]
+    found = []
+    for one in ids:
+        row, key = one.row, id_key(one.row.transactional_id)
+        hanging = tuple(blocking.hanging.get(key, ()))
+        outcome, confidence = last_outcome(row)
+        listed = Listed(
+            anchor=f"t-{blake2b(row.transactional_id, digest_size=9).hexdigest()}",
+            row=row,
+            tone="critical" if hanging else "warning" if is_late(row, log) else "",
+            open_since_ms=open_since_ms(row),
+            next=next_step(row, log, frame.now_ms),
+            places=tuple(f"{topic}-{partition}" for topic, partition in one.partitions),
+            hanging=hanging,
+            blocks=tuple(blocking.groups.get(key, ())) if row.state in states.OPEN else (),
+            outcome=outcome,
+            confidence=confidence,
+            ended=None if row.state == states.UNKNOWN else ended.get(row.transactional_id, _NOTHING),
+        )
+        found.append(listed)
+    return found
 
 
 def _elsewhere(blocking: Blocking, rows: Sequence[IdRow]) -> list[tuple[bytes, str, Finding]]:
@@ -279,31 +295,6 @@ def _elsewhere(blocking: Blocking, rows: Sequence[IdRow]) -> list[tuple[bytes, s
         for finding in found
         if (transactional_id := finding.subject.transactional_id) is not None
     ]
-
-
-def _one(
-    frame: Frame,
-    one: DescribedId,
-    blocking: Blocking,
-    ended: Mapping[bytes, EndedCounts],
-    log: KnownLog,
-) -> Listed:
-    row, key = one.row, id_key(one.row.transactional_id)
-    hanging = tuple(blocking.hanging.get(key, ()))
-    outcome, confidence = last_outcome(row)
-    return Listed(
-        anchor=f"t-{blake2b(row.transactional_id, digest_size=9).hexdigest()}",
-        row=row,
-        tone="critical" if hanging else "warning" if is_late(row, log) else "",
-        open_since_ms=open_since_ms(row),
-        next=next_step(row, log, frame.now_ms),
-        places=tuple(f"{topic}-{partition}" for topic, partition in one.partitions),
-        hanging=hanging,
-        blocks=tuple(blocking.groups.get(key, ())) if row.state in states.OPEN else (),
-        outcome=outcome,
-        confidence=confidence,
-        ended=None if row.state == states.UNKNOWN else ended.get(row.transactional_id, _NOTHING),
-    )
 
 
 def _nearest(connection: Connection, frame: Frame, filters: Filters) -> tuple[str, str] | None:

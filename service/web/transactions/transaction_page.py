@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from fastapi import APIRouter, Depends, Request, Response
 from sqlalchemy import Connection
@@ -25,7 +25,7 @@ from service.store.escaped_text import display_id, id_key
 from service.store.queries import findings, transactions
 from service.store.queries.clusters import coordinators
 from service.store.queries.findings import FindingSelection
-from service.store.queries.history import ProducerRow, TimelinePage, producers_of, read_timeline
+from service.store.queries.history import TimelinePage, producers_of, read_timeline
 from service.store.rows.ids import IdRow
 from service.views.addresses import page_of, transaction_page
 from service.views.cluster.frame import Frame
@@ -44,14 +44,6 @@ FINDINGS_SHOWN: Final = 20
 _SHOWN_OF_UNKNOWN: Final = 200
 
 router = APIRouter(route_class=KeptRoute, include_in_schema=False, dependencies=[Depends(only_known)])
-
-
-class Expiry(NamedTuple):
-    """The expiry of an id. `at_ms`: None while a transaction is open, or if it cannot be known."""
-
-    at_ms: int | None
-    after_ms: int
-    sweep_ms: int
 
 
 @router.get("/clusters/{cluster}/transaction")
@@ -93,6 +85,7 @@ def _one(connection: Connection, frame: Frame, row: IdRow, window: Window, older
     found = _findings(connection, cluster_id, row.transactional_id)
     blocks = read_blocking(connection, cluster_id, set(places)).groups.get(id_key(row.transactional_id), ())
     outcome, confidence = last_outcome(row)
+    expires_ms = expires_at_ms(row.state, row.record.last_update_ms, frame.cluster.expiration_ms)
     address = transaction_page(frame.name, row.transactional_id)
     return render(
         "transaction.html",
@@ -115,9 +108,11 @@ def _one(connection: Connection, frame: Frame, row: IdRow, window: Window, older
         answers=answers(one.transition for one in past.within),
         last_abort=answers(_newest_abort(past))[:1],
         coordinator=coordinators(connection, frame.cluster.id).get(row.partition),
-        expiry=_expiry(row, frame, log.limits.sweep_ms),
+        expires_ms=expires_ms if is_time(expires_ms) else None,
+        expires_after_ms=frame.cluster.expiration_ms,
+        sweep_ms=log.limits.sweep_ms,
         producers=producers,
-        before=_before(row, producers),
+        before=next((one for one in producers if one.producer_id != row.record.producer_id), None),
         axis=axis,
         rows_read=len(past.rows),
         has_more=past.has_more,
@@ -162,18 +157,6 @@ def _findings(connection: Connection, cluster_id: int, transactional_id: bytes) 
     open_ = frozenset({Status.CANDIDATE, Status.CONFIRMED})
     selection = FindingSelection(statuses=open_, transactional_id=transactional_id)
     return findings.read_page(connection, cluster_id, selection, None, MOST_OPEN_IN_ALL)[0]
-
-
-def _expiry(row: IdRow, frame: Frame, sweep_ms: int) -> Expiry:
-    after_ms = frame.cluster.expiration_ms
-    at_ms = expires_at_ms(row.state, row.record.last_update_ms, after_ms)
-    return Expiry(at_ms if is_time(at_ms) else None, after_ms, sweep_ms)
-
-
-def _before(row: IdRow, producers: Sequence[ProducerRow]) -> ProducerRow | None:
-    """Returns the producer id that the id had before its present one; None if there was none."""
-    earlier = [one for one in producers if one.producer_id != row.record.producer_id]
-    return earlier[0] if earlier else None
 
 
 def _unknown(frame: Frame, name: bytes) -> Response:

@@ -216,7 +216,7 @@ def test_many_at_once_say_how_many_are_not_judged(cluster: WithPartitions, monke
     """The test lowers the limits, so that ten stalled partitions behave like 10,000."""
     monkeypatch.setattr(judged_partitions, "MOST_JUDGED", 6)
     monkeypatch.setattr(partition_list, "MOST_JUDGED", 6)
-    monkeypatch.setattr(render.paged, "__defaults__", (4,))
+    monkeypatch.setattr(render, "ROWS", 4)
     cluster.read()
     cluster.look(
         *(stalled_partition(n, stalled_since_ms=NOW_MS - 2_000 - n) for n in range(10)),
