@@ -126,7 +126,6 @@ def present(connection: Connection, cluster_id: int, finding: Finding) -> Findin
 
 
 def _with_words_of_people(connection: Connection, cluster_id: int, found: list[Finding]) -> list[Finding]:
-    """Returns the findings with operators' mutes and acknowledgements."""
     return with_acknowledgements(connection, cluster_id, with_mutes(connection, cluster_id, found))
 
 

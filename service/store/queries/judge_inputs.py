@@ -68,7 +68,7 @@ _ID_STATE = [
     for name in IdState._fields
     if name not in ("topics", "client_transaction_version")
 ]
-_MORE = (_T["client_transaction_version"],)
+_STATES = select(*_ID_STATE, _T.client_transaction_version)
 _L = left_behind_records.c
 _NEWEST_WRITES: Final = 500
 """Number of most recently updated ids in each state that `newest_writes` reads."""
@@ -138,21 +138,17 @@ def _ongoing(until_ms: int) -> Select[Any]:
     """Returns the statement for Ongoing transactions that began at `until_ms` or before. A start that is no valid time
     is excluded, because it would be the oldest forever. The first condition makes the database use the partial
     index."""
-    return (
-        select(*_ID_STATE, *_MORE)
-        .where(
-            _T.started_at_ms.is_not(None),
-            _T.started_at_ms >= FIRST_TIME_MS,
-            _T.started_at_ms <= until_ms,
-            _T.state + 0 == ONGOING,
-        )
-        .order_by(_T.started_at_ms)
-    )
+    return _STATES.where(
+        _T.started_at_ms.is_not(None),
+        _T.started_at_ms >= FIRST_TIME_MS,
+        _T.started_at_ms <= until_ms,
+        _T.state + 0 == ONGOING,
+    ).order_by(_T.started_at_ms)
 
 
 def prepared_ids(connection: Connection, cluster_id: int, until_ms: int) -> LimitedRead[IdState]:
     """Returns ids that have been in PrepareX since `until_ms` or longer, the longest first."""
-    statement = select(*_ID_STATE, *_MORE).where(
+    statement = _STATES.where(
         _T.state.in_((PREPARE_COMMIT, PREPARE_ABORT)), _T.state_since_ms.between(FIRST_TIME_MS, until_ms)
     )
     return _limited(connection, cluster_id, statement.order_by(_T.state_since_ms))
@@ -160,15 +156,13 @@ def prepared_ids(connection: Connection, cluster_id: int, until_ms: int) -> Limi
 
 def expiring_ids(connection: Connection, cluster_id: int, from_ms: int, until_ms: int) -> LimitedRead[IdState]:
     """Returns idle ids last updated in [from_ms, until_ms], the longest idle first; without partitions."""
-    statement = select(*_ID_STATE, *_MORE).where(
-        text(CAN_EXPIRE), _T.last_update_ms >= from_ms, _T.last_update_ms <= until_ms
-    )
+    statement = _STATES.where(text(CAN_EXPIRE), _T.last_update_ms >= from_ms, _T.last_update_ms <= until_ms)
     return _limited(connection, cluster_id, statement.order_by(_T.last_update_ms), with_topics=0)
 
 
 def high_epoch_ids(connection: Connection, cluster_id: int, log_partitions_: Iterable[int]) -> LimitedRead[IdState]:
     """Returns ids of the old protocol with an epoch from HIGH_EPOCH_FROM on, the highest first."""
-    statement = select(*_ID_STATE, *_MORE).where(
+    statement = _STATES.where(
         _T.partition.in_(sorted(log_partitions_)),
         _T.client_transaction_version.in_((0, 1)),
         _T.producer_epoch >= HIGH_EPOCH_FROM,
@@ -178,15 +172,13 @@ def high_epoch_ids(connection: Connection, cluster_id: int, log_partitions_: Ite
 
 
 def id_states(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> dict[bytes, IdState]:
-    found = _read(connection, cluster_id, select(*_ID_STATE, *_MORE).where(_T.transactional_id.in_(ids)), with_topics=0)
+    found = _read(connection, cluster_id, _STATES.where(_T.transactional_id.in_(ids)), with_topics=0)
     return {one.transactional_id: one for one in found}
 
 
 def idle_ids(connection: Connection, cluster_id: int, state: int, after: bytes, limit: int) -> list[IdState]:
     """Returns the next `limit` ids in the state, in the order of ids, after the id `after`."""
-    statement = (
-        select(*_ID_STATE, *_MORE).where(_T.state == state, _T.transactional_id > after).order_by(_T.transactional_id)
-    )
+    statement = _STATES.where(_T.state == state, _T.transactional_id > after).order_by(_T.transactional_id)
     return _read(connection, cluster_id, statement, with_topics=0, limit=limit)
 
 
@@ -225,15 +217,10 @@ def left_open(connection: Connection, cluster_id: int) -> LimitedRead[IdState]:
     statement = select(*columns).where(
         _L.cluster_id == cluster_id, _L.started_at_ms >= FIRST_TIME_MS, _L.state + 0 == ONGOING
     )
-    rows = connection.execute(statement.order_by(_L.started_at_ms).limit(IDS_READ)).all()
-    found = [_left_open(row) for row in rows]
+    found = []
+    for *newest, places, version in connection.execute(statement.order_by(_L.started_at_ms).limit(IDS_READ)):
+        found.append(IdState._make((*newest, tuple(map(tuple, json.loads(places))), version)))
     return LimitedRead(found, _behind(connection, statement, len(found), IDS_READ))
-
-
-def _left_open(row: Any) -> IdState:
-    *newest, participants_, version = row
-    places = tuple((topic, partition) for topic, partition in json.loads(participants_))
-    return IdState._make((*newest, places, version))
 
 
 def left_behind_ids(connection: Connection, cluster_id: int) -> LeftBehindIds:
@@ -300,9 +287,8 @@ def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> Limited
 def gaps(connection: Connection, cluster_id: int, since_ms: int) -> LimitedRead[DataGap]:
     """Returns the newest gaps seen since `since_ms`."""
     g = data_gaps.c
-    statement = select(g.id, g.topic, g.partition, g.from_offset, g.to_offset, g.reason, g.seen_at_ms, g.missing).where(
-        g.cluster_id == cluster_id, g.seen_at_ms >= since_ms
-    )
+    columns = (g[name] for name in DataGap._fields[1:])
+    statement = select(g.id, *columns).where(g.cluster_id == cluster_id, g.seen_at_ms >= since_ms)
     rows = connection.execute(statement.order_by(g.seen_at_ms.desc()).limit(GAPS_READ))
     found = [DataGap(*row) for row in rows]
     return LimitedRead(found, _behind(connection, statement, len(found), GAPS_READ))

@@ -89,8 +89,8 @@ def _owner(row: Sequence[Any], partitions: Iterable[tuple[str, int]]) -> Owner:
 
 
 def _with_record(owner: Owner, found: Any) -> Owner:
-    """Returns the owner with the id's newest record under the producer id in question. Another record of the id counts,
-    under another producer id: it was started again where its coordinator looks now."""
+    """Returns the owner with the id's newest record under the producer id in question. The record that counts has
+    another producer id: the id was started again in the partition to which it hashes now."""
     row = IdRow.of(found[:-1])
     places = tuple((topic, partition) for topic, partition in json.loads(found.participants))
     return owner._replace(log_partition=row.partition, generation=row.generation, record=row.record, partitions=places)

@@ -119,7 +119,7 @@ def count_stalled(connection: Connection, cluster_id: int) -> int:
 def find(connection: Connection, cluster_id: int, topic: str, partition: int) -> PartitionState | None:
     """Returns the partition; None if it is not known or no longer exists."""
     if "\0" in topic:
-        return None  # no topic holds it, and a database may refuse to compare it with one
+        return None  # no topic name contains NUL, and a database may refuse to compare with it
     at = and_(_D.cluster_id == cluster_id, _D.topic == topic, _D.partition == partition, _EXISTS)
     found = _read(connection, _ROWS.where(at))
     return found[0] if found else None
@@ -262,7 +262,7 @@ _L, _M, _V = log_partitions.c, partition_markers.c, partition_minutes.c
 def tailed_as_of_ms(connection: Connection, cluster_id: int, topic: str, partition: int) -> int | None:
     """Returns the time at which the partition's end offset was last requested; None: the partition is not tailed."""
     if "\0" in topic:
-        return None  # no topic holds it, and a database may refuse to compare it with one
+        return None  # no topic name contains NUL, and a database may refuse to compare with it
     asked_at_ms: int | None = connection.scalar(
         select(_L.end_asked_at_ms).where(
             _L.cluster_id == cluster_id, _L.source == SourceName.LEDGER, _L.topic == topic, _L.partition == partition

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Integer, MetaData, String, text
@@ -42,3 +43,10 @@ def where(condition: str) -> dict[str, Any]:
 def cluster_column() -> Column[int]:
     """Returns the column `cluster_id` of a table whose rows belong to a cluster."""
     return Column("cluster_id", Integer, ForeignKey("clusters.id"), nullable=False)
+
+
+def partition_columns() -> Iterator[Column[Any]]:
+    """Yields the columns `cluster_id`, `topic` and `partition` of a table whose rows belong to a partition."""
+    yield cluster_column()
+    yield Column("topic", NAME, nullable=False)
+    yield Column("partition", Integer, nullable=False)

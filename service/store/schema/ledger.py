@@ -15,15 +15,13 @@ from sqlalchemy import (
     Table,
 )
 
-from service.store.schema.base import NAME, NUMBERS_ONCE, ROW_ID, cluster_column, metadata
+from service.store.schema.base import NUMBERS_ONCE, ROW_ID, cluster_column, metadata, partition_columns
 
 # service.domain.partitions.ledger.Volume. A partition's first row may be empty: it marks the time when counting began.
 partition_minutes = Table(
     "partition_minutes",
     metadata,
-    cluster_column(),
-    Column("topic", NAME, nullable=False),
-    Column("partition", Integer, nullable=False),
+    *partition_columns(),
     Column("minute_ms", BigInteger, nullable=False),
     Column("records", BigInteger, nullable=False),
     Column("bytes", BigInteger, nullable=False),
@@ -38,9 +36,7 @@ partition_minutes = Table(
 partition_markers = Table(
     "partition_markers",
     metadata,
-    cluster_column(),
-    Column("topic", NAME, nullable=False),
-    Column("partition", Integer, nullable=False),
+    *partition_columns(),
     Column("generation", Integer, nullable=False),
     Column("offset", BigInteger, nullable=False),
     Column("producer_id", BigInteger, nullable=False),
@@ -57,9 +53,7 @@ partition_markers = Table(
 unended_records = Table(
     "unended_records",
     metadata,
-    cluster_column(),
-    Column("topic", NAME, nullable=False),
-    Column("partition", Integer, nullable=False),
+    *partition_columns(),
     Column("producer_id", BigInteger, nullable=False),
     Column("from_offset", BigInteger, nullable=False),
     Column("seen_at_ms", BigInteger, nullable=False),
@@ -94,9 +88,7 @@ waiting_decisions = Table(
 waiting_markers = Table(
     "waiting_markers",
     metadata,
-    cluster_column(),
-    Column("topic", NAME, nullable=False),
-    Column("partition", Integer, nullable=False),
+    *partition_columns(),
     Column("offset", BigInteger, nullable=False),
     Column("producer_id", BigInteger, nullable=False),
     Column("producer_epoch", Integer, nullable=False),
@@ -112,9 +104,7 @@ waiting_markers = Table(
 audited_partitions = Table(
     "audited_partitions",
     metadata,
-    cluster_column(),
-    Column("topic", NAME, nullable=False),
-    Column("partition", Integer, nullable=False),
+    *partition_columns(),
     Column("from_offset", BigInteger, nullable=False),
     Column("gaps", BigInteger, nullable=False),  # newest gap and reject then: a newer one restarts the comparison
     Column("rejects", BigInteger, nullable=False),
@@ -126,9 +116,7 @@ audited_partitions = Table(
 ended_logs = Table(
     "ended_logs",
     metadata,
-    cluster_column(),
-    Column("topic", NAME, nullable=False),
-    Column("partition", Integer, nullable=False),
+    *partition_columns(),
     Column("topic_id", String, nullable=False),
     Column("seen_at_ms", BigInteger, nullable=False),
     Column("markers", JSON, nullable=False),  # [[offset, producer_id, producer_epoch, is_commit, at_ms, ends_from], …]

@@ -15,16 +15,14 @@ from sqlalchemy import (
     Table,
 )
 
-from service.store.schema.base import NAME, ROW_ID, cluster_column, metadata, where
+from service.store.schema.base import NAME, ROW_ID, cluster_column, metadata, partition_columns, where
 
 # The watched partitions: the newest observation of each (service.domain.partitions.facts.PartitionObservation), and its
 # newest read.
 data_partitions = Table(
     "data_partitions",
     metadata,
-    cluster_column(),
-    Column("topic", NAME, nullable=False),
-    Column("partition", Integer, nullable=False),
+    *partition_columns(),
     Column("topic_id", String, nullable=False),
     Column("leader", Integer, nullable=False),
     Column("leader_epoch", Integer, nullable=False),
@@ -71,9 +69,7 @@ partition_watch = Table(
 open_entries = Table(
     "open_entries",
     metadata,
-    cluster_column(),
-    Column("topic", NAME, nullable=False),
-    Column("partition", Integer, nullable=False),
+    *partition_columns(),
     Column("producer_id", BigInteger, nullable=False),
     Column("producer_epoch", Integer, nullable=False),
     Column("start_offset", BigInteger, nullable=False),

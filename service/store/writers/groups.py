@@ -90,8 +90,8 @@ def _after(old: GroupOffset | None, new: GroupOffset, at_ms: int) -> GroupOffset
 
 
 def _advances(old: GroupOffset | None, new: GroupOffset) -> int:
-    """Returns the new number of advances. A group that had no members in between may read with another level now, and
-    a step from below the LSO is a reset: nobody reads past the LSO and stays below it in the answer before."""
+    """Returns the new number of advances. A group that had no members in between may read with another isolation level
+    now. A step from the LSO or below does not count, because a reset may be the cause."""
     if old is None or not new.members or (new.lso is not None and new.lso != old.lso):
         return 0
     has_advanced = new.lso is not None and new.lso < old.committed_offset < new.committed_offset

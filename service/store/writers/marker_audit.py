@@ -46,6 +46,7 @@ _UNENDED = Upsert(unended_records)
 _AUDITED = Upsert(audited_partitions, replace=("from_offset", "gaps", "rejects"))
 _ENDED = Upsert(ended_logs)
 _U, _W, _M, _A, _E = unended_records.c, waiting_decisions.c, waiting_markers.c, audited_partitions.c, ended_logs.c
+_OF_DECISION: Final = tuple(name for name in Decision._fields if name in torn_transactions.c)
 _DELETE_DECISION = delete(waiting_decisions).where(
     _W.cluster_id == bindparam("cluster"), _W.log_partition == bindparam("of_partition"), _W.offset == bindparam("at")
 )
@@ -132,14 +133,10 @@ def keep_markers(
     the offset is that of its row in `unended_records`, which is deleted. Then adds `unended`, the records that have no
     marker yet. Partitions that begin a new generation, or are gone, lose their old rows first. `steps`: by partition,
     the ranges that hold the markers."""
-    begun = [partition for partition, step in steps.items() if step.begins_generation or step.read.is_gone]
     _keep_ended(connection, cluster_id, topic, steps, now_ms)
+    begun = [partition for partition, step in steps.items() if step.begins_generation or step.read.is_gone]
     if begun:
-        for table in (unended_records, waiting_markers, audited_partitions):
-            c = table.c
-            connection.execute(
-                delete(table).where(c.cluster_id == cluster_id, c.topic == topic, c.partition.in_(begun))
-            )
+        _forget_partitions(connection, cluster_id, topic, begun)
     earlier = _unended(connection, cluster_id, topic, {one.producer_id for one in markers})
     rows, ended = [], []
     for one in markers:
@@ -163,8 +160,8 @@ def keep_markers(
 def _keep_ended(
     connection: Connection, cluster_id: int, topic: str, steps: Mapping[int, RangeStep], now_ms: int
 ) -> None:
-    """Sets aside what is known of the logs that ended with their topic, as far as it is compared. A log that is there
-    after all did not end."""
+    """Moves markers and unended records of deleted topics' logs to `ended_logs`, from the offset at which the partition
+    is compared. Deletes the rows of logs that exist after all."""
     there = [(p, one.read.topic_id) for p, one in steps.items() if one.begins_generation or one.before is None]
     for some in batched(there, _AT_ONCE):
         of_topic = _E.cluster_id == cluster_id, _E.topic == topic
@@ -199,6 +196,14 @@ def _keep_ended(
         kept = (json_for(connection)([list(one) for one in found]) for found in (markers, unended))
         rows.append((cluster_id, topic, partition, before.topic_id, now_ms, *kept, begun.gaps, begun.rejects))
     _ENDED.write(connection, rows[: max(room, 0)])
+
+
+def _forget_partitions(connection: Connection, cluster_id: int, topic: str, partitions: Sequence[int]) -> None:
+    for table in (unended_records, waiting_markers, audited_partitions):
+        c = table.c
+        connection.execute(
+            delete(table).where(c.cluster_id == cluster_id, c.topic == topic, c.partition.in_(partitions))
+        )
 
 
 def forget_untailed(connection: Connection, cluster_id: int, tails: Callable[[str], bool]) -> None:
@@ -248,8 +253,8 @@ class MarkerAuditWriter:
             _AUDITED.write(connection, begun)
 
     def begin_anew(self, given_up: Collection[Decision]) -> None:
-        """Deletes all waiting decisions and markers, because some are missing and it is not known which. Counts the
-        decisions `given_up` as unseen."""
+        """Deletes all waiting decisions and markers, because an unknown part of them is missing. Counts the decisions
+        `given_up` as unseen."""
         with self._engine.begin() as connection:
             check(connection, self._lease)
             cluster_id = self._lease.cluster_id
@@ -260,20 +265,18 @@ class MarkerAuditWriter:
     def _remove(self, connection: Connection, settled: Settled) -> None:
         cluster_id = self._lease.cluster_id
         if settled.decided_in:
-            keys = [
+            keys: list[dict[str, object]] = [
                 {"cluster": cluster_id, "of_partition": number, "at": at} for number, at in sorted(settled.decided_in)
             ]
             connection.execute(_DELETE_DECISION, keys)
         if settled.used:
-            markers = [(*one.topic_partition, one.offset) for one in sorted(settled.used)]
-            names = ("cluster", "name", "of_partition", "at")
-            connection.execute(_DELETE_MARKER, [dict(zip(names, (cluster_id, *one), strict=True)) for one in markers])
+            keys = [
+                {"cluster": cluster_id, "name": one.topic, "of_partition": one.partition, "at": one.offset}
+                for one in sorted(settled.used)
+            ]
+            connection.execute(_DELETE_MARKER, keys)
         for topic, partition in settled.gone:
-            for table in (unended_records, waiting_markers, audited_partitions):
-                c = table.c
-                of_place = c.cluster_id == cluster_id, c.topic == topic, c.partition == partition
-                connection.execute(delete(table).where(*of_place))
-
+            _forget_partitions(connection, cluster_id, topic, [partition])
         for (topic, partition), producer_id in settled.ownerless:
             of_place = _U.cluster_id == cluster_id, _U.topic == topic, _U.partition == partition
             connection.execute(delete(unended_records).where(*of_place, _U.producer_id == producer_id))
@@ -293,22 +296,14 @@ class MarkerAuditWriter:
         of_cluster = torn_transactions.c.cluster_id == cluster_id
         waiting = connection.scalar(select(func.count()).select_from(torn_transactions).where(of_cluster)) or 0
         for decision, otherwise, as_decided, unseen, gone in torn[: max(MOST_TORN - waiting, 0)]:
-            connection.execute(
-                insert(torn_transactions).values(
-                    cluster_id=cluster_id,
-                    transactional_id=decision.transactional_id,
-                    producer_id=decision.producer_id,
-                    producer_epoch=decision.producer_epoch,
-                    is_commit=decision.is_commit,
-                    log_partition=decision.log_partition,
-                    offset=decision.offset,
-                    at_ms=decision.at_ms,
-                    otherwise=_plain(otherwise),
-                    as_decided=_plain(as_decided),
-                    unseen=unseen,
-                    gone=[[one.topic, one.partition, one.from_offset, one.seen_at_ms] for one in gone],
-                )
-            )
+            values = {name: getattr(decision, name) for name in _OF_DECISION} | {
+                "cluster_id": cluster_id,
+                "otherwise": _plain(otherwise),
+                "as_decided": _plain(as_decided),
+                "unseen": unseen,
+                "gone": [[one.topic, one.partition, one.from_offset, one.seen_at_ms] for one in gone],
+            }
+            connection.execute(insert(torn_transactions).values(values))
 
 
 def _plain(markers: Iterable[SeenMarker]) -> list[list[object]]:

@@ -25,11 +25,8 @@ from service.store.writers.history import count_batch
 
 
 class RangeStep(NamedTuple):
-    """A range to apply. `counts`: it lies at or above `counted_from`; `begins_generation`: it begins another
-    generation.
-
-    If `read.is_gone`, the step only ends the partition.
-    """
+    """A range to apply. `counts`: the range lies at or above `counted_from`. `begins_generation`: the range is the
+    first one of another generation. If `read.is_gone`, the step only ends the partition."""
 
     read: RangeRead
     before: Position | None
@@ -117,7 +114,8 @@ def _step(before: Position | None, read: RangeRead) -> RangeStep | None:
 
 
 def _end(before: Position | None, read: RangeRead) -> RangeStep | None:
-    """Returns the step that ends the partition; None: its row was deleted before, or it is back with the new topic."""
+    """Returns the step that ends the partition; None: the partition's row was deleted before, or the new topic
+    has the partition again."""
     if before is None or before.topic_id == read.topic_id:
         return None
     return RangeStep(read, before, counted_from=0, counts=True, begins_generation=False, gap=read.gap)

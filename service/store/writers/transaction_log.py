@@ -108,8 +108,8 @@ class TransactionLogWriter(SourceWriter):
     def _divided(
         self, connection: Connection, todo: RangePlan, batch: LogBatch
     ) -> tuple[LoneRuns | None, Sequence[Run]]:
-        """Returns the lone runs whose ids the store should not have, because it has no id of their partition yet; and
-        the other ones that apply."""
+        """Returns the lone runs of partitions of which the store has no id yet, so that their ids should be new; and
+        the other lone runs that apply."""
         if batch.lone is None:
             return None, ()
         of_cluster = coordinator_states.c.cluster_id == self._cluster_id

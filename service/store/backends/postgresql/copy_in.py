@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Column, ColumnClause, Dialect, Engine, Table, column, event, select, table
+from sqlalchemy import ColumnClause, Dialect, Engine, column, event, select, table
 from sqlalchemy.engine.interfaces import ExecutionContext
 
 from service.store.backends import backend_for
@@ -36,50 +36,46 @@ def listen(engine: Engine) -> None:
     event.listen(engine, "do_executemany", _do_executemany)
 
 
-@lru_cache(maxsize=256)
-def _copy_in(upsert: Upsert, dialect: Dialect) -> CopyIn:
-    columns = [upsert.table.c[name] for name in upsert.columns]
-    if upsert.only_new:
-        return CopyIn(dialect, upsert.table, columns, None)
-    incoming: list[ColumnClause[Any]] = [column(name) for name in upsert.columns]
-    rows = select(*incoming).select_from(table(_source_name(upsert.table), *incoming))
-    backend = backend_for(dialect)
-    statement = upsert.on_conflict(backend, backend.insert(upsert.table).from_select(upsert.columns, rows))
-    return CopyIn(dialect, upsert.table, columns, str(statement.compile(dialect=dialect)))
+class CopyIn(NamedTuple):
+    """Copies rows by the statement `copy`, which runs between the others. `types`: PostgreSQL's names of the columns'
+    types."""
 
-
-class CopyIn:
-    """Copies rows of `columns` into the temporary table `_source_name(table)`, from which the statement `insert` moves
-    them to `table`. Without `insert` the rows are copied directly into `table`."""
-
-    def __init__(self, dialect: Dialect, table: Table, columns: Sequence[Column[Any]], insert: str | None) -> None:
-        quote = dialect.identifier_preparer.quote
-        incoming = quote(table.name) if insert is None else _source_name(table)
-        names = ", ".join(quote(column.name) for column in columns)
-        # once for each connection: a temporary table for each transaction would bloat the system catalogue
-        create = f"CREATE TEMPORARY TABLE IF NOT EXISTS {incoming} AS TABLE {quote(table.name)} WITH NO DATA"
-        self._before = () if insert is None else (create,)
-        self._copy = f"COPY {incoming} ({names}) FROM STDIN (FORMAT BINARY)"
-        self._after = () if insert is None else (insert, f"TRUNCATE {incoming}")
-        types = (column.type.compile(dialect).partition(" COLLATE ")[0] for column in columns)
-        self._types = [_DRIVERS_NAMES.get(name, name.lower()) for name in types]
+    before: tuple[str, ...]
+    copy: str
+    after: tuple[str, ...]
+    types: list[str]
 
     def run(self, cursor: Any, rows: Sequence[tuple[Any, ...]]) -> None:
         """Copies the rows; `cursor` is psycopg's."""
-        for statement in self._before:
+        for statement in self.before:
             cursor.execute(statement)
-        with cursor.copy(self._copy) as copy:
-            copy.set_types(self._types)
+        with cursor.copy(self.copy) as copy:
+            copy.set_types(self.types)
             for row in rows:
                 copy.write_row(row)
-        for statement in self._after:
+        for statement in self.after:
             cursor.execute(statement)
 
 
-def _source_name(table: Table) -> str:
-    """Returns the name of the temporary table for rows on their way into `table`. The temporary table has the columns
-    of `table`, and none of its constraints."""
-    return f"incoming_{table.name}"
+@lru_cache(maxsize=256)
+def _copy_in(upsert: Upsert, dialect: Dialect) -> CopyIn:
+    """Returns the copy into the table, or, if rows may exist already, into a temporary table from which an INSERT moves
+    them. The temporary table has the columns of the table, and none of its constraints."""
+    declared = (upsert.table.c[name].type.compile(dialect).partition(" COLLATE ")[0] for name in upsert.columns)
+    types = [_DRIVERS_NAMES.get(name, name.lower()) for name in declared]
+    quote = dialect.identifier_preparer.quote
+    target = quote(upsert.table.name)
+    incoming = target if upsert.only_new else f"incoming_{upsert.table.name}"
+    copy = f"COPY {incoming} ({', '.join(map(quote, upsert.columns))}) FROM STDIN (FORMAT BINARY)"
+    if upsert.only_new:
+        return CopyIn((), copy, (), types)
+    # once for each connection: a temporary table for each transaction would bloat the system catalogue
+    create = f"CREATE TEMPORARY TABLE IF NOT EXISTS {incoming} AS TABLE {target} WITH NO DATA"
+    sources: list[ColumnClause[Any]] = [column(name) for name in upsert.columns]
+    rows = select(*sources).select_from(table(incoming, *sources))
+    backend = backend_for(dialect)
+    insert = upsert.on_conflict(backend, backend.insert(upsert.table).from_select(upsert.columns, rows))
+    return CopyIn((create,), copy, (str(insert.compile(dialect=dialect)), f"TRUNCATE {incoming}"), types)
 
 
 def _do_executemany(cursor: Any, _statement: str, rows: Any, context: ExecutionContext) -> bool:

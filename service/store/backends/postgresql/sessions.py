@@ -34,7 +34,7 @@ _DAMAGED_STATES: Final = frozenset({"XX001", "XX002"})
 
 def writer_arguments(url: URL, *, wait_s: float) -> dict[str, str | int]:
     """Returns libpq's settings for a session that waits at most `wait_s` for a lock, except those that the URL sets."""
-    return _arguments(url, options=f"-c lock_timeout={wait_s:.0f}s")
+    return _arguments(url, f"-c lock_timeout={wait_s:.0f}s")
 
 
 def reader_arguments(url: URL, *, wait_s: float) -> dict[str, str | int]:
@@ -42,7 +42,7 @@ def reader_arguments(url: URL, *, wait_s: float) -> dict[str, str | int]:
     # for a generic plan (one for all values) PostgreSQL estimates a page of rows at a tenth of the table, and sorts
     # rows that an index has in order
     limits = f"-c statement_timeout={_LONGEST_READ_S:.0f}s -c lock_timeout={wait_s:.0f}s"
-    return _arguments(url, options=f"-c plan_cache_mode=force_custom_plan {limits}")
+    return _arguments(url, f"-c plan_cache_mode=force_custom_plan {limits}")
 
 
 def prepare_writer(engine: Engine) -> None:
@@ -61,8 +61,8 @@ def prepare_reader(engine: Engine) -> None:
         event.listen(engine, "begin", _check_primary)
 
 
-def _arguments(url: URL, **more: str) -> dict[str, str | int]:
-    ours = _GONE_AFTER | {_SESSION_ATTRS: "read-write"} | more
+def _arguments(url: URL, options: str) -> dict[str, str | int]:
+    ours = _GONE_AFTER | {_SESSION_ATTRS: "read-write", "options": options}
     return {name: value for name, value in ours.items() if name not in url.query}
 
 
