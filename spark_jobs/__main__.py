@@ -11,8 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -45,9 +44,11 @@ def main(argv: list[str]) -> int:
     beat = lifeline.hold()
     try:
         settings = parse(argv)
-        with scratch_folder() as scratch, _fork_server(settings, scratch):
+        report_liveness = None if settings.liveness is None else liveness_reporter(settings.liveness)
+        # on a cluster, Spark itself starts its Python processes
+        with scratch_folder() as scratch, fork_server.running(scratch) if settings.master.is_local else nullcontext():
             liveness = Liveness(partial(descendants, os.getpid()), scratch)
-            watchdog = Watchdog(liveness, beat, _liveness_reporter(settings))
+            watchdog = Watchdog(liveness, beat, report_liveness)
             watchdog.begin()
             try:
                 return _run(settings, stopping, liveness, watchdog, scratch)
@@ -76,16 +77,6 @@ def _run(
         log.error("%s", e)
         return STUCK
     return 0
-
-
-def _fork_server(settings: IngestSettings, scratch: Path) -> AbstractContextManager[None]:
-    """Returns the server that forks Spark's Python processes on this machine; on a cluster, Spark starts them
-    itself."""
-    return fork_server.running(scratch) if settings.master.is_local else nullcontext()
-
-
-def _liveness_reporter(settings: IngestSettings) -> Callable[[], None] | None:
-    return None if settings.liveness is None else liveness_reporter(settings.liveness)
 
 
 def _is_ours(record: logging.LogRecord) -> bool:

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -100,7 +100,7 @@ class Application:
             try:
                 describe = partial(self._describe, engine, cluster_id)
                 with repeated("the description of the cluster", describe, self._liveness):
-                    self._run_jobs(self._queries(spark), engine, standby)
+                    self._run_jobs(spark, engine, standby)
             except StoreLost as e:
                 raise TooManyFailures(str(e)) from e
             finally:
@@ -118,14 +118,12 @@ class Application:
                 standby.look()
         return self._starting.session()
 
-    def _queries(self, spark: SparkSession) -> Queries:
-        executors = None if self._settings.master.is_local else Executors(spark)
-        return Queries(spark, self._settings.checkpoint or self._scratch, executors)
-
-    def _run_jobs(self, queries: Queries, engine: Engine, standby: Standby) -> None:
+    def _run_jobs(self, spark: SparkSession, engine: Engine, standby: Standby) -> None:
         # the objects made so far stay: searching them for garbage would pause all threads from time to time
         gc.collect()
         gc.freeze()
+        executors = None if self._settings.master.is_local else Executors(spark)
+        queries = Queries(spark, self._settings.checkpoint or self._scratch, executors)
         wake_judge = threading.Event()
         jobs: list[Job] = [
             TransactionLogJob(queries, self._settings, engine),
@@ -174,7 +172,9 @@ class Application:
                 if not self._settings.tails:
                     end_tailing(engine, held_lease)
                 with (
-                    self._auditing(engine, held_lease),
+                    auditing_markers(self._settings.store, engine, held_lease, self._liveness)
+                    if self._settings.tails
+                    else nullcontext(),
                     judging(self._settings, engine, held_lease, self._liveness, wake_judge),
                     deleting_old_data(engine, held_lease, self._settings.keep, self._liveness),
                 ):
@@ -191,12 +191,6 @@ class Application:
             if why is not None:
                 log.warning("reading stopped, beginning again in %.0f s: %s", PAUSE_S, error_summary(why))
                 self._stopping.wait(PAUSE_S)
-
-    def _auditing(self, engine: Engine, held_lease: lease.Lease) -> AbstractContextManager[None]:
-        """Compares markers with decisions until the block ends, if topics are tailed."""
-        if not self._settings.tails:
-            return nullcontext()
-        return auditing_markers(self._settings.store, engine, held_lease, self._liveness)
 
     def _renew(self, engine: Engine, held_lease: lease.Lease) -> None:
         """Renews the lease. Called while every part that writes under the lease makes progress. Raises LeaseLost; a

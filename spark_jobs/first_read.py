@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from sqlalchemy import Engine
 
 from service.domain.reasons.unread import FirstStartIncomplete
+from service.domain.source_state import SourceName
+from service.domain.transaction_log.states import TOPIC
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import topic_layout
 from service.kafka.errors import KafkaUnavailable
@@ -21,18 +23,16 @@ STALE_AFTER_MS = 12 * 3_600_000
 read."""
 
 
-def initial_positions(
-    engine: Engine, lease: Lease, source: str, topic: str, client: ClientSettings, now_ms: int
-) -> dict[int, LogPosition]:
-    """Returns the positions of all partitions known now; none while the topic does not exist.
+def initial_positions(engine: Engine, lease: Lease, client: ClientSettings, now_ms: int) -> dict[int, LogPosition]:
+    """Returns the positions of all partitions of the transaction log known now; none while the topic does not exist.
 
     Raises KafkaFailure if the very first start does not get the log's end offsets, because only records behind them are
     counted.
     """
-    with engine.connect() as connection:
-        known = positions(connection, lease.cluster_id, source, topic)
+    known = read_positions(engine, lease.cluster_id, SourceName.TRANSACTION_LOG, TOPIC)
     if not known:
-        known = start_positions(engine, lease, source, topic, _partitions(client, topic, now_ms), now_ms)
+        starts = _partitions(client, now_ms)
+        known = start_positions(engine, lease, SourceName.TRANSACTION_LOG, TOPIC, starts, now_ms)
     return {
         p: log_position(position)._replace(stale=now_ms - position.read_at_ms > STALE_AFTER_MS)
         for p, position in known.items()
@@ -50,9 +50,9 @@ def log_position(position: Position) -> LogPosition:
     )
 
 
-def _partitions(client: ClientSettings, topic: str, now_ms: int) -> list[PartitionStart]:
+def _partitions(client: ClientSettings, now_ms: int) -> list[PartitionStart]:
     with KafkaClient(client) as kafka:
-        layout = topic_layout(kafka, topic)
+        layout = topic_layout(kafka, TOPIC)
         if layout is None:
             return []
         seen = observe_log(kafka, layout, now_ms)

@@ -12,7 +12,6 @@ from service.domain.reasons.unread import ErrorText
 
 NONE: Final = 0
 OFFSET_OUT_OF_RANGE: Final = 1
-CORRUPT_MESSAGE: Final = 2
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 LEADER_NOT_AVAILABLE: Final = 5
 NOT_COORDINATOR: Final = 16

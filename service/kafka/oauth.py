@@ -77,11 +77,34 @@ class ClientCredentials:
     url_encodes: bool = False
 
     def fetch(self, now_ms: int) -> Token:
-        login = (self.client_id, self.client_secret)
-        if self.url_encodes:
-            login = (quote_plus(self.client_id), quote_plus(self.client_secret))
-        answer = _ask_endpoint(self.url, *login, self.scope, self.trusted)
-        return _token_of(answer, now_ms, self.url)
+        """Sends the request that Kafka's Java client sends. Follows no redirect, so that no other server gets the
+        secret."""
+        # imported here, because Spark's workers, and most clusters, ask no OAuth server
+        from service.http_client import NoAnswer, send
+
+        place = urlsplit(self.url).netloc.rpartition("@")[2]
+        login = [quote_plus(one) if self.url_encodes else one for one in (self.client_id, self.client_secret)]
+        form = {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})
+        headers = {
+            "Accept": "application/json",
+            "Authorization": f"Basic {base64.b64encode(':'.join(login).encode()).decode('ascii')}",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
+        try:
+            answer = send(
+                "POST",
+                self.url,
+                headers,
+                urlencode(form).encode(),
+                timeout_s=ENDPOINT_TIMEOUT_S,
+                tls=lambda: ssl.create_default_context(cafile=self.trusted),
+                is_timed_as_a_whole=True,
+            )
+        except NoAnswer as e:
+            raise KafkaUnavailable(f"no token from {place}: {e}") from e
+        if answer.status != HTTPStatus.OK:
+            raise KafkaUnavailable(f"no token from {place}: it answers {answer.status}{_error_in(answer.body)}")
+        return _token_of(answer.body, now_ms, self.url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,37 +236,6 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # the library
 def provider(source: TokenSource, extensions: tuple[tuple[str, str], ...]) -> TokenProvider:
     """Returns this process's provider for a source. All connections share its token."""
     return TokenProvider(source, extensions)
-
-
-def _ask_endpoint(url: str, client_id: str, client_secret: str, scope: str | None, trusted: str | None) -> bytes:
-    """Returns the body of the answer to a request for client credentials, with the header that Kafka's Java client
-    sends. Follows no redirect, so that no other server gets the secret. Raises KafkaUnavailable naming the server."""
-    # imported here, because Spark's workers, and most clusters, ask no OAuth server
-    from service.http_client import NoAnswer, send
-
-    place = urlsplit(url).netloc.rpartition("@")[2]
-    login = base64.b64encode(f"{client_id}:{client_secret}".encode()).decode("ascii")
-    form = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
-    headers = {
-        "Accept": "application/json",
-        "Authorization": f"Basic {login}",
-        "Content-Type": "application/x-www-form-urlencoded",
-    }
-    try:
-        answer = send(
-            "POST",
-            url,
-            headers,
-            urlencode(form).encode(),
-            timeout_s=ENDPOINT_TIMEOUT_S,
-            tls=lambda: ssl.create_default_context(cafile=trusted),
-            is_timed_as_a_whole=True,
-        )
-    except NoAnswer as e:
-        raise KafkaUnavailable(f"no token from {place}: {e}") from e
-    if answer.status != HTTPStatus.OK:
-        raise KafkaUnavailable(f"no token from {place}: it answers {answer.status}{_error_in(answer.body)}")
-    return answer.body
 
 
 def _error_in(body: bytes) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,16 +22,7 @@ from spark_jobs.fold.rows import facts_from_rows, rows_of, struct_of
 _LONG, _INT, _TEXT, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.bool_()
 
 
-class _Summary(NamedTuple):
-    """The fields of a PartitionsBatch apart from its observations and reads."""
-
-    observed_at_ms: int
-    is_full: bool
-    not_covered: int
-    trouble: str | None
-
-
-_SUMMARY = struct_of(_Summary, {"observed_at_ms": _LONG, "is_full": _FLAG, "not_covered": _LONG, "trouble": _TEXT})
+_SUMMARY = pa.struct({"observed_at_ms": _LONG, "is_full": _FLAG, "not_covered": _LONG, "trouble": _TEXT})
 _OBSERVATION_TYPES = (
     dict.fromkeys(OBSERVED, _LONG)
     | dict.fromkeys(("topic", "topic_id", "why", "samples"), _TEXT)
@@ -55,8 +46,8 @@ _READ = struct_of(
 
 def seen_to_rows(seen: PartitionsBatch) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a batch apart from its reads, which `reads_to_rows` converts."""
-    summary = _Summary(seen.observed_at_ms, seen.is_full, seen.not_covered, encode_if(seen.trouble))
-    yield rows_of("summary", pa.array([summary._asdict()], _SUMMARY))
+    plain = {field.name: getattr(seen, field.name) for field in _SUMMARY}
+    yield rows_of("summary", pa.array([plain | {"trouble": encode_if(seen.trouble)}], _SUMMARY))
     if seen.observations:
         columns = {name: list(map(attrgetter(name), seen.observations)) for name in OBSERVED}
         columns["why"] = [encode_if(why) for why in columns["why"]]
@@ -72,20 +63,18 @@ def batches_from_rows(table: pa.Table) -> Iterator[PartitionsBatch]:
     """Yields one batch, of all rows of a micro-batch."""
     observations: list[PartitionObservation] = []
     reads: list[StalledRead] = []
-    summary = _Summary(0, False, 0, None)
+    batch = PartitionsBatch(0)
     for kind, facts in facts_from_rows(table):
         if kind == "summary":
-            summary = _Summary(**facts[0].as_py())
+            plain = facts[0].as_py()
+            batch = PartitionsBatch(**plain | {"trouble": decode_if(plain["trouble"])})
         elif kind == "observation":
             columns = dict(zip(OBSERVED, (field.to_pylist() for field in facts.flatten()), strict=True))
             columns["why"] = [decode_if(why) for why in columns["why"]]
             observations += map(PartitionObservation, *columns.values())
         else:
             reads += map(_read, facts.to_pylist())
-    trouble = decode_if(summary.trouble)
-    yield PartitionsBatch(
-        summary.observed_at_ms, tuple(observations), tuple(reads), summary.is_full, summary.not_covered, trouble
-    )
+    yield batch._replace(observations=tuple(observations), reads=tuple(reads))
 
 
 def _plain(read: StalledRead) -> dict[str, Any]:

@@ -70,9 +70,7 @@ class TransactionLogJob:
             raise
 
     def _run(self, writer: TransactionLogWriter, lease: Lease, ending: threading.Event, part: Part) -> None:
-        positions = initial_positions(
-            self._engine, lease, SourceName.TRANSACTION_LOG, TOPIC, self._reader.client, wall_clock_ms()
-        )
+        positions = initial_positions(self._engine, lease, self._reader.client, wall_clock_ms())
         shown = FirstReadProgress(positions.values())
         if shown.left >= LATE_INDEXES_FROM:
             late_indexes.drop_where_empty(self._engine)

@@ -118,7 +118,9 @@ class MarkerAuditor:
             torn += _torn(found)
             used += found.used
             done = [one for one, _ in found.results]
-            late = _late(decisions, done, self._completed_ms, now_ms)
+            late = [
+                one for one in decisions if one not in done and now_ms - self._completed_ms.get(one, now_ms) > WAITS_MS
+            ]
             results |= dict.fromkeys(late, Result.UNSEEN)
             given_up = {place for one in late for place in one.participants}
             ownerless |= {(place, producer_id) for place in found.ownerless | given_up}
@@ -242,14 +244,6 @@ def _first_records(one: Torn) -> set[FirstRecord]:
     producer_id = one.decision.producer_id
     ended = {FirstRecord(*marker.topic_partition, producer_id, marker.ends_from) for marker in one.otherwise}
     return ended | {FirstRecord(*part.topic_partition, producer_id, part.from_offset) for part in one.gone}
-
-
-def _late(
-    decisions: Sequence[Decision], told: Sequence[Decision], completed_ms: dict[Decision, int], now_ms: int
-) -> list[Decision]:
-    """Returns the decisions that were completed long ago, and still cannot be compared."""
-    late = [one for one in decisions if now_ms - completed_ms.get(one, now_ms) > WAITS_MS]
-    return [one for one in late if one not in told]
 
 
 @contextmanager

@@ -29,7 +29,7 @@ class StillStoring(Exception):
 class Queries:
     """Runs queries in one session."""
 
-    def __init__(self, spark: SparkSession, scratch: Path | None, executors: Executors | None = None) -> None:
+    def __init__(self, spark: SparkSession, scratch: Path, executors: Executors | None = None) -> None:
         """`scratch`: the folder for checkpoints, which live no longer than their query. `executors`: those of a
         cluster; None: Spark runs on this machine alone."""
         self._spark, self._scratch, self._executors = spark, scratch, executors
@@ -50,15 +50,13 @@ class Queries:
         if source not in self._registered:
             self._spark.dataSource.register(source)
             self._registered.add(source)
-        if self._scratch is not None:
-            self._scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         checkpoint = tempfile.mkdtemp(prefix=f"{name}-", dir=self._scratch)
         direct = tempfile.mkdtemp(prefix=f"{name}-direct-", dir=self._scratch)
         sink.take_from(DirectBatches(direct))
         try:
-            query = self._start(
-                name, source, {**options, "direct": direct, "cores": str(self._cores)}, sink, checkpoint
-            )
+            cores = CORES if self._executors is None else self._executors.cores
+            query = self._start(name, source, {**options, "direct": direct, "cores": str(cores)}, sink, checkpoint)
             try:
                 is_working = None if self._executors is None else self._executors.watch(str(query.runId))
                 while query.isActive and sink.failure is None and not ending.wait(_CHECK_EVERY_S):
@@ -73,11 +71,6 @@ class Queries:
             raise StillStoring(f"the store has not finished the last batch of {name}")
         if not ending.is_set():
             raise sink.failure or query.exception() or RuntimeError("the query ended by itself")
-
-    @property
-    def _cores(self) -> int:
-        """Returns the number of tasks that run at once."""
-        return CORES if self._executors is None else self._executors.cores
 
     def _start(
         self,

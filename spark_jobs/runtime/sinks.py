@@ -26,10 +26,6 @@ LOOK_EVERY_S: Final = 0.1
 _Batch = TypeVar("_Batch")
 
 
-def _ignore_step() -> None:
-    return
-
-
 class StoreSink(Generic[_Batch]):
     """The sink of a query. Spark calls it with each micro-batch; a thread stores the batch while Spark reads the next.
 
@@ -42,7 +38,7 @@ class StoreSink(Generic[_Batch]):
         self,
         batches_from_rows: Callable[[pa.Table], Iterable[_Batch]],
         apply: Callable[[_Batch, int, int | None], Any],
-        step: Callable[[], None] = _ignore_step,
+        step: Callable[[], None],
     ) -> None:
         """`apply` gets a batch, the time, and, once, the duration of the previous micro-batch in ms. `step` is called
         at each step: a batch arrived, was stored, or waits for a store that does not take it."""

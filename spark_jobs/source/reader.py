@@ -238,16 +238,7 @@ class _LogRangeReader(RangeReader):
             self._note_holes(p, reached, columns)
             self._next_offsets[p] = reached
         self.rejects += [
-            Reject(
-                r.partition,
-                self._ranges[r.partition].generation,
-                r.offset,
-                r.reason,
-                r.transactional_id,
-                r.key,
-                r.value,
-            )
-            for r in columns.rejects
+            Reject(**one._asdict(), generation=self._ranges[one.partition].generation) for one in columns.rejects
         ]
         if len(columns.offset):
             self._pieces.append(fold(columns, self._scope))

@@ -117,10 +117,6 @@ class _Fetching:
         self._client, self._node, self._reads = client, node, reads
         self._spent = 0
 
-    @property
-    def has_room(self) -> bool:
-        return self._spent < BUDGET
-
     def advance(self, requests: Sequence[PartitionEnds], rounds: Sequence[tuple[int, int]]) -> list[PartitionEnds]:
         """Fetches once more for each of `requests`, within BUDGET. Returns those with a longer window now."""
         todo = list(requests)
@@ -128,7 +124,7 @@ class _Fetching:
         for size, at_once in rounds:
             empty = []
             for begin in range(0, len(todo), at_once):
-                if not self.has_room:
+                if self._spent >= BUDGET:
                     return extended
                 for request, answer in self._fetch(todo[begin : begin + at_once], size):
                     if self._apply(request, answer):

@@ -40,7 +40,7 @@ class Store:
         self.stored: list[str | None] = []
         self.is_asked, self.may_go_on = threading.Event(), threading.Event()
         self.may_go_on.set()
-        self.sink = StoreSink(batches_from_rows, self._apply)
+        self.sink = StoreSink(batches_from_rows, self._apply, lambda: None)
 
     def give(self, trouble: str) -> None:
         self.sink(cast(DataFrame, Frame(trouble)), 0)
@@ -92,7 +92,7 @@ def test_the_time_of_a_batch_is_reported_once_with_the_next_batch() -> None:
         reported.append(before_ms)
         time.sleep(0.05)
 
-    sink = StoreSink(lambda table: [*batches_from_rows(table)] * 2, apply)
+    sink = StoreSink(lambda table: [*batches_from_rows(table)] * 2, apply, lambda: None)
     for trouble in ("one", "two"):
         sink(cast(DataFrame, Frame(trouble)), 0)
     sink.close()
