@@ -10,7 +10,7 @@ from service.domain.partitions.open_entries import Owner
 from service.domain.partitions.own_transactions import LoggedTransaction
 from service.domain.transaction_log.states import ONGOING, PREPARE_COMMIT
 from service.wire import records
-from service.wire.batches import BadBatch, Batch, read_batches
+from service.wire.batches import Batch, read_batches
 from service.wire.errors import DecodeError
 from service.wire.transaction_log import decode_value
 
@@ -36,22 +36,28 @@ def walk_through(walk: SpanBuilder, data: bytes, lo: int) -> int | None:
             walk.add_unreadable()
             if one.size is None:
                 return None
-            position = max(position, _behind(one, position))
+            if one.base_offset >= position:  # a broken batch that claims to lie before has wrong offsets
+                position = max(position, one.next_offset)
         if walk.is_done:
             break
     return position
 
 
+def control_of(batch: Batch) -> records.ControlRecord | None:
+    """Returns the record of a control batch; None if the record is broken, although the batch has a good checksum."""
+    try:
+        return records.read_control(batch)
+    except DecodeError:
+        return None
+
+
 def piece_of(batch: Batch) -> BatchOffsets:
+    """Returns the batch as explanations of offsets need it. A marker of unknown type has no `marker`."""
     header = batch.header
     marker, at_ms = None, header.base_timestamp_ms
     if header.is_control:
         at_ms = header.max_timestamp_ms
-        try:
-            record = records.read_control(batch)
-        except DecodeError:  # a good checksum, but a broken record: a marker of unknown type
-            record = None
-        if record is not None:
+        if (record := control_of(batch)) is not None:
             marker, at_ms = _MARKERS.get(record.type), record.timestamp_ms
     return BatchOffsets(
         header.base_offset,
@@ -83,8 +89,3 @@ def logged_transactions(owner: Owner, producer_id: int, place: TopicPartition) -
         epoch = owner.producer_epoch
         found.append(LoggedTransaction(None, epoch, epoch, -1, None, place in owner.partitions))
     return found
-
-
-def _behind(broken: BadBatch, position: int) -> int:
-    """Returns the offset after a broken batch. Its own offsets are ignored if it claims to lie before `position`."""
-    return broken.next_offset if broken.base_offset >= position else position

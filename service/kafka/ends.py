@@ -13,7 +13,7 @@ last versions before compact encodings: every partition has the same size.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -74,7 +74,12 @@ class EndsWatcher:
         kinds = _KINDS if with_start else _KINDS[:2]
         numbers = np.full((len(_KINDS) + 1, len(self._places)), -1, np.int64)
         numbers[_CODE] = errors.LEADER_NOT_AVAILABLE
-        for node, answers in self._ask(kinds):
+        self.trouble = None
+        requests = {node: [led.request(kind) for kind in kinds] for node, led in self._led.items()}
+        for node, answers in self._client.ask_all(requests, TIMEOUT_MS).items():
+            if isinstance(answers, errors.KafkaFailure):
+                self.trouble = str(answers)
+                continue
             led = self._led[node]
             try:
                 rows = led.read(kinds, answers)
@@ -95,15 +100,6 @@ class EndsWatcher:
             self._ends[self._places[slot]] = Ends(start, end, watermark, code)
         self._numbers = numbers
         return self._ends.copy()
-
-    def _ask(self, kinds: Sequence[_Kind]) -> Iterator[tuple[int, list[RawAnswer]]]:
-        self.trouble = None
-        requests = {node: [led.request(kind) for kind in kinds] for node, led in self._led.items()}
-        for node, answers in self._client.ask_all(requests, TIMEOUT_MS).items():
-            if isinstance(answers, errors.KafkaFailure):
-                self.trouble = str(answers)
-            else:
-                yield node, answers
 
     def _prepare(self, layouts: Mapping[str, TopicLayout]) -> None:
         self._places = [(topic, p) for topic, layout in layouts.items() for p in layout.leaders]

@@ -11,10 +11,9 @@ from service.domain.worlds.markers import Marker
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import Leader
 from service.kafka.fetch import fetch_piece
-from service.partition_log import piece_of
+from service.partition_log import control_of, piece_of
 from service.wire import records
 from service.wire.batches import BadBatch, Batch, read_batches
-from service.wire.errors import DecodeError
 
 FETCH_BYTES: Final = 4 << 20
 MAX_BYTES: Final = 64 << 20
@@ -139,11 +138,7 @@ def batches_between(
 
 
 def _marker(batch: Batch) -> Marker:
-    header = batch.header
-    try:
-        record = records.read_control(batch)
-    except DecodeError:
-        record = None
+    header, record = batch.header, control_of(batch)
     if record is None or record.type not in _OUTCOMES:
         return Marker(header.base_offset, header.producer_epoch, header.max_timestamp_ms, None, header.leader_epoch)
     return Marker(

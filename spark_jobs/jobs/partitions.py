@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from sqlalchemy import Engine
 
-from service.domain.partitions.facts import PartitionsBatch, StallClock
+from service.domain.partitions.facts import PartitionsBatch
 from service.domain.source_state import SourceName
 from service.store.lease import Lease
 from service.store.queries.partitions import stall_clocks
@@ -43,13 +43,10 @@ class PartitionsJob:
                 self._wake_judge.set()
 
         with store_failures(writer):
-            clocks = self._clocks(lease)
+            with self._engine.connect() as connection:
+                clocks = stall_clocks(connection, lease.cluster_id)
             with TemporaryDirectory(prefix="windows-", dir=self._scratch, ignore_cleanup_errors=True) as folder:
                 window_file = str(Path(folder) / "windows.db")
                 options = sampler_options(self._reader, clocks, window_file, part.pulse)
                 sink = StoreSink(batches_from_rows, apply, part.step)
                 self._queries.run(SourceName.PARTITIONS, PartitionsSource, options, sink, ending)
-
-    def _clocks(self, lease: Lease) -> list[StallClock]:
-        with self._engine.connect() as connection:
-            return stall_clocks(connection, lease.cluster_id)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 from sqlalchemy import Engine
@@ -54,20 +52,15 @@ class TransactionLogJob:
         writer = TransactionLogWriter(
             self._engine, lease, history_ms=self._history_ms, full_history_prefixes=kept, audited=self._audited
         )
-        with store_failures(writer), self._noting_unreadable():
-            self._run(writer, lease, ending, part)
-
-    @contextmanager
-    def _noting_unreadable(self) -> Iterator[None]:
-        """Remembers the partitions that ended a query: the next queries read the others until these can be read
-        again."""
-        try:
-            yield
-        except Exception as e:
-            if isinstance(found := reason_of(e), PartitionsUnreadable):
-                known = _offsets(self._unreadable) | _offsets(found)
-                self._unreadable = replace(found, partitions=tuple(known), offsets=tuple(known.values()))
-            raise
+        with store_failures(writer):
+            try:
+                self._run(writer, lease, ending, part)
+            except Exception as e:
+                if isinstance(found := reason_of(e), PartitionsUnreadable):
+                    # the next queries read the other partitions until these can be read again
+                    known = _offsets(self._unreadable) | _offsets(found)
+                    self._unreadable = replace(found, partitions=tuple(known), offsets=tuple(known.values()))
+                raise
 
     def _run(self, writer: TransactionLogWriter, lease: Lease, ending: threading.Event, part: Part) -> None:
         positions = initial_positions(self._engine, lease, self._reader.client, wall_clock_ms())

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +30,6 @@ _MISSING_S: Final = 15.0
 _SETTLED_S: Final = 1.0
 """Time (s) without a new executor after which `wait` expects no more."""
 
-_PACKAGES: Final = (service, spark_jobs)
 _NOT_IN_EXECUTORS: Final = ("api", "cli", "web")
 """Folders of packages that no task imports."""
 
@@ -51,18 +50,13 @@ def ship_code(session: SparkSession, folder: Path) -> None:
     """Makes this version's modules importable in executors, whatever is installed there. `folder`: for the archive."""
     archive = folder / "txnscope.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as modules:
-        for file, name in _modules():
-            modules.write(file, name)
+        for package in (service, spark_jobs):
+            root = Path(package.__path__[0])
+            for file in root.rglob("*.py"):
+                inside = file.relative_to(root)
+                if inside.parts[0] not in _NOT_IN_EXECUTORS:
+                    modules.write(file, Path(package.__name__) / inside)
     session.sparkContext.addPyFile(str(archive))
-
-
-def _modules() -> Iterator[tuple[Path, str]]:
-    for package in _PACKAGES:
-        root = Path(package.__path__[0])
-        for file in root.rglob("*.py"):
-            inside = file.relative_to(root)
-            if inside.parts[0] not in _NOT_IN_EXECUTORS:
-                yield file, str(Path(package.__name__) / inside)
 
 
 class Executors:

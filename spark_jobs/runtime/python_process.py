@@ -39,8 +39,11 @@ def main() -> None:
         return
     connected = connect()
     _find_packages()
-    if module == "pyspark.daemon":
-        _import_for_workers([*arguments, *names.split(",")])
+    if module == "pyspark.daemon" and _LOOKUP_MODULE not in arguments:
+        import importlib
+
+        for name in (*arguments, *names.split(",")):
+            importlib.import_module(name)
     run(module, arguments, connected)
 
 
@@ -50,7 +53,7 @@ def run(module: str, arguments: "Sequence[str]", connected: "int | None") -> Non
     import traceback
 
     sys.excepthook = report_failure
-    traceback.print_exc = _report_current_failure
+    traceback.print_exc = lambda *_, **__: report_failure(*sys.exc_info())
     if connected is not None:
         _hand_over(connected)
     sys.argv = [module, *arguments]
@@ -124,15 +127,6 @@ def _hand_over(descriptor: int) -> None:
     worker_util.local_connect_and_auth = made  # type: ignore[attr-defined,assignment]
 
 
-def _import_for_workers(names: "list[str]") -> None:
-    import importlib
-
-    if _LOOKUP_MODULE in names:
-        return
-    for name in names:
-        importlib.import_module(name)
-
-
 def _set_process_name(name: str) -> None:
     """Sets the name in `top` and `ps -o comm`: forked processes all have the server's command line."""
     try:
@@ -140,10 +134,6 @@ def _set_process_name(name: str) -> None:
             shown.write(name)  # Linux cuts it at 15 bytes
     except OSError:  # not Linux: the name stays
         pass
-
-
-def _report_current_failure(*_: "Any", **__: "Any") -> None:
-    report_failure(*sys.exc_info())
 
 
 def report_failure(

@@ -56,7 +56,17 @@ class Queries:
         sink.take_from(DirectBatches(direct))
         try:
             cores = CORES if self._executors is None else self._executors.cores
-            query = self._start(name, source, {**options, "direct": direct, "cores": str(cores)}, sink, checkpoint)
+            self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)  # of this thread and the query's
+            query = (
+                self._spark.readStream.format(source.name())
+                .options(**options, direct=direct, cores=str(cores))
+                .load()
+                .writeStream.foreachBatch(sink)
+                .option("checkpointLocation", Path(checkpoint).resolve().as_uri())  # whatever file system there is
+                .trigger(processingTime="0 seconds")
+                .queryName(name)
+                .start()
+            )
             try:
                 is_working = None if self._executors is None else self._executors.watch(str(query.runId))
                 while query.isActive and sink.failure is None and not ending.wait(_CHECK_EVERY_S):
@@ -71,26 +81,6 @@ class Queries:
             raise StillStoring(f"the store has not finished the last batch of {name}")
         if not ending.is_set():
             raise sink.failure or query.exception() or RuntimeError("the query ended by itself")
-
-    def _start(
-        self,
-        name: str,
-        source: type[DataSource],
-        options: Mapping[str, str],
-        sink: StoreSink[Any],
-        checkpoint: str,
-    ) -> StreamingQuery:
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)  # of this thread and of the query's
-        return (
-            self._spark.readStream.format(source.name())
-            .options(**options)
-            .load()
-            .writeStream.foreachBatch(sink)
-            .option("checkpointLocation", Path(checkpoint).resolve().as_uri())  # whatever file system the cluster has
-            .trigger(processingTime="0 seconds")
-            .queryName(name)
-            .start()
-        )
 
 
 def _stop(query: StreamingQuery, sink: StoreSink[Any]) -> bool:

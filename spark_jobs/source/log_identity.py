@@ -66,16 +66,6 @@ def divergence(client: KafkaClient, seen: LogObservation, partition: int, positi
     return None
 
 
-def removed_partitions(seen: LogObservation, positions: Mapping[int, LogPosition]) -> dict[int, Gap]:
-    """Returns the partitions that the topic no longer has since it was created again, with a gap over everything that
-    was read of each."""
-    return {
-        p: Gap(0, position.next_offset, "recreated")
-        for p, position in positions.items()
-        if p not in seen.layout.leaders and position.topic_id != seen.layout.topic_id
-    }
-
-
 def unanswered_reason(seen: LogObservation) -> Reason | None:
     """Returns why some partitions did not answer; None if all of them did."""
     denied = [p for p, code in seen.unanswered.items() if code == errors.TOPIC_AUTHORIZATION_FAILED]

@@ -28,7 +28,6 @@ from spark_jobs.source.log_identity import (
     LogPosition,
     divergence,
     observe_log,
-    removed_partitions,
     unanswered_reason,
 )
 
@@ -184,7 +183,11 @@ def follow(
     """Returns the positions after an observation. `find_divergence`: as `log_identity.divergence`. A log that differs
     from the one that was read is read again from its start; without `from_start`, from the offset at which it
     differs."""
-    lost = removed_partitions(seen, known)
+    lost = {  # partitions that the topic no longer has since it was created again
+        p: Gap(0, position.next_offset, "recreated")
+        for p, position in known.items()
+        if p not in seen.layout.leaders and position.topic_id != seen.layout.topic_id
+    }
     positions = {p: position for p, position in known.items() if p not in lost}
     gaps: dict[int, Gap] = {}
     for p, start in seen.starts.items():
