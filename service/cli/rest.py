@@ -31,20 +31,6 @@ def _read_key(flag: str, file: Path) -> str:
     return key
 
 
-def _tls_context(settings: Settings) -> ssl.SSLContext:
-    """Returns the context for https. CommandFailed for files that cannot be used."""
-    try:
-        context = ssl.create_default_context(cafile=settings.ca)
-    except OSError as error:  # also ssl.SSLError
-        raise CommandFailed(f"--ca {settings.ca}: {_why(error)}") from None
-    if settings.client_cert is not None:
-        try:
-            context.load_cert_chain(settings.client_cert)
-        except OSError as error:
-            raise CommandFailed(f"--client-cert {settings.client_cert}: {_why(error)}") from None
-    return context
-
-
 def _why(error: OSError) -> str:
     return "no certificates in PEM" if isinstance(error, ssl.SSLError) else error.strerror or str(error)
 
@@ -253,7 +239,18 @@ class Service:
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
-        return _tls_context(self._settings)
+        """The context for https. CommandFailed for files that cannot be used."""
+        ca, client_cert = self._settings.ca, self._settings.client_cert
+        try:
+            context = ssl.create_default_context(cafile=ca)
+        except OSError as error:  # also ssl.SSLError
+            raise CommandFailed(f"--ca {ca}: {_why(error)}") from None
+        if client_cert is not None:
+            try:
+                context.load_cert_chain(client_cert)
+            except OSError as error:
+                raise CommandFailed(f"--client-cert {client_cert}: {_why(error)}") from None
+        return context
 
     def _refusal(self, answer: HttpAnswer) -> CommandFailed:
         """Returns the failure for a request that the service cannot answer, with the service's own words (RFC 9457)."""

@@ -80,11 +80,16 @@ def _all() -> Iterator[tuple[int, list[str]]]:
     if not _PROC.is_dir():
         return
     for name in os.listdir(_PROC):  # noqa: PTH208 - as above
-        if name.isdecimal():
-            try:
-                yield int(name), Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
+        if name.isdecimal() and (fields := _fields(name)) is not None:
+            yield int(name), fields
+
+
+def _fields(pid: int | str) -> list[str] | None:
+    """Returns the fields of /proc/PID/stat after the command's closing bracket; None if there is no such process."""
+    try:
+        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
 
 
 _IDENTITY: Final = re.compile(r"(?P<host>.+):(?P<pid>[1-9]\d{0,8}):(?P<started>\d+):(?P<machine>[0-9a-f]{12})")
@@ -98,10 +103,10 @@ def own_identity() -> str:
     A system without /proc gets a random word instead of the last two.
     """
     host, pid = socket.gethostname(), os.getpid()
-    machine, found = _machine(host), _state_and_start(pid)
+    machine, found = _machine(host), _fields(pid)
     if machine is None or found is None:
         return f"{host}:{pid}:{secrets.token_hex(8)}"
-    return f"{host}:{pid}:{found[1]}:{machine}"
+    return f"{host}:{pid}:{found[_STARTED]}:{machine}"
 
 
 def host_and_pid(identity: str) -> str:
@@ -122,8 +127,8 @@ def has_ended(identity: str) -> bool:
         return True
     except PermissionError:  # a process of another user
         pass
-    now = _state_and_start(pid)
-    return now is not None and (now[0] in _ENDED or now[1] != found["started"])
+    now = _fields(pid)
+    return now is not None and (now[_STATE] in _ENDED or now[_STARTED] != found["started"])
 
 
 def _machine(host: str) -> str | None:
@@ -133,11 +138,3 @@ def _machine(host: str) -> str | None:
     except OSError:
         return None
     return sha256(f"{boot}{namespace} {host}".encode()).hexdigest()[:12]
-
-
-def _state_and_start(pid: int) -> tuple[str, str] | None:
-    try:
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return fields[_STATE], fields[_STARTED]

@@ -107,7 +107,8 @@ class Supervisor:
             for child in self._children:
                 if child.start_at is not None:
                     if now >= child.start_at:
-                        child.start_again()
+                        child.kill()  # what the dead process left behind
+                        child.start()
                 elif (code := child.process.poll()) is not None and not self._stopping:
                     if self._is_final(child, code):
                         return code
@@ -141,7 +142,7 @@ class Supervisor:
 
     def _end(self) -> None:
         """Sends TERM to all children, then KILL to those that are left and to everything that they started."""
-        started = [child for child in self._children if child.is_started]
+        started = [child for child in self._children if child.lives]
         for child in started:
             if child.process.poll() is None:
                 child.process.terminate()
@@ -164,32 +165,21 @@ class _Child:
     process: subprocess.Popen[bytes]
 
     def __init__(self, command: ChildCommand, pauses: Pauses, out: _Output, *, is_piped: bool) -> None:
-        self.name = command.name
-        self._arguments, self._environment = list(command.arguments), dict(command.environment)
-        self._silence, self._final, self._final_at_start = command.silence, command.final, command.final_at_start
+        self.name, self._command = command.name, command
         self._out, self._is_piped = out, is_piped
         self._pump: threading.Thread | None = None
         self._lifeline: Ours | None = None
-        self._lives = 0
+        self.lives = 0
         self.started = 0.0
         self.backoff = Backoff(pauses.first_s, pauses.longest_s)
         self.start_at: float | None = None
 
     @property
-    def is_started(self) -> bool:
-        return self._lives > 0
-
-    @property
     def silent_s(self) -> float:
         return self._meter.seconds
 
-    def start_again(self) -> None:
-        """Kills what the dead process left behind, then starts the next one."""
-        self.kill()
-        self.start()
-
     def is_final(self, code: int) -> bool:
-        return code in self._final or (self._lives == 1 and code in self._final_at_start)
+        return code in self._command.final or (self.lives == 1 and code in self._command.final_at_start)
 
     def is_gone(self) -> bool:
         """Returns whether the process and everything that it started have ended."""
@@ -210,10 +200,10 @@ class _Child:
             self._has_spoken = True
             self._meter.heard()
             return False
-        silent_s = self._meter.missed()
-        if self._silence is None:
+        silent_s, silence = self._meter.missed(), self._command.silence
+        if silence is None:
             return False
-        return silent_s > (self._silence.later_s if self._has_spoken else self._silence.at_start_s)
+        return silent_s > (silence.later_s if self._has_spoken else silence.at_start_s)
 
     def close(self) -> None:
         if self._pump is not None:
@@ -227,14 +217,14 @@ class _Child:
         self._lifeline = lifeline = Ours()
         self.start_at = None
         self.started = time.monotonic()
-        self._lives += 1
+        self.lives += 1
         self.process = process = subprocess.Popen(
-            self._arguments,
+            self._command.arguments,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if self._is_piped else None,
             stderr=subprocess.STDOUT if self._is_piped else None,
             pass_fds=(lifeline.descriptor,),
-            env=os.environ | self._environment | {LIFELINE: str(lifeline.descriptor), "PYTHONUNBUFFERED": "1"},
+            env=os.environ | self._command.environment | {LIFELINE: str(lifeline.descriptor), "PYTHONUNBUFFERED": "1"},
             start_new_session=True,
         )
         lifeline.was_inherited()

@@ -19,7 +19,7 @@ from service.domain.transaction_log.states import EXPIRED, NAMES, TOPIC, UNKNOWN
 from service.domain.worlds.facts import entry_query
 from service.domain.worlds.order import decode
 from service.domain.worlds.proving import verdict_on
-from service.domain.worlds.verdict import Decided, Verdict
+from service.domain.worlds.verdict import Decided
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import topic_layout
 from service.kafka.entry_facts import read_facts
@@ -166,8 +166,9 @@ def prove_again(
     client: KafkaClient,
     bracket: LeaderCheck,
     reading: Reading,
-) -> Verdict:
-    """Returns the verdict if it calls for the same marker as the finding. Raises Refused, KafkaFailure, StoreError."""
+) -> None:
+    """Raises Refused unless the brokers' logs call for the same marker as the finding. Raises KafkaFailure,
+    StoreError."""
     with reading() as connection:
         row = partitions.find(connection, cluster_id, entry.topic, entry.partition)
         hidden = log_read(connection, cluster_id).hidden
@@ -190,4 +191,3 @@ def prove_again(
             f" {verdict.decision}: {verdict.why}",
             "find out from the application whether it committed these records",
         )
-    return verdict

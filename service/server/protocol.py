@@ -2,8 +2,8 @@
 
 A connection is waiting while its client has not sent a whole request. When all places are taken, the connection that
 has waited longest is closed: it gives way. So a client that sends a request gets a place, however many connections
-others only hold open. A connection whose request is being answered, such as an event stream, never gives way; these
-have bounds of their own.
+others only hold open. A connection whose request is being answered never gives way. Event streams, which are answered
+for long, have a bound of their own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OTHER_FILES: Final = BACKLOG + 256
 
 
 class Connection(Protocol):
-    """A connection as `Connections` uses it. `peer`: the client's address, without its port."""
+    """A connection as `HeldConnections` uses it. `peer`: the client's address, without its port."""
 
     peer: str
 

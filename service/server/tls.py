@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 
 log = logging.getLogger(__name__)
 
-_Signature = tuple[tuple[int, int, int], ...]
-
 
 class TlsFiles(NamedTuple):
     """The PEM files of a server. `cert`: its certificate chain. `client_ca`: authorities that must have signed the
@@ -42,9 +40,13 @@ class TlsFiles(NamedTuple):
                 raise TlsError(f"{self.client_ca}: no certificates in PEM: {_line(error)}") from None
         return context
 
-    def signature(self) -> _Signature:
-        """Returns inode, time and size of each file, to detect that one of them has changed."""
-        found = (file.stat() for file in self if file is not None)
+    def signature(self) -> tuple[tuple[int, int, int], ...] | None:
+        """Returns inode, time and size of each file, to detect that one of them has changed; None while a file is
+        missing or cannot be read."""
+        try:
+            found = [file.stat() for file in self if file is not None]
+        except OSError:
+            return None
         return tuple((one.st_ino, one.st_mtime_ns, one.st_size) for one in found)
 
 
@@ -60,7 +62,7 @@ class ReloadingTls:
         """TlsError if the files cannot be used."""
         self._files = files
         self._lock = threading.Lock()
-        self._seen = _signature(files)
+        self._seen = files.signature()
         self._current = files.load()
         self.context: Final = files.load()
         self.context.sni_callback = self._choose
@@ -69,7 +71,7 @@ class ReloadingTls:
         connection.context = self._newest()
 
     def _newest(self) -> ssl.SSLContext:
-        seen = _signature(self._files)
+        seen = self._files.signature()
         with self._lock:
             if seen != self._seen:
                 self._seen = seen
@@ -79,14 +81,6 @@ class ReloadingTls:
                 except TlsError as error:
                     log.error("the TLS files have changed, and the old ones stay in use: %s", error)
             return self._current
-
-
-def _signature(files: TlsFiles) -> _Signature | None:
-    """Returns the signature; None while a file is missing or cannot be read."""
-    try:
-        return files.signature()
-    except OSError:
-        return None
 
 
 def _no_password() -> str:

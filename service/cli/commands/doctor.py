@@ -7,7 +7,7 @@ from textwrap import fill
 from typing import Final
 
 from service.cli.doctor.examination import Wish, examine, read_records
-from service.cli.errors import FINE, UNREACHABLE, CommandFailed
+from service.cli.errors import FINE, FOUND, UNREACHABLE, CommandFailed
 from service.cli.kafka import client_settings
 from service.cli.text import table
 from service.domain.doctor import acls
@@ -19,8 +19,6 @@ from service.kafka.client import KafkaClient
 from service.kafka.errors import BadClientConfig, KafkaFailure
 from service.settings import Settings
 
-FOUND = 1
-"""Exit code: something cannot be seen."""
 _WIDTH: Final = 100
 """Width of the first lines, in characters."""
 

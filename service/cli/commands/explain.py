@@ -7,7 +7,7 @@ import re
 import sys
 from argparse import Namespace
 from textwrap import fill
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from service.api.schemas.shape import to_json
 from service.cli.errors import FINE, CommandFailed
@@ -15,6 +15,7 @@ from service.cli.rest import Service
 from service.cli.segments.explanation import explain_segments
 from service.cli.text import name_of, table
 from service.domain.partitions.aborted_run import only_aborted_text
+from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.marker_causes import BY_HAND_TEXT
 from service.domain.partitions.offset_spans import SpanKind
 from service.domain.partitions.own_transactions import decision_text
@@ -27,31 +28,22 @@ _HEADS = ("OFFSETS", "KIND", "PRODUCER ID", "TRANSACTIONAL.ID", "MARKER", "ENDED
 _WIDTH = 100
 
 
-class _Place(NamedTuple):
-    """The place that the command line gives. `topic` None: the place has an offset only, without a partition."""
-
-    topic: str | None
-    partition: int
-    offset: int
-
-
 def run(flags: Namespace, settings: Settings) -> int:
     """Prints the spans. CommandFailed: 2 for a partition, offset or file that does not exist, 3 if the service or Kafka
     does not answer.
     """
-    place = _place(flags.place)
-    to = place.offset + 1 if flags.to is None else flags.to
-    if to <= place.offset:
-        raise CommandFailed(f"--to {to} has to be above the offset {place.offset}")
+    place, offset = _place(flags.place)
+    to = offset + 1 if flags.to is None else flags.to
+    if to <= offset:
+        raise CommandFailed(f"--to {to} has to be above the offset {offset}")
     end = None
     if flags.segments:
-        named = None if place.topic is None else (place.topic, place.partition)
-        explanation, end = explain_segments(flags.segments, place.offset, to, named)
+        explanation, end = explain_segments(flags.segments, offset, to, place)
         found = json.loads(to_json(explanation))
-    elif place.topic is None:
+    elif place is None:
         raise CommandFailed(f"{flags.place!r} has no partition: give TOPIC-PARTITION@OFFSET, or --segments FILE…")
     else:
-        found = Service(settings).explain(place.topic, place.partition, place.offset, to)
+        found = Service(settings).explain(*place, offset, to)
     if flags.json:
         print(json.dumps(found, indent=2))
         return FINE
@@ -70,13 +62,13 @@ def run(flags: Namespace, settings: Settings) -> int:
     return FINE
 
 
-def _place(text: str) -> _Place:
-    """Parses TOPIC-PARTITION@OFFSET. The last `-` is before the partition: a topic may contain others."""
+def _place(text: str) -> tuple[TopicPartition | None, int]:
+    """Parses TOPIC-PARTITION@OFFSET, or @OFFSET. The last `-` is before the partition: a topic may contain others."""
     found = _PLACE.fullmatch(text)
     if found is None:
         raise CommandFailed(f"{text!r} is no TOPIC-PARTITION@OFFSET, like orders-0@17")
     topic, partition, offset = found.groups()
-    return _Place(topic, int(partition or 0), int(offset))
+    return None if topic is None else (topic, int(partition)), int(offset)
 
 
 def _row(one: dict[str, Any]) -> tuple[object, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Engine
@@ -41,7 +41,7 @@ def _create(flags: Namespace, settings: Settings) -> int:
     except ValueError as error:
         raise CommandFailed(f"--role: {error}") from None
     key = new_key()
-    with _writing(settings) as engine:
+    with _store(settings, writes=True) as engine:
         api_keys.create(engine, flags.name, key, grants, _who(), wall_clock_ms())
     print(key)
     print(f"this key of {flags.name} is shown only once; a service with [auth] keys = true accepts it", file=sys.stderr)
@@ -49,15 +49,14 @@ def _create(flags: Namespace, settings: Settings) -> int:
 
 
 def _revoke(flags: Namespace, settings: Settings) -> int:
-    with _writing(settings) as engine:
+    with _store(settings, writes=True) as engine:
         api_keys.revoke(engine, flags.name, _who(), wall_clock_ms())
     print(f"revoked the key of {flags.name}; services refuse it within two seconds", file=sys.stderr)
     return FINE
 
 
 def _list(settings: Settings) -> int:
-    with _open(lambda: open_reader(settings.store)) as engine, engine.connect() as connection:
-        SchemaCheck(engine).check(connection)
+    with _store(settings, writes=False) as engine, engine.connect() as connection:
         keys = api_keys.read_all(connection)
     print(table(_HEADS, [_row(one) for one in keys]))
     return FINE
@@ -90,18 +89,12 @@ def _hash() -> int:
 
 
 @contextmanager
-def _writing(settings: Settings) -> Iterator[Engine]:
-    with _open(lambda: open_engine(settings.store, must_exist=True)) as engine:
-        with engine.connect() as connection:
-            SchemaCheck(engine).check(connection)
-        yield engine
-
-
-@contextmanager
-def _open(opened: Callable[[], Engine]) -> Iterator[Engine]:
+def _store(settings: Settings, *, writes: bool) -> Iterator[Engine]:
     with store_failures():
-        engine = opened()
+        engine = open_engine(settings.store, must_exist=True) if writes else open_reader(settings.store)
         try:
+            with engine.connect() as connection:
+                SchemaCheck(engine).check(connection)
             yield engine
         finally:
             engine.dispose()

@@ -4,11 +4,12 @@ runs on versions of Kafka, which `make matrix` writes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from pydantic import TypeAdapter
 
 from service.cli.doctor.transaction_log import LogRead, read_log
 from service.clock import wall_clock_ms
@@ -21,7 +22,7 @@ from service.domain.doctor.cluster_report import (
     LogReport,
     TopicsReport,
 )
-from service.domain.doctor.tried_versions import Scenario, Told, TriedVersion, newest_first
+from service.domain.doctor.tried_versions import TriedVersion, newest_first
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported, TransactionsSeen
 from service.domain.transaction_log.states import CONFIG_DEFAULTS, TOPIC
@@ -39,27 +40,10 @@ FOLDER: Final = Path(__file__).parent / "tried_versions"
 """One file a version, in JSON."""
 
 
-def read_records(folder: Path = FOLDER) -> list[TriedVersion]:
+def read_records() -> list[TriedVersion]:
     """Returns the results of the test runs, newest version first."""
-    return [*newest_first(_record(json.loads(path.read_text("utf-8"))) for path in folder.glob("*.json"))]
-
-
-def _record(stored: dict[str, Any]) -> TriedVersion:
-    return TriedVersion(
-        stored["version"],
-        stored["date"],
-        stored["seconds"],
-        stored["workers"],
-        stored["abilities"],
-        {name: (highest, finalized) for name, (highest, finalized) in stored["features"].items()},
-        stored["apis"],
-        {name: _scenario(one) for name, one in stored["scenarios"].items()},
-    )
-
-
-def _scenario(stored: dict[str, Any]) -> Scenario:
-    told = tuple(Told(*one) for one in stored["told"])
-    return Scenario(stored["outcome"], stored["seconds"], tuple(stored["seen"]), told)
+    stored = TypeAdapter(TriedVersion)
+    return [*newest_first(stored.validate_json(path.read_bytes()) for path in FOLDER.glob("*.json"))]
 
 
 _INVENTED: Final = "txnscope-doctor-asks"
@@ -71,7 +55,6 @@ _IDS_ASKED: Final = 2_000
 """Maximum number of ids asked for by name, of those that ListTransactions leaves out. If there are more, most of them
 have expired.
 """
-_NOT_ASKED: Final = LogRead(None, None, frozenset(), frozenset(), False, None, ())
 
 
 class Wish(NamedTuple):
@@ -99,7 +82,7 @@ def examine(client: KafkaClient, settings: ClientSettings, wish: Wish) -> Cluste
     told = permissions.readable_configs(client, node, list(CONFIG_DEFAULTS))
     everything = all_topics(client, node)
     layout = everything.layouts.get(TOPIC)
-    log = _NOT_ASKED if layout is None else read_log(client, layout, wall_clock_ms)
+    log = LogRead() if layout is None else read_log(client, layout, wall_clock_ms)
     topics = _topics(client, nodes, everything, log, wish)
     clock = permissions.controller_clock(client, node)
     return ClusterReport(

@@ -37,13 +37,13 @@ class LogRead(NamedTuple):
     without those that end there in a tombstone.
     """
 
-    may_read: bool | None
-    why: str | None
-    ids: frozenset[bytes]
-    topics: frozenset[str]
-    is_whole: bool
-    newest_record_ms: int | None
-    clocks: tuple[ClockReport, ...]
+    may_read: bool | None = None
+    why: str | None = None
+    ids: frozenset[bytes] = frozenset()
+    topics: frozenset[str] = frozenset()
+    is_whole: bool = False
+    newest_record_ms: int | None = None
+    clocks: tuple[ClockReport, ...] = ()
 
 
 class _Found:
@@ -93,13 +93,11 @@ def read_log(client: KafkaClient, layout: TopicLayout, clock_ms: Clock) -> LogRe
         starts, ends = (list_offsets(client, led, which).found for which in (EARLIEST, LATEST))
         error, at = _read(client, led, dict(starts), ends, found)
     except KafkaFailure as e:
-        return LogRead(None, str(e), frozenset(), frozenset(), False, None, ())
+        return LogRead(None, str(e))
     if error == errors.TOPIC_AUTHORIZATION_FAILED:
-        return LogRead(False, None, frozenset(), frozenset(), False, None, ())
+        return LogRead(False)
     if not starts or (error and not found.size):
-        return LogRead(
-            None, f"error {error}" if error else "no leader answers", frozenset(), frozenset(), False, None, ()
-        )
+        return LogRead(None, f"error {error}" if error else "no leader answers")
     is_whole = len(at) == len(layout.leaders) and all(at[p] >= ends.get(p, 0) for p in at)
     clocks = _listen(client, led, clock_ms)
     return LogRead(True, None, frozenset(found.ids), frozenset(found.topics), is_whole, found.newest_ms, clocks)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from service.api.schemas.offsets import AbortedRun, LogExplanation, LogSpan
 from service.cli.errors import CommandFailed
-from service.cli.segments.transaction_logs import JudgedLogs, LogSegment, is_transaction_log, map_file, segments
+from service.cli.segments.transaction_logs import JudgedLogs, open_segments
 from service.domain.partitions.aborted_run import EndOfRun, OnlyAborted
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.marker_causes import cause_of_marker
@@ -18,19 +19,11 @@ from service.domain.partitions.own_transactions import LoggedTransaction, OwnDec
 from service.partition_log import walk_through
 from service.views.partitions.explained_span import ExplainedSpan
 from service.views.partitions.offsets import ExplainedRun
-from service.wire.batches import read_batches
 
 _NO_LSO: Final = -1
 """No LSO is known: a transaction without a marker in the files counts as open."""
 
 _DIRECTORY: Final = re.compile(r"(.+)-([0-9]{1,10})")
-
-
-class _Segment(NamedTuple):
-    path: Path
-    first: int
-    data: bytes
-    is_log: bool
 
 
 def explain_segments(
@@ -42,20 +35,21 @@ def explain_segments(
 
     CommandFailed for a file that cannot be read, files that are not of one partition, an offset that no file has.
     """
-    opened = sorted(_opened(names), key=lambda file: file.first)
-    files = [file for file in opened if not file.is_log] or opened
+    opened = [(file.first, file) for file in open_segments(names) if file.first is not None]
+    files = sorted([one for one in opened if not one[1].is_log] or opened, key=itemgetter(0))
     if not files:
         raise CommandFailed(f"{', '.join(names)}: no record batch in these files")
-    if offset < files[0].first:
-        raise CommandFailed(f"no file has offset {offset}: the first begins at {files[0].first}")
-    begin = 0 if files[0].first == 0 and offset <= HEAD else offset
+    first, first_file = files[0]
+    if offset < first:
+        raise CommandFailed(f"no file has offset {offset}: the first begins at {first}")
+    begin = 0 if first == 0 and offset <= HEAD else offset
     walk, end, truncated_at, is_whole = SpanBuilder(begin, to, run_from=offset), 0, None, True
-    for file in files:
-        if file.first < end:
+    for since, file in files:
+        if since < end:
             raise CommandFailed(
-                f"{file.path} begins at offset {file.first}, before {end}: does it belong to another partition?"
+                f"{file.path} begins at offset {since}, before {end}: does it belong to another partition?"
             )
-        behind = walk_through(walk, file.data, file.first)
+        behind = walk_through(walk, file.data, since)
         if behind is None:
             is_whole = False
             truncated_at = None if walk.has_all_spans else max(end, walk.next)
@@ -68,9 +62,7 @@ def explain_segments(
     walk.finish(end, _NO_LSO, is_whole=is_whole)
     if walk.to < to and truncated_at is None and walk.to < end:
         truncated_at = walk.to
-    logs = JudgedLogs(
-        (LogSegment(file.path, file.data) for file in opened if file.is_log), place or _place_of(files[0].path)
-    )
+    logs = JudgedLogs((file for _, file in opened), place or _place_of(first_file.path))
     spans = walk.spans({})
     own = {
         producer_id: own_decisions(
@@ -128,13 +120,3 @@ def _place_of(path: Path) -> TopicPartition | None:
     """Returns the partition that the file's directory names, as a broker's directories do; None for other names."""
     found = _DIRECTORY.fullmatch(path.absolute().parent.name)
     return None if found is None else (found[1], int(found[2]))
-
-
-def _opened(names: Sequence[str]) -> Iterator[_Segment]:
-    """Yields the segments that contain at least one batch."""
-    for name in names:
-        for path in segments(Path(name)):
-            data = map_file(path)
-            first = next(read_batches(data), None)
-            if first is not None:
-                yield _Segment(path, first.base_offset, data, is_transaction_log(path, data))

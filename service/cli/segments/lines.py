@@ -75,13 +75,9 @@ def _batches(data: bytes) -> Iterator[Batch | str]:
                 return
         end = batch.position + (batch.size or 0)
     if end < len(data):
-        yield f"the last {len(data) - end} bytes are no whole batch{_unread(data, end)}"
-
-
-def _unread(data: bytes, end: int) -> str:
-    return (
-        f" (offset {int.from_bytes(data[end : end + 8], 'big', signed=True)})" if len(data) - end >= LENGTH_END else ""
-    )
+        has_head = len(data) - end >= LENGTH_END
+        offset = f" (offset {int.from_bytes(data[end : end + 8], 'big', signed=True)})" if has_head else ""
+        yield f"the last {len(data) - end} bytes are no whole batch{offset}"
 
 
 def _transition(record: Record) -> str:

@@ -42,7 +42,27 @@ _LOOKED_AT: Final = 20
 """Number of first batches that decide whether a file in an unknown directory is a segment of the transaction log."""
 
 
-def segments(path: Path) -> list[Path]:
+class Segment(NamedTuple):
+    """A segment file. `first`: its first offset; None if it has no batch. `is_log`: it is one of the transaction log.
+    The segments in one directory belong to one partition."""
+
+    path: Path
+    data: bytes
+    first: int | None
+    is_log: bool
+
+
+def open_segments(names: Iterable[str], kind: str | None = None) -> Iterator[Segment]:
+    """Opens the files, and the files of directories. `kind`: "log" (the transaction log) or "data"; None: detected.
+    CommandFailed if a file cannot be read, or a directory has none."""
+    for path in (path for name in names for path in _files(Path(name))):
+        data = _map(path)
+        batch = next(read_batches(data), None)
+        is_log = kind == "log" if kind else _is_transaction_log(path, data)
+        yield Segment(path, data, None if batch is None else batch.base_offset, is_log)
+
+
+def _files(path: Path) -> list[Path]:
     """Returns the file, or the files of a directory in the order of their offsets. CommandFailed if there is none."""
     try:
         if not path.is_dir():
@@ -55,7 +75,7 @@ def segments(path: Path) -> list[Path]:
     return found
 
 
-def map_file(path: Path) -> bytes:
+def _map(path: Path) -> bytes:
     """Maps the file instead of reading it: a segment holds a gigabyte by default. Slices of a map are bytes, which is
     all that decoders need.
 
@@ -68,18 +88,18 @@ def map_file(path: Path) -> bytes:
         raise CommandFailed(f"{path}: {error.strerror or error}") from None
 
 
-def is_transaction_log(path: Path, data: bytes) -> bool:
+def _is_transaction_log(path: Path, data: bytes) -> bool:
     """Returns whether the file is a segment of the transaction log: by the directory in which a broker keeps it, else
     by whether one of its first records decodes as one of that log.
     """
     if _LOG_DIRECTORY.fullmatch(path.absolute().parent.name):
         return True
     return any(
-        _is_transition(record) for batch in islice(read_batches(data), _LOOKED_AT) for record in records_of(batch)
+        _is_transition(record) for batch in islice(read_batches(data), _LOOKED_AT) for record in _records_of(batch)
     )
 
 
-def records_of(batch: object) -> list[Record]:
+def _records_of(batch: object) -> list[Record]:
     """Returns the records of a batch; none of a control batch, or of one that cannot be read."""
     if not isinstance(batch, Batch) or batch.header.is_control:
         return []
@@ -100,37 +120,21 @@ def _is_transition(record: Record) -> bool:
     return True
 
 
-class LogSegment(NamedTuple):
-    """A segment of the transaction log. The segments in one directory belong to one partition of the log."""
-
-    path: Path
-    data: bytes
-
-
-def in_order(segments: Iterable[LogSegment]) -> list[LogSegment]:
-    """Returns the segments in the order of their offsets; those without a batch come first."""
-
-    def first_offset(segment: LogSegment) -> int:
-        batch = next(read_batches(segment.data), None)
-        return -1 if batch is None else batch.base_offset
-
-    return sorted(segments, key=first_offset)
-
-
 class JudgedLogs:
-    """The facts that segments of the transaction log show. Segments of one directory come in order of their offsets.
+    """The facts that segments of the transaction log show. Other segments among `segments` are skipped.
 
     Batches and keys that cannot be decoded are skipped; a value that cannot be decoded counts as the state UNKNOWN.
     `place`: the partition whose records are explained; None if it is not known.
     """
 
-    def __init__(self, segments: Iterable[LogSegment], place: TopicPartition | None = None) -> None:
+    def __init__(self, segments: Iterable[Segment], place: TopicPartition | None = None) -> None:
         self.names: dict[int, bytes] = {}
         self._causes: dict[Path, dict[int, Cause]] = {}
         endings: dict[int, list[_Ending]] = defaultdict(list)
         ids: dict[tuple[Path, bytes], _Id] = {}
         newest_ms: dict[Path, int] = defaultdict(int)
-        for segment in segments:
+        logs = (one for one in segments if one.is_log)
+        for segment in sorted(logs, key=lambda one: -1 if one.first is None else one.first):
             log = _log_of(segment.path)
             causes = self._causes.setdefault(log, {})
             for transactional_id, record, value in _records(segment.data):
@@ -288,7 +292,7 @@ def _log_of(path: Path) -> Path:
 
 def _records(data: bytes) -> Iterator[tuple[bytes, LogRecord, TransactionValue | None]]:
     for batch in read_batches(data):
-        for record in records_of(batch):
+        for record in _records_of(batch):
             try:
                 transactional_id = decode_key(record.key)
             except DecodeError:
