@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from dashboards import overview, partitions, pipeline, producers, transactional_id
-from dashboards.frame import SITE_URL, Board, model
+from dashboards.frame import Board, model
 from dashboards.sdk import JSONEncoder
 
 BOARDS: Final[tuple[Board, ...]] = (
@@ -19,12 +19,12 @@ BOARDS: Final[tuple[Board, ...]] = (
 FOLDER: Final = Path(__file__).parent / "grafana"
 
 
-def text(board: Board, site_url: str = SITE_URL) -> str:
+def text(board: Board, site_url: str) -> str:
     """Returns the content of the dashboard's file."""
     return JSONEncoder(indent=2, sort_keys=True, ensure_ascii=False).encode(model(board, site_url)) + "\n"
 
 
-def stale(folder: Path = FOLDER, site_url: str = SITE_URL) -> list[str]:
+def stale(folder: Path, site_url: str) -> list[str]:
     """Returns a line for each file that differs from what would be written now."""
     expected = {board.file: text(board, site_url) for board in BOARDS}
     found = {file.name: file.read_text(encoding="utf-8") for file in folder.glob("*.json")}

@@ -35,7 +35,7 @@ class Board(NamedTuple):
         return f"{self.name}.json"
 
 
-def model(board: Board, site_url: str = SITE_URL) -> dashboard.Dashboard:
+def model(board: Board, site_url: str) -> dashboard.Dashboard:
     """Returns the dashboard in the form that Grafana imports."""
     return dashboard.Dashboard(
         uid=f"{TAG}-{board.name}",

@@ -80,12 +80,7 @@ def big(
 
 
 def lines(
-    title: str,
-    meaning: str,
-    queries: Sequence[Query],
-    *links: Link,
-    stacked: bool = False,
-    **shown: Unpack[Shown],
+    title: str, meaning: str, queries: Sequence[Query], *links: Link, stacked: bool = False, **shown: Unpack[Shown]
 ) -> Panel:
     """Returns a panel of lines over time; thresholds are dashed lines."""
     style = common.GraphThresholdsStyleMode.DASHED if shown.get("steps") else common.GraphThresholdsStyleMode.OFF

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 LOCK: Final = Path(__file__).parents[1] / "requirements.lock"
 
@@ -19,39 +19,6 @@ CLEAN, VULNERABLE, UNCHECKED = 0, 1, 3
 
 _AT_MOST_S: Final = 600.0
 _COMMAND: Final = ("--require-hashes", "--disable-pip", "--progress-spinner=off", "--format=json")
-
-
-class Audit(NamedTuple):
-    """The result of pip-audit. `checked`, `unchecked`: numbers of packages; `vulnerable`: a line for each
-    vulnerability."""
-
-    checked: int
-    unchecked: int
-    vulnerable: tuple[str, ...]
-
-    @classmethod
-    def of(cls, dependencies: Iterable[dict[str, Any]]) -> Audit:
-        """Reads `dependencies` of pip-audit's JSON."""
-        known = list(dependencies)
-        checked = [one for one in known if "skip_reason" not in one]
-        return cls(
-            len(checked), len(known) - len(checked), tuple(_line(one, bad) for one in checked for bad in one["vulns"])
-        )
-
-    def report(self) -> tuple[int, str]:
-        """Returns the exit code and the text. The code of a vulnerability precedes that of packages that were not
-        checked."""
-        lines = list(self.vulnerable)
-        if self.unchecked or not self.checked:
-            lines.append(
-                f"audit: {self.unchecked} of {self.checked + self.unchecked} packages were NOT checked: the package"
-                " index in use has no vulnerabilities of them; run `make audit` where the public index answers"
-            )
-        else:
-            found = f"{len(self.vulnerable)} known vulnerabilities" if self.vulnerable else "no known vulnerability"
-            lines.append(f"audit: {self.checked} packages, {found}")
-        code = VULNERABLE if self.vulnerable else UNCHECKED if self.unchecked or not self.checked else CLEAN
-        return code, "\n".join(lines)
 
 
 def pip_audit(lock: Path) -> str | None:
@@ -65,11 +32,25 @@ def pip_audit(lock: Path) -> str | None:
 
 
 def run(lock: Path = LOCK, ask: Callable[[Path], str | None] = pip_audit) -> tuple[int, str]:
-    """Returns the exit code (0 clean, 1 vulnerable, 3 not everything was checked) and what to print."""
+    """Returns the exit code (0 clean, 1 vulnerable, 3 not everything was checked) and what to print. The code of a
+    vulnerability precedes that of packages that were not checked."""
     answer = ask(lock)
     if answer is None:
         return UNCHECKED, "audit: nothing was checked: the source of vulnerabilities does not answer"
-    return Audit.of(json.loads(answer)["dependencies"]).report()
+    packages = json.loads(answer)["dependencies"]
+    checked = [one for one in packages if "skip_reason" not in one]
+    vulnerable = [_line(one, bad) for one in checked for bad in one["vulns"]]
+    if checked and len(checked) == len(packages):
+        code = CLEAN
+        found = f"{len(vulnerable)} known vulnerabilities" if vulnerable else "no known vulnerability"
+        summary = f"audit: {len(checked)} packages, {found}"
+    else:
+        code = UNCHECKED
+        summary = (
+            f"audit: {len(packages) - len(checked)} of {len(packages)} packages were NOT checked: the package index in"
+            " use has no vulnerabilities of them; run `make audit` where the public index answers"
+        )
+    return VULNERABLE if vulnerable else code, "\n".join([*vulnerable, summary])
 
 
 def _line(package: dict[str, Any], found: dict[str, Any]) -> str:

@@ -62,10 +62,6 @@ class Links(NamedTuple):
     grafana: str = "http://127.0.0.1:3000"
     runbooks: str = ""
 
-    def runbook(self, alert: str) -> str:
-        where = self.runbooks or f"{self.page}/guide/runbooks"
-        return f"{where}/{alert}.md"
-
 
 class Recording(NamedTuple):
     record: str
@@ -131,7 +127,7 @@ class Group(NamedTuple):
             "annotations": {
                 "summary": alert.summary,
                 "description": alert.description,
-                "runbook_url": links.runbook(alert.name),
+                "runbook_url": f"{links.runbooks or links.page + '/guide/runbooks'}/{alert.name}.md",
                 "page_url": links.page + page,
                 "dashboard_url": f"{links.grafana}/d/{alert.board or self.board}{of_cluster}",
             },

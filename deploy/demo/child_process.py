@@ -123,7 +123,9 @@ def run_child(reading_end: int, command: list[str]) -> int:
     waiting.register(signals, selectors.EVENT_READ)
     kill_at = math.inf
     while (code := child.poll()) is None:
-        ready = {key.fd for key, _ in waiting.select(_timeout_s(kill_at))}
+        ready = {
+            key.fd for key, _ in waiting.select(None if kill_at == math.inf else max(0.0, kill_at - time.monotonic()))
+        }
         if signals in ready:
             for number in os.read(signals, 64):
                 if number in _FORWARDED:
@@ -147,10 +149,6 @@ def _signal_descriptor() -> int:
     for number in (*_FORWARDED, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)  # no byte is written without a handler; exec resets it for the child
     return signals
-
-
-def _timeout_s(moment: float) -> float | None:
-    return None if moment == math.inf else max(0.0, moment - time.monotonic())
 
 
 if __name__ == "__main__":

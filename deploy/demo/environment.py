@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -55,8 +56,7 @@ class DemoEnvironment:
         self._ending = ExitStack()
         self._broker = Broker(options.kafka_version, options.kafka_port, directory / "kafka", PROPERTIES)
         self._stop = threading.Event()
-        self._workload_failed: WorkloadError | None = None
-        self._scenario_failed: ScenarioError | None = None
+        self._failure: str | None = None
 
     @property
     def apps(self) -> tuple[App, ...]:
@@ -113,10 +113,8 @@ class DemoEnvironment:
             raise ProgramEnded(f"txnscope ended with code {code}; its log ends:\n{self._tail()}")
         if self._monitoring is not None and (ended := self._monitoring.ended_program(TAIL_LINES)) is not None:
             raise ProgramEnded(ended)
-        if self._workload_failed is not None:
-            raise ProgramEnded(f"the workload failed: {self._workload_failed}")
-        if self._scenario_failed is not None:
-            raise ProgramEnded(f"a scenario failed: {self._scenario_failed}")
+        if self._failure is not None:
+            raise ProgramEnded(self._failure)
 
     def _start(self, ending: ExitStack) -> None:
         """Starts all parts, and adds a callback to `ending` that ends each of them; the last one added runs first."""
@@ -133,8 +131,11 @@ class DemoEnvironment:
         self._broker.start()
         self._workload = Workload(self._broker.bootstrap, SEED, timeout_ms=WORKLOAD_TIMEOUT_MS)
         self._workload.prepare()
-        for work in (self._work, self._run_scenarios):
-            thread = threading.Thread(target=work, name=work.__name__, daemon=True)
+        for name, run in (
+            ("the workload", partial(self._workload.run_until, self._stop)),
+            ("a scenario", partial(scenarios.run_until, self._broker.bootstrap, self._stop)),
+        ):
+            thread = threading.Thread(target=self._run, args=(name, run), name=name, daemon=True)
             thread.start()
             ending.callback(thread.join, WORKLOAD_END_S)
         ending.callback(self._stop.set)
@@ -154,17 +155,11 @@ class DemoEnvironment:
         with self._log.open("wb") as log:
             return ChildProcess([sys.executable, "-m", "service.cli", "watch", *where, *scratch], log, environment)
 
-    def _work(self) -> None:
+    def _run(self, name: str, run: Callable[[], object]) -> None:
         try:
-            self._workload.run_until(self._stop)
-        except WorkloadError as e:
-            self._workload_failed = e
-
-    def _run_scenarios(self) -> None:
-        try:
-            scenarios.run_until(self._broker.bootstrap, self._stop)
-        except ScenarioError as e:
-            self._scenario_failed = e
+            run()
+        except (WorkloadError, ScenarioError) as e:
+            self._failure = self._failure or f"{name} failed: {e}"
 
     def _wait_for(self, path: str, give_up: float, port: int | None = None) -> bytes:
         """Returns the answer at `path` of the product, or of the server at `port`, once its status is 200. Raises

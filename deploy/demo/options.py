@@ -55,11 +55,6 @@ class Options(NamedTuple):
     seconds: float | None = None
     monitoring_ports: MonitoringPorts | None = None
 
-    @property
-    def target(self) -> str:
-        """The target of the Makefile."""
-        return "demo" if self.monitoring_ports is None else "demo-full"
-
 
 DEFAULTS = Options()
 _MONITORING_VARIABLES = ("PROMETHEUS_PORT", "ALERTMANAGER_PORT")
@@ -70,13 +65,8 @@ class _ProgramPorts(NamedTuple):
     """Consecutive ports that one program needs, and the environment variable that moves them."""
 
     variable: str
-    first: int
-    last: int
+    ports: range
     program: str
-
-    @property
-    def ports(self) -> frozenset[int]:
-        return frozenset(range(self.first, self.last + 1))
 
 
 def read(environment: Mapping[str, str] = os.environ, *, full: bool = False) -> Options:
@@ -91,8 +81,8 @@ def read(environment: Mapping[str, str] = os.environ, *, full: bool = False) -> 
         port, kafka_port, version, _seconds(environment), _monitoring_ports(environment) if full else None
     )
     for one, other in combinations(_all_ports(options), 2):
-        if shared := one.ports & other.ports:
-            given = f"{one.variable}={one.first} and {other.variable}={other.first}"
+        if shared := {*one.ports} & {*other.ports}:
+            given = f"{one.variable}={one.ports[0]} and {other.variable}={other.ports[0]}"
             raise BadOption(f"{given} conflict: both need port {min(shared)}")
     return options
 
@@ -100,29 +90,30 @@ def read(environment: Mapping[str, str] = os.environ, *, full: bool = False) -> 
 def check_ports(options: Options) -> None:
     """Raises PortTaken if a port of the demo is taken. The message contains a command with free ports."""
     all_ports = _all_ports(options)
-    ours = frozenset[int]().union(*(program_ports.ports for program_ports in all_ports))
+    ours = {port for program_ports in all_ports for port in program_ports.ports}
     for program_ports in all_ports:
-        if taken := [port for port in sorted(program_ports.ports) if not is_free(port)]:
-            other = _free_after(program_ports.first, len(program_ports.ports), ours)
-            way_out = f"{program_ports.variable}={other} make {options.target}"
+        if taken := [port for port in program_ports.ports if not is_free(port)]:
+            other = _free_after(program_ports.ports[0], len(program_ports.ports), ours)
+            target = "demo" if options.monitoring_ports is None else "demo-full"
+            way_out = f"{program_ports.variable}={other} make {target}"
             raise PortTaken(f"port {taken[0]} is taken, {program_ports.program} cannot use it: {way_out}")
 
 
 def _all_ports(options: Options) -> list[_ProgramPorts]:
     page, kafka, monitoring_ports = options.port, options.kafka_port, options.monitoring_ports
     all_ports = [
-        _ProgramPorts("PORT", page, page, "the page"),
-        _ProgramPorts("KAFKA_PORT", kafka, kafka + 1, "the broker"),
+        _ProgramPorts("PORT", range(page, page + 1), "the page"),
+        _ProgramPorts("KAFKA_PORT", range(kafka, kafka + 2), "the broker"),
     ]
     if monitoring_ports is not None:
         for name, program, port in zip(
             _MONITORING_VARIABLES, ("Prometheus", "Alertmanager"), monitoring_ports, strict=True
         ):
-            all_ports.append(_ProgramPorts(name, port, port, program))
+            all_ports.append(_ProgramPorts(name, range(port, port + 1), program))
     return all_ports
 
 
-def _free_after(port: int, count: int, ours: frozenset[int]) -> int:
+def _free_after(port: int, count: int, ours: set[int]) -> int:
     """Returns the next port that begins `count` consecutive ports which are free and not `ours`; 0 if there is none,
     which is practically impossible."""
     candidates = ((*range(first, first + count),) for first in range(port + 1, LAST_PORT - count))

@@ -13,8 +13,6 @@ from typing import Any, Final, NamedTuple
 from service.store.escaped_text import printable
 
 MAX_BYTES: Final = 4 * 2**20
-FIRING: Final = "firing"
-RESOLVED: Final = "resolved"
 
 
 class Notice(NamedTuple):
@@ -56,19 +54,13 @@ class Webhook:
                     self._statuses[fingerprint] = notice.status
                     self._on_alert(notice)
 
-    def start(self) -> Webhook:
+    def __enter__(self) -> Webhook:
         self._thread.start()
         return self
 
-    def stop(self) -> None:
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
         self._server.shutdown()
         self._server.server_close()
-
-    def __enter__(self) -> Webhook:
-        return self.start()
-
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -25,7 +25,7 @@ from dashboards.rules.hanging import NAME
 from deploy.demo.broker import Broker
 from deploy.demo.monitoring import SCRAPE_EVERY_S, Monitoring, NotInstalled, find_programs
 from deploy.demo.options import MonitoringPorts
-from deploy.demo.webhook import FIRING, RESOLVED, Notice, Webhook
+from deploy.demo.webhook import Notice, Webhook
 from deploy.demo.workload.raw_producer import Connection
 from tests.benchmarks.watched import CLUSTER, Watched, watching
 from tests.dashboards.check_queries import asking, failures
@@ -100,7 +100,7 @@ def test_what_hangs_calls_with_its_finding_and_calls_again_when_it_ends(
     connection, watched, monitoring, called = set_up
     hang = late_write(old_producer(connection, NAME_OF_IT), TOPIC, 0)
     written_s = time.monotonic()
-    (first, *_) = wait_for(lambda: called.of(FIRING), NAME)
+    (first, *_) = wait_for(lambda: called.of("firing"), NAME)
     _say(
         capsys,
         f"late write → webhook: {first.at_s - written_s:.1f} s (scrape every {SCRAPE_EVERY_S} s, goal {GOAL_S} s)",
@@ -116,12 +116,10 @@ def test_what_hangs_calls_with_its_finding_and_calls_again_when_it_ends(
 
     mark(connection, TOPIC, 0, hang.open, commit=False)
     marked_s = time.monotonic()
-    wait_for(lambda: called.of(RESOLVED) or not _fires(monitoring), "the end of the alert")
-    how = "notice of it" if called.of(RESOLVED) else "gone from Alertmanager"
+    wait_for(lambda: called.of("resolved") or not _fires(monitoring), "the end of the alert")
+    how = "notice of it" if called.of("resolved") else "gone from Alertmanager"
     _say(capsys, f"marker → {how}: {time.monotonic() - marked_s:.1f} s")
-    assert [one.notice.link for one in called.of(FIRING)] == [first.notice.link], (
-        "one transaction must cause one notification"
-    )
+    assert [one.notice.link for one in called.of("firing")] == [first.notice.link], "one call for one transaction"
 
 
 def _say(capsys: pytest.CaptureFixture[str], line: str) -> None:

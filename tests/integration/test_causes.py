@@ -60,9 +60,9 @@ def here(lab: Callable[[str], Lab], version: str) -> Lab:
 
 @on("4.3.1")
 def test_a_healthy_mixture_and_a_few_who_run_out_or_are_fenced(here: Lab) -> None:
-    """The causes must agree with the records that the workload keeps of its own transactions. The workload has offsets
-    in transactions, several partitions, and old and new clients side by side."""
-    book = Workload(here.bootstrap, seed=21, prefix="a-").run(rounds=2).accounts
+    """The causes agree with the workload's own book, for offsets in transactions, several partitions, and old and new
+    clients side by side."""
+    book = Workload(here.bootstrap, seed=21, prefix="a-").run(rounds=2)
     words = (CauseCode.CLIENT_ABORT, CauseCode.TIMEOUT, CauseCode.FENCED)
     by_word = {name: _positive(dict(zip(words, account.aborts, strict=True))) for name, account in book.items()}
 

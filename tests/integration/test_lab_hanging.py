@@ -21,6 +21,8 @@ from tests.helpers.waiting import wait_until_equal
 from tests.integration.hang_lab import HangLab, command_of, hang_labs
 from tests.lab.asking import mark, open_on
 from tests.lab.hangs import (
+    add_offsets,
+    commit_offsets,
     commit_one,
     committed_without_listing,
     late_write,
@@ -132,8 +134,8 @@ def test_d3_records_of_another_cluster_with_a_producer_id_of_this_one(here: Hang
 def test_e_offsets_of_a_group_hang_and_a_member_cannot_begin(here: HangLab) -> None:
     here.create_topic("e-orders")
     before = old_producer(here.connection, "e-before")
-    before.add_offsets("e-readers")
-    before.commit_offsets("e-readers", {("e-orders", 0): 3})
+    add_offsets(before, "e-readers")
+    commit_offsets(before, "e-readers", {("e-orders", 0): 3})
     before.end(commit=True)
     hang = offsets_never_added(old_producer(here.connection, "e-offsets-1"), "e-readers", {("e-orders", 0): 7})
     assert hang.topic == OFFSETS

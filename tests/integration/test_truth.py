@@ -33,7 +33,7 @@ def test_the_store_says_what_the_applications_did_and_what_kafka_answers(
         stored = {name: row for name, row in app.ids().items() if name.startswith(prefix)}
 
         assert {name: (row.commits, row.aborts) for name, row in stored.items() if name != "truth-open"} == {
-            name: (account.commits, account.aborts.total) for name, account in record.accounts.items()
+            name: (account.commits, sum(account.aborts)) for name, account in record.items()
         }
         assert stored.keys() == {name for name in transactional_ids(broker.bootstrap) if name.startswith(prefix)}
         for name, row in stored.items():
@@ -48,8 +48,8 @@ def test_the_store_says_what_the_applications_did_and_what_kafka_answers(
 
         # under TV2, an abort without records leaves a CompleteAbort record that ends no transaction
         truth = completed(broker_431, broker.bootstrap)
-        for name, account in record.accounts.items():
-            assert truth[name] == (account.commits, account.aborts.total + account.empty_aborts), name
+        for name, account in record.items():
+            assert truth[name] == (account.commits, sum(account.aborts) + account.empty_aborts), name
         assert app.rejects() == []
         still_open.abort_transaction(ANSWER_S)
 
@@ -60,11 +60,11 @@ def test_history_before_the_first_start_is_state_but_not_counted(broker: Broker,
     record = Workload(broker.bootstrap, seed=12, prefix="history-").run(rounds=2)
     with ingesting(broker.bootstrap, tmp_path) as app:
         app.wait_until_read()
-        before = {name: row for name, row in app.ids().items() if name in record.accounts}
-        assert before.keys() == record.accounts.keys()
+        before = {name: row for name, row in app.ids().items() if name in record}
+        assert before.keys() == record.keys()
         assert all((row.commits, row.aborts) == (0, 0) for row in before.values())
         more = Workload(broker.bootstrap, seed=12, prefix="history-").run(rounds=2)
         app.wait_until_read()
-        assert {name: (row.commits, row.aborts) for name, row in app.ids().items() if name in more.accounts} == {
-            name: (account.commits, account.aborts.total) for name, account in more.accounts.items()
+        assert {name: (row.commits, row.aborts) for name, row in app.ids().items() if name in more} == {
+            name: (account.commits, sum(account.aborts)) for name, account in more.items()
         }

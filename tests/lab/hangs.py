@@ -9,11 +9,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from kafka.protocol.producer import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
 
 from deploy.demo.workload.clients import partition_count
 from deploy.demo.workload.old_producer import OldProducer
-from deploy.demo.workload.raw_producer import Connection, RawProducer, describe
+from deploy.demo.workload.raw_producer import GROUPS, Connection, RawProducer, ask_coordinator, describe
 from deploy.demo.workload.shipping import OFFSETS, java_hash
 from deploy.demo.workload.verification import CONFIG
 from tests.lab.asking import Ends, Open, delete_records, ends, open_on
@@ -50,6 +52,46 @@ def orphan_producer(connection: Connection, as_id: str) -> OldProducer:
     producer = OldProducer(connection, None, as_id)
     producer.init()
     return producer
+
+
+def add_offsets(producer: OldProducer, group: str) -> None:
+    """Adds the partition that keeps the group's offsets to the transaction."""
+    request = AddOffsetsToTxnRequest(
+        transactional_id=producer.name,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        group_id=group,
+        min_version=3,
+        max_version=3,
+    )
+    ask_coordinator(producer.connection, request, producer.name)
+
+
+def commit_offsets(producer: OldProducer, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Commits `offsets`, by (topic, partition), without being a member of the group. Raises Refused."""
+    in_topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    at = in_topic.TxnOffsetCommitRequestPartition
+    fixed = {"committed_leader_epoch": -1, "committed_metadata": ""}
+    request = TxnOffsetCommitRequest(
+        transactional_id=producer.name,
+        group_id=group,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        generation_id=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[
+            in_topic(name=topic, partitions=[at(partition_index=partition, committed_offset=offset, **fixed)])
+            for (topic, partition), offset in offsets.items()
+        ],
+        min_version=3,
+        max_version=3,
+    )
+
+    def first_error(answer: Any) -> int:
+        return next((p.error_code for t in answer.topics for p in t.partitions if p.error_code), 0)
+
+    ask_coordinator(producer.connection, request, group, GROUPS, first_error)
 
 
 def an_hour_ago() -> int:
@@ -116,7 +158,7 @@ def of_another_cluster(connection: Connection, name: str, topic: str, *, epoch: 
 def offsets_never_added(producer: OldProducer, group: str, offsets: Mapping[tuple[str, int], int]) -> Hang:
     """Sends TxnOffsetCommit without AddOffsetsToTxn. The transaction hangs on the partition with the group's
     offsets."""
-    producer.commit_offsets(group, offsets)
+    commit_offsets(producer, group, offsets)
     partition = offsets_partition(producer.connection, group)
     found = [one for one in open_on(producer.connection, OFFSETS, partition) if one.producer_id == producer.producer_id]
     assert len(found) == 1, found

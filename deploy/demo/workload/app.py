@@ -7,10 +7,12 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 from confluent_kafka import Producer
 
+from deploy.demo.workload import clients
 from deploy.demo.workload.bookkeeping import Book, Participant
 from deploy.demo.workload.clients import PATIENCE_S, Refused, retry, send
 
@@ -19,7 +21,7 @@ class AppContext(NamedTuple):
     """The surroundings of the applications.
 
     `prefix` goes before every topic, group and transactional.id. `timeout_ms` is the transaction timeout of the
-    applications that let it pass. `stop` ends every wait.
+    applications whose transactions time out. `stop` ends every wait.
     """
 
     bootstrap: str
@@ -58,6 +60,19 @@ class App(ABC):
     def close(self) -> None:  # noqa: B027 - most have nothing to close
         """Leaves a consumer group, closes connections."""
 
+    @cached_property
+    def producer(self) -> Producer:
+        """The producer of `example`, started at its first use."""
+        return self.start(self.example)
+
+    def start(self, transactional_id: str, timeout_ms: int = 60_000) -> Producer:
+        """Starts a producer. Returns when the coordinator has aborted the id's open transaction and its markers are
+        written."""
+        started = clients.producer(self.context.bootstrap, transactional_id, timeout_ms)
+        retry(self.context.stop, started.init_transactions)
+        self.book.initialised(transactional_id)
+        return started
+
     def begin(self, producer: Producer, transactional_id: str, records: Iterable[tuple[Participant, bytes]]) -> None:
         """Begins a transaction and sends the records. If a record is refused, aborts the transaction and begins another
         one.
@@ -75,6 +90,14 @@ class App(ABC):
             except Refused:
                 if time.monotonic() > give_up:
                     raise
+            self.end(producer, transactional_id, commit=False)
+
+    def end(self, producer: Producer, transactional_id: str, *, commit: bool) -> None:
+        """Ends the open transaction."""
+        if commit:
+            retry(self.context.stop, producer.commit_transaction)
+            self.book.committed(transactional_id)
+        else:
             retry(self.context.stop, producer.abort_transaction)
             self.book.aborted(transactional_id, "client")
 

@@ -18,10 +18,6 @@ class Aborts(NamedTuple):
     timeout: int = 0
     fenced: int = 0
 
-    @property
-    def total(self) -> int:
-        return sum(self)
-
 
 class Account(NamedTuple):
     """The record of one transactional.id. Counts only transactions that have ended, with their markers written.
@@ -39,26 +35,8 @@ class Account(NamedTuple):
     state: str | None
 
 
-class WorkloadRecord(NamedTuple):
-    """Accounts by transactional.id, in the order of the ids."""
-
-    accounts: dict[str, Account]
-
-    @property
-    def commits(self) -> int:
-        return sum(account.commits for account in self.accounts.values())
-
-    @property
-    def aborts(self) -> int:
-        return sum(account.aborts.total for account in self.accounts.values())
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns `{id: {app, commits, aborts: {client, timeout, fenced}, empty_aborts, participants, state}}`."""
-        return {
-            transactional_id: account._asdict()
-            | {"aborts": account.aborts._asdict(), "participants": [list(p) for p in account.participants]}
-            for transactional_id, account in self.accounts.items()
-        }
+WorkloadRecord = dict[str, Account]
+"""Accounts by transactional.id, in the order of the ids."""
 
 
 class Book:
@@ -104,4 +82,4 @@ class Book:
 def merged(books: Iterable[Book]) -> WorkloadRecord:
     """Returns the record of all books, which share no transactional.id."""
     everything = {key: account for book in books for key, account in book.accounts().items()}
-    return WorkloadRecord(dict(sorted(everything.items())))
+    return dict(sorted(everything.items()))

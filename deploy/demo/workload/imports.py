@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from deploy.demo.workload.app import App, AppContext
-from deploy.demo.workload.clients import producer, retry
 
 IMPORTS = "imports"
 
@@ -25,12 +24,9 @@ class Imports(App):
     def step(self) -> None:
         self._done += 1
         transactional_id = self._id(self._done)
-        one_off = producer(self.context.bootstrap, transactional_id)
-        retry(self.context.stop, one_off.init_transactions)
-        self.book.initialised(transactional_id)
+        one_off = self.start(transactional_id)
         self.begin(one_off, transactional_id, [((self.named(IMPORTS), 0), b"row")] * self.choices.randint(1, 20))
-        retry(self.context.stop, one_off.commit_transaction)
-        self.book.committed(transactional_id)
+        self.end(one_off, transactional_id, commit=True)
 
     def _id(self, number: int) -> str:
         return self.named(f"import-{number:04d}")

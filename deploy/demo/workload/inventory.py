@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import KafkaException, Producer
 
 from deploy.demo.workload.app import App, AppContext
-from deploy.demo.workload.clients import producer, retry
+from deploy.demo.workload.clients import retry
 
 INVENTORY = "inventory"
 
@@ -30,21 +30,13 @@ class Inventory(App):
 
     def step(self) -> None:
         """Starts the second instance while the first is in a transaction. The second then commits one of its own."""
-        fenced = self._running or self._start()
+        fenced = self._running or self.start(self.example)
         self._begin(fenced)
-        self._running = self._start()
+        self._running = self.start(self.example)
         self.book.aborted(self.example, "fenced")
         self._expect_fenced(fenced)
         self._begin(self._running)
-        retry(self.context.stop, self._running.commit_transaction)
-        self.book.committed(self.example)
-
-    def _start(self) -> Producer:
-        """Starts an instance. Returns when the coordinator has aborted the id's open transaction and its markers are
-        written."""
-        instance = producer(self.context.bootstrap, self.example)
-        retry(self.context.stop, instance.init_transactions)
-        return instance
+        self.end(self._running, self.example, commit=True)
 
     def _begin(self, instance: Producer) -> None:
         self.begin(instance, self.example, [((self.named(INVENTORY), 0), b"stock: 7")])

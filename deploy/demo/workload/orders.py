@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from deploy.demo.workload.app import App, AppContext
-from deploy.demo.workload.clients import producer, retry
 
 ORDERS = "orders"
 PARTITIONS = 3
@@ -18,7 +17,6 @@ class Orders(App):
 
     def __init__(self, context: AppContext) -> None:
         super().__init__(context)
-        self._producer = producer(context.bootstrap, self.example)
         self._taken = 0
 
     @property
@@ -26,9 +24,6 @@ class Orders(App):
         return self.named("orders-1")
 
     def step(self) -> None:
-        if not self._taken:
-            retry(self.context.stop, self._producer.init_transactions)
-            self.book.initialised(self.example)
         if self.choices.random() < ABORT_RATE:
             self._take(commit=False)
         self._take(commit=True)
@@ -37,10 +32,5 @@ class Orders(App):
         self._taken += 1
         participants = [(self.named(ORDERS), partition) for partition in range(PARTITIONS)]
         lines = [(p, b"order %d, line %d" % (self._taken, p[1])) for p in participants]
-        self.begin(self._producer, self.example, lines)
-        if commit:
-            retry(self.context.stop, self._producer.commit_transaction)
-            self.book.committed(self.example)
-        else:
-            retry(self.context.stop, self._producer.abort_transaction)
-            self.book.aborted(self.example, "client")
+        self.begin(self.producer, self.example, lines)
+        self.end(self.producer, self.example, commit=commit)

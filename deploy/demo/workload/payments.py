@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from deploy.demo.workload.app import App, AppContext
-from deploy.demo.workload.clients import producer, retry
 
 PAYMENTS = "payments"
 PARTITIONS = 2
@@ -19,7 +18,6 @@ class Payments(App):
 
     def __init__(self, context: AppContext) -> None:
         super().__init__(context)
-        self._producer = producer(context.bootstrap, self.example)
         self._booked = 0
 
     @property
@@ -27,19 +25,11 @@ class Payments(App):
         return self.named("payments/eu 1")
 
     def step(self) -> None:
-        if not self._booked:
-            retry(self.context.stop, self._producer.init_transactions)
-            self.book.initialised(self.example)
         for _ in range(IN_A_ROW):
             self._book_one()
 
     def _book_one(self) -> None:
         self._booked += 1
         participant = (self.named(PAYMENTS), self.choices.randrange(PARTITIONS))
-        self.begin(self._producer, self.example, [(participant, b"payment %d" % self._booked)])
-        if self.choices.random() < ABORT_RATE:
-            retry(self.context.stop, self._producer.abort_transaction)
-            self.book.aborted(self.example, "client")
-        else:
-            retry(self.context.stop, self._producer.commit_transaction)
-            self.book.committed(self.example)
+        self.begin(self.producer, self.example, [(participant, b"payment %d" % self._booked)])
+        self.end(self.producer, self.example, commit=self.choices.random() >= ABORT_RATE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from operator import attrgetter
 from types import TracebackType
 from typing import Any
 
@@ -97,36 +98,51 @@ def transaction_version(connection: Connection) -> int:
     return int(connection.retry("ApiVersions", attempt).get("transaction.version", 0))
 
 
-def describe(connection: Connection, transactional_id: str) -> Any:
-    """Returns the DescribeTransactions answer: transaction_state, producer_id, producer_epoch, …"""
+def ask_coordinator(
+    connection: Connection,
+    request: Any,
+    key: str | None,
+    kind: int = TRANSACTIONS,
+    error_of: Callable[[Any], int] = attrgetter("error_code"),
+) -> Any:
+    """Sends `request` to the coordinator of `key` (a transactional.id, or a group), or to any broker if None. Returns
+    the answer. Raises Refused, Stopped."""
 
     def attempt(client: KafkaClient) -> tuple[int, Any]:
-        code, node = coordinator(client, transactional_id)
+        code, node = (0, None) if key is None else coordinator(client, key, kind)
         if code:
             return code, None
-        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        found = client.ask(request, node).transaction_states[0]
-        return found.error_code, found
+        answer = client.ask(request, node)
+        return error_of(answer), answer
 
-    return connection.retry(f"DescribeTransactions {transactional_id}", attempt)
+    return connection.retry(f"{type(request).__name__.removesuffix('Request')} {key}", attempt)
 
 
-def wait_for_state(connection: Connection, transactional_id: str, state: str, stop: threading.Event) -> None:
+def describe(connection: Connection, transactional_id: str) -> Any:
+    """Returns the DescribeTransactions answer: transaction_state, producer_id, producer_epoch, …"""
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    answer = ask_coordinator(
+        connection, request, transactional_id, error_of=lambda said: said.transaction_states[0].error_code
+    )
+    return answer.transaction_states[0]
+
+
+def wait_for_state(connection: Connection, transactional_id: str, state: str) -> None:
     """Waits until the coordinator reports `state`. Raises Stopped, and TimeoutError after PATIENCE_S."""
     give_up = time.monotonic() + PATIENCE_S
     while (now := describe(connection, transactional_id).transaction_state) != state:
         if time.monotonic() > give_up:
             raise TimeoutError(f"{transactional_id} is {now}, not {state}")
-        stop.wait(0.1)
-        raise_if_stopped(stop)
+        connection.stop.wait(0.1)
+        raise_if_stopped(connection.stop)
 
 
-class RawProducer:
-    """One TV2 producer. After a transaction it has the producer id and epoch of the EndTxn answer."""
+class HandMadeProducer:
+    """A producer that checks nothing before it sends. `transactional_id` None: the producer gets a producer id that no
+    transaction coordinator knows. `name`: the id that its other requests contain."""
 
-    def __init__(self, connection: Connection, transactional_id: str) -> None:
-        self._connection = connection
-        self.transactional_id = transactional_id
+    def __init__(self, connection: Connection, transactional_id: str | None, name: str) -> None:
+        self.connection, self.transactional_id, self.name = connection, transactional_id, name
         self.producer_id, self.producer_epoch = -1, -1
         self._sequences: dict[tuple[str, int], int] = {}
 
@@ -140,52 +156,53 @@ class RawProducer:
             min_version=4,
             max_version=4,
         )
-        self._set_identity(self._ask_coordinator("InitProducerId", request))
+        self._set_identity(ask_coordinator(self.connection, request, self.transactional_id))
 
-    def produce(self, topic: str, partition: int, values: list[bytes]) -> None:
-        """Writes one batch and waits for its acknowledgement. The partition is then in the transaction."""
-        sequence = self._sequences.get((topic, partition), 0)
-        records = batch(values, self.producer_id, self.producer_epoch, sequence)
-        append(self._connection, topic, partition, records, self.transactional_id, (_PRODUCE, _PRODUCE))
-        self._sequences[topic, partition] = sequence + len(values)
-
-    def end(self, *, commit: bool) -> None:
+    def _end(self, version: int, *, commit: bool) -> Any:
+        """Returns the answer to an EndTxn of this version."""
         request = EndTxnRequest(
-            transactional_id=self.transactional_id,
+            transactional_id=self.name,
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             committed=commit,
-            min_version=_END,
-            max_version=_END,
+            min_version=version,
+            max_version=version,
         )
-        try:
-            self._set_identity(self._ask_coordinator("EndTxn", request))
-        except Refused as e:
-            self._accept_ended(e, "Commit" if commit else "Abort")
-
-    def _accept_ended(self, refused: Refused, outcome: str) -> None:
-        """Accepts a refused EndTxn if the transaction has ended as asked, and raises `refused` otherwise. If the first
-        answer was lost in a restart of the coordinator, the repeated request has an old epoch, and is refused."""
-        now = describe(self._connection, self.transactional_id)
-        done = now.producer_epoch == self.producer_epoch + 1 and now.transaction_state.endswith(outcome)
-        if refused.code not in _FENCED or not done:
-            raise refused
-        self._set_identity(now)
+        return ask_coordinator(self.connection, request, self.name)
 
     def _set_identity(self, answer: Any) -> None:
         """Takes producer id and epoch of `answer`, and resets the sequences, which begin again with every epoch."""
         self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
         self._sequences.clear()
 
-    def _ask_coordinator(self, what: str, request: Any) -> Any:
-        def attempt(client: KafkaClient) -> tuple[int, Any]:
-            code, node = coordinator(client, self.transactional_id)
-            if code:
-                return code, None
-            answer = client.ask(request, node)
-            return answer.error_code, answer
 
-        return self._connection.retry(f"{what} {self.transactional_id}", attempt)
+class RawProducer(HandMadeProducer):
+    """One TV2 producer. After a transaction it has the producer id and epoch of the EndTxn answer."""
+
+    def __init__(self, connection: Connection, transactional_id: str) -> None:
+        super().__init__(connection, transactional_id, transactional_id)
+
+    def produce(self, topic: str, partition: int, values: list[bytes]) -> None:
+        """Writes one batch and waits for its acknowledgement. The partition is then in the transaction."""
+        sequence = self._sequences.get((topic, partition), 0)
+        records = batch(values, self.producer_id, self.producer_epoch, sequence)
+        append(self.connection, topic, partition, records, self.name, (_PRODUCE, _PRODUCE))
+        self._sequences[topic, partition] = sequence + len(values)
+
+    def end(self, *, commit: bool) -> None:
+        try:
+            self._set_identity(self._end(_END, commit=commit))
+        except Refused as e:
+            self._accept_ended(e, "Commit" if commit else "Abort")
+
+    def _accept_ended(self, refused: Refused, outcome: str) -> None:
+        """Accepts a refused EndTxn if the transaction has ended as asked, and raises `refused` otherwise. If the first
+        answer was lost in a restart of the coordinator, the repeated request has an old epoch, and is refused."""
+        now = describe(self.connection, self.name)
+        done = now.producer_epoch == self.producer_epoch + 1 and now.transaction_state.endswith(outcome)
+        if refused.code not in _FENCED or not done:
+            raise refused
+        self._set_identity(now)
 
 
 def coordinator(client: KafkaClient, key: str, kind: int = TRANSACTIONS) -> tuple[int, int]:

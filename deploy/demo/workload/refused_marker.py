@@ -29,8 +29,7 @@ def leave_prepared(producer: OldProducer, topic: str, partition: int) -> int:
     producer.add(topic, partition)
     start = producer.produce(topic, partition, [b"decided"], retry_on=GUARDED)
     producer.end(commit=True, wait=False)
-    connection = producer.connection
-    wait_for_state(connection, producer.name, "PrepareCommit", connection.stop)
+    wait_for_state(producer.connection, producer.name, "PrepareCommit")
     return start
 
 

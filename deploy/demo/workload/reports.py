@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from deploy.demo.workload.app import App, AppContext
-from deploy.demo.workload.clients import producer, retry
 from deploy.demo.workload.raw_producer import Connection, wait_for_state
 
 REPORTS = "reports"
@@ -25,11 +24,9 @@ class Reports(App):
 
     def step(self) -> None:
         # the coordinator has fenced the last run's producer: every run is a new one
-        report = producer(self.context.bootstrap, self.example, self.context.timeout_ms)
-        retry(self.context.stop, report.init_transactions)
-        self.book.initialised(self.example)
+        report = self.start(self.example, self.context.timeout_ms)
         self.begin(report, self.example, [((self.named(REPORTS), 0), b"page 1 of 1000")])
-        wait_for_state(self._connection, self.example, "CompleteAbort", self.context.stop)
+        wait_for_state(self._connection, self.example, "CompleteAbort")
         self.book.aborted(self.example, "timeout")
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 
 from deploy.demo.workload.app import App, AppContext
 from deploy.demo.workload.bookkeeping import Participant
-from deploy.demo.workload.clients import PATIENCE_S, consumer, partition_count, producer, raise_if_stopped, retry
+from deploy.demo.workload.clients import PATIENCE_S, consumer, partition_count, raise_if_stopped, retry
 from deploy.demo.workload.orders import ORDERS, PARTITIONS
 
 SHIPMENTS = "shipments"
@@ -28,7 +28,6 @@ class Shipping(App):
 
     def __init__(self, context: AppContext) -> None:
         super().__init__(context)
-        self._producer: Producer | None = None
         self._consumer = consumer(context.bootstrap, self.named("shipping"))
         self._consumer.subscribe([self.named(ORDERS)])
 
@@ -38,9 +37,6 @@ class Shipping(App):
 
     def step(self) -> None:
         """Ships as many orders as one step of the orders application takes, so that neither waits for long."""
-        if self._producer is None:
-            self._producer = self._start()
-            self.book.initialised(self.example)
         orders = self._read(PARTITIONS)
         if self.choices.random() < ABORT_RATE:
             self._ship(orders, commit=False)  # then ships the same orders again
@@ -56,39 +52,26 @@ class Shipping(App):
             orders += [m for m in self._consumer.consume(count - len(orders), 0.2) if m.error() is None]
         return orders
 
-    def _start(self) -> Producer:
-        instance = producer(self.context.bootstrap, self.example)
-        retry(self.context.stop, instance.init_transactions)
-        return instance
-
     def _ship(self, orders: list[Message], *, commit: bool) -> None:
         if not self._fill_or_abort(orders, (self.named(SHIPMENTS), self.choices.randrange(self.topics[SHIPMENTS]))):
             return  # the group removed the consumer while no broker answered: these orders will be read again
-        assert self._producer is not None
-        if commit:
-            retry(self.context.stop, self._producer.commit_transaction)
-            self.book.committed(self.example)
-        else:
-            retry(self.context.stop, self._producer.abort_transaction)
-            self.book.aborted(self.example, "client")
+        self.end(self.producer, self.example, commit=commit)
 
     def _fill_or_abort(self, orders: list[Message], shipments: Participant) -> bool:
         """Returns whether a transaction is open with the records and the offsets in it; False once it is aborted."""
         give_up = time.monotonic() + PATIENCE_S
         while True:
-            assert self._producer is not None
             try:
-                self._fill(self._producer, orders, shipments)
+                self._fill(self.producer, orders, shipments)
                 return True
             except KafkaException as e:
                 if e.args[0].txn_requires_abort():
-                    retry(self.context.stop, self._producer.abort_transaction)
-                    self.book.aborted(self.example, "client")
+                    self.end(self.producer, self.example, commit=False)
                     return False
                 if not e.args[0].fatal() or time.monotonic() > give_up:
                     raise
             # rarely the offsets get INVALID_TXN_STATE, which is fatal for a librdkafka producer: start a new one
-            self._producer = self._start()
+            self.producer = self.start(self.example)
             self.book.aborted(self.example, "fenced")
 
     def _fill(self, instance: Producer, orders: list[Message], shipments: Participant) -> None:

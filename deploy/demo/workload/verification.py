@@ -16,7 +16,7 @@ GUARDED: Final = frozenset({48, 120})
 """Errors of the guard: INVALID_TXN_STATE, TRANSACTION_ABORTABLE.
 
 Brokers still return these errors for some 100 ms after the guard was switched off, and for every batch that is under
-way when the guard is switched on again: the broker skips the check of such a batch, and then misses the check.
+way when the guard is switched on again: the batch was not checked when it arrived, and is refused when it is appended.
 """
 
 _BROKER, _EVERY, _SET = 4, "", 0

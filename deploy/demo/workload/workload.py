@@ -118,6 +118,6 @@ class Workload:
     def _settle(self, record: WorkloadRecord) -> None:
         """Waits for CompleteX of every id: EndTxn answers before the markers are written."""
         with Connection(self._context.bootstrap, self._context.stop) as connection:
-            for transactional_id, account in record.accounts.items():
+            for transactional_id, account in record.items():
                 assert account.state is not None, f"{transactional_id} was left open"
-                wait_for_state(connection, transactional_id, account.state, self._context.stop)
+                wait_for_state(connection, transactional_id, account.state)
