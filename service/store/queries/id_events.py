@@ -29,12 +29,11 @@ class NewEvents(NamedTuple):
 _S = transitions.c
 _REPORTED = (_S.counted.is_(True), _S.cause.in_(REPORTED_CAUSES))
 _EVENTS = select(_S.id, _S.transactional_id, *(_S[name] for name in Event._fields[3:]))
-_NEWEST = select(func.max(_S.id))
 
 
 def newest_sequence(connection: Connection) -> int:
     """Returns the highest number of a history row of any cluster; 0 if there are no rows. Numbers rise."""
-    return connection.scalar(_NEWEST) or 0
+    return connection.scalar(select(func.max(_S.id))) or 0
 
 
 def new_events(connection: Connection, cluster_id: int, after: int, up_to: int) -> NewEvents:

@@ -80,18 +80,11 @@ class Witness(NamedTuple):
     rejects: int
 
 
-class WaitingMarkers(NamedTuple):
-    """A marker that waits, and the time at which it was stored."""
-
-    marker: SeenMarker
-    read_at_ms: int
-
-
 class AuditInputs(NamedTuple):
     """The inputs of one comparison, from one state of the store. `audited`: by partition, the first offset that is
-    compared. `ended`: logs of deleted topics. `completed`: the decisions whose CompleteX was read. `is_cut`: more
-    decisions or markers wait than are read. `is_broken`: a gap or reject was stored since the comparison of some
-    partition began."""
+    compared. `ended`: logs of deleted topics. `markers`: those that wait, each with the time at which it was stored.
+    `completed`: the decisions whose CompleteX was read. `is_cut`: more decisions or markers wait than are read.
+    `is_broken`: a gap or reject was stored since the comparison of some partition began."""
 
     log: list[LogProgress]
     tails: dict[TopicPartition, TailView]
@@ -99,7 +92,7 @@ class AuditInputs(NamedTuple):
     ended: list[EndedLog]
     witness: Witness
     decisions: list[Decision]
-    markers: list[WaitingMarkers]
+    markers: list[tuple[SeenMarker, int]]
     completed: frozenset[Decision]
     is_cut: bool
     is_broken: bool
@@ -116,7 +109,7 @@ def read_inputs(connection: Connection, cluster_id: int) -> AuditInputs:
         )
     ]
     markers = [
-        WaitingMarkers(SeenMarker(*row[:-1]), row[-1])
+        (SeenMarker(*row[:-1]), row[-1])
         for row in connection.execute(
             select(*(_M[name] for name in SeenMarker._fields), _M.read_at_ms)
             .where(_M.cluster_id == cluster_id)

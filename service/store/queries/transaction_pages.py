@@ -129,7 +129,7 @@ def by_time(
         .where(
             _T.cluster_id == cluster_id,
             *_within(segment, time, after),
-            _state_number().in_(sorted(selection.states)),
+            (_T.state + 0).in_(sorted(selection.states)),
             *filters(cluster_id, selection, seeks=not walks),
         )
         .order_by(time.desc() if segment.newest_first else time, _T.transactional_id)
@@ -162,17 +162,13 @@ def among(
         .where(
             may_contain,
             _T.cluster_id + 0 == cluster_id,
-            _state_number().in_(sorted(states)),
+            (_T.state + 0).in_(sorted(states)),
             *place,
             *filters(cluster_id, selection, seeks=False),
         )
         .order_by(*order)
         .limit(limit)
     )
-
-
-def _state_number() -> ColumnElement[Any]:
-    return _T.state + 0
 
 
 def _within(segment: ByTime, time: ColumnElement[Any], after: PageCursor | None) -> Iterable[ColumnElement[bool]]:
@@ -183,10 +179,6 @@ def _within(segment: ByTime, time: ColumnElement[Any], after: PageCursor | None)
     yield from (time >= lowest, time <= highest)
     if after is not None:
         yield or_(time != after.ms, _T.transactional_id > after.transactional_id)
-
-
-def names_ids(selection: Selection) -> bool:
-    return bool(selection.prefix) or selection.producer_id is not None or selection.topic is not None
 
 
 def filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Iterable[ColumnElement[bool]]:

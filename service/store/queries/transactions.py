@@ -26,7 +26,6 @@ from service.store.queries.transaction_pages import (
     by_time,
     by_update,
     filters,
-    names_ids,
     wanted_parts,
 )
 from service.store.rows.ids import IdRow
@@ -115,7 +114,8 @@ def read_page(
     connection: Connection, cluster_id: int, selection: Selection, sort: str, after: PageCursor | None, limit: int
 ) -> Page[PageCursor]:
     """Returns at most `limit` rows in the order of `sort` (a key of SORTS), following `after`."""
-    selection = _narrowed(selection)
+    if selection.started_until_ms is not None or selection.topic is not None:
+        selection = selection._replace(states=selection.states & OPEN)  # only these have an age or partitions
     may_contain = _containing(connection, selection)
     found: list[tuple[int, IdRow]] = []
     segments = SORTS[sort]
@@ -145,13 +145,6 @@ def participants(
     for key, topic, partition in rows:
         found.setdefault(asked[key], []).append((topic, partition))
     return found
-
-
-def _narrowed(selection: Selection) -> Selection:
-    """Leaves only open states in a selection by age or topic: only open transactions have an age or partitions."""
-    if selection.started_until_ms is None and selection.topic is None:
-        return selection
-    return selection._replace(states=selection.states & OPEN)
 
 
 def _containing(connection: Connection, selection: Selection) -> ColumnElement[bool] | None:
@@ -186,8 +179,9 @@ def _read(
 ) -> list[IdRow]:
     if isinstance(segment, ByTime) and segment.column is _T.started_at_ms and not selection.states & OPEN:
         return []
+    names_ids = bool(selection.prefix) or selection.producer_id is not None or selection.topic is not None
     if isinstance(segment, ByTime) and (
-        segment.column is _T.started_at_ms or (names_ids(selection) and not _is_wide(connection, cluster_id, selection))
+        segment.column is _T.started_at_ms or (names_ids and not _is_wide(connection, cluster_id, selection))
     ):
         statement = by_time(cluster_id, selection, segment, after, limit)
         return [id_row(row) for row in connection.execute(statement)]

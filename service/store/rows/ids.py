@@ -166,8 +166,8 @@ def id_rows(cluster_id: int, generation: int, runs: LoneRuns) -> list[tuple[Any,
             repeat(generation),
             *(column.tolist() for column in (*last[:VALUE_FROM], *known[VALUE_FROM:])),
             np.where(last.state == states.ONGOING, last.start_ms, last.timestamp_ms).tolist(),
-            _or_null(last.start_ms, _is_in(last.state, states.OPEN)),
-            _or_null(outcome, is_ended | _is_in(first.state, states.COMPLETE)),
+            _or_null(last.start_ms, np.isin(last.state, list(states.OPEN))),
+            _or_null(outcome, is_ended | np.isin(first.state, list(states.COMPLETE))),
             *map(repeat, _NOTHING_COUNTED),
         )
     )
@@ -198,10 +198,6 @@ def state_rows(cluster_id: int, runs: LoneRuns) -> Iterator[tuple[int, int, int,
     places, ids = np.unique(np.stack((runs.partition, runs.last.state)), axis=1, return_counts=True)
     for partition, state, number in zip(*places.tolist(), ids.tolist(), strict=True):
         yield cluster_id, partition, state, number
-
-
-def _is_in(state: Array, some: frozenset[int]) -> Array:
-    return np.isin(state, list(some))
 
 
 def _or_null(column: Array, is_there: Array) -> list[int | None]:

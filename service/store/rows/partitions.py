@@ -61,10 +61,6 @@ class Partitions:
         self.rows[place] = replace(row, read_at_ms=read.read_at_ms)
         self.reads[place] = read
 
-    def forget(self, place: TopicPartition) -> None:
-        self.rows.pop(place)
-        self.entries.pop(place, None)
-
 
 _KEPT: Final = ("log_start", "last_stable_offset", "high_watermark", "stalled_since_ms", "samples")
 """The fields of an observation that a partition keeps while it does not answer."""

@@ -100,7 +100,8 @@ class PartitionWriter(SourceWriter):
             self._write_rows(connection, before, after)
             self._write_entries(connection, before, after)
             if is_newest:
-                self._finish(connection, batch)
+                _WATCH.write(connection, [(self._cluster_id, batch.observed_at_ms, batch.not_covered)])
+                self._save_status(connection, batch.observed_at_ms, batch.trouble)
             return bool(after.reads)
 
     def _stored(self, connection: Connection, places: Sequence[TopicPartition] | None, watched_ms: int) -> Partitions:
@@ -145,10 +146,6 @@ class PartitionWriter(SourceWriter):
     def _key(self, place: TopicPartition) -> dict[str, Any]:
         return {"of_cluster": self._cluster_id, "of_topic": place[0], "of_partition": place[1]}
 
-    def _finish(self, connection: Connection, batch: PartitionsBatch) -> None:
-        _WATCH.write(connection, [(self._cluster_id, batch.observed_at_ms, batch.not_covered)])
-        self._save_status(connection, batch.observed_at_ms, batch.trouble)
-
 
 def _places(batch: PartitionsBatch) -> list[TopicPartition] | None:
     """Returns the partitions that the batch is about; None: all, or so many that reading all is faster."""
@@ -167,7 +164,8 @@ def _forget_others(
     for place in partitions.rows.keys() - named:
         row = partitions.rows[place]
         if not row.is_gone or (row.observed_at_ms < now_ms - GONE_KEPT_MS and place not in found):
-            partitions.forget(place)
+            del partitions.rows[place]
+            partitions.entries.pop(place, None)
 
 
 def _observation_columns(row: ObservedPartition) -> tuple[Any, ...]:

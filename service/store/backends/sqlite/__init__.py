@@ -13,6 +13,7 @@ from sqlalchemy.dialects import sqlite
 
 from service.store.backends.backend import Backend, Rebuilt, create
 from service.store.backends.sqlite import rebuild, sessions, trigram_index
+from service.store.backends.sqlite.sessions import Sessions
 from service.store.errors import StoreError, redact_url
 
 _ROW_ID: Final[ColumnElement[int]] = literal_column("transactional_ids.rowid")
@@ -29,17 +30,23 @@ class Sqlite(Backend):
             return None
         if url.database in (None, "", ":memory:"):
             raise StoreError(f"store {redact_url(url)}: needs a file, because several processes share the store")
-        _check_folder(url)
+        folder = Path(url.database or "").parent
+        try:
+            is_there = folder.is_dir()
+        except OSError as error:  # the name is too long, or access is denied
+            raise StoreError(f"store {redact_url(url)}: {folder}: {error.strerror}") from error
+        if not is_there:
+            raise StoreError(f"store {redact_url(url)}: no directory {folder}")
         return url
 
     def open_writer(self, url: URL, *, may_create: bool, wait_s: float) -> Engine:
         engine = create(url, sessions.arguments(url, wait_s=wait_s), pool_size=1, max_overflow=0)
-        sessions.prepare_writer(engine, may_create=may_create)
+        Sessions(engine, writes=True, may_create=may_create)
         return engine
 
     def open_reader(self, url: URL, *, wait_s: float) -> Engine:
         engine = create(url, sessions.arguments(url, wait_s=wait_s))
-        sessions.prepare_reader(engine)
+        Sessions(engine, writes=False, may_create=False)
         return engine
 
     def rebuild(self, url: URL, now_ms: int) -> Rebuilt:
@@ -65,16 +72,6 @@ class Sqlite(Backend):
         if found is None:
             return None
         return _ROW_ID.in_(select(func.json_each(json.dumps(found)).table_valued("value").c.value))
-
-
-def _check_folder(url: URL) -> None:
-    folder = Path(url.database or "").parent
-    try:
-        is_there = folder.is_dir()
-    except OSError as error:  # the name is too long, or access is denied
-        raise StoreError(f"store {redact_url(url)}: {folder}: {error.strerror}") from error
-    if not is_there:
-        raise StoreError(f"store {redact_url(url)}: no directory {folder}")
 
 
 BACKEND: Final = Sqlite()

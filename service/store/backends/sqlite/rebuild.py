@@ -137,7 +137,10 @@ def _name_lost_clusters(new: sqlite3.Connection, now_ms: int) -> None:
 def _take_place(fresh: str, path: str, now_ms: int, name: str) -> str:
     """Renames the old file and its write-ahead log, and moves the new file, with the same owner and mode, to the old
     path. Returns the old file's new path."""
-    _copy_owner(path, fresh)
+    old = Path(path).stat()
+    with suppress(PermissionError):  # only an administrator can, who may run this for the service
+        os.chown(fresh, old.st_uid, old.st_gid)
+    Path(fresh).chmod(S_IMODE(old.st_mode))
     aside = f"{path}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now_ms / 1000))}"
     Path(path).rename(aside)
     for suffix in _BESIDE:  # under its old name the log would be taken for that of the new file
@@ -149,14 +152,6 @@ def _take_place(fresh: str, path: str, now_ms: int, name: str) -> str:
         )
     Path(fresh).rename(path)
     return aside
-
-
-def _copy_owner(path: str, fresh: str) -> None:
-    """Gives the new file the owner and the mode of the old one: an administrator may run this for the service."""
-    old = Path(path).stat()
-    with suppress(PermissionError):  # only an administrator can
-        os.chown(fresh, old.st_uid, old.st_gid)
-    Path(fresh).chmod(S_IMODE(old.st_mode))
 
 
 def _remove(path: str) -> None:

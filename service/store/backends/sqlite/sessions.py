@@ -57,34 +57,25 @@ def arguments(url: URL, *, wait_s: float) -> dict[str, float]:
     return {} if "timeout" in url.query else {"timeout": wait_s}
 
 
-def prepare_writer(engine: Engine, *, may_create: bool) -> None:
-    """Makes every transaction of the engine begin with the write lock, and ties the engine to the file that its first
-    connection opens. `may_create`: the first connection creates a missing file."""
-    _Sessions(engine, _WRITER_PRAGMAS, "BEGIN IMMEDIATE", may_create=may_create, keeps_file=True)
-
-
-def prepare_reader(engine: Engine) -> None:
-    """Makes the engine read-only. The engine opens a file that replaced the former one, and never creates a file."""
-    _Sessions(engine, _READER_PRAGMAS, "BEGIN", may_create=False, keeps_file=False)
-
-
-class _Sessions:
+class Sessions:
     """Sets the pragmas of an engine's connections, and sends BEGIN when SQLAlchemy begins a transaction: Python's
-    driver would wait for the first writing statement. Checks the file at each BEGIN."""
+    driver would wait for the first writing statement. Checks the file at each BEGIN.
 
-    def __init__(
-        self, engine: Engine, pragmas: tuple[str, ...], begin: str, *, may_create: bool, keeps_file: bool
-    ) -> None:
-        """`may_create`: the first connection creates a missing file. `keeps_file`: all connections must open the file
-        that the first connection opened."""
+    An engine that `writes` begins every transaction with the write lock, and is tied to the file that its first
+    connection opened. Another engine is read-only, and opens a file that replaced the former one. `may_create`: the
+    first connection creates a missing file.
+    """
+
+    def __init__(self, engine: Engine, *, writes: bool, may_create: bool) -> None:
         self._name, self._file = redact_url(engine.url), store_file(engine.url.database or "")
-        self._pragmas, self._begin_with = pragmas, begin
-        self._may_create, self._keeps_file = may_create, keeps_file
+        self._pragmas = _WRITER_PRAGMAS if writes else _READER_PRAGMAS
+        self._begin_with = "BEGIN IMMEDIATE" if writes else "BEGIN"
+        self._may_create, self._keeps_file = may_create, writes
         self._kept: FileSeen | None = None
         self._lost: str | None = None
         event.listen(engine, "do_connect", self._connect)
         event.listen(engine, "connect", self._prepare)
-        if not keeps_file:
+        if not writes:
             event.listen(engine, "checkout", self._check_pooled)
         event.listen(engine, "begin", self._begin)
         event.listen(engine, "handle_error", self._translate)

@@ -48,12 +48,12 @@ class ThirdBackend(Backend):
 
     def open_writer(self, url, *, may_create, wait_s):
         engine = create(url, sessions.arguments(url, wait_s=wait_s), pool_size=1, max_overflow=0)
-        sessions.prepare_writer(engine, may_create=may_create)
+        sessions.Sessions(engine, writes=True, may_create=may_create)
         return engine
 
     def open_reader(self, url, *, wait_s):
         engine = create(url, sessions.arguments(url, wait_s=wait_s))
-        sessions.prepare_reader(engine)
+        sessions.Sessions(engine, writes=False, may_create=False)
         return engine
 
     def rebuild(self, url, now_ms):
