@@ -12,8 +12,9 @@ from service.domain.findings.context import Context
 from service.domain.findings.events import Event, ReportWindow, prefix_of
 from service.domain.findings.finding import Key, Observation, Subject
 from service.domain.findings.kinds import QUIET_MS, Kind
+from service.domain.findings.open_too_long import Makers
 from service.domain.findings.settling import Settling, first_unsettled, first_unsettled_timeout, gap_ms
-from service.domain.findings.timed_out import Makers, Participants
+from service.domain.findings.timed_out import Participants
 from service.domain.transaction_log.causes import CauseCode
 
 REMEMBERED_MS: Final = 2 * QUIET_MS + max(2 * QUIET_MS, SHORT_LIVED_MS)

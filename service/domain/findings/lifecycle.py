@@ -52,22 +52,18 @@ def reconcile(stored: Mapping[Key, Finding], result: RoundResult, now_ms: int, c
     for key in _in_order(observed):
         observation, fresh = observed[key]
         found = stored.get(key)
-        if found is None or (not found.is_open and now_ms - (found.life.resolved_at_ms or 0) > REOPENS_WITHIN_MS):
-            if open_of[key[0]] < MOST_OPEN:
-                open_of[key[0]] += 1
-                changes.append(Change(_opened(observation, fresh, now_ms, cluster), OPENED))
-        elif not found.is_open:
-            if open_of[key[0]] < MOST_OPEN:
-                open_of[key[0]] += 1
-                changes.append(Change(_reopened(found, observation, fresh, now_ms), REOPENED))
-        elif (change := _seen_again(found, observation, fresh, now_ms)) is not None:
-            changes.append(change)
+        if found is not None and found.is_open:
+            if (change := _seen_again(found, observation, fresh, now_ms)) is not None:
+                changes.append(change)
+        elif open_of[key[0]] < MOST_OPEN:
+            open_of[key[0]] += 1
+            is_recent = found is not None and now_ms - (found.life.resolved_at_ms or 0) <= REOPENS_WITHIN_MS
+            changes.append(_opened(found if is_recent else None, observation, fresh, now_ms, cluster))
     for key in _in_order(stored.keys() - observed.keys()):
         finding = stored[key]
         if finding.is_open and result.judges(finding) and _is_over(finding, result, now_ms):
-            changes.append(
-                Change(_resolved(finding, (result.resolutions or {}).get(finding.subject), now_ms), RESOLVED)
-            )
+            how = (result.resolutions or {}).get(finding.subject)
+            changes.append(Change(_resolved(finding, how, now_ms), RESOLVED))
     return changes
 
 
@@ -115,30 +111,20 @@ def finding_id(cluster: str, kind: Kind, subject: object, opened_at_ms: int) -> 
     return blake2b(repr((cluster, str(kind), subject, opened_at_ms)).encode(), digest_size=8).hexdigest()
 
 
-def _opened(one: Observation, fresh: tuple[Occurrence, ...], now_ms: int, cluster: str) -> Finding:
-    id_ = finding_id(cluster, one.kind, tuple(one.subject), now_ms)
-    life = Life(
-        status=Status.CONFIRMED if one.confirmed else Status.CANDIDATE,
-        opened_at_ms=now_ms,
-        confirmed_at_ms=now_ms if one.confirmed else None,
-        last_seen_ms=_last_seen(fresh, now_ms),
-        count=0,
-    )
-    return Finding(id_, one.kept, _counted(life, one, fresh))
-
-
-def _reopened(old: Finding, one: Observation, fresh: tuple[Occurrence, ...], now_ms: int) -> Finding:
-    """Returns the finding under its old id; earlier occurrences still count."""
+def _opened(old: Finding | None, one: Observation, fresh: tuple[Occurrence, ...], now_ms: int, cluster: str) -> Change:
+    """Opens a new finding, or `old` again, under its id: its earlier occurrences still count."""
+    if old is None:
+        id_ = finding_id(cluster, one.kind, tuple(one.subject), now_ms)
+        life = Life(Status.CANDIDATE, opened_at_ms=now_ms, confirmed_at_ms=None, last_seen_ms=now_ms, count=0)
+    else:
+        id_, life = old.id, replace(old.life, resolved_at_ms=None, resolution=None, reopened=True)
     life = replace(
-        _counted(old.life, one, fresh),
+        _counted(life, one, fresh),
         status=Status.CONFIRMED if one.confirmed else Status.CANDIDATE,
         confirmed_at_ms=now_ms if one.confirmed else None,
-        resolved_at_ms=None,
-        resolution=None,
-        reopened=True,
         last_seen_ms=_last_seen(fresh, now_ms),
     )
-    return Finding(old.id, one.kept, life)
+    return Change(Finding(id_, one.kept, life), OPENED if old is None else REOPENED)
 
 
 def _seen_again(old: Finding, one: Observation, fresh: tuple[Occurrence, ...], now_ms: int) -> Change | None:

@@ -48,7 +48,7 @@ def gap_ms(context: Context) -> int:
 
 
 class Settling(NamedTuple):
-    """Times that decide whether an event is complete. `settled_ms`: as in `Context`; `read_ms`: by sequence, the time
+    """Times that decide whether an event is complete. `settled_ms`: as in `KnownLog`; `read_ms`: by sequence, the time
     at which the event was read; `begun_ms`: the time at which this judge began to watch."""
 
     settled_ms: int | None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from service.domain.applications import NOTHING, Application, is_two_phase
+from service.domain.applications import NOTHING, is_two_phase
 from service.domain.findings.advice import TwoPhase, checkpoint, two_phase_of
 from service.domain.findings.churn import is_churning
 from service.domain.findings.context import Context, with_rule
@@ -32,13 +32,11 @@ from service.domain.findings.formatting import (
     utc,
 )
 from service.domain.findings.kinds import Kind, Severity
+from service.domain.findings.open_too_long import Makers
 from service.domain.findings.settling import TOGETHER_MS, gap_ms
 from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.known_log import SCAN_CONFIG
 from service.domain.transaction_log.states import TOPIC
-
-Makers = Mapping[bytes, Application]
-"""The makers of ids, by id, as far as the store was queried for them."""
 
 _LOSS: Final = (
     "the records may be lost, and the log does not show whether they are. If a checkpoint or savepoint of the job holds"

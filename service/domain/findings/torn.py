@@ -43,10 +43,6 @@ class MarkerRead(NamedTuple):
     is_commit: bool
     at_ms: int
 
-    @property
-    def place(self) -> LogPlace:
-        return LogPlace(self.topic, self.partition, self.offset)
-
 
 class GonePart(NamedTuple):
     """Records from an offset on that were deleted with their topic, while their transaction was open. `seen_at_ms`:
@@ -162,7 +158,8 @@ def torn(one: TornTransaction, rule: Rule) -> Observation:
 
 
 def _evidence(marker: MarkerRead, how: str) -> Evidence:
-    return Evidence(marker.at_ms, marker.place, f"{'COMMIT' if marker.is_commit else 'ABORT'} marker: {how}")
+    place = LogPlace(marker.topic, marker.partition, marker.offset)
+    return Evidence(marker.at_ms, place, f"{'COMMIT' if marker.is_commit else 'ABORT'} marker: {how}")
 
 
 def _evidence_of_gone(part: GonePart) -> Evidence:

@@ -91,20 +91,18 @@ class UndecodableFacts(Facts):
 def undecodable(found: Iterable[Undecoded], context: Context) -> list[Observation]:
     """Returns an observation for each partition of the log that has undecodable records."""
     return [
-        _undecodable(one) for one in found if (one.names or one.rejects) and one.partition in context.log.known_until_ms
+        Observation(
+            kind=Kind.UNDECODABLE,
+            severity=Severity.WARNING,
+            subject=Subject(topic=TOPIC, partition=one.partition),
+            facts=UndecodableFacts(names_of(one.names)),
+            evidence=tuple(Evidence(at_ms, LogPlace(TOPIC, one.partition, at), why) for at, at_ms, why in one.rejects),
+            log_partition=one.partition,
+            ids=max(len(one.names), len(one.rejects)),
+        )
+        for one in found
+        if (one.names or one.rejects) and one.partition in context.log.known_until_ms
     ]
-
-
-def _undecodable(one: Undecoded) -> Observation:
-    return Observation(
-        kind=Kind.UNDECODABLE,
-        severity=Severity.WARNING,
-        subject=Subject(topic=TOPIC, partition=one.partition),
-        facts=UndecodableFacts(names_of(one.names)),
-        evidence=tuple(Evidence(at_ms, LogPlace(TOPIC, one.partition, at), why) for at, at_ms, why in one.rejects),
-        log_partition=one.partition,
-        ids=max(len(one.names), len(one.rejects)),
-    )
 
 
 @dataclass(frozen=True, slots=True)

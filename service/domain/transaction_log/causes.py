@@ -174,12 +174,8 @@ def refine(cause: Cause, completed_ms: int, before: LogRecord, after: LogRecord)
             return _let_in(cause, before, after)
         if _asks_for_the_same(before, after):
             return Cause(CauseCode.CLIENT_ABORT, Confidence.LIKELY)
-    if (
-        cause.is_open
-        and cause.code == CauseCode.ADMIN
-        and after_ms <= RETURNS_WITHIN_MS
-        and _is_application(before, after)
-    ):
+    is_open_admin = cause.is_open and cause.code == CauseCode.ADMIN
+    if is_open_admin and after_ms <= RETURNS_WITHIN_MS and _is_application(before, after):
         return Cause(CauseCode.FENCED, Confidence.AMBIGUOUS)
     goes_on = _goes_on(before, after) or _asks_for_the_same(before, after)
     if cause[:2] == (CauseCode.CLIENT_ABORT, Confidence.AMBIGUOUS) and before.state == COMPLETE_ABORT and goes_on:

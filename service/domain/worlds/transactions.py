@@ -11,7 +11,7 @@ Source: `TransactionMetadata.prepare*`, `TransactionStateManager`, KIP-890; kafk
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Final, NamedTuple
 
 from service.domain.transaction_log.facts import NO_ID, LogRecord
@@ -153,31 +153,20 @@ def _is_same_transaction(before: LogRecord, after: LogRecord) -> bool:
     return after.state in COMPLETE and before.producer_epoch == LAST_EPOCH
 
 
-def _decision(group: Sequence[LogRecord]) -> LogRecord | None:
-    """Returns the PrepareX (the last one if it was appended again), else the CompleteX; None while undecided."""
-    prepared = [one for one in group if one.state in PREPARED]
-    complete = [one for one in group if one.state in COMPLETE]
-    found = prepared or complete
-    return found[-1] if found else None
-
-
 def _first_prepare(group: Sequence[LogRecord], decision: LogRecord) -> LogRecord:
     """Returns the first record after which a coordinator may have sent the markers of this decision. A coordinator that
     takes over sends the markers for the PrepareX that it finds in the log, and that PrepareX may be appended again
     later."""
-    first = decision
-    for one in reversed(group[: group.index(decision)]):
-        if one.state != decision.state:
-            break
-        first = one
-    return first
+    before = reversed(group[: group.index(decision)])
+    return [decision, *takewhile(lambda one: one.state == decision.state, before)][-1]
 
 
 def _decided(producer_id: int, began: LogPosition, group: Sequence[LogRecord], lists: bool) -> Transaction | None:
-    decision = _decision(group)
-    if decision is None or group[-1].state == ONGOING or _written_under(group, decision) != producer_id:
+    decisive = [one for one in group if one.state in PREPARED] or [one for one in group if one.state in COMPLETE]
+    if not decisive or group[-1].state == ONGOING or _written_under(group, decisive[-1]) != producer_id:
         return None  # Ongoing after PrepareX: the coordinator rolled back an append that had failed
-    has_prepare, last = decision.state in PREPARED, group[-1]
+    decision, last = decisive[-1], group[-1]
+    has_prepare = decision.state in PREPARED
     completed = last if last.state in COMPLETE else None
     first = _first_prepare(group, decision)
     ongoing = [one for one in group if one.state == ONGOING]
