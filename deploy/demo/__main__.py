@@ -68,15 +68,12 @@ def _show(options: Options, directory: Path) -> None:
         finding = demo.wait_until_ready()
         _print(f"ready after {time.monotonic() - began:.1f} s\n")
         _print(tour.text(options, demo.apps, finding, demo.key_file))
-        _print(f"\n{_until(options)}")
+        ends = "Ctrl-C ends the demo." if options.seconds is None else f"The demo ends in {options.seconds:.0f} s."
+        _print(f"\n{ends}")
         try:
             demo.run_for(options.seconds)
         finally:
             _print("\nending …")
-
-
-def _until(options: Options) -> str:
-    return "Ctrl-C ends the demo." if options.seconds is None else f"The demo ends in {options.seconds:.0f} s."
 
 
 @contextmanager

@@ -82,7 +82,7 @@ def fetch_pinned(jars: Jars) -> Path:
     with _locked():
         if not jars.directory.is_dir():
             _download(jars, jars.directory)
-        _verify(jars.directory, _read_pins(jars.pins))
+        _verify(jars.directory, jars.pins)
         return jars.directory
 
 
@@ -145,14 +145,11 @@ def _module(modules: Iterable[Module]) -> str:
     )
 
 
-def _read_pins(pins: Path) -> dict[str, str]:
-    return {name: digest for digest, name in (line.split() for line in pins.read_text().splitlines())}
-
-
-def _verify(directory: Path, pins: dict[str, str]) -> None:
+def _verify(directory: Path, pins_file: Path) -> None:
     """Raises JarsError unless `directory` has exactly the pinned jars. Hashing 100 MB takes 0.1 s, which is less than
     the start of any program on these jars."""
     found = _digests(directory)
+    pins = {name: digest for digest, name in (line.split() for line in pins_file.read_text().splitlines())}
     for name in sorted(pins.keys() | found.keys()):
         if found.get(name) != pins.get(name):
             what = (

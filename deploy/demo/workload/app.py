@@ -36,6 +36,8 @@ class App(ABC):
     threads."""
 
     name: ClassVar[str]
+    example_name: ClassVar[str]
+    """A transactional.id that exists from the first step on, without the prefix."""
     shows: ClassVar[str]
     """A line for people on what the page of `example` shows."""
     topics: ClassVar[dict[str, int]]
@@ -49,9 +51,8 @@ class App(ABC):
         self.choices = random.Random(f"{context.seed}/{self.name}")
 
     @property
-    @abstractmethod
     def example(self) -> str:
-        """A transactional.id that exists from the first step on."""
+        return self.named(self.example_name)
 
     @abstractmethod
     def step(self) -> None:

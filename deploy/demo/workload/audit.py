@@ -13,6 +13,7 @@ EMPTY_ABORT_RATE = 0.2
 
 class Audit(App):
     name = "audit"
+    example_name = "audit-tv2"
     shows = "transaction version 2: the epoch grows with every transaction"
     topics = {AUDIT: PARTITIONS}  # noqa: RUF012
     pause_s = 1.0
@@ -21,10 +22,6 @@ class Audit(App):
         super().__init__(context)
         self._connection = Connection(context.bootstrap, context.stop)
         self._producer = RawProducer(self._connection, self.example)
-
-    @property
-    def example(self) -> str:
-        return self.named("audit-tv2")
 
     def step(self) -> None:
         if self._producer.producer_id < 0:

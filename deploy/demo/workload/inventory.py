@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaException, Producer
 
-from deploy.demo.workload.app import App, AppContext
+from deploy.demo.workload.app import App
 from deploy.demo.workload.clients import retry
 
 INVENTORY = "inventory"
@@ -16,17 +16,11 @@ class NotFenced(Exception):
 
 class Inventory(App):
     name = "inventory"
+    example_name = "inventory"
     shows = "two instances with one id fence each other: its epoch grows, half of its transactions are aborted"
     topics = {INVENTORY: 1}  # noqa: RUF012
     pause_s = 4.0
-
-    def __init__(self, context: AppContext) -> None:
-        super().__init__(context)
-        self._running: Producer | None = None
-
-    @property
-    def example(self) -> str:
-        return self.named("inventory")
+    _running: Producer | None = None
 
     def step(self) -> None:
         """Starts the second instance while the first is in a transaction. The second then commits one of its own."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deploy.demo.workload.app import App, AppContext
+from deploy.demo.workload.app import App
 
 ORDERS = "orders"
 PARTITIONS = 3
@@ -11,17 +11,11 @@ ABORT_RATE = 0.2
 
 class Orders(App):
     name = "orders"
+    example_name = "orders-1"
     shows = "commits, and now and then an abort by the application itself"
     topics = {ORDERS: PARTITIONS}  # noqa: RUF012
     pause_s = 0.5
-
-    def __init__(self, context: AppContext) -> None:
-        super().__init__(context)
-        self._taken = 0
-
-    @property
-    def example(self) -> str:
-        return self.named("orders-1")
+    _taken = 0
 
     def step(self) -> None:
         if self.choices.random() < ABORT_RATE:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deploy.demo.workload.app import App, AppContext
+from deploy.demo.workload.app import App
 
 PAYMENTS = "payments"
 PARTITIONS = 2
@@ -12,17 +12,11 @@ ABORT_RATE = 0.1
 
 class Payments(App):
     name = "payments"
+    example_name = "payments/eu 1"
     shows = "many short transactions of one partition each; its id contains a slash and a space"
     topics = {PAYMENTS: PARTITIONS}  # noqa: RUF012
     pause_s = 1.0
-
-    def __init__(self, context: AppContext) -> None:
-        super().__init__(context)
-        self._booked = 0
-
-    @property
-    def example(self) -> str:
-        return self.named("payments/eu 1")
+    _booked = 0
 
     def step(self) -> None:
         for _ in range(IN_A_ROW):

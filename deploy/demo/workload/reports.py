@@ -10,6 +10,7 @@ REPORTS = "reports"
 
 class Reports(App):
     name = "reports"
+    example_name = "nightly-report"
     shows = "open until its timeout passes, then aborted by the coordinator, and started again"
     topics = {REPORTS: 1}  # noqa: RUF012
     pause_s = 5.0
@@ -17,10 +18,6 @@ class Reports(App):
     def __init__(self, context: AppContext) -> None:
         super().__init__(context)
         self._connection = Connection(context.bootstrap, context.stop)
-
-    @property
-    def example(self) -> str:
-        return self.named("nightly-report")
 
     def step(self) -> None:
         # the coordinator has fenced the last run's producer: every run is a new one

@@ -22,6 +22,7 @@ class NoOrders(Exception):
 
 class Shipping(App):
     name = "shipping"
+    example_name = "shipping-1"
     shows = "consume-process-produce: __consumer_offsets takes part in its transactions"
     topics = {ORDERS: PARTITIONS, SHIPMENTS: 2}  # noqa: RUF012
     pause_s = 0.5
@@ -30,10 +31,6 @@ class Shipping(App):
         super().__init__(context)
         self._consumer = consumer(context.bootstrap, self.named("shipping"))
         self._consumer.subscribe([self.named(ORDERS)])
-
-    @property
-    def example(self) -> str:
-        return self.named("shipping-1")
 
     def step(self) -> None:
         """Ships as many orders as one step of the orders application takes, so that neither waits for long."""

@@ -18,12 +18,8 @@ FINDING = "1f0c2b7a9d3e4f55"
 
 
 class Shop(App):
-    name, shows, pause_s = "shop", "sells", 0.0
+    name, example_name, shows, pause_s = "shop", "shop/eu 1", "sells", 0.0
     topics: ClassVar[dict[str, int]] = {}
-
-    @property
-    def example(self) -> str:
-        return "shop/eu 1"
 
     def step(self) -> None:
         """Does nothing: no test runs this application."""
