@@ -68,16 +68,13 @@ def read_commits(
     for batch in part.batches():
         header = batch.header
         one = found.get(header.producer_id)
-        if one is not None and _is_data(batch) and header.base_offset >= searches[header.producer_id].lo:
+        is_data = header.is_transactional and not header.is_control
+        if one is not None and is_data and header.base_offset >= searches[header.producer_id].lo:
             one.has_newest |= header.max_timestamp_ms == searches[header.producer_id].newest_ms
             _collect(one, batch)
         elif header.max_timestamp_ms > newest_ms and all(each.has_newest for each in found.values()):
             break  # not sooner: several batches may have the newest timestamp, which the group coordinator sets
     return CommitsRead(found, part.reached, part.read_bytes, part.damaged)
-
-
-def _is_data(batch: Batch) -> bool:
-    return batch.header.is_transactional and not batch.header.is_control
 
 
 def _collect(one: OffsetCommits, batch: Batch) -> None:

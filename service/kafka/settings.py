@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -124,7 +124,6 @@ class ClientSettings:
             return out
 
     def _own_servers(self) -> tuple[str, ...]:
-        """Returns the servers of the file."""
         with self._named():
             given = self._resolved().get(keys.SERVERS)
             if given is not None:
@@ -149,13 +148,10 @@ class ClientSettings:
         try:
             yield
         except ValueError as e:
-            raise BadClientConfig(f"{self._name}: {self._masked(str(e))}") from None
-
-    def _masked(self, text: str) -> str:
-        try:
-            return reading.resolve(dict(self.properties)).masked(text)
-        except ValueError:  # what failed is a provider, whose errors hold no value
-            return text
+            text = str(e)
+            with suppress(ValueError):  # if a provider has failed: its errors hold no value
+                text = reading.resolve(dict(self.properties)).masked(text)
+            raise BadClientConfig(f"{self._name}: {text}") from None
 
 
 class Clients(NamedTuple):

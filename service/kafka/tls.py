@@ -61,7 +61,6 @@ def _load_own(made: ssl.SSLContext, texts: Mapping[str, str]) -> None:
 
 
 def _origin(properties: Mapping[str, str], store: str, of_text: str) -> str:
-    """Returns where the certificates come from."""
     location = properties.get(f"{store}.location")
     return f"{store}.location: {location}" if location else of_text
 

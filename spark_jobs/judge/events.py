@@ -77,7 +77,8 @@ class EventObserver:
             self._read_ms.update((e.sequence, now_ms) for e in new.read)
             self._add(new.read)
             # the start of an id after an abort may change the abort's cause, so the rows of the id were written anew
-            started = {e.transactional_id for e in new.read if _follows_abort(e)}
+            after_abort = [e for e in new.read if e.cause == CauseCode.INITIALIZED and e.from_state == COMPLETE_ABORT]
+            started = {e.transactional_id for e in after_abort}
             for some in batched(sorted(started), judge_inputs.IDS_READ):
                 self._add(id_events.events_of(connection, self._cluster_id, some, since_ms))
         self._drop(since_ms)
@@ -137,7 +138,3 @@ class EventObserver:
                 continue
             found[key] = [(topic_text(topic), number) for topic, numbers in topics for number in numbers]
         return found
-
-
-def _follows_abort(event: Event) -> bool:
-    return event.cause == CauseCode.INITIALIZED and event.from_state == COMPLETE_ABORT

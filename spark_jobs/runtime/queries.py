@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs.runtime.cluster import Executors
 from spark_jobs.runtime.direct_batches import DirectBatches
@@ -73,7 +72,10 @@ class Queries:
                     if is_working is not None and is_working():
                         sink.step()  # executors on other machines cannot report steps themselves
             finally:
-                has_stored = _stop(query, sink)
+                if query.isActive:  # between two batches: within a batch, Spark would print a StackOverflowError
+                    sink.wait_until_idle()
+                    query.stop()
+                has_stored = sink.close()
         finally:
             for folder in (checkpoint, direct):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -81,12 +83,3 @@ class Queries:
             raise StillStoring(f"the store has not finished the last batch of {name}")
         if not ending.is_set():
             raise sink.failure or query.exception() or RuntimeError("the query ended by itself")
-
-
-def _stop(query: StreamingQuery, sink: StoreSink[Any]) -> bool:
-    """Stops `query` between two batches: within a batch, Spark would print a StackOverflowError. Returns True if the
-    store has finished the last batch."""
-    if query.isActive:
-        sink.wait_until_idle()
-        query.stop()
-    return sink.close()

@@ -156,7 +156,8 @@ class LogPlanner:
 
 
 def _can_fetch(client: KafkaClient, layout: TopicLayout, partition: int, offset: int) -> bool:
-    """Returns True also for an offset outside the log: the reader continues behind deleted records."""
+    """Returns whether a fetch succeeds. An offset outside the log counts as success, because the reader continues
+    behind deleted records."""
     try:
         fetch_piece(client, layout.topic, layout.leaders[partition], partition, offset, _TRY_BYTES)
     except KafkaFailure:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from service.domain.partitions.facts import OpenEntry, PartitionEnds, StalledRead
@@ -36,8 +37,9 @@ def read_stalled(
         _fetchers.clear()  # windows of a query that has ended
         _fetchers[window_file] = WindowFetcher(WindowCache(window_file))
     fetcher = _fetchers[window_file]
+    leader = attrgetter("leader")
     anybody_answered = False
-    for node, of_node in groupby(sorted(requests, key=_leader), key=_leader):
+    for node, of_node in groupby(sorted(requests, key=leader), key=leader):
         some = list(of_node)
         read_at_ms = now_ms()
         try:
@@ -56,10 +58,6 @@ def read_stalled(
                 yield _read(request, read_at_ms, reads[request], described.get(request.topic_partition))
     if requests and not anybody_answered:  # not for one frozen broker: a new client may hang on it again
         close_client(settings)
-
-
-def _leader(request: PartitionEnds) -> int:
-    return request.leader
 
 
 def _is_described(described: Producers | None) -> bool:

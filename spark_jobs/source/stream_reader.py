@@ -130,7 +130,6 @@ class PlanningReader(DataSourceStreamReader, Generic[Range]):
         """Yields the rows of the ranges: in a worker, or in the planner if there is no data to read."""
 
     def _tasks(self, plan: BatchPlan[Range]) -> list[ReadTask[Range]]:
-        """Returns the tasks that read `plan`, at least one."""
         tasks = into_tasks(plan.ranges, self._cores)
         return [ReadTask(tuple(task), None if i else plan.trouble) for i, task in enumerate(tasks)]
 
