@@ -90,14 +90,14 @@ def named(*names: str, timeout_ms: int = 60_000) -> dict[str, Behaviour]:
     return {name: Behaviour(name, timeout_ms) for name in names}
 
 
-def test_a_subtask_of_flink_with_an_id_for_each_checkpoint() -> None:
+def test_flink_ids_for_each_checkpoint_are_recognised() -> None:
     known = behaviours(INCREMENTING_LOG)
     for n in range(1, 10):
         assert maker(f"flink-0-{n}", known) == Application(Framework.FLINK, "flink", "0", INCREMENTING), n
 
 
 @pytest.mark.parametrize("until_ms", [5_000, 7_700, 17_000, 18_200, 19_000])
-def test_it_is_known_while_it_is_away_and_when_it_is_back(until_ms: int) -> None:
+def test_a_flink_job_is_recognised_while_away_and_after_its_return(until_ms: int) -> None:
     known = behaviours(INCREMENTING_LOG, until_ms)
     open_ones = [name for name, one in known.items() if one.last_use_ms == IN_USE]
     assert [maker(name, known).strategy for name in open_ones or ["flink-0-4"]] == [INCREMENTING] * max(
@@ -105,7 +105,7 @@ def test_it_is_known_while_it_is_away_and_when_it_is_back(until_ms: int) -> None
     )
 
 
-def test_a_subtask_of_flink_with_a_pool() -> None:
+def test_flink_ids_of_a_pool_are_recognised() -> None:
     known = behaviours(POOLING_LOG)
     assert maker("flink-0-0", known) == Application(Framework.FLINK, "flink", "0", POOLING)
     assert maker("flink-0-1", known) == Application(Framework.FLINK, "flink", "0", POOLING)
@@ -172,14 +172,14 @@ def test_unused_ids_in_a_row_are_those_of_an_idle_job() -> None:
     assert application_of(few[0], few) == NOTHING
 
 
-def test_the_default_timeout_of_a_kafka_sink_goes_with_its_form() -> None:
+def test_the_timeout_and_the_form_of_an_id_together_show_a_flink_sink() -> None:
     (one,) = named("orders-1-7", timeout_ms=FLINK_TIMEOUT_MS).values()
     assert application_of(one) == Application(Framework.FLINK, "orders", "1", None)
     assert application_of(one._replace(timeout_ms=900_000)) == NOTHING
     assert application_of(one._replace(name="orders-7")) == NOTHING
 
 
-def _told(name: str, others: Iterable[str], timeout_ms: int, topics: dict[str, int]) -> Application:
+def _maker_by_name(name: str, others: Iterable[str], timeout_ms: int, topics: dict[str, int]) -> Application:
     known = named(name, *others, timeout_ms=timeout_ms)
     return application_of(known[name], known.values(), topics)
 
@@ -237,11 +237,13 @@ def _told(name: str, others: Iterable[str], timeout_ms: int, topics: dict[str, i
         ("connect-cluster-", (), 60_000, NOTHING),
     ],
 )
-def test_makers_by_name(name: str, others: tuple[str, ...], timeout_ms: int, maker: Application) -> None:
-    assert _told(name, others, timeout_ms, {"in": 3, "eu.in": 3, "orders": 6}) == maker
+def test_the_name_of_an_id_shows_its_framework(
+    name: str, others: tuple[str, ...], timeout_ms: int, maker: Application
+) -> None:
+    assert _maker_by_name(name, others, timeout_ms, {"in": 3, "eu.in": 3, "orders": 6}) == maker
 
 
-def test_what_may_be_a_two_phase_sink() -> None:
+def test_a_two_phase_sink_shows_by_name_framework_or_timeout() -> None:
     assert may_be_two_phase("orders-0-3", 60_000)
     assert not may_be_two_phase("pay-1", 60_000)
     assert is_two_phase(NOTHING, TWO_PHASE_TIMEOUT_MS)
@@ -249,7 +251,7 @@ def test_what_may_be_a_two_phase_sink() -> None:
     assert not is_two_phase(NOTHING, 60_000)
 
 
-def test_siblings_are_few() -> None:
+def test_an_id_has_few_sibling_names() -> None:
     names = ("a-0-5", "a-0-0", f"a-{UUID}-1", "x-" * 99 + "1", "a.b.7", "a-0_1", "a" * 30_000, "")
     for name in names:
         found = sibling_names(name)

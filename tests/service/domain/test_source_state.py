@@ -24,7 +24,7 @@ RELEASED = LeaseState(OLD + 200, released=True)
 ERROR = ErrorText("no broker of kafka:9092 answers")
 
 
-def test_the_lease_lapses_here_when_it_does_in_the_store() -> None:
+def test_the_domain_and_the_store_use_the_same_lease_duration() -> None:
     assert LEASE_LAPSES_AFTER_MS == EXPIRES_AFTER_MS
 
 
@@ -37,7 +37,7 @@ def test_a_source_that_succeeded_lately_does_not_stall(
     assert stall_of(NOW - age_ms, error, lease, NOW) is None
 
 
-def test_a_source_stalls_from_a_millisecond_later_on() -> None:
+def test_a_source_stalls_a_millisecond_after_the_limit() -> None:
     as_of_ms = NOW - STALLED_AFTER_MS - 1
     assert stall_of(as_of_ms, None, HELD, NOW) == Stall(StallCause.NO_PROGRESS, as_of_ms)
 
@@ -95,7 +95,7 @@ def test_a_fast_clock_of_the_reader_hides_no_stall_while_it_renews() -> None:
 
 
 @pytest.mark.parametrize(("ahead_ms", "stalls"), [(STALLED_AFTER_MS, False), (STALLED_AFTER_MS + 1, True)])
-def test_a_clock_that_was_set_back_makes_all_that_is_read_pass_for_old(ahead_ms: int, stalls: bool) -> None:
+def test_a_clock_that_was_set_back_far_stalls_a_source(ahead_ms: int, stalls: bool) -> None:
     """After the clock was set back, the last success lies in the future. Every later read is then dropped as older."""
     lease = LeaseState(NOW, released=False)
     expected = Stall(StallCause.CLOCK_SET_BACK, None, until_ms=NOW + ahead_ms) if stalls else None

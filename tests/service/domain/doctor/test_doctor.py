@@ -69,14 +69,14 @@ def verdict(seen: ClusterReport, what: str) -> Verdict:
     return found
 
 
-def test_with_every_permission_all_but_blocked_groups_is_certain() -> None:
+def test_with_every_permission_only_blocked_groups_are_not_certain() -> None:
     assert gaps(FINE) == []
     found = {one.what: (one.trust, one.why) for one in verdicts(FINE)}
     assert found.pop("blocked groups") == (LIKELY, NO_LEVEL)
     assert set(found.values()) == {(CERTAIN, "")}
 
 
-def test_an_unresponsive_broker_is_named_with_its_address_and_its_cost() -> None:
+def test_an_unresponsive_broker_is_a_gap_and_named_in_the_verdicts() -> None:
     away = BrokerReport(2, "10.0.0.7", 9093, "timed out", {}, None)
     seen = FINE._replace(brokers=(BROKER, away))
     assert gaps(seen) == [
@@ -86,7 +86,7 @@ def test_an_unresponsive_broker_is_named_with_its_address_and_its_cost() -> None
         assert "broker 2" in verdict(seen, what).why, what
 
 
-def test_without_describe_producers_a_broker_leaves_hanging_likely_at_most() -> None:
+def test_without_describe_producers_a_hang_is_likely_at_most() -> None:
     old = BROKER._replace(apis={65: 0, 66: 0}, newest_metadata_version=None)
     topics = TOPICS._replace(readable=(), unanswered=("orders", "payments"), unanswered_why="unsupported")
     seen = FINE._replace(brokers=(old,), topics=topics)
@@ -94,7 +94,7 @@ def test_without_describe_producers_a_broker_leaves_hanging_likely_at_most() -> 
     assert verdict(seen, "hanging transactions").trust == LIKELY
 
 
-def test_without_the_log_hanging_is_likely_by_answers_of_coordinators() -> None:
+def test_without_log_access_a_hang_is_likely_at_most() -> None:
     blind = FINE._replace(log=FINE.log._replace(may_read=False, ids=0, is_whole=False))
     found = verdict(blind, "hanging transactions")
     assert (found.trust, "without the decision (commit or abort)" in found.why) == (LIKELY, True)
@@ -105,13 +105,13 @@ def test_without_the_log_hanging_is_likely_by_answers_of_coordinators() -> None:
     assert (hidden.trust, "READ on __transaction_state is denied" in hidden.why) == (NONE, True)
 
 
-def test_some_topics_that_could_not_be_asked_are_likely_at_most() -> None:
+def test_a_hang_is_likely_at_most_on_topics_without_an_answer() -> None:
     topics = TOPICS._replace(readable=("orders",), unanswered=("payments",), unanswered_why="timed out")
     found = verdict(FINE._replace(topics=topics), "hanging transactions")
     assert (found.trust, "at most likely on payments" in found.why) == (CERTAIN, True)
 
 
-def test_unjudged_share_groups_are_named_and_nothing_is_certain_then() -> None:
+def test_unjudged_share_groups_are_named_and_make_blocked_groups_likely() -> None:
     denied = FINE.groups._replace(share_not_judged=("jobs", "workers"), share_why=ShareLevelNotReported())
     seen = FINE._replace(groups=denied)
     (gap,) = gaps(seen)
@@ -135,14 +135,14 @@ def test_groups_below_the_lso_need_read_on_the_topic() -> None:
     assert verdict(seen, "blocked groups").why == f"{NO_LEVEL}; only groups at the LSO on payments (READ is denied)"
 
 
-def test_no_read_on_any_topic_is_no_verdict_on_what_hangs() -> None:
+def test_without_read_on_any_topic_there_is_no_verdict_on_hangs() -> None:
     topics = TOPICS._replace(readable=(), unreadable=("orders", "payments"))
     seen = FINE._replace(topics=topics)
     assert verdict(seen, "hanging transactions") == ("hanging transactions", NONE, "READ is denied on every topic")
     assert verdict(seen, "blocked partitions").trust == CERTAIN
 
 
-def test_configs_that_are_assumed_leave_times_likely() -> None:
+def test_assumed_configs_are_a_gap_and_make_timeouts_likely() -> None:
     seen = FINE._replace(assumed_configs=("transactional.id.expiration.ms",))
     assert verdict(seen, "timeouts and expiry").trust == LIKELY
     assert any("transactional.id.expiration.ms=604800000" in gap for gap in gaps(seen))
@@ -156,7 +156,7 @@ def test_partitions_without_leaders_are_gaps() -> None:
     assert "orders-2" in gaps(seen)[1]
 
 
-def test_a_clock_that_is_off_is_pointed_out_and_no_gap() -> None:
+def test_a_clock_that_differs_is_reported_as_a_note() -> None:
     seen = FINE._replace(clocks=(ClockReport("broker 1", -95_000, 5, "a record"),))
     (line,) = (line for line in lines(seen) if line.what == "clock")
     assert (line.mark, "1 m 35 s behind" in line.text) == (NOTE, True)
@@ -164,7 +164,7 @@ def test_a_clock_that_is_off_is_pointed_out_and_no_gap() -> None:
     assert [line.mark for line in lines(near) if line.what == "clock"] != [NOTE]
 
 
-def test_a_watched_topic_that_does_not_exist_is_a_mistake_not_a_permission() -> None:
+def test_a_watched_topic_that_does_not_exist_is_a_note_and_no_gap() -> None:
     seen = FINE._replace(topics=TOPICS._replace(globs=("orders", "oders"), absent=("oders",)))
     assert gaps(seen) == []
     assert [line.text for line in lines(seen) if line.mark == NOTE and "oders" in line.text] == [
@@ -209,7 +209,7 @@ def test_markers_need_alter_and_cluster_action_before_38() -> None:
     assert to_resolve(FINE._replace(has_authorizer=False)) is None
 
 
-def test_lines_say_each_thing_once_and_no_narrower_one_beside_a_wider() -> None:
+def test_acl_commands_have_no_duplicates_and_no_grant_within_a_wider_one() -> None:
     wanted = [
         acls.CLUSTER_DESCRIBE,
         acls.topic("__transaction_state", "Read"),
@@ -229,7 +229,7 @@ def test_lines_say_each_thing_once_and_no_narrower_one_beside_a_wider() -> None:
     ]
 
 
-def test_a_principal_that_is_not_known_is_left_to_fill_in() -> None:
+def test_an_unknown_principal_is_a_placeholder_in_the_command() -> None:
     (line,) = acls.lines([acls.CLUSTER_ALTER], None, "h:1")
     assert "'User:<your principal>'" in line
 
@@ -243,7 +243,7 @@ def test_a_pattern_is_granted_as_narrowly_as_kafka_can(glob: str, resource: tupl
     assert (acl.name, acl.is_prefix) == resource
 
 
-def test_a_few_are_granted_by_name_and_all_by_a_star() -> None:
+def test_a_few_topics_are_granted_by_name_and_all_topics_by_a_star() -> None:
     names = [f"t-{n}" for n in range(21)]
     assert [acl.name for acl in acls.each_or_all("--topic", names[:3], 30, "Read")] == names[:3]
     assert [acl.name for acl in acls.each_or_all("--topic", names[:3], 3, "Read")] == ["*"]
@@ -270,7 +270,7 @@ def first_lines(seen: ClusterReport, records: Sequence[TriedVersion] = (NEWER, O
     return dict(head(seen, records))
 
 
-def test_the_first_lines_say_what_the_brokers_show_and_what_works() -> None:
+def test_the_first_lines_report_the_release_and_what_works() -> None:
     seen = FINE._replace(brokers=(BROKER._replace(apis=APIS | {27: 1}),))
     reported = first_lines(seen)
     assert reported["this is"] == (
@@ -284,7 +284,7 @@ def test_the_first_lines_say_what_the_brokers_show_and_what_works() -> None:
     assert first_lines(mixed)["this is"].startswith("Kafka 4.2 and 4.3, by metadata.version up to 28 and 30;")
 
 
-def test_brokers_without_a_log_are_known_by_what_they_show_not_by_a_guess() -> None:
+def test_brokers_without_a_transaction_log_are_described_not_guessed() -> None:
     reported = first_lines(OTHER)
     assert reported["this is"] == (
         "brokers that speak Kafka's protocol and report no metadata.version: their software and release are not known;"
@@ -318,7 +318,7 @@ def test_a_list_that_leaves_out_open_transactions_is_a_gap() -> None:
     assert verdict(seen, "hanging transactions").trust == NONE, "their owners cannot be asked for"
 
 
-def test_a_release_has_the_results_and_the_differences_of_its_version() -> None:
+def test_a_known_release_shows_its_recorded_results_and_differences() -> None:
     (scenario,) = NEWER.scenarios.values()
     skipping = NEWER._replace(
         scenarios={
@@ -343,7 +343,7 @@ def test_a_release_has_the_results_and_the_differences_of_its_version() -> None:
 @pytest.mark.parametrize(
     ("level", "which"), [(28, "Kafka 4.2"), (34, "brokers of a release that is not known"), (None, "brokers of a")]
 )
-def test_of_a_release_without_a_record_nothing_is_claimed(level: int | None, which: str) -> None:
+def test_nothing_is_claimed_about_a_release_without_a_record(level: int | None, which: str) -> None:
     reported = first_lines(FINE._replace(brokers=(BROKER._replace(newest_metadata_version=level),)), [NEWER])
     assert reported["not known"].startswith(f"all that depends on the release (not tried on {which}")
     assert not reported.keys() & {"tried on", "there"}

@@ -75,13 +75,13 @@ def every_advice() -> Iterator[tuple[object, str]]:
     yield from ((one, one.advice()) for two_phase in TwoPhase for one in timeouts(two_phase))
 
 
-def test_no_advice_lists_causes_as_if_there_were_no_other() -> None:
+def test_no_advice_claims_to_list_every_cause() -> None:
     for facts, text in every_advice():
         for claim in ("Causes:", "The cause is", "because the coordinator", "Nothing is wrong"):
             assert claim not in text, facts
 
 
-def test_no_advice_is_more_than_a_person_reads_at_night() -> None:
+def test_every_advice_is_short_and_ends_in_a_full_stop() -> None:
     for facts, text in every_advice():
         assert len(text) <= 900, (len(text), facts)
         assert text.endswith("."), facts
@@ -94,7 +94,7 @@ def test_advice_to_start_an_id_again_says_what_becomes_of_its_records() -> None:
             assert any(words in text for words in DISCARDS) or "this transaction stays open" in text, facts
 
 
-def test_an_overdue_advice_blames_nothing_that_works() -> None:
+def test_overdue_advice_blames_no_component_that_works() -> None:
     for facts in overdue_facts():
         text = facts.advice()
         if facts.place.was_left_behind:
@@ -127,7 +127,7 @@ def test_overdue_advice_names_the_feature_only_where_it_was_lowered() -> None:
         assert ("Raising the feature again does not help" in text) == is_lower, facts
 
 
-def test_the_case_of_a_lowered_feature() -> None:
+def test_overdue_advice_after_the_feature_was_lowered_under_one_id() -> None:
     """Case C4: `A` is Ongoing under version 2 beyond its timeout, other ids of its log partition were written since,
     and the finalized version is 0."""
     place, sink = Place(3, 1), Sink(TwoPhase.NO, 7, 3, DEADLINE_MS)
@@ -180,7 +180,7 @@ def test_a_hanging_transaction_is_aborted_only_where_no_commit_is_lost() -> None
         assert ("initialise again" in text) == (is_fence and not facts.was_left_behind), facts
 
 
-def test_a_timeout_of_a_two_phase_sink_is_a_loss() -> None:
+def test_timeout_advice_says_that_a_two_phase_sink_loses_records() -> None:
     for two_phase in TwoPhase:
         for text in (one.advice() for one in timeouts(two_phase)):
             assert "discarded" in text

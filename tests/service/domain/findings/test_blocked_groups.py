@@ -115,7 +115,7 @@ def found(
     return blocked_groups(victims, by_place, reported or {}, context(*rules), NOW_MS)
 
 
-def test_a_group_behind_a_hanging_transaction() -> None:
+def test_a_group_blocked_by_a_hanging_transaction_is_critical() -> None:
     (one,) = found([victim()], blocker(RelationKind.HANGING))
     assert (one.kind, one.severity, one.confidence) == (Kind.BLOCKED_GROUP, Severity.CRITICAL, Confidence.CERTAIN)
     assert one.subject == Subject(group="billing", topic="orders", partition=0)
@@ -131,12 +131,12 @@ def test_a_group_behind_a_hanging_transaction() -> None:
     "relation",
     [GroupRelation.INACTIVE, GroupRelation.READS_UNCOMMITTED, GroupRelation.WILL_STOP, GroupRelation.UNKNOWN],
 )
-def test_who_does_not_wait_has_no_finding(relation: GroupRelation) -> None:
+def test_a_group_that_does_not_wait_has_no_finding(relation: GroupRelation) -> None:
     assert found([victim(relation)], blocker(RelationKind.HANGING)) == []
 
 
 @pytest.mark.parametrize("relation", [GroupRelation.STOPPED, GroupRelation.UNSTABLE_OFFSETS])
-def test_who_may_still_move_has_none_yet(relation: GroupRelation) -> None:
+def test_a_group_that_may_still_commit_has_no_finding_yet(relation: GroupRelation) -> None:
     """A group that reads uncommitted records may also have its committed offset at the LSO until its next commit. So a
     group gets its finding only after COMMIT_EXPECTED_MS."""
     place = HOME if relation == GroupRelation.UNSTABLE_OFFSETS else ORDERS
@@ -144,7 +144,7 @@ def test_who_may_still_move_has_none_yet(relation: GroupRelation) -> None:
     assert len(found([victim(relation, stood_ms=COMMIT_EXPECTED_MS)], blocker(RelationKind.HANGING, place))) == 1
 
 
-def test_who_was_idle_before_the_partition_stalled_may_still_move() -> None:
+def test_idle_time_before_the_stall_does_not_count() -> None:
     """An idle group that reads uncommitted records reads new records at once, but commits some seconds later. So the
     length of the stall counts, and the idle time before does not."""
     idle = 100 * M
@@ -152,7 +152,7 @@ def test_who_was_idle_before_the_partition_stalled_may_still_move() -> None:
     assert len(found([victim(stood_ms=idle, stalled_ms=COMMIT_EXPECTED_MS)], blocker(RelationKind.HANGING))) == 1
 
 
-def test_where_the_isolation_level_is_not_known_the_title_says_so() -> None:
+def test_the_title_says_that_the_isolation_level_is_not_known() -> None:
     (one,) = found([victim()._replace(confidence=Confidence.LIKELY)], blocker(RelationKind.HANGING))
     assert one.summary.startswith("billing is probably blocked on orders-0: at offset 100 the hanging transaction of")
     assert "Kafka does not report its isolation level" in one.summary
@@ -178,7 +178,7 @@ def test_a_long_legal_transaction_is_reported_with_the_time_it_heals() -> None:
 @pytest.mark.parametrize(
     ("relation", "kind"), [(RelationKind.OVERDUE, Kind.OVERDUE), (RelationKind.COMPLETING, Kind.STUCK_COMPLETION)]
 )
-def test_as_grave_as_the_finding_about_the_id(relation: RelationKind, kind: Kind) -> None:
+def test_severity_equals_that_of_the_finding_about_the_id(relation: RelationKind, kind: Kind) -> None:
     about = Subject(transactional_id=b"pay-1")
     assert found([victim()], blocker(relation)) == []  # writing a marker takes a moment
     (warned,) = found([victim()], blocker(relation), reported=known(kind, Severity.WARNING, about))
@@ -188,7 +188,7 @@ def test_as_grave_as_the_finding_about_the_id(relation: RelationKind, kind: Kind
     assert untold.severity == Severity.WARNING
 
 
-def test_as_grave_as_the_finding_about_the_entry() -> None:
+def test_severity_equals_that_of_the_finding_about_the_entry() -> None:
     here = Subject(topic="orders", partition=0, producer_id=7, producer_epoch=2, start_offset=LSO)
     (one,) = found([victim()], blocker(RelationKind.ADOPTED), reported=known(Kind.ADOPTED, Severity.WARNING, here))
     assert one.severity == Severity.WARNING
@@ -199,7 +199,7 @@ def test_as_grave_as_the_finding_about_the_entry() -> None:
     )
 
 
-def test_a_candidate_is_no_cause_and_what_is_not_known_is_said_so() -> None:
+def test_a_candidate_is_no_cause_and_an_unknown_cause_is_reported() -> None:
     here = Subject(topic="orders", partition=0, producer_id=7, producer_epoch=2, start_offset=LSO)
     suspected = known(Kind.HANGING, Severity.CRITICAL, here, confirmed=False)
     assert found([victim()], blocker(RelationKind.UNKNOWN), reported=suspected) == []
@@ -217,7 +217,7 @@ def test_the_first_open_transaction_is_the_cause() -> None:
     assert (one.severity, "pay-1" in one.summary) == (Severity.INFO, True)
 
 
-def test_offsets_that_are_pending() -> None:
+def test_a_group_with_pending_offsets_waits_on_its_offsets_partition() -> None:
     (one,) = found([victim(GroupRelation.UNSTABLE_OFFSETS)], blocker(RelationKind.HANGING, HOME))
     assert one.subject == Subject(group="billing", topic="orders", partition=0)
     assert one.severity == Severity.CRITICAL
@@ -233,7 +233,7 @@ def test_offsets_that_are_pending() -> None:
     assert "one of 2 open transactions there, at worst the hanging transaction of pay-1" in several.summary
 
 
-def test_rules_of_the_id_or_topic_give_owner_and_silence() -> None:
+def test_rules_of_the_id_or_topic_give_owner_and_mute() -> None:
     (one,) = found(
         [victim()],
         blocker(RelationKind.HANGING),
@@ -242,7 +242,7 @@ def test_rules_of_the_id_or_topic_give_owner_and_silence() -> None:
     assert (one.owner, one.muted_until_ms) == ("team-pay", NOW_MS + 5)
 
 
-def test_many_groups_share_a_finding_behind_the_first() -> None:
+def test_groups_beyond_the_bound_share_one_finding() -> None:
     many = [victim(group=f"group-{number:03d}") for number in range(MOST_IDS + 20)]
     reported = found(many, blocker(RelationKind.HANGING))
     assert len(reported) == MOST_IDS + 1
@@ -258,7 +258,7 @@ def test_the_same_facts_give_the_same_words() -> None:
     assert found([before], blocker(RelationKind.HANGING)) == found([later], blocker(RelationKind.HANGING))
 
 
-def test_a_pending_offset_of_a_known_transaction_waits_for_that_one_alone() -> None:
+def test_a_pending_offset_waits_only_for_its_own_transaction() -> None:
     one = victim(GroupRelation.UNSTABLE_OFFSETS)
     one = one._replace(offset=one.offset._replace(producer_id=8))
     legal = blocker(RelationKind.OPEN, HOME, timeout_ms=5 * M)
@@ -274,7 +274,7 @@ def test_a_pending_offset_of_a_known_transaction_waits_for_that_one_alone() -> N
     assert found([mine], legal, other) == []  # the transaction is within its timeout and not open for long
 
 
-def test_transactions_that_may_block_more_groups_than_are_known() -> None:
+def test_transactions_whose_commits_are_partly_unread_are_coverage_gaps() -> None:
     cut = UnreadCommits(9, 7, 100, 900, (), 0)
     strange = UnreadCommits(9, 8, 120, None, (("unknown_key_version", 3),), 1)
     first, second = incompletely_read([cut, strange])
@@ -293,7 +293,7 @@ def test_transactions_that_may_block_more_groups_than_are_known() -> None:
     assert many[-1].summary == "2 more open transactions may block groups that are not listed"
 
 
-def test_groups_that_may_not_be_asked_about() -> None:
+def test_groups_that_cannot_be_described_are_coverage_gaps() -> None:
     (one,) = unreadable_groups({"billing"}, {})
     assert (one.kind, one.subject) == (Kind.COVERAGE_GAP, Subject(group="billing"))
     assert "DESCRIBE on the group" in one.advice

@@ -51,7 +51,7 @@ def entry(producer_id: int = 7, start: int = 100, first_seen_ms: int = SINCE_MS)
     return Entry("t", 0, producer_id, 3, start, 0, SINCE_MS, None, None, first_seen_ms, NOW_MS)
 
 
-def test_the_entry_at_the_lso_that_its_batch_names_is_the_blocker() -> None:
+def test_the_entry_of_the_batch_at_the_lso_is_the_blocker() -> None:
     assert blocker_of(STALL, [entry(8, 105), entry()]) == entry()
 
 
@@ -69,12 +69,12 @@ def test_the_entry_at_the_lso_that_its_batch_names_is_the_blocker() -> None:
         {"first": FIRST._replace(producer_id=9)},
     ],
 )
-def test_whoever_is_in_doubt_is_not_called_the_blocker(changed: dict[str, Any]) -> None:
+def test_an_uncertain_entry_is_not_called_the_blocker(changed: dict[str, Any]) -> None:
     assert blocker_of(replace(STALL, **changed), [entry()]) is None
 
 
 @pytest.mark.parametrize(("log_start", "lso"), [(100, 100), (105, 105), (105, 103)])
-def test_at_the_log_start_the_leader_s_word_names_the_oldest(log_start: int, lso: int) -> None:
+def test_at_the_log_start_the_leader_reports_the_oldest_transaction(log_start: int, lso: int) -> None:
     """If the LSO is at the log start, the leader's answer shows the oldest transaction.
 
     A topic's first transaction begins at the log start. If retention has removed the first record of a transaction, 3.9
@@ -107,26 +107,28 @@ def test_an_entry_closed_on_the_leader_below_a_fixed_lso_is_not_replicated() -> 
         ({}, (entry(8, 90),)),
     ],
 )
-def test_who_has_not_seen_it_closed_does_not_say_so(changed: dict[str, Any], entries: tuple[Entry, ...]) -> None:
+def test_an_incomplete_or_recent_sample_reports_no_unreplicated_marker(
+    changed: dict[str, Any], entries: tuple[Entry, ...]
+) -> None:
     """No unreplicated marker is reported if the sample is incomplete or too recent, or if an open entry begins at or
     below the LSO."""
     assert unreplicated(replace(STALL, **changed), entries, NOW_MS) is None
 
 
-def test_a_stall_is_judged_when_each_entry_is() -> None:
+def test_a_stall_is_judged_when_each_of_its_entries_is_judged() -> None:
     reported = [(entry(), Relation(RelationKind.OPEN, None)), (entry(8, 105), Relation(RelationKind.HANGING, None))]
     assert why_not_judged(STALL, reported, NOW_MS) is None
     reported[1] = entry(8, 105), Relation(RelationKind.UNKNOWN, None, LogUnread())
     assert why_not_judged(STALL, reported, NOW_MS) == ProducerUnknown(8, LogUnread())
 
 
-def test_what_was_seen_first_a_moment_ago_may_be_unknown() -> None:
+def test_an_entry_first_seen_a_moment_ago_may_be_unknown() -> None:
     young = entry(8, 105, NOW_MS - YOUNG_MS + 1)
     assert why_not_judged(STALL, [(young, Relation(RelationKind.UNKNOWN, None, LogUnread()))], NOW_MS) is None
     assert why_not_judged(STALL, [(young, Relation(RelationKind.UNKNOWN, None, LogUnread()))], NOW_MS + 1) is not None
 
 
-def test_an_entry_that_a_live_producer_may_take_over_is_observed_meanwhile() -> None:
+def test_an_entry_that_awaits_confirmation_leaves_a_stall_judged() -> None:
     """A live producer may still take over an entry. Until its confirmation is due, such an entry does not make the
     partition unjudged."""
     looked_at = entry(7, 105, NOW_MS - CONFIRMATION_TAKES_MS + 1)
@@ -148,5 +150,5 @@ def test_an_entry_that_a_live_producer_may_take_over_is_observed_meanwhile() -> 
         ({"stalled_since_ms": NOW_MS - YOUNG_MS + 1, "read_at_ms": None}, None),
     ],
 )
-def test_what_was_not_read_is_not_judged(changed: dict[str, Any], why: Reason | None) -> None:
+def test_a_stall_that_was_not_read_is_not_judged(changed: dict[str, Any], why: Reason | None) -> None:
     assert why_not_judged(replace(STALL, **changed), [], NOW_MS) == why

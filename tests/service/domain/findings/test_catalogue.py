@@ -42,7 +42,7 @@ def test_every_kind_has_an_entry() -> None:
     assert all(entry.word and entry.outlook.text and entry.severities for entry in CATALOGUE.values())
 
 
-def test_nothing_else_lists_kinds() -> None:
+def test_only_the_catalogue_lists_kinds() -> None:
     lists = {
         f"{module.relative_to(ROOT)}: {', '.join(sorted(found))}"
         for module in MODULES
@@ -64,7 +64,7 @@ def test_each_alert_fires_and_has_its_runbook() -> None:
     assert {name for name in named if not (ROOT / "docs" / "runbooks" / f"{name}.md").is_file()} == set()
 
 
-def test_a_kind_without_an_alert_says_so() -> None:
+def test_the_alert_of_a_kind_without_one_is_an_error() -> None:
     with pytest.raises(ValueError, match="expired_transactional_id has no alert"):
         alert_of(Kind.EXPIRED)
 

@@ -65,7 +65,7 @@ def test_a_rolling_start_of_instances_that_go_on_working_is_no_churn() -> None:
     assert find(new, {e.transactional_id: NOW_MS + n * 100 for n, e in enumerate(new)}) == []
 
 
-def test_instances_without_work_prove_nothing() -> None:
+def test_instances_without_transactions_prove_no_churn() -> None:
     new = one_by_one(map(streams, range(12)), 60 * S)
     assert find(new, {}) == [], "no id has a transaction"
     assert find(new, used_for(new[:1], 20 * M)) == [], "only one instance has work"
@@ -75,7 +75,7 @@ def test_instances_without_work_prove_nothing() -> None:
     )
 
 
-def test_a_start_at_once_is_no_churn_nor_is_a_thread_that_is_replaced() -> None:
+def test_a_simultaneous_start_and_a_replaced_thread_are_no_churn() -> None:
     at_once = one_by_one((streams(0, n) for n in range(5)), 600)
     assert find(at_once, used_for(at_once, 100)) == []
     at_once = one_by_one(map(streams, range(9)), 300)
@@ -90,13 +90,13 @@ def test_threads_of_a_process_that_works_are_in_use() -> None:
     assert find(new, used_for(new, 5 * S) | works) == []
 
 
-def test_streams_with_a_new_process_id_at_every_start_learns_what_to_keep() -> None:
+def test_streams_with_a_new_process_id_at_every_start_shall_keep_state_dir() -> None:
     new = [one._replace(timeout_ms=10_000) for one in one_by_one(map(streams, range(6)), 30 * S)]
     (found,) = find(new, used_for(new, 20 * S))
     assert found.advice.startswith("Keep state.dir of this Kafka Streams application on a disk")
 
 
-def test_what_may_be_kafka_streams_is_told_both() -> None:
+def test_advice_covers_both_cases_where_ids_may_be_of_kafka_streams() -> None:
     """If the ids have the form of Kafka Streams but another timeout, the advice covers both explanations."""
     new = one_by_one(map(streams, range(6)), 30 * S)
     (found,) = find(new, used_for(new, 20 * S))
@@ -104,14 +104,14 @@ def test_what_may_be_kafka_streams_is_told_both() -> None:
     assert "keep its state.dir" in found.advice
 
 
-def test_several_instances_that_make_up_ids_at_every_start() -> None:
+def test_several_instances_with_new_ids_at_every_start_are_churn() -> None:
     """Three instances crash together again and again. The newest three ids are in use."""
     new = [born(n, streams(n), (5 - n // 3) * 40 * S - n) for n in range(18)]
     uses = used_for(new[:15], 35 * S) | {e.transactional_id: IN_USE for e in new[15:]}
     assert [o.subject.prefix for o in find(new, uses)] == ["shop-"]
 
 
-def test_what_a_crash_leaves_open_counts_when_it_has_timed_out() -> None:
+def test_an_id_left_open_by_a_crash_counts_after_its_timeout() -> None:
     new = one_by_one(random_names(13), 3 * M)
     left_open = {e.transactional_id: min(e.at_ms + 16 * M, IN_USE) for e in new}
     still_open = {one: IN_USE if at_ms > NOW_MS else at_ms for one, at_ms in left_open.items()}
@@ -126,7 +126,7 @@ def test_a_new_deployment_after_long_work_is_no_churn() -> None:
     assert find([*first, *second], uses) == []
 
 
-def test_a_deployment_with_numbers_is_no_churn_unless_it_goes_on() -> None:
+def test_numbered_ids_are_churn_only_if_new_ones_keep_coming() -> None:
     new = one_by_one((f"pay-{n}" for n in range(100)), 0)
     assert find(new, used_for(new, 0)) == []
     new = one_by_one((f"sink-0-{n}" for n in range(30)), 20 * S)
@@ -140,7 +140,7 @@ def checkpoints(count: int, subtask: int = 0) -> tuple[list[Event], dict[bytes, 
     return new, {e.transactional_id: e.at_ms + 20 * S + 40 for e in new[:-1]} | {new[-1].transactional_id: IN_USE}
 
 
-def test_ids_that_flink_numbers_by_checkpoint_are_an_information() -> None:
+def test_ids_that_flink_numbers_by_checkpoint_have_severity_info() -> None:
     new, uses = checkpoints(30)
     (found,) = find(new, uses)
     assert (found.severity, found.subject) == (Severity.INFO, Subject(prefix="sink-"))
@@ -156,13 +156,13 @@ def test_an_application_with_the_same_prefix_as_flink_still_churns() -> None:
     assert (found.severity, len(found.occurrences)) == (Severity.WARNING, 6)
 
 
-def test_an_idle_job_with_many_checkpoints_is_no_churn_either() -> None:
+def test_an_idle_flink_job_with_many_checkpoints_has_severity_info() -> None:
     new = one_by_one((f"sink-0-{n}" for n in range(1, MANY_PROCESSES + 1)), 500)
     (found,) = find(new, {})
     assert found.severity == Severity.INFO
 
 
-def test_what_others_call_a_process_is_not_taken_for_kafka_streams() -> None:
+def test_ids_numbered_from_0_are_not_taken_for_kafka_streams() -> None:
     """Spring numbers its producers from 0, after a prefix that may contain random.uuid. Kafka Streams numbers its
     threads from 1."""
     new = one_by_one((streams(n, 0) for n in range(6)), 30 * S)
@@ -175,7 +175,7 @@ def test_ids_without_a_common_prefix_are_no_churn() -> None:
     assert find(new, used_for(new, S)) == []
 
 
-def test_a_crowd_is_churn_whatever_became_of_its_ids_and_does_not_wait() -> None:
+def test_very_many_new_ids_are_churn_at_once() -> None:
     """An application with one id per message is reported at once. Its events would be deleted before the ids were
     unused for long enough."""
     new = one_by_one((f"etl-{n:06x}ab" for n in range(MANY_PROCESSES)), 30)
@@ -186,7 +186,7 @@ def test_a_crowd_is_churn_whatever_became_of_its_ids_and_does_not_wait() -> None
 
 
 @pytest.mark.parametrize(("after_ms", "found"), [(UNUSED_MS + SKEW_MS - 1, 0), (UNUSED_MS + SKEW_MS, 1)])
-def test_it_is_told_when_the_others_have_had_the_time_to_be_used(after_ms: int, found: int) -> None:
+def test_churn_is_reported_once_its_ids_had_the_time_to_be_used(after_ms: int, found: int) -> None:
     new = one_by_one(random_names(6))
     uses = used_for(new, 5 * S)
     now_ms = NOW_MS + after_ms

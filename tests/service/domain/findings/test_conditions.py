@@ -46,7 +46,9 @@ DUE = 60 * S + 10 * S + ABORT_SLACK_MS
         (id_now(age_ms=H, started_at_ms=-1), None, None),
     ],
 )
-def test_overdue(one: IdState, severity: str | None, confidence: str | None) -> None:
+def test_a_transaction_is_overdue_after_its_timeout_scan_and_slack(
+    one: IdState, severity: str | None, confidence: str | None
+) -> None:
     found = overdue([one], context())
     assert [(o.severity, o.confidence) for o in found] == ([(severity, confidence)] if severity else [])
 
@@ -61,7 +63,7 @@ def test_overdue_needs_the_log_read_to_an_end_requested_after_the_deadline() -> 
     assert overdue([one], elsewhere) == []
 
 
-def test_a_view_is_fresh_if_read_to_an_end_asked_for_lately() -> None:
+def test_a_log_partition_is_known_if_read_to_an_end_requested_lately() -> None:
     views = [
         LogProgress(0, 1, 50, 50, NOW_MS - 10 * S),
         LogProgress(1, 1, 49, 50, NOW_MS),
@@ -73,7 +75,7 @@ def test_a_view_is_fresh_if_read_to_an_end_asked_for_lately() -> None:
     assert not known_log(limits_of({}), [], NOW_MS).is_complete
 
 
-def test_a_view_from_before_the_clock_was_set_back_says_nothing() -> None:
+def test_a_read_from_before_the_clock_was_set_back_is_not_fresh() -> None:
     """After the clock was set back, an earlier read has a time in the future. Such a read does not count as fresh."""
     just_written = LogProgress(0, 1, 50, 50, NOW_MS + 1 * S)
     assert known_log(limits_of({}), [just_written], NOW_MS).is_complete
@@ -82,7 +84,7 @@ def test_a_view_from_before_the_clock_was_set_back_says_nothing() -> None:
     assert (dict(found.known_until_ms), found.is_complete) == ({0: NOW_MS + 1 * S}, False)
 
 
-def test_what_rests_on_an_assumed_config_says_so_and_is_never_certain() -> None:
+def test_a_finding_by_an_assumed_config_says_so_and_is_never_certain() -> None:
     (found,) = overdue([id_now(age_ms=H)], context(assumed=[SCAN_CONFIG]))
     assert found.confidence == Confidence.LIKELY
     assert "assumed" in found.evidence[1].text
@@ -97,7 +99,7 @@ def test_what_rests_on_an_assumed_config_says_so_and_is_never_certain() -> None:
 
 
 @pytest.mark.parametrize("state", [states.PREPARE_COMMIT, states.PREPARE_ABORT])
-def test_a_completion_is_stuck_since_it_was_decided_first(state: int) -> None:
+def test_a_completion_is_stuck_since_its_first_decision(state: int) -> None:
     """The coordinator appended its decision again 2 s ago. The time of the first decision counts."""
     one = id_now(state=state, age_ms=2 * S, state_since_ms=NOW_MS - 70 * S)
     (found,) = open_too_long.stuck([one], {}, context())
@@ -105,7 +107,7 @@ def test_a_completion_is_stuck_since_it_was_decided_first(state: int) -> None:
 
 
 @pytest.mark.parametrize("state", [states.PREPARE_COMMIT, states.PREPARE_ABORT])
-def test_stuck_completion_names_what_is_missing(state: int) -> None:
+def test_a_stuck_completion_names_the_partitions_without_a_marker(state: int) -> None:
     one = id_now(state=state, age_ms=10 * S)
     (found,) = open_too_long.stuck([one], {}, context())
     assert found.severity == Severity.WARNING
@@ -118,7 +120,7 @@ def test_stuck_completion_names_what_is_missing(state: int) -> None:
     assert open_too_long.stuck([id_now(state=state, age_ms=10 * S - 1)], {}, context()) == []
 
 
-def test_long_running_is_legal_and_says_when_it_ends() -> None:
+def test_a_long_running_transaction_is_an_info_with_its_latest_end() -> None:
     (found,) = long_running([id_now(age_ms=M, timeout_ms=15 * M)], context())
     assert (found.severity, found.self_heals_at_ms) == (
         Severity.INFO,
@@ -132,7 +134,7 @@ def test_long_running_is_legal_and_says_when_it_ends() -> None:
     assert long_running([id_now(age_ms=H)], context()) == []  # this one is overdue
 
 
-def test_people_say_what_is_long_and_whose_it_is() -> None:
+def test_user_rules_set_the_limit_and_the_owner_of_a_long_transaction() -> None:
     long = Rule(prefix="pay", long_after_ms=5 * S, owner="payments", mute_until_ms=9)
     late = Rule(topic="ord*", long_after_ms=2 * H)
     (found,) = long_running([id_now(age_ms=5 * S)], context(long))
@@ -141,7 +143,7 @@ def test_people_say_what_is_long_and_whose_it_is() -> None:
     assert len(long_running([id_now(age_ms=5 * S)], context(late, long))) == 0  # "ord*" is longer
 
 
-def test_only_so_many_get_a_finding_each() -> None:
+def test_overdue_transactions_beyond_the_bound_share_a_finding() -> None:
     many = [id_now(f"pay-{n}", age_ms=H) for n in range(MOST_IDS + 12)]
     found = overdue(many, context())
     assert len(found) == MOST_IDS + 1
@@ -164,12 +166,12 @@ def test_expiring_ids_share_a_finding_by_prefix() -> None:
     assert "2026-09-21 16:13:20 UTC" in found[0].summary
 
 
-def test_where_ids_live_short_lives_they_are_announced_late() -> None:
+def test_a_short_expiration_shortens_the_notice_before_expiry() -> None:
     assert ids_running_out.soon_ms(168 * H) == 24 * H
     assert ids_running_out.soon_ms(7 * S) == S
 
 
-def test_epochs() -> None:
+def test_an_epoch_near_the_maximum_is_a_warning() -> None:
     (found,) = ids_running_out.epoch_exhaustion([id_now(producer_epoch=31_000)], context())
     assert (found.severity, found.log_partition) == (Severity.WARNING, 0)
     assert "31,000 of the 32,767" in found.summary
@@ -193,14 +195,16 @@ def answer(one: IdState, state: str = "Ongoing") -> CoordinatorAnswer:
         ({"answered_at_ms": NOW_MS}, False, False),  # the log is not known up to that time
     ],
 )
-def test_a_coordinator_that_says_something_else(said: dict[str, Any], is_comparable_: bool, differs: bool) -> None:
+def test_a_different_answer_of_the_coordinator_is_a_mismatch(
+    said: dict[str, Any], is_comparable_: bool, differs: bool
+) -> None:
     one = id_now()
     reported = answer(one)._replace(**said)
     assert is_comparable(reported, one, context()) == is_comparable_
     assert reported.agrees(one) != differs or not is_comparable_
 
 
-def test_a_mismatch_is_believed_at_the_second_look() -> None:
+def test_a_mismatch_is_confirmed_by_the_second_answer() -> None:
     one = id_now()
     compared = Compared(answer(one, NOT_FOUND), one)
     first = mismatches([compared], [], context())
@@ -219,7 +223,7 @@ def test_a_mismatch_is_believed_at_the_second_look() -> None:
         {"state": "CompleteAbort"},  # the record is in the log, but its append counts as failed
     ],
 )
-def test_a_coordinator_that_knows_the_id_is_not_blamed_for_its_load_alone(said: dict[str, Any]) -> None:
+def test_a_partial_load_is_blamed_first_only_if_the_id_is_not_known(said: dict[str, Any]) -> None:
     one = id_now()
     (found,) = mismatches([Compared(answer(one)._replace(**said), one)], [one.transactional_id], context()).observations
     assert not found.advice.startswith("The coordinator has loaded its partition only in part")
@@ -232,7 +236,7 @@ def test_an_id_that_is_gone_cannot_be_compared() -> None:
     assert not is_comparable(answer(id_now()), None, context())
 
 
-def test_facts_change_only_with_what_they_are_about() -> None:
+def test_facts_do_not_change_with_time_alone() -> None:
     """The facts of a finding contain no age. An age would change in each round, and changed facts cause a write."""
     ids = [
         id_now(age_ms=5 * M, timeout_ms=10 * M),

@@ -28,7 +28,7 @@ STATES = (Open(), ENDS, Released(NOW_MS), UNOWNED, CONFIRMED)
 
 @pytest.mark.parametrize("before", STATES)
 @pytest.mark.parametrize("after", STATES)
-def test_a_case_moves_by_the_table_alone(before: Confirmation, after: Confirmation) -> None:
+def test_a_case_moves_only_along_the_table_of_transitions(before: Confirmation, after: Confirmation) -> None:
     if type(after) in NEXT[type(before)]:
         assert move(before, after) == after
     else:
@@ -36,12 +36,12 @@ def test_a_case_moves_by_the_table_alone(before: Confirmation, after: Confirmati
             move(before, after)
 
 
-def test_nothing_is_confirmed_but_what_no_transaction_ends() -> None:
+def test_only_an_unowned_case_can_be_confirmed() -> None:
     assert [state for state, following in NEXT.items() if Confirmed in following] == [Unowned]
     assert NEXT[Confirmed] == frozenset()
 
 
-def test_step_2_holds_from_the_read_of_the_log_on() -> None:
+def test_step_2_has_a_time_from_the_unowned_state_on() -> None:
     assert [step_2(state) for state in STATES] == [None, None, None, UNOWNED, UNOWNED]
 
 
@@ -49,5 +49,5 @@ def test_step_2_holds_from_the_read_of_the_log_on() -> None:
     ("disturbed_ms", "waits_ms"),
     [(NOW_MS - CLIENT_WAITS_MS, ADD_IN_FLIGHT_MS), (NOW_MS - CLIENT_WAITS_MS + 1, CLIENT_WAITS_MS)],
 )
-def test_a_client_may_wait_for_a_broker_that_failed(disturbed_ms: int, waits_ms: int) -> None:
+def test_confirmation_waits_for_clients_after_a_broker_failure(disturbed_ms: int, waits_ms: int) -> None:
     assert settled_at_ms(NOW_MS, disturbed_ms) == NOW_MS + waits_ms

@@ -47,7 +47,7 @@ def words(found: Compared) -> list[Result]:
     return [result for _, result in found.results]
 
 
-def test_records_that_went_before_the_commit_tear_it() -> None:
+def test_records_deleted_before_the_commit_make_it_torn() -> None:
     one = decided(1, GONE_MS + 1)
     found = compared([one], gone(unended=7))
     assert words(found) == [TORN]
@@ -57,7 +57,7 @@ def test_records_that_went_before_the_commit_tear_it() -> None:
     assert B in found.passed
 
 
-def test_also_where_the_new_topic_has_its_marker() -> None:
+def test_a_marker_in_the_new_topic_leaves_the_commit_torn() -> None:
     assert words(compared([decided(1, GONE_MS + 1)], gone(unended=7), marker(0, ends=-1))) == [TORN]
 
 
@@ -71,28 +71,28 @@ def test_also_where_the_new_topic_has_its_marker() -> None:
         (gone(unended=7), decided(1, GONE_MS + 1, start_ms=1_001)),  # the records existed before the transaction began
     ],
 )
-def test_without_proof_it_is_not_seen(log: EndedLog, decision: Decision) -> None:
+def test_a_commit_without_proof_of_its_loss_is_unseen(log: EndedLog, decision: Decision) -> None:
     assert words(compared([decision], log)) == [UNSEEN]
 
 
-def test_a_marker_that_was_read_before_the_topic_went_makes_it_whole() -> None:
+def test_a_marker_read_before_the_deletion_makes_a_commit_whole() -> None:
     assert words(compared([decided(1, 100)], gone(marker(3)))) == [WHOLE]
     first, second = decided(1, 100), decided(2, GONE_MS + 1)
     found = compared([first, second], gone(marker(3), unended=4), marker(2, topic="a", ends=2))
     assert words(found) == [WHOLE, TORN]
 
 
-def test_records_that_may_be_of_an_earlier_transaction_tear_nothing() -> None:
+def test_records_perhaps_of_an_earlier_transaction_make_no_commit_torn() -> None:
     found = compared([decided(1, 100), decided(2, GONE_MS + 1)], gone(unended=4), marker(2, topic="a", ends=2))
     assert words(found) == [UNSEEN, UNSEEN]
 
 
-def test_an_abort_takes_the_records_that_are_gone_with_it() -> None:
+def test_records_deleted_before_an_abort_make_nothing_torn() -> None:
     decisions = [decided(1, GONE_MS + 1, commit=False), decided(2, GONE_MS + 9)]
     assert words(compared(decisions, gone(unended=4))) == [UNSEEN, UNSEEN]
 
 
-def test_an_end_that_is_appended_again_is_as_old_as_the_first() -> None:
+def test_a_decision_that_is_appended_again_is_as_old_as_the_first() -> None:
     first = decided(1, GONE_MS)
     assert words(compared([first, first._replace(offset=2, after_ms=GONE_MS + 9)], gone(unended=4))) == [UNSEEN]
 
@@ -152,7 +152,7 @@ def worlds() -> list[World]:
     ]
 
 
-def test_in_every_small_world_only_what_is_torn_is_called_so() -> None:
+def test_only_torn_commits_are_called_torn_in_every_small_world() -> None:
     reported = 0
     for world in worlds():
         decisions = world.decisions
@@ -166,7 +166,7 @@ def test_in_every_small_world_only_what_is_torn_is_called_so() -> None:
     assert reported > 0
 
 
-def test_the_finding_says_what_is_gone() -> None:
+def test_the_finding_names_the_partitions_of_the_deleted_records() -> None:
     one = TornTransaction(
         4,
         b"pay",

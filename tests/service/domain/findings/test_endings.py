@@ -29,10 +29,12 @@ LATER = EndedTransaction(True, 4, ENTRY.first_seen_ms + 8_000, NOW_MS - 5, froze
         ((), None, False, "healed"),
     ],
 )
-def test_by_a_marker(markers: tuple[Marker, ...], ended: EndedTransaction | None, by_us: bool, how: str) -> None:
+def test_the_marker_after_an_entry_shows_how_it_ended(
+    markers: tuple[Marker, ...], ended: EndedTransaction | None, by_us: bool, how: str
+) -> None:
     assert resolution_of(ENTRY, markers, log_start=0, high_watermark=300, ended=ended, by_us=by_us) == how
 
 
-def test_by_losing_its_records() -> None:
+def test_an_entry_without_its_records_ended_by_retention_or_truncation() -> None:
     assert resolution_of(ENTRY, (), log_start=121, high_watermark=300, ended=None, by_us=False) == "retention"
     assert resolution_of(ENTRY, (), log_start=0, high_watermark=120, ended=None, by_us=False) == "truncated"

@@ -35,7 +35,7 @@ UUID = "3f2a1b4c-1111-4222-8333-444455556666"
         ("", "", False),
     ],
 )
-def test_the_prefix_of_an_application(name: str, prefix: str, random: bool) -> None:
+def test_an_id_has_the_prefix_of_its_application(name: str, prefix: str, random: bool) -> None:
     assert (prefix_of(name), is_generated(name)) == (prefix, random)
 
 
@@ -95,7 +95,7 @@ def test_an_outage_is_one_finding_that_says_what_would_have_survived_it() -> Non
     assert text.endswith("partitions that most of them wrote to: orders-3")
 
 
-def test_while_they_are_away_only_a_lower_bound_is_known() -> None:
+def test_only_a_lower_bound_of_the_timeout_is_known_during_an_outage() -> None:
     (found,) = find_correlated(outage(back_after_ms=None))
     assert "0 of 8 ids are back; so far it takes a timeout above 1 m 10 s to survive" in found.summary
 
@@ -113,7 +113,7 @@ def test_a_common_coordinator_is_named() -> None:
         [event(n, "svc-1", ago_ms=n) for n in range(20)],  # one id
     ],
 )
-def test_what_is_no_outage(events: list[Event]) -> None:
+def test_timeouts_that_are_not_correlated_are_no_outage(events: list[Event]) -> None:
     assert find_correlated(events) == []
 
 
@@ -121,14 +121,14 @@ def test_zombies_of_ids_made_up_at_every_start_are_no_outage() -> None:
     assert find_correlated(outage(name="job-a{}f"), {"job-": [NOW_MS - 3 * M]}) == []
 
 
-def test_expired_ids() -> None:
+def test_expired_ids_of_a_prefix_share_an_info() -> None:
     found = ids_running_out.expired(
         [event(n, f"old-{n}", CauseCode.EXPIRY) for n in range(5)], context(), ReportWindow()
     )
     assert [(o.subject.prefix, o.severity, len(o.occurrences)) for o in found] == [("old-", Severity.INFO, 5)]
 
 
-def test_records_that_cannot_be_decoded() -> None:
+def test_undecodable_records_are_reported_by_log_partition() -> None:
     seen = [
         Undecoded(0, ("pay-1",), ((7, NOW_MS, "value version 9"),)),
         Undecoded(1, (), ()),
@@ -140,7 +140,7 @@ def test_records_that_cannot_be_decoded() -> None:
     assert found.evidence[0].text == "value version 9"
 
 
-def test_gaps() -> None:
+def test_data_gaps_of_a_partition_share_a_finding() -> None:
     gaps = [DataGap(n, "__transaction_state", 3, 10 * n, 10 * n + 5, "retention", NOW_MS) for n in (1, 2)]
     (found,) = unreadable.data_gaps(gaps)
     assert [o.sequence for o in found.occurrences] == [1, 2]
@@ -155,7 +155,7 @@ def test_gaps() -> None:
         (denied("t"), NOW_MS - 30 * S, 1),
     ],
 )
-def test_a_source_that_fails_for_a_while(error: Reason | None, since_ms: int, gaps: int) -> None:
+def test_a_source_that_fails_for_a_while_is_a_coverage_gap(error: Reason | None, since_ms: int, gaps: int) -> None:
     found = unreadable.coverage_gaps(
         [SourceReport("transaction_state", "__transaction_state", None, error, since_ms)], NOW_MS
     )
@@ -164,7 +164,7 @@ def test_a_source_that_fails_for_a_while(error: Reason | None, since_ms: int, ga
 
 
 @pytest.mark.parametrize(("ahead_ms", "gaps"), [(30 * S - 1, 0), (30 * S, 1), (H, 1)])
-def test_a_source_whose_last_success_is_yet_to_come(ahead_ms: int, gaps: int) -> None:
+def test_a_source_whose_last_success_lies_in_the_future_is_a_gap(ahead_ms: int, gaps: int) -> None:
     """The clock was set back to before a source's last success. New samples are then dropped as old until the clock has
     caught up."""
     one = SourceReport("partitions", None, NOW_MS + ahead_ms, None, None)

@@ -82,7 +82,7 @@ CONFLICT = Kind.FENCING_CONFLICT, Severity.WARNING, Confidence.LIKELY
 
 @pytest.mark.parametrize("tag", ["", "ctv=2"])
 @pytest.mark.parametrize(("times", "counted"), [(TAKEOVERS - 1, 0), (TAKEOVERS, TAKEOVERS), (7, 7)])
-def test_two_live_producers_take_an_id_in_turns(tag: str, times: int, counted: int) -> None:
+def test_two_live_producers_that_take_turns_at_an_id_are_a_conflict(tag: str, times: int, counted: int) -> None:
     assert conflicts(events_of(taken_in_turns(times, tag=tag))) > 0 or counted == 0
     assert len(fencing.takeover_conflicts(events_of(taken_in_turns(times, tag=tag)))) == max(times - TAKEOVERS + 1, 0)
 
@@ -93,7 +93,7 @@ def test_two_alternating_configurations_are_two_parties_at_any_pace() -> None:
         assert (conflicts(events_of(log)) > 0) == is_conflict
 
 
-def test_older_transactions_between_do_not_hide_a_conflict() -> None:
+def test_a_takeover_of_an_older_transaction_hides_no_conflict() -> None:
     """Some producers are fenced late, in a transaction that was open for up to 3.5 s. The takeovers before and after
     still count as a conflict."""
     log, rest, epoch, at_ms = ["0 Empty(7,0)"], (300, 3_500, 1_900, 2_700, 100), 0, 0
@@ -116,12 +116,12 @@ def test_a_crash_loop_of_one_instance_is_no_conflict() -> None:
     assert conflicts(events_of(taken_in_turns(20, every_ms=20 * S, open_ms=ALIVE_MS))) == 0
 
 
-def test_a_new_timeout_once_is_a_new_configuration() -> None:
+def test_one_change_of_the_timeout_is_no_conflict() -> None:
     log = taken_in_turns(6, every_ms=60 * S, open_ms=20 * S, timeouts=(60_000,) * 3 + (90_000,) * 9)
     assert conflicts(events_of(log)) == 0
 
 
-def test_takeovers_that_are_far_apart_are_none() -> None:
+def test_takeovers_that_are_far_apart_are_no_conflict() -> None:
     assert conflicts(events_of(taken_in_turns(5, every_ms=QUIET_MS // 2 + M))) == 0
 
 

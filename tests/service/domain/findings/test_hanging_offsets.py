@@ -38,7 +38,7 @@ def evidence(pending: Sequence[AffectedGroup]) -> list[Evidence]:
     return [one for one in found.evidence if "commit offsets of" in one.text]
 
 
-def test_the_groups_and_their_partitions_are_evidence_members_or_not() -> None:
+def test_evidence_names_groups_with_and_without_members() -> None:
     (found,) = evidence([victim("billing", 0), victim("billing", 3), victim("idle", 1, members=0)])
     assert found == Evidence(
         ENTRY.first_seen_ms,
@@ -48,12 +48,12 @@ def test_the_groups_and_their_partitions_are_evidence_members_or_not() -> None:
     )
 
 
-def test_of_many_the_first_are_named() -> None:
+def test_evidence_names_the_first_of_many_groups() -> None:
     (found,) = evidence([victim(f"group-{n}", p) for n in range(9) for p in range(8)])
     assert "group-0 (orders-0, orders-1, orders-2, orders-3, orders-4 and 3 more)" in found.text
     assert "group-4 (" in found.text
     assert "and 4 more: a member that starts" in found.text
 
 
-def test_where_no_group_is_known_nothing_is_said() -> None:
+def test_without_a_known_group_there_is_no_evidence() -> None:
     assert evidence([]) == []

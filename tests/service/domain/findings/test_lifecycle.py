@@ -55,7 +55,7 @@ class Story:
         return found
 
 
-def test_a_condition_opens_and_ends_with_what_is_seen() -> None:
+def test_a_finding_opens_with_its_condition_and_ends_without_it() -> None:
     story = Story()
     assert [c.event for c in story.see(look(observe()), NOW_MS)] == ["opened"]
     found = story.one()
@@ -66,7 +66,7 @@ def test_a_condition_opens_and_ends_with_what_is_seen() -> None:
     assert story.see(look(), NOW_MS + 3) == []
 
 
-def test_how_a_stuck_completion_ends_is_told() -> None:
+def test_a_stuck_completion_is_resolved_by_a_coordinator_marker() -> None:
     story = Story()
     story.see(look(observe(Kind.STUCK_COMPLETION)), NOW_MS)
     story.see(look(), NOW_MS + 1)
@@ -81,20 +81,20 @@ def test_how_a_stuck_completion_ends_is_told() -> None:
         RoundResult((), ALL, frozenset({0}), True, frozenset({b"b"})),
     ],
 )
-def test_what_cannot_be_judged_stays_as_it_is(unjudged: RoundResult) -> None:
+def test_a_finding_that_cannot_be_judged_stays_open(unjudged: RoundResult) -> None:
     story = Story()
     story.see(look(observe()), NOW_MS)
     assert story.see(unjudged, NOW_MS + H) == []
 
 
-def test_what_speaks_of_many_ends_only_if_all_can_be_judged() -> None:
+def test_a_finding_about_many_ids_ends_only_if_all_can_be_judged() -> None:
     story = Story()
     story.see(look(observe(subject=Subject(), log_partition=None)), NOW_MS)
     assert story.see(look(whole=False), NOW_MS + 1) == []
     assert len(story.see(look(), NOW_MS + 2)) == 1
 
 
-def test_it_reopens_within_a_day_and_is_a_new_one_later() -> None:
+def test_a_finding_reopens_within_a_day_and_is_a_new_one_later() -> None:
     story = Story()
     story.see(look(observe()), NOW_MS)
     first = story.one().id
@@ -116,7 +116,7 @@ def test_it_reopens_within_a_day_and_is_a_new_one_later() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(UNTIL_ACKNOWLEDGED))
-def test_what_stays_until_acknowledged_is_ended_by_nothing_else(kind: Kind) -> None:
+def test_only_an_acknowledgement_ends_a_finding_that_waits_for_one(kind: Kind) -> None:
     story = Story()
     story.see(look(happened(5, kind=kind)), NOW_MS)
     assert story.see(look(), NOW_MS + 400 * 24 * H) == []
@@ -149,14 +149,14 @@ def test_a_candidate_is_confirmed_or_withdrawn() -> None:
     )
 
 
-def test_listeners_hear_of_a_severity_that_changes_and_not_of_every_word() -> None:
+def test_listeners_get_changes_of_the_severity_but_not_of_the_facts() -> None:
     story = Story()
     story.see(look(observe()), NOW_MS)
     assert [c.event for c in story.see(look(observe(facts=finding_facts(Kind.OVERDUE, "b"))), NOW_MS + 1)] == [None]
     assert [c.event for c in story.see(look(observe(severity=Severity.CRITICAL)), NOW_MS + 2)] == ["updated"]
 
 
-def test_what_is_still_there_is_written_down_once_a_minute() -> None:
+def test_an_open_finding_is_written_once_a_minute() -> None:
     story = Story()
     story.see(look(observe()), NOW_MS)
     assert story.see(look(observe()), NOW_MS + SEEN_AGAIN_MS - 1) == []
@@ -164,7 +164,7 @@ def test_what_is_still_there_is_written_down_once_a_minute() -> None:
     assert (change.finding.life.last_seen_ms, change.event) == (NOW_MS + SEEN_AGAIN_MS, None)
 
 
-def test_events_are_one_finding_that_counts_each_once_and_ends_in_quiet() -> None:
+def test_a_finding_counts_each_event_once_and_ends_after_a_quiet_time() -> None:
     story = Story()
     story.see(look(happened(1, 2)), NOW_MS)
     assert story.see(look(happened(1, 2)), NOW_MS + 1) == []
@@ -177,13 +177,13 @@ def test_events_are_one_finding_that_counts_each_once_and_ends_in_quiet() -> Non
     assert (story.one().life.count, story.one().life.reopened) == (4, True)
 
 
-def test_a_clock_ahead_of_ours_does_not_keep_it_open() -> None:
+def test_an_event_in_the_future_does_not_keep_a_finding_open() -> None:
     story = Story()
     story.see(look(happened(1, at_ms=NOW_MS + 100 * H)), NOW_MS)
     assert len(story.see(look(), NOW_MS + QUIET_MS)) == 1
 
 
-def test_no_kind_floods_the_store() -> None:
+def test_open_findings_of_one_kind_are_bounded() -> None:
     story = Story()
     many = [observe(name=b"%d" % n) for n in range(MOST_OPEN + 50)]
     assert len(story.see(look(*many), NOW_MS)) == MOST_OPEN
@@ -209,7 +209,7 @@ LOOKS = st.lists(st.lists(CONDITIONS | EVENTS, max_size=6), max_size=8)
 
 @settings(max_examples=200)
 @given(LOOKS, st.randoms(use_true_random=False))
-def test_order_and_repetition_make_no_difference_and_everything_ends(
+def test_findings_do_not_depend_on_order_or_repetition_and_all_end(
     looks: list[list[Observation]], rng: random.Random
 ) -> None:
     straight, shuffled = Story(), Story()

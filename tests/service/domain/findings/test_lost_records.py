@@ -25,7 +25,7 @@ def lost(
     return lost_records(subject, name, last_offset, ended_by, marker, (DECIDED,), rule)
 
 
-def test_it_names_the_records_their_owner_and_the_marker() -> None:
+def test_a_finding_names_the_lost_records_their_owner_and_the_marker() -> None:
     found = lost(rule=Rule(owner="payments"))
     assert (found.kind, found.severity, found.owner) == (Kind.LOST_RECORDS, Severity.CRITICAL, "payments")
     assert found.subject == PAY
@@ -39,7 +39,7 @@ def test_it_names_the_records_their_owner_and_the_marker() -> None:
     assert found.bootstrap is None
 
 
-def test_what_is_not_known_is_not_said() -> None:
+def test_a_finding_leaves_out_unknown_facts() -> None:
     nameless = PAY._replace(transactional_id=None)
     found = lost(nameless, None, None, EndedBy.OTHER_TRANSACTION)
     assert "records of producer id 7 among offsets from 100 on were committed" in found.title
@@ -50,6 +50,6 @@ def test_what_is_not_known_is_not_said() -> None:
     assert "at offset 100 were" in lost(last_offset=100).title
 
 
-def test_seeing_it_twice_is_one_occurrence() -> None:
+def test_a_loss_that_is_observed_twice_is_one_occurrence() -> None:
     again = lost(marker=ABORT._replace(at_ms=9_000))
     assert {o.sequence for one in (lost(), again) for o in one.occurrences} == {100}

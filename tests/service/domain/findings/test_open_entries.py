@@ -62,7 +62,7 @@ def related(owner: Owner | None, log: KnownLog = KNOWN, *, is_hanging: bool = Fa
         (with_record(OWNER, state=states.PREPARE_ABORT, producer_epoch=5), "completing"),
     ],
 )
-def test_somebody_will_end_it(owner: Owner, word: str) -> None:
+def test_an_entry_that_its_owner_will_end_is_not_unowned(owner: Owner, word: str) -> None:
     relation = related(owner)
     assert (relation.kind, relation.is_unowned, relation.why) == (word, False, None)
     assert related(owner, NOT_READ, is_hanging=True).is_unowned is False
@@ -99,7 +99,7 @@ def test_records_are_left_over_if_they_were_open_before_and_after_a_start(
         with_record(OWNER, producer_id=8),
     ],
 )
-def test_nobody_will_end_it(owner: Owner | None) -> None:
+def test_an_entry_that_no_owner_will_end_is_unowned(owner: Owner | None) -> None:
     """An entry that no owner will end has the kind `unknown`, and `hanging` once this is confirmed. While the
     transaction log is not read to its end, the entry does not count as unowned."""
     relation = related(owner)
@@ -110,25 +110,25 @@ def test_nobody_will_end_it(owner: Owner | None) -> None:
     assert "not read to its end" in str(unread.why)
 
 
-def test_an_undecodable_record_tells_nothing() -> None:
+def test_an_undecodable_record_of_the_owner_leaves_the_entry_unknown() -> None:
     relation = related(with_record(OWNER, state=states.UNKNOWN))
     assert (relation.kind, relation.is_unowned) == ("unknown", False)
     assert "cannot be decoded" in str(relation.why)
 
 
-def test_an_owner_needs_one_log_partition_and_no_owner_needs_them_all() -> None:
+def test_an_entry_without_owner_is_unowned_only_after_a_complete_read() -> None:
     partly = KNOWN._replace(is_complete=False)
     assert related(with_record(OWNER, state=states.EMPTY)._replace(partitions=()), partly).is_unowned
     assert not related(None, partly).is_unowned
 
 
-def test_the_id_that_has_the_producer_id_now_comes_before_one_that_had_it() -> None:
+def test_the_present_owner_of_a_producer_id_comes_before_a_former_one() -> None:
     before = with_record(OWNER, producer_id=99)._replace(transactional_id=b"old", last_seen_ms=NOW_MS)
     assert owner_of(ENTRY, [before, OWNER]) == OWNER
     assert owner_of(ENTRY, [before]) == before
 
 
-def test_what_was_left_behind_is_open_to_question() -> None:
+def test_an_entry_whose_owner_is_left_in_an_old_log_partition_is_unknown() -> None:
     """After partitions were added to the transaction log, a restarted coordinator does not load the id from its old
     partition."""
     left = OWNER._replace(is_left_behind=True)

@@ -147,7 +147,9 @@ def history(cause: CauseCode, names: Sequence[str], longest_s: int) -> st.Search
         (CauseCode.FENCED, NAMES[3:8], 30),
     ],
 )
-def test_cuts_make_no_difference(cause: CauseCode, names: Sequence[str], longest_s: int) -> None:
+def test_findings_do_not_depend_on_how_events_are_split_into_rounds(
+    cause: CauseCode, names: Sequence[str], longest_s: int
+) -> None:
     @settings(max_examples=60)
     @given(history(cause, names, longest_s), st.integers(0, 2**32))
     def check(written: list[Event], seed: int) -> None:
@@ -156,7 +158,7 @@ def test_cuts_make_no_difference(cause: CauseCode, names: Sequence[str], longest
     check()
 
 
-def test_ends_that_join_an_outage_through_a_lagging_partition_are_counted() -> None:
+def test_events_of_a_lagging_partition_are_counted_in_their_outage() -> None:
     """An event of a lagging partition is counted although later events of the same outage were counted before."""
     steps = [(1, "a"), (3_000, "b"), (3_001, "pay-3"), (5_235, "c"), (20_235, "pay-1"), (35_235, "pay-5")]
     written = numbered(timeout(at_ms, name) for at_ms, name in [*steps, (36_032, "a"), (39_033, "a")])
@@ -177,7 +179,9 @@ def test_ends_that_join_an_outage_through_a_lagging_partition_are_counted() -> N
     st.lists(st.tuples(spans(240), st.integers(0, 30), st.integers(0, 300 * S)), min_size=5, max_size=30),
     st.integers(0, 2**32),
 )
-def test_cuts_make_no_difference_to_churn(steps: list[tuple[int, int, int]], seed: int) -> None:
+def test_churn_does_not_depend_on_how_events_are_split_into_rounds(
+    steps: list[tuple[int, int, int]], seed: int
+) -> None:
     at_ms, events = 0, []
     used: dict[bytes, tuple[int, int]] = {}
     for gap_ms, n, lives_ms in steps:
@@ -189,7 +193,7 @@ def test_cuts_make_no_difference_to_churn(steps: list[tuple[int, int, int]], see
     assert follow(written, Random(seed), used) == follow(written, None, used)
 
 
-def test_what_many_subjects_are_told_as_is_settled_too() -> None:
+def test_the_subject_of_an_event_depends_only_on_events_near_it() -> None:
     """The subject of an event depends only on the events in a window around this event."""
     random = Random(7)
     events = numbered(
@@ -215,5 +219,5 @@ def test_what_many_subjects_are_told_as_is_settled_too() -> None:
         ([LogProgress(0, 1, 5, 5, NOW_MS + 2 * S)], None),
     ],
 )
-def test_how_far_the_log_is_settled(views: list[LogProgress], settled_ms: int | None) -> None:
+def test_the_log_is_settled_up_to_the_oldest_complete_read(views: list[LogProgress], settled_ms: int | None) -> None:
     assert known_log(LIMITS, views, NOW_MS).settled_ms == settled_ms

@@ -45,13 +45,13 @@ class Judge:
         return sum(one.is_open for one in self.known.values())
 
 
-def test_up_to_the_bound_nothing_is_left_out() -> None:
+def test_no_case_is_left_out_up_to_the_bound() -> None:
     judge = Judge()
     assert judge.look(overdue(n) for n in range(MOST_OPEN)) == {}
     assert judge.open == MOST_OPEN
 
 
-def test_what_is_beyond_the_bound_is_counted_and_comes_when_others_end() -> None:
+def test_cases_beyond_the_bound_are_counted_and_open_when_others_end() -> None:
     judge = Judge()
     assert judge.look(overdue(n) for n in range(250)) == {Kind.OVERDUE: 50}
     assert judge.look(overdue(n) for n in range(250)) == {Kind.OVERDUE: 50}, "no case is counted twice"
@@ -64,7 +64,7 @@ def test_what_is_beyond_the_bound_is_counted_and_comes_when_others_end() -> None
     assert judge.look(overdue(n) for n in range(40, 235)) == {}
 
 
-def test_a_look_at_something_else_changes_nothing() -> None:
+def test_a_round_changes_only_the_counts_of_the_kinds_and_ids_it_judged() -> None:
     judge = Judge()
     judge.look(overdue(n) for n in range(250))
     assert judge.look((), frozenset({Kind.EXPIRING})) == {Kind.OVERDUE: 50}
@@ -72,7 +72,7 @@ def test_a_look_at_something_else_changes_nothing() -> None:
     assert judge.look((), ids=others) == {Kind.OVERDUE: 49}, "only these two ids were judged"
 
 
-def test_a_log_partition_that_is_not_read_to_its_end_keeps_its_number() -> None:
+def test_a_log_partition_that_is_not_read_to_its_end_keeps_its_count() -> None:
     judge = Judge()
     judge.look((overdue(n)._replace(log_partition=n % 2) for n in range(300)), partitions=frozenset({0, 1}))
     even = [overdue(n)._replace(log_partition=0) for n in range(0, 300, 2)]
@@ -81,7 +81,7 @@ def test_a_log_partition_that_is_not_read_to_its_end_keeps_its_number() -> None:
     assert judge.look(even, partitions=frozenset({0, 1})) == {}
 
 
-def test_events_are_left_out_as_long_as_they_would_be_open() -> None:
+def test_events_count_as_left_out_as_long_as_they_would_be_open() -> None:
     judge = Judge()
     many = [timed_out(n, NOW_MS - n) for n in range(201)]
     assert judge.look(many, TIMED_OUT) == {Kind.TIMED_OUT: 1}
@@ -89,7 +89,7 @@ def test_events_are_left_out_as_long_as_they_would_be_open() -> None:
     assert judge.look((), TIMED_OUT, NOW_MS + QUIET_MS) == {}
 
 
-def test_what_was_not_read_is_counted_with_it_until_it_is() -> None:
+def test_unread_cases_count_as_left_out_until_they_are_read() -> None:
     judge = Judge()
     unread = {Kind.OVERDUE: 700, Kind.STUCK_COMPLETION: 0}
     assert judge.look((overdue(n) for n in range(201)), unread=unread) == {Kind.OVERDUE: 701}

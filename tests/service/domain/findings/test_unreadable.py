@@ -10,7 +10,7 @@ from tests.helpers.reasons import denied
 SINCE = 1_700_000_000_000
 
 
-def test_one_gap_a_topic_that_names_partitions_and_permission() -> None:
+def test_a_denied_topic_is_one_gap_with_its_partitions_and_permission() -> None:
     why = denied("vault")
     found = unreadable_topics(
         [
@@ -28,7 +28,7 @@ def test_one_gap_a_topic_that_names_partitions_and_permission() -> None:
     assert [evidence.text for evidence in gap.evidence] == [f"not all of its open transactions could be read: {why}"]
 
 
-def test_very_many_denied_topics_are_few_findings() -> None:
+def test_findings_of_very_many_denied_topics_are_bounded() -> None:
     many = [NotJudged(f"t-{n:04}", 0, SINCE, denied(f"t-{n:04}")) for n in range(5_000)]
     found = unreadable_topics(many)
     assert len(found) < 1_000

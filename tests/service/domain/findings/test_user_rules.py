@@ -25,7 +25,7 @@ def test_the_longest_rule_wins(name: str, topics: tuple[str, ...], rule: Rule) -
     assert Rules((PAY, PAY_EU, ORDERS)).of(name, topics) == rule
 
 
-def test_what_all_rules_say_together() -> None:
+def test_all_rules_give_the_shortest_limit_and_the_kept_prefixes() -> None:
     rules = Rules((Rule("pay", long_after_ms=90_000), Rule("x", full_history=True), Rule("y", long_after_ms=100_000)))
     assert rules.shortest_long_ms == 90_000
     assert rules.kept_prefixes == ("x",)

@@ -37,7 +37,7 @@ def way_out(finding: Finding) -> tuple[str | None, str | None, tuple[str, ...]]:
     return finding.observation.decision, finding.command, finding.observation.blocked_groups
 
 
-def test_a_finding_has_the_newest_way_out() -> None:
+def test_a_finding_has_the_newest_decision_command_and_blocked_groups() -> None:
     opened = after(None, SEEN)
     command = "kafka-transactions.sh --bootstrap-server b:9092 abort --topic orders --partition 0 --start-offset 7"
     assert way_out(opened) == ("abort", command, ("readers",))
@@ -47,7 +47,7 @@ def test_a_finding_has_the_newest_way_out() -> None:
     assert way_out(changed) == ("unknown", None, ("billing", "readers"))
 
 
-def test_what_is_over_has_no_command_to_be_pasted() -> None:
+def test_a_resolved_finding_has_no_command() -> None:
     resolved = after(after(None, SEEN))
     assert resolved.status == Status.RESOLVED
     assert way_out(resolved) == ("abort", None, ("readers",)), "the decision and the blocked groups can still be read"

@@ -79,7 +79,7 @@ def test_a_long_run_is_summed_up_to_the_first_record_that_can_be_read() -> None:
         ([data(0, 1), marker(1, 1, MarkerType.ABORT), data(2, -1, records=0)], None, 3, "log_end"),
     ],
 )
-def test_the_end_of_a_run(log: list[BatchOffsets], lso: int | None, to: int, ended_by: str) -> None:
+def test_a_run_reports_what_ended_it(log: list[BatchOffsets], lso: int | None, to: int, ended_by: str) -> None:
     found = run_of(log, 0, lso)
     assert found is not None
     assert (found.to, found.records, found.ended_by) == (to, 1, ended_by)
@@ -103,7 +103,7 @@ def test_bytes_that_cannot_be_read_end_a_run() -> None:
     assert run.finish(5, is_whole=True) == OnlyAborted(0, 2, 1, {1: 1}, EndOfRun.UNKNOWN)
 
 
-def test_a_run_has_a_bound_of_its_own_and_is_true_up_to_there() -> None:
+def test_a_run_that_stops_at_its_bound_is_true_up_to_there() -> None:
     found = run_of(many_aborted(50, 3), 0, most=20)
     assert found is not None
     assert (found.to, found.records, found.ended_by) == (79, 60, "bound")
@@ -115,7 +115,7 @@ def test_a_run_has_a_bound_of_its_own_and_is_true_up_to_there() -> None:
     assert (stopped.to, stopped.records, stopped.ended_by) == (60, 45, "bound")
 
 
-def test_it_is_what_a_consumer_finds_offset_by_offset() -> None:
+def test_a_run_equals_what_a_consumer_finds_offset_by_offset() -> None:
     for seed in range(500):
         log = _drawn(Random(seed))
         fates = _fates(log)
@@ -155,7 +155,7 @@ def _fates(log: list[BatchOffsets]) -> list[str]:
     return fates
 
 
-def test_the_sum_as_a_sentence() -> None:
+def test_a_run_is_summed_up_in_a_sentence() -> None:
     names = ["x", "y", "z", "w"]
     assert only_aborted_text(0, 21_000, 20_000, 1_030, names[:2], 0, EndOfRun.READABLE) == (
         "From 0 on only aborted up to 20,999: 1,030 transactions of x, y, 20,000 records; first readable 21,000."
@@ -204,7 +204,7 @@ def found(offset: int, lso: int, *batches: BatchOffsets, records: int = 1) -> bo
         (False, [records_at(9)]),  # compaction removed all batches before
     ],
 )
-def test_what_is_left_before_the_lso(expected: bool | None, batches: list[BatchOffsets]) -> None:
+def test_readable_records_before_the_lso_are_found(expected: bool | None, batches: list[BatchOffsets]) -> None:
     lso = 7 if len(batches) == 2 and batches[0] == records_at(4, 2) else 6
     assert found(5, lso, *batches) is expected
 

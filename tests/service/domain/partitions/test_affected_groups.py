@@ -109,7 +109,9 @@ def seen(one: GroupOffset, ends: LsoSample = STANDS, **more: LsoSample) -> list[
         (offset(HW, members=0), INACTIVE, CERTAIN),
     ],
 )
-def test_the_relation_of_a_group_to_a_stalled_lso(one: GroupOffset, relation: str, confidence: str) -> None:
+def test_the_offset_of_a_group_shows_its_relation_to_a_stalled_lso(
+    one: GroupOffset, relation: str, confidence: str
+) -> None:
     (victim,) = seen(one)
     assert (victim.relation, victim.confidence, victim.stalled_partition) == (relation, confidence, PLACE)
     assert victim.is_blocked == (relation in (STOPPED, WILL_STOP))
@@ -117,14 +119,14 @@ def test_the_relation_of_a_group_to_a_stalled_lso(one: GroupOffset, relation: st
 
 
 @pytest.mark.parametrize("committed", [0, HW - 1, HW])
-def test_nobody_waits_where_the_lso_is_at_the_high_watermark(committed: int) -> None:
+def test_no_group_waits_where_the_lso_is_at_the_high_watermark(committed: int) -> None:
     """No transaction blocks such a group. A group may be idle on a partition that ends in a marker (the lag stays 1),
     or be stuck for another reason."""
     assert seen(offset(committed, STOPPED_AFTER_MS), LsoSample(HW, HW, None)) == []
     assert seen(offset(committed, STOPPED_AFTER_MS), LsoSample(HW, HW, SINCE_MS)) == []
 
 
-def test_short_transactions_make_no_victims() -> None:
+def test_short_transactions_block_no_group() -> None:
     assert seen(offset(LSO), LsoSample(LSO, HW, NOW_MS - STALLED_AFTER_MS + 1)) == []
     assert len(seen(offset(LSO), LsoSample(LSO, HW, NOW_MS - STALLED_AFTER_MS))) == 1
 
@@ -138,7 +140,7 @@ def test_a_share_group_certainly_waits_once_the_stall_is_long() -> None:
     assert [one.confidence for one in seen(idle)] == [CERTAIN]
 
 
-def test_what_was_asked_before_the_lso_came_to_stand_says_nothing() -> None:
+def test_an_offset_observed_before_the_stall_says_nothing() -> None:
     assert seen(offset(LSO, observed_at_ms=SINCE_MS - 1)) == []
     assert seen(offset(-1, observed_at_ms=SINCE_MS - 1)) == []
 
@@ -151,7 +153,7 @@ def test_members_without_an_offset_wait_only_while_the_stall_lasts() -> None:
     assert seen(offset(-1, STOPPED_AFTER_MS, is_unstable=True)) == []
 
 
-def test_an_offset_beyond_an_lso_that_was_looked_at_before_says_nothing() -> None:
+def test_an_offset_above_an_lso_that_was_sampled_earlier_says_nothing() -> None:
     """The offset was observed after the LSO. The transaction may have ended in between, so that the group read on."""
     assert seen(offset(HW, observed_at_ms=NOW_MS + 1)) == []
     assert seen(offset(LSO, observed_at_ms=NOW_MS + 1))[0].relation == STOPPED
@@ -162,7 +164,7 @@ def unstable(**fields: Any) -> GroupOffset:
     return offset(7, is_unstable=True, **fields)
 
 
-def test_pending_offsets_block_though_nothing_is_open_on_the_data() -> None:
+def test_pending_offsets_block_a_group_whose_data_partition_is_fine() -> None:
     """The LSO of the group's partition of __consumer_offsets is stalled, and the LSO of the data partition is not."""
     home = offsets_partition("billing", 50)
     (victim,) = seen(
@@ -178,7 +180,7 @@ def test_pending_offsets_block_though_nothing_is_open_on_the_data() -> None:
     assert (idle.relation, idle.is_blocked, idle.waits_for_producer_id) == (INACTIVE, False, 7)
 
 
-def test_pending_offsets_of_a_moment_ago_block_nobody() -> None:
+def test_pending_offsets_below_a_moving_lso_block_no_group() -> None:
     """A healthy consume-process-produce application nearly always has pending offsets. The LSO of the partition with
     these offsets advances, so the group is not blocked."""
     home = offsets_partition("billing", 50)
@@ -192,7 +194,7 @@ def test_pending_offsets_of_a_moment_ago_block_nobody() -> None:
     )
 
 
-def test_groups_of_many_places_come_in_order() -> None:
+def test_affected_groups_are_sorted_by_group_and_partition() -> None:
     rows = [offset(LSO, group=name, partition=number) for name in ("b", "a") for number in (1, 0)]
     ends = {("orders", 0): STANDS, ("orders", 1): STANDS}
     assert [one.key for one in affected_groups(rows, ends, None, NOW_MS)] == [
@@ -213,7 +215,9 @@ def test_groups_of_many_places_come_in_order() -> None:
         ("polygenelubricants", 50, 0),  # its hash is -2^31, which has no positive counterpart
     ],
 )
-def test_home_of_the_offsets_of_a_group(group: str, partitions: int, expected: int) -> None:
+def test_the_offsets_partition_of_a_group_is_the_one_that_java_computes(
+    group: str, partitions: int, expected: int
+) -> None:
     """The expected values are those that Java prints for `Math.abs(group.hashCode()) % partitions`."""
     assert offsets_partition(group, partitions) == expected
 
@@ -239,7 +243,7 @@ def pending(
     return AffectedGroup(offset, None, relation, CERTAIN, HOME, 100, NOW_MS)
 
 
-def test_behind_an_lso_a_group_waits_for_whoever_holds_it() -> None:
+def test_a_group_stopped_at_an_lso_waits_for_any_transaction_there() -> None:
     groups = BlockedGroupIndex(
         [
             behind_lso(STOPPED, "b"),
@@ -258,14 +262,14 @@ def test_behind_an_lso_a_group_waits_for_whoever_holds_it() -> None:
     assert groups.behind(HOME) == NO_GROUPS.behind(AT_ORDERS) == ()
 
 
-def test_a_pending_offset_waits_for_the_transaction_that_has_it() -> None:
+def test_a_pending_offset_waits_for_its_own_transaction() -> None:
     groups = BlockedGroupIndex([pending("eos", PID), pending("other", OTHER), pending("any", None)])
     assert groups.behind(HOME) == ("any", "eos", "other")
     assert groups.waiting_for([HOME], PID) == ("any", "eos")
     assert groups.waiting_for([HOME], OTHER) == ("any", "other")
 
 
-def test_pending_offsets_of_groups_without_members_block_nobody_yet() -> None:
+def test_pending_offsets_do_not_block_a_group_without_members() -> None:
     idle, eos = pending("idle", PID, INACTIVE), pending("eos", PID, partition=3)
     groups = BlockedGroupIndex([idle, eos])
     assert groups.waiting_for([HOME], PID) == ("eos",)

@@ -41,7 +41,7 @@ def words(found: Compared) -> list[Result]:
     return [result for _, result in found.results]
 
 
-def test_each_marker_as_decided_is_whole() -> None:
+def test_transactions_whose_markers_are_as_decided_are_whole() -> None:
     found = compared(
         [decided(1), decided(2, commit=False)],
         marker(A, 3, 101),
@@ -53,7 +53,7 @@ def test_each_marker_as_decided_is_whole() -> None:
 
 
 @pytest.mark.parametrize("bump", [0, 1])
-def test_an_abort_by_hand_while_the_transaction_lives_tears_it(bump: int) -> None:
+def test_an_abort_by_hand_tears_a_transaction_that_goes_on(bump: int) -> None:
     """Case C13: a-0 has data 0..2, ABORT 3, data 4..5, COMMIT 6; b-0 has data and a COMMIT. `bump` is the epoch bump of
     TV2."""
     by_hand = marker(A, 3, 50, commit=False, ends=0)
@@ -130,7 +130,7 @@ def test_the_same_marker_again_after_a_failover_is_normal() -> None:
     assert words(found) == [WHOLE, WHOLE, WHOLE]
 
 
-def test_what_more_than_one_history_explains_is_not_torn() -> None:
+def test_markers_that_two_histories_explain_make_nothing_torn() -> None:
     """Two histories fit the markers. Either the COMMIT marker of the first transaction was skipped, or an administrator
     wrote the ABORT marker and the second transaction's own ABORT marker was skipped."""
     decisions = [decided(n, commit=commit, places=(A,)) for n, commit in ((1, True), (2, False))]
@@ -138,19 +138,19 @@ def test_what_more_than_one_history_explains_is_not_torn() -> None:
     assert TORN not in words(found)
 
 
-def test_an_end_that_was_appended_twice_is_one() -> None:
+def test_a_decision_that_was_appended_twice_is_one_decision() -> None:
     again = decided(1)._replace(offset=2, at_ms=130)
     found = compared([decided(1), again], marker(A, 3, 101), marker(B, 9, 102))
     assert found.results == ((again, WHOLE),)
 
 
-def test_what_is_not_closed_waits_and_so_does_all_behind_it() -> None:
+def test_an_open_transaction_delays_itself_and_all_later_ones() -> None:
     first, second = decided(1), decided(2)
     found = compared([first, second], marker(A, 3, 101), marker(B, 9, 102), open_=[first])
     assert (found.results, found.used) == ((), ())
 
 
-def test_a_marker_by_hand_waits_for_the_decision() -> None:
+def test_a_marker_by_hand_is_kept_for_the_later_decision() -> None:
     by_hand = marker(A, 3, 250, commit=False, ends=2)
     before = compared([decided(1)], marker(A, 1, 101), marker(B, 1, 101), by_hand)
     assert (words(before), by_hand in before.used) == ([WHOLE], False)
@@ -243,7 +243,7 @@ PIECES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0,
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(CLEAN, max_size=8), PIECES)
-def test_what_nobody_touched_is_whole_however_it_is_read(
+def test_an_untouched_history_is_never_torn_however_it_is_read(
     written: list[Written], pieces: list[tuple[int, int, int]]
 ) -> None:
     decisions, markers, _ = history(written)
@@ -256,7 +256,7 @@ def test_what_nobody_touched_is_whole_however_it_is_read(
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(ANY, max_size=8), PIECES)
-def test_only_what_is_torn_is_called_so_however_it_is_read(
+def test_only_torn_transactions_are_called_torn_however_they_are_read(
     written: list[Written], pieces: list[tuple[int, int, int]]
 ) -> None:
     decisions, markers, truth = history(written)
@@ -268,7 +268,7 @@ def test_only_what_is_torn_is_called_so_however_it_is_read(
         assert all(results[one] is WHOLE for one in decisions if one not in truth)
 
 
-def test_a_comparison_from_the_middle_gives_no_decision_a_later_marker() -> None:
+def test_a_comparison_from_the_middle_contradicts_no_decision() -> None:
     """Under the old protocol all transactions have one epoch, so a marker does not show to which decision it belongs.
 
     The markers of the first three decisions lie before the first compared offset. The markers of the next five
@@ -298,7 +298,7 @@ OF_ONE_EPOCH = st.builds(
     st.integers(2, 4),
     st.integers(0, 4),
 )
-def test_nothing_is_torn_where_markers_in_a_row_are_hidden(
+def test_missing_markers_in_a_row_make_no_transaction_torn(
     written: list[Written], pieces: list[tuple[int, int, int]], begin: tuple[int, int], count: int, behind: int
 ) -> None:
     """Missing markers of successive transactions make no transaction torn. Markers are missing if the comparison begins

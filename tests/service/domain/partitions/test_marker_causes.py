@@ -45,13 +45,15 @@ DECISIONS = (
         (MarkerType.ABORT, T + 3_600_001, None),
     ],
 )
-def test_the_decision_of_its_time_or_none(marker: MarkerType, at_ms: int, cause: Cause | None) -> None:
+def test_a_marker_has_the_cause_of_the_decision_at_its_time(
+    marker: MarkerType, at_ms: int, cause: Cause | None
+) -> None:
     found = cause_of_marker(marker, None, at_ms, DECISIONS, ALL)
     assert (found and found.cause) == cause
     assert (found is not None and found.by_hand) == (cause == BY_HAND)
 
 
-def test_of_several_the_one_under_way_and_of_those_the_last() -> None:
+def test_the_last_decision_under_way_explains_a_marker() -> None:
     quick = (Decision(MarkerType.ABORT, T, T + 20, OWN), Decision(MarkerType.ABORT, T + 100, T + 110, LATE))
     assert cause_of_marker(MarkerType.ABORT, None, T + 15, quick, ALL) == MarkerCause(OWN)
     assert cause_of_marker(MarkerType.ABORT, None, T + 105, quick, ALL) == MarkerCause(LATE)

@@ -153,7 +153,7 @@ def test_offsets_that_were_not_reached_are_left_out() -> None:
     assert reported(walk) == ["0-1 non_transactional", "2-3 unknown a"]
 
 
-def test_what_a_leader_calls_open_needs_no_marker() -> None:
+def test_a_span_that_the_leader_reports_open_needs_no_marker() -> None:
     walk = walked(parse("0+2 a, 2+2 b"), 0, 4)
     walk.mark_open(ord("a"))
     walk.mark_open(ord("z"))
@@ -175,7 +175,7 @@ def test_a_transaction_hangs_from_where_its_finding_begins() -> None:
     assert reported(walk, {"a": 4})[2] == "3-4 open a", "the finding is about a later transaction"
 
 
-def test_many_spans_end_early_and_say_where() -> None:
+def test_a_walk_that_reaches_the_bound_of_spans_reports_where() -> None:
     log = "0+2 a, 2+2 b, 4+2 a, 6+2 b, 8 C a, 9 A b"
     walk = walked(parse(log), 1, 8, most_spans=2)
     assert walk.is_done

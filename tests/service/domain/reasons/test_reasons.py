@@ -80,7 +80,7 @@ SAID = [
 
 
 @pytest.mark.parametrize(("reason", "said"), SAID)
-def test_it_comes_back_as_it_was_and_is_one_line(reason: Reason, said: str) -> None:
+def test_an_encoded_reason_is_decoded_unchanged_and_is_one_line(reason: Reason, said: str) -> None:
     assert decode(encode(reason)) == reason
     assert encode(reason).isascii()
     assert str(reason) == said
@@ -98,7 +98,7 @@ def test_every_cause_has_words(cause: HangCause) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "no leader", "[]", "7", '"no_leader"'])
-def test_what_is_no_reason_is_refused(text: str) -> None:
+def test_a_text_that_is_no_reason_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no reason"):
         decode(text)
 
@@ -113,7 +113,7 @@ def test_what_is_no_reason_is_refused(text: str) -> None:
         ),
     ],
 )
-def test_one_of_a_later_version_is_shown_by_its_code(text: str) -> None:
+def test_a_reason_of_a_later_version_is_shown_by_its_code(text: str) -> None:
     """The application may be upgraded before the service. The service then shows a reason of the later version by its
     code."""
     code = text.split('"')[3]
@@ -125,7 +125,7 @@ def test_kinds_without_fields_differ() -> None:
     assert all(fields(cls) == () for cls in (NoLeader, NotReadYet))
 
 
-def test_together_says_each_once() -> None:
+def test_combined_reasons_contain_each_reason_once() -> None:
     assert combined([]) is None
     assert combined([None, NoLeader(), None, NoLeader()]) == NoLeader()
     assert combined([NoLeader(), denied("t"), NoLeader()]) == Several((NoLeader(), denied("t")))
@@ -143,7 +143,7 @@ def test_a_missing_permission_is_found_wherever_it_is_named() -> None:
     assert list(parts(None)) == []
 
 
-def test_the_grant_of_a_reason() -> None:
+def test_a_missing_permission_has_the_smallest_grant() -> None:
     grant = grant_for(NESTED)
     assert grant is not None
     assert grant.text == "DESCRIBE and READ on topic vault"

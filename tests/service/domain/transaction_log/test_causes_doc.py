@@ -64,7 +64,7 @@ def test_every_cause_and_confidence_has_its_section() -> None:
     assert set(SECTIONS) == sayable()
 
 
-def test_nothing_is_ever_said_that_is_not_explained() -> None:
+def test_every_cause_of_random_histories_is_explained() -> None:
     """The document explains every cause that random histories get. So the search through the code misses no cause."""
     for seed in range(300):
         for row in reported(a_life(Random(seed), 60).log).rows:
@@ -72,7 +72,7 @@ def test_nothing_is_ever_said_that_is_not_explained() -> None:
 
 
 @pytest.mark.parametrize("pair", SECTIONS, ids="-".join)
-def test_its_logs_prove_it(pair: Pair) -> None:
+def test_the_logs_of_each_section_have_its_cause(pair: Pair) -> None:
     found = logs(SECTIONS[pair])
     said_last = {said.last for one in found for said in one.said.values()}
     assert pair in said_last | {heard for one in found for heard in while_open(one.records)}
@@ -92,22 +92,22 @@ def test_the_table_of_shapes_is_right(shape: tuple[str, str, str]) -> None:
     assert {(row.cause, row.confidence) for row in ends} == {(cause, confidence)}
 
 
-def test_every_shape_is_read() -> None:
+def test_the_test_reads_every_row_of_the_table_of_shapes() -> None:
     table = TEXT.partition("## What each shape of the log can mean")[2].partition("\n\nThree facts")[0]
     assert len(SHAPES) == table.count("\n| `") >= 19
 
 
-def test_no_log_stands_outside() -> None:
+def test_every_log_of_the_document_is_in_a_section() -> None:
     assert len(logs(TEXT)) == sum(len(logs(body)) for body in SECTIONS.values())
 
 
 @pytest.mark.parametrize("pair", SECTIONS, ids="-".join)
-def test_it_quotes_what_people_read(pair: Pair) -> None:
+def test_each_section_quotes_the_text_that_people_read(pair: Pair) -> None:
     quoted = " ".join(re.findall(r"^> (.*)$", SECTIONS[pair], flags=re.MULTILINE))
     assert quoted == (abort_explanation.why_ended(*pair) or "")
 
 
-def test_the_words_and_times_are_those_of_the_code() -> None:
+def test_the_document_has_the_words_and_times_of_the_code() -> None:
     listed = re.findall(r"^\| `(\w+)` \|", TEXT, flags=re.MULTILINE)
     assert set(listed) == {word for word, _ in SECTIONS}
     assert f"within {causes.FOLLOWS_WITHIN_MS // 1_000} s of the CompleteAbort" in TEXT

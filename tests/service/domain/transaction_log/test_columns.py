@@ -62,14 +62,16 @@ RULES = (
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 @given(logs())
-def test_columns_say_what_records_say(rule: Callable[[Any, Any], Any], records: list[LogRecord]) -> None:
+def test_rules_give_the_same_answers_for_columns_and_records(
+    rule: Callable[[Any, Any], Any], records: list[LogRecord]
+) -> None:
     steps = pairs(records)
     one_by_one = [bool(rule(before, after)) for before, after in steps]
     before, after = (LogRecord(*columns(of)) for of in zip(*steps, strict=True))
     assert rule(before, after).tolist() == one_by_one
 
 
-def test_a_difference_that_fits_no_column_is_not_quick() -> None:
+def test_a_pair_whose_time_difference_overflows_is_not_plain() -> None:
     first, last = -(2**63), 2**63 - 1
     before, after = log(f"{first} PrepareCommit(7,5) start=1\n{last} CompleteCommit(7,5) start=1")
     for pair in ((before, after), (LogRecord(*columns((before,))), LogRecord(*columns((after,))))):
@@ -82,14 +84,14 @@ def columns(records: tuple[LogRecord, ...]) -> Any:
 
 @given(logs())
 @settings(max_examples=300)
-def test_plain_pairs_carry_nothing_in_any_log(records: list[LogRecord]) -> None:
+def test_plain_pairs_change_no_result_in_any_log(records: list[LogRecord]) -> None:
     steps = pairs(records)
     every, some = judged(steps), judged([pair for pair in steps if not transitions.is_plain(*pair)])
     assert (every.last_abort, every.notable, every.counts) == (some.last_abort, some.notable, some.counts)
 
 
 @given(logs())
-def test_no_record_is_too_strange_to_be_judged(records: list[LogRecord]) -> None:
+def test_every_sequence_of_records_can_be_judged(records: list[LogRecord]) -> None:
     story = reported(records)
     durations = [ms for row in story.rows for ms in (row.duration_ms, row.marker_ms) if ms is not None]
     assert min(durations, default=0) >= 0
@@ -98,7 +100,7 @@ def test_no_record_is_too_strange_to_be_judged(records: list[LogRecord]) -> None
 
 
 @given(logs())
-def test_whatever_is_said_of_an_abort_has_its_sentences(log: list[LogRecord]) -> None:
+def test_every_cause_of_an_abort_has_an_explanation(log: list[LogRecord]) -> None:
     for row in reported(log).rows:
         if row.to_state == PREPARE_ABORT and row.cause is not None and row.confidence is not None:
             assert why_ended(row.cause, row.confidence)

@@ -353,7 +353,7 @@ CASES = [pytest.param(kind, text, id=f"{name} ({kind})") for name, (kinds, text)
 
 
 @pytest.mark.parametrize(("kind", "text"), CASES)
-def test_bytes_show_who_ended_it(kind: str, text: str) -> None:
+def test_encoded_records_show_who_ended_a_transaction(kind: str, text: str) -> None:
     records, said = annotated(text)
     read = [golden._of(record) for batch in _batches(records, kind) for record in read_records(batch)]
     assert judgement(read) == said

@@ -42,13 +42,13 @@ def wrong(story: Told, truth: dict[int, str]) -> list[tuple[int, CauseCode | Non
 
 @given(lives())
 @settings(max_examples=300)
-def test_certain_is_never_wrong(life: Coordinator) -> None:
+def test_a_certain_cause_is_never_wrong(life: Coordinator) -> None:
     assert wrong(reported(life.log), life.truth) == []
 
 
 @given(lives(), st.data())
 @settings(max_examples=300)
-def test_certain_is_never_wrong_where_records_are_gone(life: Coordinator, data: st.DataObject) -> None:
+def test_a_certain_cause_is_never_wrong_where_records_are_gone(life: Coordinator, data: st.DataObject) -> None:
     """Compaction may have removed any record but the newest, and some of the others may be undecodable."""
     gone = data.draw(st.sets(st.integers(0, max(len(life.log) - 2, 0))))
     broken = data.draw(st.sets(st.integers(0, len(life.log) - 1), max_size=2))
@@ -70,13 +70,13 @@ def test_every_abort_is_counted_once_under_the_cause_its_row_shows(life: Coordin
 
 @given(lives(skewed=False))
 @settings(max_examples=300)
-def test_nothing_is_odd_where_no_append_fails_and_nothing_is_gone(life: Coordinator) -> None:
+def test_a_complete_log_without_failed_appends_has_no_anomalies(life: Coordinator) -> None:
     assert reported(life.log).notes == []
 
 
 @given(lives())
 @settings(max_examples=300)
-def test_plain_pairs_carry_nothing(life: Coordinator) -> None:
+def test_plain_pairs_change_no_result(life: Coordinator) -> None:
     """Executors leave out plain pairs of records. The result is the same without them."""
     steps = pairs(life.log)
     every, some = judged(steps), judged([pair for pair in steps if not is_plain(*pair)])
@@ -85,7 +85,7 @@ def test_plain_pairs_carry_nothing(life: Coordinator) -> None:
 
 @given(lives())
 @settings(max_examples=300)
-def test_the_log_gives_the_same_read_at_once_or_as_it_grows(life: Coordinator) -> None:
+def test_a_growing_log_gives_the_same_causes_as_the_whole_log(life: Coordinator) -> None:
     """A cause that is settled early while the log grows equals the cause that is found in the whole log."""
     unskewed = [r for r in life.log if r.timestamp_ms >= max(p.timestamp_ms for p in life.log[: r.offset + 1])]
     assert judged(pairs(unskewed), settles_early=True)[1:] == judged(pairs(unskewed))[1:]

@@ -67,7 +67,7 @@ STORIES = {
 
 
 @pytest.mark.parametrize("version", STORIES)
-def test_what_real_brokers_wrote(version: str) -> None:
+def test_logs_of_real_brokers_have_the_expected_causes(version: str) -> None:
     """An id that STORIES does not list was initialized once, and only committed."""
     logs = golden.logs(version)
     assert set(STORIES[version]) <= set(logs)
@@ -78,7 +78,7 @@ def test_what_real_brokers_wrote(version: str) -> None:
         assert story.notes == [], name
 
 
-def test_h_an_id_for_every_start_leaves_zombies_that_run_out() -> None:
+def test_an_id_for_every_start_leaves_zombies_that_time_out() -> None:
     story = reported("""
         0 Empty(40,0) timeout=1500
         10 Ongoing(40,0)
@@ -88,7 +88,7 @@ def test_h_an_id_for_every_start_leaves_zombies_that_run_out() -> None:
     assert story.rows[2].duration_ms == 1802
 
 
-def test_k_a_commit_that_waits_for_a_frozen_leader() -> None:
+def test_a_commit_that_waits_for_a_frozen_leader_has_slow_markers() -> None:
     story = reported("""
         0 Empty(7,0) timeout=4000
         10 Ongoing(7,0)

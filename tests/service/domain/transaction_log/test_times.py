@@ -25,7 +25,7 @@ NO_TIMES = [NO_TIME, 0, 1, 469_473_334, NOW_MS // 1_000, 2**63 - 1, -(2**63)]
 
 
 @pytest.mark.parametrize("number", NO_TIMES)
-def test_what_is_no_time_leads_to_no_other_time(number: int) -> None:
+def test_an_invalid_time_gives_no_derived_time(number: int) -> None:
     assert not is_time(number)
     assert past_time(number, NOW_MS) is None
     assert times_out_at_ms(states.ONGOING, number, 60_000) is None
@@ -33,7 +33,7 @@ def test_what_is_no_time_leads_to_no_other_time(number: int) -> None:
     assert expires_at_ms(states.COMPLETE_COMMIT, number, 1_000) is None
 
 
-def test_what_has_happened_is_not_far_ahead() -> None:
+def test_a_time_far_in_the_future_is_no_past_time() -> None:
     assert past_time(NOW_MS + AHEAD_MS, NOW_MS) == NOW_MS + AHEAD_MS
     assert past_time(NOW_MS + AHEAD_MS + 1, NOW_MS) is None
     assert past_time(NOW_MS * 1_000, NOW_MS) is None, "a time in microseconds"
@@ -41,7 +41,9 @@ def test_what_has_happened_is_not_far_ahead() -> None:
 
 
 @given(st.integers(0, 100_000), st.integers(1, 100_000), st.integers(0, 100_000), st.integers(-5, 5))
-def test_the_store_selects_what_is_overdue(age_ms: int, timeout_ms: int, scan_ms: int, nudge_ms: int) -> None:
+def test_the_store_selects_the_ids_that_the_domain_calls_overdue(
+    age_ms: int, timeout_ms: int, scan_ms: int, nudge_ms: int
+) -> None:
     """The store compares start plus timeout with one number. This comparison selects the same ids as the rule of the
     domain."""
     started_ms = NOW_MS - age_ms
@@ -63,7 +65,7 @@ def test_the_store_selects_what_is_overdue(age_ms: int, timeout_ms: int, scan_ms
         ("", 0, 0),
     ],
 )
-def test_hash_and_partition_of_fifty(name: str, hashed: int, partition: int) -> None:
+def test_hash_and_coordinator_partition_equal_those_of_java(name: str, hashed: int, partition: int) -> None:
     """Java printed the expected values (kafka-transactions.md, section 6)."""
     assert java_hash(name) == hashed
     assert coordinator_partition(name.encode(), 50) == partition
@@ -81,6 +83,6 @@ def test_partitions_that_were_added_move_an_id(name: bytes, of_five: int, of_eig
 
 
 @pytest.mark.parametrize(("name", "count"), [(b"bytes \xff", 50), (b"\xed\xa0\x80", 50), (b"pay", 0)])
-def test_a_partition_that_is_not_known_leaves_nothing_behind(name: bytes, count: int) -> None:
+def test_without_a_partition_count_no_id_is_left_behind(name: bytes, count: int) -> None:
     assert coordinator_partition(name, count) is None
     assert not is_left_behind(name, 3, count)

@@ -24,7 +24,7 @@ EVERY_PAIR = [(before, after) for before, after in product(TABLE, TABLE) if befo
 
 
 @pytest.mark.parametrize(("before", "after"), EVERY_PAIR, ids=lambda name: name)
-def test_what_kafka_never_writes_is_a_fact_to_report(before: str, after: str) -> None:
+def test_a_transition_that_kafka_never_writes_is_reported(before: str, after: str) -> None:
     partitions = "partitions=0" if after == "PrepareAbort" and before in IDLE else ""
     notes = reported(f"""
         10 {before}(7,4)
@@ -42,7 +42,7 @@ def _said(name: str) -> str:
 
 
 @pytest.mark.parametrize("state", ["Empty", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"])
-def test_a_repeated_append_says_so_and_has_no_cause(state: str) -> None:
+def test_a_repeated_append_is_noted_and_has_no_cause(state: str) -> None:
     story = reported(f"""
         10 {state}(7,4) start=5
         99 {state}(7,4) start=5""")
@@ -50,13 +50,13 @@ def test_a_repeated_append_says_so_and_has_no_cause(state: str) -> None:
     assert [row.cause for row in story.rows][1] is None
 
 
-def test_a_repeated_tombstone_and_a_repeated_initialization_too() -> None:
+def test_a_repeated_tombstone_or_initialization_is_noted() -> None:
     assert reported("10 tombstone\n20 tombstone").notes == [f"tombstone: {REPEATED}"]
     retried = reported("10 Empty(7,4)\n20 Empty(7,4)")  # the epoch stays after a failed append, and after a retry
     assert (retried.causes, retried.notes) == (["Empty initialized certain"], [f"Empty: {REPEATED}"])
 
 
-def test_an_abort_of_something_does_not_repeat_an_abort_of_nothing() -> None:
+def test_an_abort_after_an_empty_abort_is_no_repetition() -> None:
     """An abort of an empty transaction is not counted. A real abort after it is no repetition, and is counted."""
     story = reported("""
         10 PrepareAbort(7,4) start=5 partitions=0
@@ -78,7 +78,7 @@ def test_an_abort_of_something_does_not_repeat_an_abort_of_nothing() -> None:
         pytest.param("10 CompleteCommit(7,4)\n90 Ongoing(8,0)", id="a producer id out of nowhere"),
     ],
 )
-def test_records_of_different_transactions_side_by_side_are_odd(story: str) -> None:
+def test_adjacent_records_of_different_transactions_are_an_anomaly(story: str) -> None:
     (note,) = reported(story).notes
     assert note.endswith("an append failed, or records are gone")
 
@@ -100,7 +100,7 @@ def test_records_of_different_transactions_side_by_side_are_odd(story: str) -> N
         ),
     ],
 )
-def test_nothing_is_odd_about_what_kafka_writes(story: str) -> None:
+def test_a_log_that_kafka_writes_has_no_anomalies(story: str) -> None:
     assert reported(story).notes == []
 
 
@@ -161,6 +161,6 @@ def test_no_duration_where_there_is_no_beginning_or_no_predecessor() -> None:
     assert [row.duration_ms for row in repeated.rows] == [None, 10, None, None]
 
 
-def test_a_start_before_time_gives_no_duration() -> None:
+def test_a_negative_start_time_gives_no_duration() -> None:
     before, after = log("10 Ongoing(7,4) start=-5\n20 PrepareCommit(7,4) start=-5")
     assert journal.open_ms(before, after) is None

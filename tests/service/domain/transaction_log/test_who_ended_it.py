@@ -52,7 +52,7 @@ def aborted(tags: tuple[str, str], bump: int, dur: int, then: str = "", *, epoch
         pytest.param(TV2_CLIENT, 1, 2_592_000_000, "timeout likely", id="a month"),
     ],
 )
-def test_epochs_and_times_have_the_cause(tags: tuple[str, str], bump: int, dur: int, cause: str) -> None:
+def test_epochs_and_times_show_the_cause_of_an_abort(tags: tuple[str, str], bump: int, dur: int, cause: str) -> None:
     assert aborted(tags, bump, dur) == cause
 
 
@@ -149,7 +149,7 @@ A_FENCE = [
 
 
 @pytest.mark.parametrize(("then", "by_client", "by_coordinator"), A_FENCE)
-def test_what_the_id_does_next_refines(then: str, by_client: str, by_coordinator: str) -> None:
+def test_the_next_record_of_the_id_refines_the_cause(then: str, by_client: str, by_coordinator: str) -> None:
     assert aborted(TV2_CLIENT, 1, 500, then) == by_client
     assert aborted(OLD_CLIENT, 1, 500, then) == aborted(OLD_BROKER, 1, 500, then) == by_coordinator
 
@@ -165,7 +165,7 @@ def test_an_empty_abort_shows_that_the_client_lives_on() -> None:
     assert story.counts == {"client_abort": 1}
 
 
-def test_the_empty_record_of_4_0_0_is_one_further() -> None:
+def test_the_empty_record_of_4_0_0_is_one_epoch_further() -> None:
     assert aborted(TV2_CLIENT, 2, 500, f"{SOON} Empty(7,8)") == "fenced likely"
     assert aborted(TV2_CLIENT, 2, 500, f"{SOON} Empty(7,8) timeout=30000") == "admin likely"
 
@@ -178,7 +178,7 @@ def test_an_admin_with_the_ids_own_timeout_looks_like_the_application(timeout: i
     assert aborted(TV2_CLIENT, 1, dur, then, timeout=timeout) == "fenced ambiguous"
 
 
-def test_a_cause_that_is_no_question_stays_whatever_follows() -> None:
+def test_an_unambiguous_cause_stays_whatever_record_follows() -> None:
     for then in (f"{SOON} Empty(7,6) timeout=30000", f"{SOON} Ongoing(7,5)", "999999 Empty(7,6)"):
         assert aborted(OLD_BROKER, 0, 500, then) == "client_abort likely"
     late = T + 1100
@@ -188,7 +188,7 @@ def test_a_cause_that_is_no_question_stays_whatever_follows() -> None:
 
 
 @pytest.mark.parametrize("before", ["Empty(7,5)", "CompleteCommit(7,5)", "CompleteAbort(7,5)"])
-def test_an_abort_of_nothing_is_no_transaction(before: str) -> None:
+def test_an_empty_abort_counts_as_no_transaction(before: str) -> None:
     story = reported(f"10 {before}\n20 PrepareAbort(7,6) partitions=0 start=20 ctv=2\n21 CompleteAbort(7,6) ctv=2")
     assert story.abort == "empty_abort certain"
     assert story.counts == reported(f"10 {before}").counts
@@ -214,7 +214,7 @@ def test_an_empty_abort_is_known_by_its_times_without_its_predecessor() -> None:
     ],
 )
 @pytest.mark.parametrize("epoch", [5, 6, 7])
-def test_without_the_ongoing_record_before_nothing_is_said(before: str, epoch: int) -> None:
+def test_an_abort_without_its_ongoing_record_is_unattributed(before: str, epoch: int) -> None:
     story = reported(f"{before}\n90 PrepareAbort(7,{epoch}) start=80 ctv=2\n95 CompleteAbort(7,{epoch}) start=80 ctv=2")
     assert story.abort == "unattributed ambiguous"
     assert story.counts == {"unattributed": 1}
@@ -254,7 +254,7 @@ def test_a_record_of_an_idle_id_begins_rotates_or_expires_it(before: str, after:
 
 @pytest.mark.parametrize("end", ["Commit", "Abort"])
 @pytest.mark.parametrize(("tag", "confidence"), [("prev=7", "certain"), ("", "likely")])
-def test_rotation_at_the_end_of_a_transaction(end: str, tag: str, confidence: str) -> None:
+def test_a_producer_id_may_rotate_at_the_end_of_a_transaction(end: str, tag: str, confidence: str) -> None:
     story = reported(f"""
         10 Ongoing(7,32766) ctv=2
         20 Prepare{end}(7,32767) ctv=2
@@ -278,7 +278,7 @@ def test_a_client_upgrade_initializes_without_a_fault() -> None:
     assert (story.causes, story.counts, story.notes) == (["Empty initialized certain"], {}, [])
 
 
-def test_a_client_abort_and_an_epoch_bump_of_its_own_after_an_error() -> None:
+def test_an_epoch_bump_after_a_client_abort_is_an_initialization() -> None:
     story = reported("10 Ongoing(7,4)\n20 PrepareAbort(7,4)\n23 CompleteAbort(7,4)\n25 Empty(7,5)")
     assert story.causes == ["PrepareAbort client_abort likely", "Empty initialized certain"]
 
@@ -307,7 +307,7 @@ def test_a_repeated_append_changes_neither_cause_nor_count(number: int) -> None:
         pytest.param("60000 Ongoing(7,6) ctv=2", "client_abort likely", id="the client goes on"),
     ],
 )
-def test_what_comes_after_an_abort_was_counted_changes_no_count(late: str, abort: str) -> None:
+def test_a_record_after_a_counted_abort_changes_no_count(late: str, abort: str) -> None:
     begun = "10 Ongoing(7,5) ctv=2\n20 PrepareAbort(7,6) ctv=2\n23 CompleteAbort(7,6) ctv=2"
     steps = pairs(log(f"{begun}\n{late}"))
     for story in (judged(steps), judged(steps, settles_early=True)):
@@ -325,7 +325,7 @@ def test_a_commit_whose_append_failed_may_still_end_in_an_abort() -> None:
     assert note.startswith("PrepareAbort: Kafka allows no PrepareAbort after PrepareCommit")
 
 
-def test_only_ends_from_where_counting_begins_are_counted() -> None:
+def test_aborts_before_the_start_of_counting_are_not_counted() -> None:
     steps = pairs(
         log("""
         10 Ongoing(7,5)
