@@ -172,13 +172,9 @@ def _topics(report: ClusterReport) -> Iterator[Line]:
     if topics.absent:
         yield Line(NOTE, "coverage", f"--topics: there is no topic {join_names(topics.absent)}")
     if topics.not_describable:
-        missing = tuple(acls.each_or_all("--topic", topics.not_describable, -1, "Read"))
-        yield Line(
-            GAP,
-            "coverage",
-            f"DESCRIBE is denied (or the topic is deleted): {join_names(topics.not_describable)}",
-            missing,
-        )
+        missing = acls.each_or_all("--topic", topics.not_describable, -1, "Read")
+        text = f"DESCRIBE is denied (or the topic is deleted): {join_names(topics.not_describable)}"
+        yield Line(GAP, "coverage", text, tuple(missing))
     hidden = tuple(acls.pattern(glob, "Read") for glob in topics.denied_globs if glob not in topics.not_describable)
     if hidden:
         which = "topics" if "*" in topics.denied_globs else f"topics like {join_names(topics.denied_globs)}"

@@ -6,11 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Facts, Observation, Words
 from service.domain.findings.formatting import utc
 from service.domain.findings.hanging import Case, owner_evidence
-from service.domain.findings.kinds import Kind, Severity
+from service.domain.findings.kinds import CRITICAL_AFTER_MS, Kind, Severity
 from service.domain.findings.rules import Rules
 from service.domain.partitions.facts import LogPlace
 
@@ -90,7 +89,7 @@ def unreplicated(case: Case, rules: Rules, now_ms: int) -> Observation:
     """Returns the observation of an entry at an LSO that does not move although the leader lists nothing open."""
     entry = case.entry
     rule = rules.of(case.name or "", (entry.topic,))
-    is_long = now_ms - entry.first_seen_ms >= kinds.CRITICAL_AFTER_MS
+    is_long = now_ms - entry.first_seen_ms >= CRITICAL_AFTER_MS
     return Observation(
         kind=Kind.UNREPLICATED,
         severity=Severity.CRITICAL if is_long else Severity.WARNING,

@@ -184,11 +184,8 @@ def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int)
     if owner is None:
         return context.log.is_complete and not context.has_undecodable
     if not can_still_write(entry, owner):
-        return (
-            owner.state == EXPIRED
-            or owner.producer_id != entry.producer_id
-            or owner.producer_epoch > entry.producer_epoch
-        )
+        has_producer_id = owner.state != EXPIRED and owner.producer_id == entry.producer_id
+        return not has_producer_id or owner.producer_epoch > entry.producer_epoch
     return now_ms - entry.first_seen_ms > owner.record.timeout_ms + context.log.limits.scan_ms
 
 

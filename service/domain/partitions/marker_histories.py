@@ -200,10 +200,8 @@ def _cheapest(
     ended: list[_History] = []
     for history in (each for some in states.values() for each in some):
         missing = tuple(one for one in decisions[history.at :] if one in closed)
-        _keep(
-            ended,
-            history._replace(cost=history.cost + _cost_of(missing), at=0, skipped=(*history.skipped, *missing)),
-        )
+        cost = history.cost + (_MISSING if missing else 0)
+        _keep(ended, history._replace(cost=cost, at=0, skipped=(*history.skipped, *missing)))
     return ended
 
 
@@ -225,16 +223,13 @@ def _steps(
         one = decisions[next_at]
         if _is_own(one, marker) and (one in closed or not is_empty):
             skipped = tuple(decisions[at:next_at])
+            extra = 0 if _is_timely(decisions, next_at, marker) else untimely
             yield history._replace(
-                cost=history.cost + _cost_of(skipped) + (0 if _is_timely(decisions, next_at, marker) else untimely),
+                cost=history.cost + (_MISSING if skipped else 0) + extra,
                 at=next_at + 1,
                 own=(*history.own, (one, marker)),
                 skipped=(*history.skipped, *skipped),
             )
-
-
-def _cost_of(missing: Sequence[Decision]) -> int:
-    return _MISSING if missing else 0
 
 
 def _keep(some: list[_History], new: _History) -> None:
