@@ -64,12 +64,16 @@ def _described(
     assigned_in: Callable[[Any], Iterable[TopicPartition]],
 ) -> dict[str, GroupMembers | None]:
     """Returns the groups of the answer; none if it cannot be decoded."""
-    answer = messages.ask(client, node, version, group_ids=list(groups), include_authorized_operations=False)
-    return {
-        one.group_id: None if one.error_code else GroupMembers(len(one.members), frozenset(assigned_in(one)))
-        for one in (() if answer is None else answer.groups)
-        if one.group_id in groups
-    }
+
+    def read(answer: Any) -> dict[str, GroupMembers | None]:
+        return {
+            one.group_id: None if one.error_code else GroupMembers(len(one.members), frozenset(assigned_in(one)))
+            for one in answer.groups
+            if one.group_id in groups
+        }
+
+    found = messages.ask(client, node, version, read, group_ids=list(groups), include_authorized_operations=False)
+    return found or {}
 
 
 def _assigned_partitions(group: Any) -> Iterable[TopicPartition]:

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import logging
 import struct
+from collections.abc import Callable
 from types import new_class
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from kafka.protocol.api_message import ApiMessage
 
 from service.kafka.client import KafkaClient
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _FRAME = struct.Struct(">ihhi")  # size of what follows, api key, api version, correlation id
 
@@ -102,13 +105,13 @@ class MissingMessages:
         self.request, self._response = both
         self.api_key: int = self.request.API_KEY
 
-    def ask(self, client: KafkaClient, node: int, version: int, **fields: Any) -> Any:
-        """Sends a request with `fields`, and returns the answer; None if the answer cannot be decoded. Raises
-        KafkaUnavailable or KafkaRefused."""
+    def ask(self, client: KafkaClient, node: int, version: int, read: Callable[[Any], T], **fields: Any) -> T | None:
+        """Sends a request with `fields`, and returns what `read` makes of the answer; None if the answer breaks the
+        schema. Raises KafkaUnavailable or KafkaRefused."""
         body = bytes(self.request(**fields).encode(version))
         answer = client.ask(RawRequest(self.api_key, version, body, is_flexible=True), node).body
         try:
-            return self._response.decode(answer, version)
-        except (ValueError, IndexError, struct.error) as e:
+            return read(self._response.decode(answer, version))
+        except (ValueError, IndexError, TypeError, struct.error) as e:  # TypeError: null where the schema has a value
             log.debug("broker %d: its answer to API %d cannot be decoded: %s", node, self.api_key, e)
             return None

@@ -50,10 +50,10 @@ def share_offsets(client: KafkaClient, node: int, groups: Sequence[str]) -> dict
     version = min(client.version_of(_OFFSETS.api_key), _NEWEST)
     of_group = _OFFSETS.request.DescribeShareGroupOffsetsRequestGroup
     wanted = [of_group(group_id=group, topics=None) for group in groups]  # all topics
-    answer = _OFFSETS.ask(client, node, version, groups=wanted)
-    if answer is None:
+    found = _OFFSETS.ask(client, node, version, _read, groups=wanted)
+    if found is None:
         raise KafkaUnavailable(f"share groups of broker {node}: the answer cannot be decoded")
-    return {one.group_id: ShareGroupOffsets(one.error_code, _offsets(one)) for one in answer.groups}
+    return found
 
 
 def isolation_levels(client: KafkaClient, node: int, groups: Sequence[str]) -> dict[str, str | None]:
@@ -66,6 +66,10 @@ def isolation_levels(client: KafkaClient, node: int, groups: Sequence[str]) -> d
         level = next((config.value for config in one.configs or () if config.name == _ISOLATION), None)
         found[one.resource_name] = None if one.error_code else level
     return found
+
+
+def _read(answer: Any) -> dict[str, ShareGroupOffsets]:
+    return {one.group_id: ShareGroupOffsets(one.error_code, _offsets(one)) for one in answer.groups}
 
 
 def _offsets(group: Any) -> dict[TopicPartition, ShareOffset | None]:

@@ -222,8 +222,9 @@ def test_offsets_of_both_versions() -> None:
     older = Answering(answer(group("a", partition(0, 6, None))), api90=0)
     assert share_offsets(older.client, NODE, ["a"])["a"].offsets == {("orders", 0): ShareOffset(6, -1)}
     assert share_offsets(older.client, NODE, []) == {}
-    with pytest.raises(KafkaUnavailable):
-        share_offsets(Answering(newest[:-9], api90=1).client, NODE, ["a"])
+    for broken in (newest[:-9], answer()[:-2] + NULL + NO_TAGS):
+        with pytest.raises(KafkaUnavailable):
+            share_offsets(Answering(broken, api90=1).client, NODE, ["a"])
 
 
 def test_brokers_that_do_not_report_offsets() -> None:
