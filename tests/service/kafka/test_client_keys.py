@@ -23,12 +23,12 @@ SECURITY: Final = ("security.", "ssl.", "sasl.")
 
 
 @pytest.mark.parametrize("key", KNOWN)
-def test_the_outcome_of_a_key(key: str) -> None:
+def test_each_key_has_its_recorded_outcome(key: str) -> None:
     entry: dict[str, Any] = KNOWN[key]
     assert client_keys.outcome(key, client_keys.sample(key, entry)) == entry["here"]
 
 
-def test_the_keys_that_are_refused() -> None:
+def test_only_keys_with_custom_java_classes_are_refused() -> None:
     refused = {key for key, entry in KNOWN.items() if entry["here"] == "refused"}
     assert {key for key in refused if not key.startswith(keys.REFUSED_PREFIX)} == {
         "sasl.client.callback.handler.class",
@@ -39,12 +39,12 @@ def test_the_keys_that_are_refused() -> None:
     }
 
 
-def test_what_is_no_key_of_security_is_never_refused() -> None:
+def test_a_key_that_is_not_about_security_is_never_refused() -> None:
     assert {entry["here"] for key, entry in KNOWN.items() if not key.startswith(SECURITY)} == {"honoured", "ignored"}
 
 
 @pytest.mark.parametrize("key", [*keys.CLASSES])
-def test_a_class_of_kafkas_own_is_honoured(key: str) -> None:
+def test_a_class_of_kafka_itself_is_honoured(key: str) -> None:
     for name in keys.CLASSES[key]:
         assert client_keys.outcome(key, name) == "honoured"
 
@@ -58,7 +58,7 @@ def test_a_value_that_kafkas_admin_client_does_not_take_is_refused(key: str) -> 
     assert client_keys.outcome(key, "nonsense") == "refused"
 
 
-def test_a_command_for_tokens_takes_the_place_of_what_only_java_has(tmp_path: Any) -> None:
+def test_a_token_command_replaces_keys_that_only_java_can_honour(tmp_path: Any) -> None:
     text = (
         "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\nsasl.login.callback.handler.class=com.vendor.Handler\n"
         "sasl.oauthbearer.jwt.retriever.class=com.vendor.Retriever\nsasl.oauthbearer.assertion.file=x\n"
@@ -70,7 +70,7 @@ def test_a_command_for_tokens_takes_the_place_of_what_only_java_has(tmp_path: An
 
 
 @pytest.mark.broker  # needs the jars of Kafka's clients
-def test_the_record_has_what_the_clients_print() -> None:
+def test_the_record_equals_the_output_of_the_clients() -> None:
     assert client_keys.document() == KNOWN
 
 
@@ -93,7 +93,7 @@ def test_the_document_has_every_row_and_no_other() -> None:
     assert [*RECORDED] == [row.shown for row in ROWS]
 
 
-def test_what_kafka_takes_is_taken_or_refused_before_the_first_connection() -> None:
+def test_a_value_that_kafka_takes_does_not_fail_at_the_connection() -> None:
     """A value that Kafka accepts is honoured, or refused before the first connection. A later failure, with exit code
     3, would blame the broker."""
     taken = {ours for kafka, ours in RECORDED.values() if kafka == document.CONNECTS}
@@ -110,7 +110,7 @@ def test_no_variable_of_a_declared_provider_reaches_a_broker() -> None:
 
 @pytest.mark.broker
 @pytest.mark.parametrize("row", ROWS, ids=shown)
-def test_doctor_on_a_real_listener(stage: Stage, row: Row) -> None:
+def test_doctor_has_the_recorded_outcome_on_a_real_listener(stage: Stage, row: Row) -> None:
     outcome = document.by_doctor(stage, row)
     assert outcome == RECORDED[row.shown][1]
     assert not [secret for secret in SECRETS if secret in outcome]
@@ -118,7 +118,7 @@ def test_doctor_on_a_real_listener(stage: Stage, row: Row) -> None:
 
 @pytest.mark.broker
 @pytest.mark.parametrize("row", WITH_KAFKAS_TOOL, ids=shown)
-def test_kafkas_own_tool_on_a_real_listener(stage: Stage, row: Row) -> None:
+def test_kafkas_own_tool_has_the_recorded_outcome_on_a_real_listener(stage: Stage, row: Row) -> None:
     """Messages differ between versions of Java, so the test compares only whether the tool connects."""
     connects = document.by_kafka(stage, row) == document.CONNECTS
     assert connects == (RECORDED[row.shown][0] == document.CONNECTS)

@@ -56,14 +56,14 @@ def jaas(variable: str) -> str:
         ("${word}", "${word}"),
     ],
 )
-def test_a_variable_in_the_login(
+def test_a_variable_in_the_login_is_replaced(
     tmp_path: Path, secrets: Path, variable: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TXNSCOPE_TEST_SECRET", "of the environment")
     assert password(load(tmp_path, PROVIDERS + jaas(variable.replace("SECRETS", str(secrets))))) == expected
 
 
-def test_a_variable_in_any_value(tmp_path: Path, secrets: Path) -> None:
+def test_a_variable_in_any_value_is_replaced(tmp_path: Path, secrets: Path) -> None:
     file = f"${{file:{secrets}/kafka.properties"
     settings = load(
         tmp_path,
@@ -95,7 +95,9 @@ def test_a_variable_without_a_value_is_never_sent(tmp_path: Path, secrets: Path,
     assert refused == f"sasl.jaas.config: {variable}: {wrong}"
 
 
-def test_only_what_is_allowed_is_read(tmp_path: Path, secrets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_allowed_files_and_variables_are_read(
+    tmp_path: Path, secrets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     allowed = (
         f"{PROVIDERS}config.providers.file.param.allowed.paths={secrets}\n"
         f"config.providers.dir.param.allowed.paths={secrets}/sub\n"

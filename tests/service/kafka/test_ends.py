@@ -69,7 +69,7 @@ def test_an_open_transaction_lies_between_the_lso_and_the_high_watermark(broker:
         producer.begin_transaction()
 
 
-def test_what_a_broker_refuses_never_has_numbers(broker: Broker, client: KafkaClient) -> None:
+def test_a_refused_partition_has_no_offsets(broker: Broker, client: KafkaClient) -> None:
     good = new_topic(client, broker.bootstrap, "ends-refused", 4)
     watcher = EndsWatcher(client)
     settled(watcher, {"ends-refused": good})
@@ -95,7 +95,7 @@ def test_what_a_broker_refuses_never_has_numbers(broker: Broker, client: KafkaCl
     assert trouble(watcher) == "none"
 
 
-def test_every_partition_of_the_cluster_and_what_is_added_while_it_looks(broker: Broker, client: KafkaClient) -> None:
+def test_partitions_added_during_sampling_are_sampled_too(broker: Broker, client: KafkaClient) -> None:
     layouts: Watched = {"ends-first": new_topic(client, broker.bootstrap, "ends-first", 3)}
     watcher = EndsWatcher(client)
     assert len(settled(watcher, layouts)) == 3

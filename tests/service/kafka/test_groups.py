@@ -114,7 +114,7 @@ NOBODY = GroupMembers(0, frozenset())
 
 
 @pytest.mark.broker
-def test_members_come_and_go_with_what_is_assigned_to_them(broker: Broker, client: KafkaClient) -> None:
+def test_members_come_and_go_with_their_assigned_partitions(broker: Broker, client: KafkaClient) -> None:
     new_topic(client, broker.bootstrap, "joined", 2)
     commit(broker.bootstrap, "joined-empty", "joined", {0: 1})
     groups = ["joined", "joined-empty", "joined-missing"]
@@ -141,7 +141,7 @@ def test_members_come_and_go_with_what_is_assigned_to_them(broker: Broker, clien
 
 
 @pytest.mark.broker
-def test_members_of_the_newer_group_protocol(broker_431: Broker) -> None:
+def test_members_of_the_newer_group_protocol_are_described(broker_431: Broker) -> None:
     groups = ["joined-848", "joined-848-too"]
     with connect(broker_431.bootstrap) as client:
         new_topic(client, broker_431.bootstrap, "joined-848", 2)
@@ -207,7 +207,7 @@ def answer(*groups: bytes) -> bytes:
     return int32(0) + array(*groups) + NO_TAGS
 
 
-def test_offsets_of_both_versions() -> None:
+def test_both_versions_of_share_group_offsets_are_decoded() -> None:
     newest = answer(
         group("a", partition(0, 6, 5), partition(1, -1, -1), partition(2, 7, 1, error=29)), group("b", error=DENIED)
     )
@@ -227,12 +227,12 @@ def test_offsets_of_both_versions() -> None:
             share_offsets(Answering(broken, api90=1).client, NODE, ["a"])
 
 
-def test_brokers_that_do_not_report_offsets() -> None:
+def test_brokers_without_the_api_report_no_share_group_offsets() -> None:
     assert not reports_offsets(Answering(b"").client)
     assert reports_offsets(Answering(b"", api90=0).client)
 
 
-def test_levels() -> None:
+def test_share_groups_have_the_isolation_level_of_their_config() -> None:
     def result(name: str, error: int, *configs: tuple[str, str]) -> SimpleNamespace:
         values = [SimpleNamespace(name=key, value=value) for key, value in configs]
         return SimpleNamespace(resource_name=name, error_code=error, configs=values)
@@ -242,7 +242,7 @@ def test_levels() -> None:
     assert found == {"a": "read_committed", "b": None, "c": None}
 
 
-def test_members_and_what_is_assigned_to_them() -> None:
+def test_share_group_members_have_their_assigned_partitions() -> None:
     assigned = array(UUID + text("orders") + array(int32(0), int32(1)) + NO_TAGS)
     one = text("member") + NULL + int32(2) + text("client") + text("/127.0.0.1") + array(text("orders"))
     described = (

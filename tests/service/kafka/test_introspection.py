@@ -45,7 +45,7 @@ def ends(client: KafkaClient, layout: TopicLayout) -> Ends:
     return EndsWatcher(client).sample({layout.topic: layout}, with_start=True)[layout.topic, 0]
 
 
-def test_the_producers_of_a_partition_and_the_marker_that_ends_one(broker: Broker, client: KafkaClient) -> None:
+def test_a_written_marker_ends_the_producer_that_is_described(broker: Broker, client: KafkaClient) -> None:
     layout = new_topic(client, broker.bootstrap, "marked", 2)
     began_ms = int(time.time() * 1000)
     with open_transaction(broker.bootstrap, "marked", "marked"):
@@ -83,7 +83,7 @@ def test_the_producers_of_a_partition_and_the_marker_that_ends_one(broker: Broke
             assert mark(one.producer_epoch - 1) == PRODUCER_EPOCH
 
 
-def test_many_partitions_are_asked_for_in_several_requests(broker: Broker, client: KafkaClient) -> None:
+def test_many_partitions_are_described_in_several_requests(broker: Broker, client: KafkaClient) -> None:
     new_topic(client, broker.bootstrap, "described", AT_ONCE // 2 + 20)
     new_topic(client, broker.bootstrap, "described-too", AT_ONCE // 2 + 20)
     places = {topic: range(AT_ONCE // 2 + 20) for topic in ("described", "described-too")}
@@ -99,7 +99,7 @@ def described(client: KafkaClient, places: dict[str, range]) -> dict[tuple[str, 
     return {place: reported.error for place, reported in describe_producers(client, NODE, places).items()}
 
 
-def test_ids_of_a_producer_id(broker: Broker, client: KafkaClient) -> None:
+def test_transactions_are_listed_by_producer_id(broker: Broker, client: KafkaClient) -> None:
     new_topic(client, broker.bootstrap, "listed", 1)
     transact(open_producer(broker.bootstrap, "listed-done"), "listed")
     with open_transaction(broker.bootstrap, "listed-open", "listed"):
@@ -111,7 +111,7 @@ def test_ids_of_a_producer_id(broker: Broker, client: KafkaClient) -> None:
     assert list_transactions(client, NODE, [2**62]) == []
 
 
-def test_the_present_owner_of_a_producer_id(broker: Broker, client: KafkaClient) -> None:
+def test_the_present_owner_of_a_producer_id_is_described(broker: Broker, client: KafkaClient) -> None:
     new_topic(client, broker.bootstrap, "had", 2)
     with open_transaction(broker.bootstrap, "had", "had", partition=1):
         (listed,) = (t for t in list_transactions(client, NODE) if t.transactional_id == "had")
@@ -123,7 +123,7 @@ def test_the_present_owner_of_a_producer_id(broker: Broker, client: KafkaClient)
     assert describe_owners(client, [2**62]) == {}
 
 
-def test_the_first_offset_at_a_time(broker: Broker, client: KafkaClient) -> None:
+def test_the_first_offset_at_or_after_a_time_is_found(broker: Broker, client: KafkaClient) -> None:
     layout = new_topic(client, broker.bootstrap, "timed", 1)
     producer = open_producer(broker.bootstrap, "timed")
     for at_ms in (1_000, 2_000, 3_000):
@@ -140,7 +140,7 @@ def test_the_first_offset_at_a_time(broker: Broker, client: KafkaClient) -> None
         offset_at_time(client, "timed", 7, leader, 0)
 
 
-def test_a_fetch_of_several_topics(broker: Broker, client: KafkaClient) -> None:
+def test_a_fetch_answers_for_each_partition_of_several_topics(broker: Broker, client: KafkaClient) -> None:
     layouts = {t: new_topic(client, broker.bootstrap, t, 2) for t in ("fetched", "fetched-too")}
     with open_transaction(broker.bootstrap, "fetched", "fetched", partition=1):
         epoch = layouts["fetched"].leaders[0].epoch
@@ -166,7 +166,7 @@ def test_a_fetch_of_several_topics(broker: Broker, client: KafkaClient) -> None:
     }
 
 
-def test_all_topics_with_their_ids_and_leaders(broker: Broker, client: KafkaClient) -> None:
+def test_all_topics_are_listed_with_their_ids_and_leaders(broker: Broker, client: KafkaClient) -> None:
     layout = new_topic(client, broker.bootstrap, "told", 3)
     found = all_topics(client, NODE)
     assert found.layouts["told"] == layout
@@ -198,7 +198,7 @@ def several(client: KafkaClient, node: int) -> None:
     assert isinstance(answers[node], KafkaFailure)
 
 
-def test_each_second_of_a_wait_is_a_step(make_broker: MakeBroker) -> None:
+def test_a_wait_for_a_frozen_broker_reports_a_step_each_second(make_broker: MakeBroker) -> None:
     broker = make_broker()
     with connect(broker.bootstrap) as client:
         (node,) = (found.node_id for found in client.ask(REQUEST).brokers)
@@ -221,7 +221,7 @@ CLUSTER_REFUSED, GROUP_REFUSED = 31, 30
 
 
 @pytest.mark.parametrize("version", ["4.3.1"])
-def test_what_somebody_with_describe_on_one_topic_sees(version: str, tmp_path: Path) -> None:
+def test_a_principal_with_describe_on_one_topic_sees_only_that_topic(version: str, tmp_path: Path) -> None:
     with BrokerWithAcls(version, tmp_path, ["ann"]) as guarded:
         with connect(guarded.admin) as admin:
             for name in ("seen", "hidden"):

@@ -54,7 +54,7 @@ class Log:
         return id_history(client, LEADER, 3, b"pay", ("orders", 3), lo, len(self.batches) if hi is None else hi)
 
 
-def test_the_records_of_the_id_with_what_they_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_the_id_are_read_with_their_listed_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     tombstone = build.transition(b"pay", 4, timestamp_ms=1_004, data=None)
     others = record(1, ONGOING, b"other")
     log = Log(monkeypatch, record(0, ONGOING), others, record(2, PREPARE_COMMIT), record(3, COMPLETE_COMMIT), tombstone)
@@ -71,26 +71,26 @@ def test_the_records_of_the_id_with_what_they_list(monkeypatch: pytest.MonkeyPat
     assert (found.to_offset, found.holes, found.unread) == (5, (), ())
 
 
-def test_what_the_cleaner_and_retention_took_are_holes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_removed_by_compaction_and_retention_are_holes(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log(monkeypatch, b"", b"", record(2, ONGOING), b"", record(4, PREPARE_COMMIT), b"", start=2)
     found = log.read()
     assert (found.holes, found.unread) == ((Range(0, 2), Range(3, 4)), (Range(5, 6),))
     assert [one.offset for one in found.records] == [2, 4]
 
 
-def test_what_lies_before_where_reading_began_is_a_hole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_before_the_first_read_offset_are_a_hole(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log(monkeypatch, record(0, ONGOING), record(1, PREPARE_COMMIT), record(2, COMPLETE_COMMIT))
     found = log.read(lo=1)
     assert (found.holes, [one.offset for one in found.records]) == ((Range(0, 1),), [1, 2])
 
 
-def test_what_cannot_be_decoded_or_is_not_there_yet_may_say_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undecodable_and_future_records_count_as_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     odd = build.transition(b"pay", 1, timestamp_ms=1_001, data=b"\x00\x63")
     found = Log(monkeypatch, record(0, ONGOING), odd).read(hi=4)
     assert found.unread == (Range(1, 2), Range(2, 4))
 
 
-def test_far_from_the_end_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_too_far_from_the_end_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_history, "MAX_RECORDS", 2)
     found = Log(monkeypatch, *(record(n, ONGOING) for n in range(5))).read()
     assert (found.holes, [one.offset for one in found.records]) == ((Range(0, 3),), [3, 4])
@@ -130,7 +130,7 @@ def read(patch: pytest.MonkeyPatch, batches: dict[int, bytes], lo: int, hi: int)
     return batches_between(client, "orders", 0, Leader(1, 5), PID, lo, hi)
 
 
-def test_markers_and_data_of_the_producer_id(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_markers_and_data_of_the_producer_id_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     log = {2: data(0, 2), 3: data(3, producer_id=8), 4: marker(4), 9: data(5, 9, epoch=1)}
     found = read(monkeypatch, log, 0, 10)
     assert [(one.offset, one.is_commit) for one in found.markers] == [(4, True)]
@@ -148,7 +148,7 @@ def test_markers_and_data_of_the_producer_id(monkeypatch: pytest.MonkeyPatch) ->
     ],
     ids=["nothing before", "a gap", "one that begins before", "nothing but what follows"],
 )
-def test_what_the_cleaner_took_may_have_been_a_marker(
+def test_a_compacted_offset_breaks_the_range_without_a_lost_marker(
     monkeypatch: pytest.MonkeyPatch, log: dict[int, bytes], unbroken_from: int
 ) -> None:
     found = read(monkeypatch, {**log, 9: data(9)}, 1, 6)
@@ -156,7 +156,7 @@ def test_what_the_cleaner_took_may_have_been_a_marker(
     assert found.unbroken_from == unbroken_from
 
 
-def test_what_is_damaged_may_have_been_a_marker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_batch_breaks_the_range_without_a_lost_marker(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = bytearray(marker(1))
     broken[-1] ^= 1
     found = read(monkeypatch, {0: data(0), 1: bytes(broken), 5: data(2, 5)}, 0, 6)

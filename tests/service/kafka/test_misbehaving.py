@@ -80,12 +80,12 @@ class TestFirstContact:
         ],
         ids=["http", "tls", "2 GB", "negative", "garbage", "other", "closed", "silent", "drip", "flood"],
     )
-    def test_is_one_line_with_host_and_reason(self, served: Served, why: str) -> None:
+    def test_a_failure_is_one_line_with_host_and_reason(self, served: Served, why: str) -> None:
         with serving(served) as address, bounded(), pytest.raises(KafkaUnavailable) as failure:
             KafkaClient(ClientSettings.load(address, None))
         assert re.fullmatch(f"{address} does not answer: ({why})", str(failure.value))
 
-    def test_a_tls_listener_that_says_nothing_is_left(self, tmp_path: Path) -> None:
+    def test_a_tls_listener_that_never_answers_is_given_up(self, tmp_path: Path) -> None:
         with serving(Served(is_silent=True)) as address, bounded(), pytest.raises(KafkaUnavailable) as failure:
             KafkaClient(ClientSettings.load(address, tls(tmp_path)))
         assert re.fullmatch(
@@ -139,7 +139,7 @@ class TestOneOfThreeBrokers:
     """Tests of a cluster in which one broker misbehaves after the connection is made."""
 
     @pytest.mark.parametrize("how", [garbage, huge, endless, flood, silent], ids=lambda how: how.__name__)
-    def test_the_partitions_of_the_others_are_read_and_its_own_again_later(
+    def test_partitions_of_other_brokers_are_read_while_one_misbehaves(
         self, cluster: Cluster, how: Misbehaviour
     ) -> None:
         with (
@@ -169,7 +169,7 @@ class TestOneOfThreeBrokers:
 
 
 @pytest.mark.broker
-def test_a_host_name_that_leads_elsewhere_later_is_looked_up_again(
+def test_a_host_name_whose_address_changes_is_resolved_again(
     broker_431: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When the address of a host name changes, the client resolves the name again. The brokers are real, and the name

@@ -51,7 +51,7 @@ class Issuer:
 class TestOneToken:
     """Tests of the token that a provider caches."""
 
-    def test_a_new_one_comes_before_the_old_one_runs_out(self) -> None:
+    def test_a_new_token_is_fetched_before_the_old_token_expires(self) -> None:
         now_ms, issuer = [0], Issuer()
         provider = TokenProvider(issuer, (), lambda: now_ms[0])  # type: ignore[arg-type]
         assert [provider.token(), provider.token()] == ["token-0", "token-0"]
@@ -60,7 +60,7 @@ class TestOneToken:
         now_ms[0] = 80_000
         assert provider.token() == "token-1"
 
-    def test_an_issuer_that_is_down_does_no_harm_until_the_token_runs_out(self) -> None:
+    def test_an_issuer_that_is_down_does_no_harm_until_the_token_expires(self) -> None:
         now_ms, issuer = [0], Issuer()
         provider = TokenProvider(issuer, (), lambda: now_ms[0])  # type: ignore[arg-type]
         provider.token()
@@ -72,7 +72,7 @@ class TestOneToken:
         issuer.down = False
         assert provider.token() == "token-1"
 
-    def test_a_refused_one_is_not_used_again(self) -> None:
+    def test_a_refused_token_is_not_used_again(self) -> None:
         provider = TokenProvider(Issuer(), (("logicalCluster", "lkc-1"),))  # type: ignore[arg-type]
         provider.token()
         provider.forget()
@@ -94,7 +94,9 @@ class TestExpiry:
             ("a.b.c", "a.b.c", None),
         ],
     )
-    def test_of_what_is_printed(self, tmp_path: Path, printed: str, token: str, expires_at_ms: int | None) -> None:
+    def test_a_printed_token_has_its_expiry(
+        self, tmp_path: Path, printed: str, token: str, expires_at_ms: int | None
+    ) -> None:
         file = tmp_path / "token"
         file.write_text(f"{printed}\n")
         assert TokenFile(file).fetch(1_000_000) == Token(token, expires_at_ms)
@@ -102,7 +104,7 @@ class TestExpiry:
     @pytest.mark.parametrize(
         "printed", ["", "two words", "{", '{"error": "x"}', "[]\x01", "pässwörd", '{"access_token": 1}']
     )
-    def test_what_is_no_token_is_not_shown(self, tmp_path: Path, printed: str) -> None:
+    def test_a_text_that_is_no_token_is_not_shown(self, tmp_path: Path, printed: str) -> None:
         file = tmp_path / "token"
         file.write_text(printed)
         with pytest.raises(KafkaUnavailable, match=rf"^no token from {file}: its answer (contains none|is not JSON)$"):
@@ -112,7 +114,7 @@ class TestExpiry:
 class TestCommand:
     """Tests of token commands that do not end or do not exist."""
 
-    def test_one_that_does_not_end_is_ended_with_all_that_it_started(
+    def test_a_command_that_does_not_end_is_ended_with_its_children(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(oauth, "COMMAND_TIMEOUT_S", 0.5)
@@ -124,7 +126,7 @@ class TestCommand:
             TokenCommand((str(program),)).fetch(0)
         assert time.monotonic() - began < 60
 
-    def test_one_that_is_not_there_is_named(self, tmp_path: Path) -> None:
+    def test_a_missing_command_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(KafkaUnavailable, match=r"^no token from gone: No such file or directory$"):
             TokenCommand((str(tmp_path / "gone"),)).fetch(0)
 
@@ -148,7 +150,7 @@ class TestEndpoint:
             (b"", "Server disconnected without sending a response"),
         ],
     )
-    def test_is_named_in_one_line_without_the_secret(self, answer: bytes, why: str) -> None:
+    def test_a_failing_endpoint_is_named_in_one_line_without_the_secret(self, answer: bytes, why: str) -> None:
         with asking(Served(answer)) as credentials, pytest.raises(KafkaUnavailable) as failure:
             credentials.fetch(0)
         place = credentials.url.split("/")[2]
@@ -156,17 +158,19 @@ class TestEndpoint:
         assert "s3cret" not in str(failure.value) + repr(credentials)
 
     @pytest.mark.parametrize("sent", [b"", b"H", b"HTTP/1.1 200 OK\r\n\r\n{"])
-    def test_that_never_ends_its_answer_is_left(self, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    def test_an_endpoint_that_never_ends_its_answer_is_given_up(
+        self, monkeypatch: pytest.MonkeyPatch, sent: bytes
+    ) -> None:
         monkeypatch.setattr(oauth, "ENDPOINT_TIMEOUT_S", 0.5)
         with asking(Served(sent, then_every_s=0.1, more=b" ")) as credentials, pytest.raises(KafkaUnavailable):
             credentials.fetch(0)
 
-    def test_that_floods_is_cut_off(self) -> None:
+    def test_an_endless_answer_of_an_endpoint_is_cut_off(self) -> None:
         flood = Served(b"HTTP/1.1 200 OK\r\n\r\n", then_every_s=0, more=b" " * (1 << 20))
         with asking(flood) as credentials, pytest.raises(KafkaUnavailable, match="its answer contains none"):
             credentials.fetch(0)
 
-    def test_with_an_expired_certificate_is_named(self, tmp_path: Path) -> None:
+    def test_an_endpoint_with_an_expired_certificate_is_named(self, tmp_path: Path) -> None:
         authority = Authority(tmp_path)
         expired = authority.issue("issuer", life=-timedelta(days=1))
         with serving(Served(b""), certificate=expired) as address:
@@ -195,7 +199,7 @@ class TestEndpoint:
         ("sasl.mechanism=AWS_MSK_IAM", "is for Java only: use OAUTHBEARER with a txnscope.oauthbearer.token.command"),
     ],
 )
-def test_what_is_missing_is_named(tmp_path: Path, lines: str, wrong: str) -> None:
+def test_a_missing_key_is_named(tmp_path: Path, lines: str, wrong: str) -> None:
     assert wrong in refusal(tmp_path, f"{OAUTH}{lines}\n")
 
 
@@ -227,11 +231,11 @@ def options(text: str) -> dict[str, str]:
         ('password /* spelt out */ = "x" // and said\n ;', "x"),
     ],
 )
-def test_what_is_in_quotes_is_read_as_java_does(text: str, password: str) -> None:
+def test_a_quoted_login_option_is_read_as_java_does(text: str, password: str) -> None:
     assert options(text) == {"password": password}
 
 
-def test_the_module_and_all_options() -> None:
+def test_a_login_has_its_module_and_all_options() -> None:
     found = login.parse(f'\n  {PLAIN} REQUIRED\n  username="scope" password="p"\n  tokenauth=true;\n')
     assert found == login.Login(PLAIN, {"username": "scope", "password": "p", "tokenauth": "true"})
 
@@ -251,13 +255,13 @@ def test_the_module_and_all_options() -> None:
         (f'{PLAIN} required ; {PLAIN} required password="secret";', "more than one login module"),
     ],
 )
-def test_what_is_wrong_is_named_and_no_password(text: str, wrong: str) -> None:
+def test_a_wrong_login_is_named_without_its_password(text: str, wrong: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(wrong)}$"):
         login.parse(text)
 
 
 @pytest.mark.broker
-def test_the_file_that_kafkas_tools_log_in_with_is_good_for_us(tmp_path: Path) -> None:
+def test_we_log_in_with_the_same_file_as_kafkas_tools(tmp_path: Path) -> None:
     with BrokerWithAcls("4.3.1", tmp_path, list(HARD), passwords=HARD) as guarded:
         for user in HARD:
             file = guarded.properties(user)
@@ -267,5 +271,5 @@ def test_the_file_that_kafkas_tools_log_in_with_is_good_for_us(tmp_path: Path) -
                 assert cluster_id(client)
 
 
-def test_escapes_of_the_test_are_those_of_a_properties_file() -> None:
+def test_the_test_escapes_values_as_a_properties_file_does() -> None:
     assert escaped('a\\"é\n') == 'a\\\\"\\u00e9\\n'

@@ -107,7 +107,7 @@ def test_each_open_transaction_has_its_own_offsets(monkeypatch: pytest.MonkeyPat
     assert found.read_bytes == sum(map(len, log.batches))
 
 
-def test_batches_before_the_transaction_and_markers_are_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_earlier_batches_and_markers_are_not_part_of_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     before = commit(0, key(OffsetKey("before", "orders", 0)))
     marker = control_batch(COMMIT, EACH, producer_id=PID)
     log = Log(monkeypatch, before, marker, commit(2))
@@ -116,7 +116,7 @@ def test_batches_before_the_transaction_and_markers_are_none_of_it(monkeypatch: 
     assert not found.commits[OTHER].has_newest
 
 
-def test_what_is_no_offset_is_left_out_and_what_is_not_known_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_records_are_left_out_and_unknown_records_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     group_metadata = struct.pack(">hh", 2, 7) + b"billing"
     log = Log(
         monkeypatch,
@@ -128,14 +128,14 @@ def test_what_is_no_offset_is_left_out_and_what_is_not_known_is_counted(monkeypa
     assert found.undecodable == {"unknown_key_version": 2, "malformed_key": 1}
 
 
-def test_a_batch_that_cannot_be_opened_counts_by_its_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_cannot_be_decompressed_counts_its_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_commits, "PLAIN_BYTES", 50)
     log = Log(monkeypatch, commit(0, *[key(BILLING)] * 3, codec=GZIP), commit(1))
     found = log.read(newest(1)).commits[PID]
     assert (found.offsets, found.undecodable) == ({BILLING}, {"bad_codec": 3})
 
 
-def test_reading_ends_behind_the_newest_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_ends_after_the_newest_batches_of_open_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
     """The read ends after the newest batch of the open transactions. Later commits of other groups are not read."""
     others = [commit(n, producer_id=9) for n in range(3, 50)]
     same_ms = commit(2, key(BILLING._replace(partition=1)), at_ms=1_001)
@@ -146,7 +146,7 @@ def test_reading_ends_behind_the_newest_batches(monkeypatch: pytest.MonkeyPatch)
     assert log.read(newest(1), newest(48, producer_id=9)).reached == 50 * EACH
 
 
-def test_one_pass_is_bounded_and_the_next_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_pass_is_bounded_and_the_next_pass_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log(monkeypatch, *(commit(n, producer_id=9) for n in range(9)), commit(9), at_once=2)
     monkeypatch.setattr(offset_commits, "PASS_BYTES", 4 * len(log.batches[0]))
     first = log.read(newest(9))
@@ -165,7 +165,7 @@ def test_damaged_batches_are_counted_and_deleted_ones_stop_the_pass(monkeypatch:
     assert (gone.reached, gone.commits[PID].has_newest) == (0, False)
 
 
-def test_a_denied_read_and_a_failed_one_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_denied_read_and_a_failed_read_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log(monkeypatch, commit(0))
     log.error = errors.TOPIC_AUTHORIZATION_FAILED
     with pytest.raises(KafkaRefused, match="READ"):

@@ -48,12 +48,12 @@ def owners_by(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> dict[int, An
     return dict(describe_owners(client, [7, 8]))
 
 
-def test_the_broker_that_lists_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_broker_that_lists_an_id_describes_the_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster({1: [], 2: [PAY]}, {(2, "pay"): DONE})
     assert owners_by(monkeypatch, cluster) == {7: (b"pay", 2, states.COMPLETE_ABORT, 7, 3, ())}
 
 
-def test_a_broker_that_does_not_answer_may_be_the_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_does_not_answer_may_be_the_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KafkaUnavailable):
         owners_by(monkeypatch, Cluster({1: [PAY], 2: None}, {(1, "pay"): DONE}))
 
@@ -71,7 +71,7 @@ def test_a_broker_that_does_not_answer_may_be_the_one(monkeypatch: pytest.Monkey
         ({1: [PAY]}, {(1, "pay"): DONE._replace(state="Dead")}),
     ],
 )
-def test_a_word_that_does_not_count(
+def test_an_answer_that_proves_no_owner_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
     listed: dict[int, list[ListedId] | None],
     described: dict[tuple[int, str], TransactionDescription],
@@ -126,6 +126,8 @@ class Brokers:
         (Brokers(NOT_COORDINATOR, NOT_FOUND, NOT_COORDINATOR, leader=-1), None),
     ],
 )
-def test_only_the_answers_of_all_brokers_show_it(brokers: Brokers, expected: bool | None) -> None:
+def test_only_answers_of_all_brokers_show_that_no_coordinator_knows_an_id(
+    brokers: Brokers, expected: bool | None
+) -> None:
     client: KafkaClient = brokers  # type: ignore[assignment]
     assert no_coordinator_knows(client, "exp-a", 7, 1_000) is expected

@@ -49,7 +49,7 @@ def refusal(secured: SecuredBroker, name: str, *lines: str) -> KafkaFailure:
 
 
 @pytest.mark.parametrize("name", [*LOGINS, "mutual", "tls"])
-def test_a_listener_that_demands_it_lets_us_in(secured: SecuredBroker, name: str) -> None:
+def test_each_kind_of_login_opens_its_listener(secured: SecuredBroker, name: str) -> None:
     assert connected(secured, name)
 
 
@@ -100,7 +100,7 @@ def test_a_broker_without_tls_is_named(secured: SecuredBroker) -> None:
         KafkaClient(settings)
 
 
-def test_a_login_that_the_listener_does_not_have_is_named(secured: SecuredBroker) -> None:
+def test_a_login_at_a_listener_without_sasl_is_refused_in_one_line(secured: SecuredBroker) -> None:
     settings = ClientSettings.load(secured.tls, secured.properties("PLAIN"))
     with pytest.raises(KafkaFailure, match=f"^{secured.tls} (refuses|does not answer): [^\\n]+$"):
         KafkaClient(settings)
@@ -163,7 +163,7 @@ class TestTokens:
         place = secured.issuer.url.split("/")[2]
         assert str(failure) == f"no token from {place}: it answers 401: invalid_client"
 
-    def test_the_keys_of_kafka_4_win_over_the_login(self, secured: SecuredBroker) -> None:
+    def test_client_credentials_keys_of_kafka_4_win_over_the_login(self, secured: SecuredBroker) -> None:
         assert connected(
             secured,
             "OAUTHBEARER",
@@ -172,7 +172,7 @@ class TestTokens:
             f"sasl.oauthbearer.client.credentials.client.secret={CLIENT_SECRET}",
         )
 
-    def test_a_file_is_read_again_for_each_token(self, secured: SecuredBroker, tmp_path: Path) -> None:
+    def test_a_token_file_is_read_again_for_each_token(self, secured: SecuredBroker, tmp_path: Path) -> None:
         file = tmp_path / "a token"
         where = f"sasl.oauthbearer.token.endpoint.url={file.as_uri()}"
         assert str(refusal(secured, "OAUTHBEARER", where)) == f"no token from {file}: No such file or directory"
@@ -181,7 +181,7 @@ class TestTokens:
         file.write_text(f"{secured.issuer.token('by-file')}\n")
         assert connected(secured, "OAUTHBEARER", where), "the refused token is not used again"
 
-    def test_a_command_prints_a_token(self, secured: SecuredBroker, tmp_path: Path) -> None:
+    def test_a_token_that_a_command_prints_is_used(self, secured: SecuredBroker, tmp_path: Path) -> None:
         (tmp_path / "token").write_text(secured.issuer.token("by-command"))
         line = f"txnscope.oauthbearer.token.command=cat '{tmp_path}/token'"
         handler = "sasl.login.callback.handler.class=software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
@@ -210,7 +210,7 @@ class TestTokens:
 class TestRotation:
     """Tests of credentials that change while a client runs: the client uses the new ones when it reconnects."""
 
-    def test_a_password(self, secured: SecuredBroker) -> None:
+    def test_a_changed_password_in_the_file_is_used_without_a_restart(self, secured: SecuredBroker) -> None:
         user, module = "rotating", "scram.ScramLoginModule"
         secured.set_scram("old", user)
         file = secured.properties("SCRAM-SHA-512", f"sasl.jaas.config={login(module, user, 'old')}")
@@ -225,7 +225,9 @@ class TestRotation:
             file.write_text(replaced)
             eventually(client)
 
-    def test_a_password_that_a_config_provider_reads(self, secured: SecuredBroker, tmp_path: Path) -> None:
+    def test_a_changed_password_of_a_config_provider_is_read_again(
+        self, secured: SecuredBroker, tmp_path: Path
+    ) -> None:
         user, secret = "provided", tmp_path / "password"
         secured.set_scram("old", user)
         secret.write_text("old")
@@ -251,7 +253,7 @@ class TestRotation:
             secret.write_text("new")
             eventually(client)
 
-    def test_certificates_and_their_authority(self, secured: SecuredBroker, tmp_path: Path) -> None:
+    def test_changed_certificates_and_their_authority_are_used(self, secured: SecuredBroker, tmp_path: Path) -> None:
         other = Authority(tmp_path / "other", "other")
         trust, own = tmp_path / "trust.pem", tmp_path / "own.pem"
         trust.write_text(secured.authority.certificate.read_text())

@@ -18,7 +18,7 @@ from tests.service.kafka.properties import load, refusal
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
-def test_sasl_over_tls(tmp_path: Path) -> None:
+def test_settings_for_sasl_over_tls_are_read(tmp_path: Path) -> None:
     authority = Authority(tmp_path, "ca")
     settings = load(
         tmp_path,
@@ -85,7 +85,7 @@ def test_sasl_over_tls(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_honoured_is_refused_by_name(tmp_path: Path, text: str, named: str) -> None:
+def test_a_setting_that_cannot_be_honoured_is_refused_by_name(tmp_path: Path, text: str, named: str) -> None:
     assert named in refusal(tmp_path, text)
 
 
@@ -117,7 +117,7 @@ def test_a_password_is_read_as_java_reads_it(tmp_path: Path, raw: bytes, passwor
         ),
     ],
 )
-def test_a_file_that_is_broken_is_named_and_no_password(tmp_path: Path, raw: bytes, named: str) -> None:
+def test_a_broken_line_is_named_without_its_password(tmp_path: Path, raw: bytes, named: str) -> None:
     refused = refusal(tmp_path, raw)
     assert (named in refused, "s3cret" in refused) == (True, False)
 
@@ -128,7 +128,7 @@ def test_bad_bootstrap_servers_are_named(servers: str) -> None:
         ClientSettings.load(servers, None)
 
 
-def test_several_servers_and_ipv6() -> None:
+def test_several_servers_ipv6_addresses_and_schemes_are_read() -> None:
     assert ClientSettings.load("a:1, [::1]:2", None).bootstrap_servers == ("a:1", "[::1]:2")
     with_schemes = "SASL_SSL://a:1,b_c:2,plaintext://[::1]:3"
     assert ClientSettings.load(with_schemes, None).bootstrap_servers == ("a:1", "b_c:2", "[::1]:3")
@@ -157,7 +157,7 @@ def test_lines_without_effect_are_noted(tmp_path: Path) -> None:
     )
 
 
-def test_a_key_without_a_value_and_one_given_twice(tmp_path: Path) -> None:
+def test_an_empty_value_counts_and_of_two_values_the_last_one(tmp_path: Path) -> None:
     settings = load(
         tmp_path, "security.protocol=nonsense\nssl.endpoint.identification.algorithm\nsecurity.protocol : ssl \n"
     )

@@ -51,7 +51,7 @@ def refusal(tmp_path: Path, *lines: str) -> str:
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 @pytest.mark.parametrize("store_type", ["PKCS12", "pkcs12", "JKS"])
-def test_the_lines_of_a_store_stand_in_any_order(
+def test_the_lines_of_a_store_may_be_in_any_order(
     tmp_path: Path, trusted: Path, order: tuple[int, ...], store_type: str
 ) -> None:
     lines = [f"{key}={value}" for key, value in zip(TRUST, (trusted, STORE_PASSWORD, store_type), strict=True)]
@@ -74,7 +74,7 @@ def test_a_key_store_identifies_the_client(tmp_path: Path, authority: Authority,
     assert answer_of_server(own.with_suffix(".pem"), context(settings), authority.certificate) == b"own"
 
 
-def test_what_is_wrong_with_a_store_is_named_without_its_password(
+def test_a_wrong_store_is_named_without_its_password(
     tmp_path: Path, authority: Authority, trusted: Path, own: Path
 ) -> None:
     at = f"ssl.truststore.location={trusted}"
@@ -94,7 +94,9 @@ def test_what_is_wrong_with_a_store_is_named_without_its_password(
 
 
 @pytest.mark.parametrize(("magic", "store_type"), [("feedfeed", "JKS"), ("cececece", "JCEKS")])
-def test_the_command_that_converts_what_only_java_reads(tmp_path: Path, magic: str, store_type: str) -> None:
+def test_a_store_that_only_java_reads_is_refused_with_a_convert_command(
+    tmp_path: Path, magic: str, store_type: str
+) -> None:
     store = tmp_path / "my store.jks"
     store.write_bytes(bytes.fromhex(magic) + bytes(8))
     said = refusal(tmp_path, "ssl.truststore.password=x", f"ssl.truststore.location={store}")
@@ -105,7 +107,7 @@ def test_the_command_that_converts_what_only_java_reads(tmp_path: Path, magic: s
     )
 
 
-def test_the_command_converts(tmp_path: Path, authority: Authority) -> None:
+def test_the_convert_command_makes_a_store_that_can_be_read(tmp_path: Path, authority: Authority) -> None:
     store, password = tmp_path / "trusted.jks", "of the store"
     keytool = ["keytool", "-importcert", "-noprompt", "-alias", "a", "-file", str(authority.certificate)]
     made = ["-keystore", str(store), "-storetype", "JKS", "-storepass", password]
@@ -136,12 +138,14 @@ V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
         ("ssl.cipher.suites=TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", V12, V12),
     ],
 )
-def test_the_protocols_that_are_left(tmp_path: Path, line: str, oldest: ssl.TLSVersion, newest: ssl.TLSVersion) -> None:
+def test_only_enabled_tls_protocols_are_used(
+    tmp_path: Path, line: str, oldest: ssl.TLSVersion, newest: ssl.TLSVersion
+) -> None:
     made = context(load(tmp_path, line))
     assert (made.minimum_version, made.maximum_version) == (oldest, newest)
 
 
-def test_the_ciphers_that_are_left(tmp_path: Path) -> None:
+def test_only_listed_ciphers_that_openssl_has_are_used(tmp_path: Path) -> None:
     suites = [
         "TLS_AES_128_GCM_SHA256",
         "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
@@ -216,7 +220,7 @@ def test_settings_for_other_machines_need_no_files(tmp_path: Path, self_signed: 
     assert answer_of_server(self_signed, arguments["ssl_context"]) == b"localhost"
 
 
-def test_text_beside_a_file_leaves_out_neither(tmp_path: Path, self_signed: Path) -> None:
+def test_certificates_given_as_text_and_as_file_are_both_used(tmp_path: Path, self_signed: Path) -> None:
     text = (self_signed.parent / "certificate.pem").read_text().replace("\n", "\\n")
     arguments = load(tmp_path, f"ssl.truststore.certificates={text}", *own_lines(self_signed)[1:]).kafka_python()
     assert answer_of_server(self_signed, arguments["ssl_context"]) == b"localhost"

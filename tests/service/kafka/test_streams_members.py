@@ -134,7 +134,7 @@ MEMBERS = [member(n, task("0", n)) for n in range(130)]
     ],
     ids=["two subtopologies", "one", "none", "not known", "no topology"],
 )
-def test_members_stand_behind_any_topology(topology_: bytes, count: int, topics: Sequence[str]) -> None:
+def test_members_are_found_after_any_topology(topology_: bytes, count: int, topics: Sequence[str]) -> None:
     """The members of any topology are found. A task number is a partition of each topic that the subtopology reads."""
     broker = Answering(described(0, topology_, MEMBERS[:count]))
     assert broker.members() == GroupMembers(count, frozenset((t, n) for t in topics for n in range(count)))
@@ -142,7 +142,7 @@ def test_members_stand_behind_any_topology(topology_: bytes, count: int, topics:
     assert broker.asked == [(CONSUMER_GROUP_DESCRIBE, request), (STREAMS_GROUP_DESCRIBE, request)]
 
 
-def test_no_streams_group_and_no_answer_have_no_members() -> None:
+def test_a_missing_group_or_a_short_answer_has_no_members() -> None:
     assert Answering(described(GROUP_ID_NOT_FOUND, NO_STRUCT, [])).members() is None
     whole = described(0, topology(array(SUBTOPOLOGY)), [])
     for size in range(4, whole.index(b"by-country") + 20):
