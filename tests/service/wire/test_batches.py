@@ -51,7 +51,7 @@ def bad(data: bytes) -> BadBatch:
     return found
 
 
-def test_worked_commit_marker() -> None:
+def test_the_worked_example_of_a_commit_marker_is_decoded() -> None:
     found = only(COMMIT_MARKER)
     assert (found.header.base_offset, found.header.leader_epoch, found.header.producer_id) == (120, 5, 4001)
     assert (found.header.producer_epoch, found.header.base_sequence) == (8, -1)
@@ -66,7 +66,7 @@ def test_worked_commit_marker() -> None:
     [(0, 0, (ABORT, 3)), (1, 0, (COMMIT, 3)), (1, 4, (COMMIT, 3)), (2, 0, (OTHER, -1)), (99, 0, (OTHER, -1))],
     ids=["abort", "commit", "commit of the future", "leader change", "unknown"],
 )
-def test_control_types(kind: int, version: int, expected: tuple[int, int]) -> None:
+def test_a_control_batch_has_its_type_and_coordinator_epoch(kind: int, version: int, expected: tuple[int, int]) -> None:
     control = read_control(only(control_batch(kind, version=version)))
     assert control is not None
     assert (control.type, control.coordinator_epoch) == expected
@@ -86,7 +86,7 @@ def test_an_emptied_control_batch_has_no_type() -> None:
     ],
     ids=["no key", "short key", "no value", "negative version"],
 )
-def test_a_torn_marker_is_malformed(record: Rec) -> None:
+def test_an_incomplete_marker_is_malformed(record: Rec) -> None:
     with pytest.raises(MalformedBatch):
         read_control(only(batch([record], attributes=TRANSACTIONAL | CONTROL)))
 
@@ -107,7 +107,7 @@ CODECS = {
 
 
 @pytest.mark.parametrize(("codec", "xerial"), CODECS.values(), ids=CODECS.keys())
-def test_records_of_every_codec(codec: int, xerial: bool) -> None:
+def test_records_of_every_codec_are_decoded(codec: int, xerial: bool) -> None:
     found = only(batch(RECORDS, 100, timestamp_ms=NOW, attributes=codec, last_offset_delta=9, xerial=xerial))
     assert read_records(found) == [
         Record(100, NOW, 0, b"k0", b"v0" * 50),
@@ -122,7 +122,7 @@ def test_log_append_time_is_the_time_of_every_record() -> None:
     assert {record.timestamp_ms for record in read_records(found)} == {NOW}
 
 
-def test_a_delete_horizon_takes_the_place_of_the_base_time() -> None:
+def test_timestamps_count_from_the_base_time_beside_a_delete_horizon() -> None:
     found = only(batch([Rec(b"k", None, 0, -100)], attributes=DELETE_HORIZON, timestamp_ms=NOW))
     assert found.header.base_timestamp_ms == NOW
     assert read_records(found)[0].timestamp_ms == NOW - 100
@@ -183,7 +183,7 @@ BAD_STREAMS = {
 
 
 @pytest.mark.parametrize(("codec", "payload"), BAD_STREAMS.values(), ids=BAD_STREAMS.keys())
-def test_a_stream_that_does_not_decompress(codec: int, payload: bytes) -> None:
+def test_a_stream_that_does_not_decompress_is_a_bad_codec(codec: int, payload: bytes) -> None:
     with pytest.raises(DecodeError) as caught:
         read_records(only(raw_batch(payload, attributes=codec, count=1)))
     assert caught.value.reason == "bad_codec"
@@ -212,7 +212,7 @@ BAD_BATCHES = {
 
 
 @pytest.mark.parametrize(("data", "reason", "size"), BAD_BATCHES.values(), ids=BAD_BATCHES.keys())
-def test_bad_batch(data: bytes, reason: str, size: int | None) -> None:
+def test_a_bad_batch_has_its_reason_and_size(data: bytes, reason: str, size: int | None) -> None:
     found = bad(data)
     assert (found.error.reason, found.size) == (reason, size)
 
@@ -232,7 +232,7 @@ def test_an_offset_that_goes_back_is_bad() -> None:
     ids=["far", "near", "long"],
 )
 @pytest.mark.parametrize("between", [b"", bytes(8) + struct.pack(">i", 14) + bytes(14)], ids=["", "a bad one"])
-def test_an_offset_that_jumps_ahead_takes_no_batches_behind_it_along(wrong: bytes, between: bytes) -> None:
+def test_an_offset_that_jumps_ahead_spoils_no_later_batch(wrong: bytes, between: bytes) -> None:
     """The checksum does not cover the base offset. A batch with a flipped bit in its base offset still has a valid
     checksum."""
     found = list(read_batches(batch([], 5) + wrong + between + batch([], 7) + batch([], 8)))
@@ -241,14 +241,14 @@ def test_an_offset_that_jumps_ahead_takes_no_batches_behind_it_along(wrong: byte
     assert found[1].error.reason == "bad_offset"
 
 
-def test_a_batch_at_the_expected_offset_is_believed_before_others() -> None:
+def test_a_batch_at_the_expected_offset_comes_before_other_batches() -> None:
     """The fuzzer found this case: after a wrong length, the next bytes happened to be a valid batch with another
     offset."""
     found = list(read_batches(batch([], 5) + batch([], 9) + batch([], 6) + batch([], 7)))
     assert [one.base_offset for one in found if isinstance(one, Batch)] == [5, 6, 7]
 
 
-def test_an_empty_batch_with_bytes_behind_its_header_is_malformed() -> None:
+def test_an_empty_batch_with_bytes_after_its_header_is_malformed() -> None:
     with pytest.raises(MalformedBatch, match="9 bytes"):
         read_records(only(raw_batch(Rec(b"k", b"v").encode(), count=0)))
 
@@ -274,7 +274,7 @@ BAD_RECORDS = {
 
 
 @pytest.mark.parametrize("data", BAD_RECORDS.values(), ids=BAD_RECORDS.keys())
-def test_records_that_do_not_add_up(data: bytes) -> None:
+def test_records_that_do_not_fit_their_batch_are_malformed(data: bytes) -> None:
     with pytest.raises(DecodeError) as caught:
         read_records(only(data))
     assert caught.value.reason == "malformed_batch"

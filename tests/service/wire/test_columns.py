@@ -38,13 +38,13 @@ def flipped(data: bytes, at: int) -> bytes:
 
 @given(st.integers(0, 2**64))
 @settings(max_examples=300)
-def test_both_forms_are_equal_on_any_log(seed: int) -> None:
+def test_vectorised_and_scalar_decoding_agree_on_any_log(seed: int) -> None:
     assert_same_as_scalar(random_chunks(seed))
 
 
 @given(st.integers(0, 2**64))
 @settings(max_examples=100)
-def test_and_where_blocks_begin_and_end_changes_nothing(seed: int) -> None:
+def test_vectorised_and_scalar_decoding_agree_for_small_blocks(seed: int) -> None:
     with patch.object(vectors, "BLOCK", 2), patch.object(batches, "BLOCK", 300):
         assert_same_as_scalar(random_chunks(seed))
 
@@ -53,13 +53,13 @@ def test_and_where_blocks_begin_and_end_changes_nothing(seed: int) -> None:
 @example([b"\0" * 300])
 @example([b"\xff" * 300])
 @settings(max_examples=100)
-def test_any_bytes_give_columns(pieces: list[bytes]) -> None:
+def test_vectorised_and_scalar_decoding_agree_on_any_bytes(pieces: list[bytes]) -> None:
     assert_same_as_scalar([Chunk(number, 0, END, data) for number, data in enumerate(pieces)])
 
 
 @given(st.data(), st.sampled_from([0, 1]))
 @settings(max_examples=150)
-def test_damage_stays_where_it_is(data: st.DataObject, version: int) -> None:
+def test_a_damaged_batch_does_not_affect_its_neighbours(data: st.DataObject, version: int) -> None:
     """A changed byte after the length of a batch does not affect the batches before and after it.
 
     The changed batch is reported, or still decoded if the byte is in the leader epoch, which the checksum does not
@@ -74,7 +74,7 @@ def test_damage_stays_where_it_is(data: st.DataObject, version: int) -> None:
     assert columns.next_offsets == {0: 4}
 
 
-def test_everything_bad_is_bad_in_both_forms() -> None:
+def test_vectorised_and_scalar_decoding_agree_on_every_bad_input() -> None:
     """Each invalid input of the scalar tests is placed between valid batches, and at the end of the bytes."""
     values = [data for data, _ in BAD_VALUES.values()] + [VALUE_V1[:size] for size in range(len(VALUE_V1))]
     records = [Rec(build.key("b"), data) for data in values] + [Rec(data, b"v") for data, _ in BAD_KEYS.values()]
@@ -87,7 +87,7 @@ def test_everything_bad_is_bad_in_both_forms() -> None:
         assert last.rejects or last.broken
 
 
-def test_every_field_of_a_row() -> None:
+def test_a_row_has_every_field_of_its_record() -> None:
     value = build.value(
         topics=[("t", [1, 2]), ("u", [0])], tagged=build.tags(7, 8, 2, 9), status=2, last_update_ms=50, start_ms=40
     )
@@ -160,7 +160,7 @@ def test_a_broken_last_batch_keeps_the_position_within_the_request() -> None:
     assert columns.next_offsets == {0: 10}
 
 
-def test_a_wrong_length_ends_the_chunk_and_not_the_others() -> None:
+def test_a_wrong_length_ends_only_its_own_chunk() -> None:
     bad = log(1)[:8] + b"\0\0\0\5" + log(1)[12:]
     columns = assert_same_as_scalar([Chunk(0, 0, END, log(0) + bad + log(2)), Chunk(1, 0, END, log(7))])
     assert columns.offset.tolist() == [0, 7]
@@ -203,7 +203,7 @@ def test_compressed_batches_and_their_neighbours_are_in_order() -> None:
     assert columns.transactional_ids.to_pylist() == [b"a", b"b", b"c", b"a", b"a"]
 
 
-def test_log_append_time() -> None:
+def test_log_append_time_is_the_time_of_a_row() -> None:
     stamped = batch([Rec(build.key("a"), None)], attributes=LOG_APPEND_TIME, timestamp_ms=5, max_timestamp_ms=77)
     assert decode([Chunk(0, 0, END, stamped)]).timestamp_ms.tolist() == [77]
 
@@ -213,13 +213,13 @@ def test_several_chunks_of_a_partition_give_the_furthest_position() -> None:
     assert columns.next_offsets == {0: 3}
 
 
-def test_nothing_gives_empty_columns() -> None:
+def test_no_chunks_give_empty_columns() -> None:
     columns = assert_same_as_scalar([])
     assert len(columns) == 0
     assert columns.next_offsets == {}
 
 
-def test_an_expiry_sweep_is_not_left_to_the_scalar_form() -> None:
+def test_an_expiry_sweep_needs_no_scalar_decoding() -> None:
     """The batch has hundreds of tombstones. The broker's removeExpiredTransactionalIds writes such batches."""
     sweep = batch([Rec(build.key(f"id-{delta}"), None, delta) for delta in range(400)], 50)
     with patch.object(scalar, "locate", side_effect=AssertionError):
@@ -229,7 +229,7 @@ def test_an_expiry_sweep_is_not_left_to_the_scalar_form() -> None:
 
 
 @pytest.mark.parametrize("wrong", [[], [0], [4], [1, 2], [0, 1, 2, 3, 4]], ids=str)
-def test_checksums_of_many_batches_at_once(wrong: list[int]) -> None:
+def test_wrong_checksums_are_found_among_many_batches(wrong: list[int]) -> None:
     """The same bit may be flipped in several batches. A sum over all checksums would miss that."""
     pieces = [flipped(log(n), 70) if n in wrong else log(n) for n in range(5)]
     size = np.array([len(piece) for piece in pieces])
@@ -248,6 +248,8 @@ def test_checksums_of_many_batches_at_once(wrong: list[int]) -> None:
     ],
     ids=["none", "all of it", "before, between and behind", "nothing asked for"],
 )
-def test_ranges_without_a_record(offsets: list[int], lo: int, hi: int, found: list[tuple[int, int]]) -> None:
+def test_holes_are_the_ranges_without_a_record(
+    offsets: list[int], lo: int, hi: int, found: list[tuple[int, int]]
+) -> None:
     starts, ends = holes(np.array(offsets, dtype=np.int64), lo, hi)
     assert list(zip(starts.tolist(), ends.tolist(), strict=True)) == found

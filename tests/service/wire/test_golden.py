@@ -38,7 +38,7 @@ def dump_of(log: Path, batches: list[Batch]) -> Dump:
 
 
 @pytest.mark.parametrize("log", LOGS)
-def test_headers(log: Path) -> None:
+def test_headers_equal_the_dump_of_kafkas_tool(log: Path) -> None:
     batches = batches_of(log)
     for batch, (words, _) in zip(batches, dump_of(log, batches).batches, strict=False):
         header = batch.header
@@ -66,7 +66,7 @@ def test_headers(log: Path) -> None:
 
 
 @pytest.mark.parametrize("log", LOGS)
-def test_records_and_markers(log: Path) -> None:
+def test_records_and_markers_equal_the_dump_of_kafkas_tool(log: Path) -> None:
     batches = batches_of(log)
     dump = dump_of(log, batches)
     for batch, (_, dumped) in zip(batches, dump.batches, strict=False):
@@ -84,7 +84,7 @@ def test_records_and_markers(log: Path) -> None:
 
 
 @pytest.mark.parametrize("log", DATA_LOGS)
-def test_data_of_every_codec_and_client(log: Path) -> None:
+def test_data_of_every_codec_and_client_equal_the_dump(log: Path) -> None:
     batches = batches_of(log)
     for batch, (_, dumped) in zip(batches, dump_of(log, batches).batches, strict=True):
         if batch.header.is_control:
@@ -95,7 +95,7 @@ def test_data_of_every_codec_and_client(log: Path) -> None:
 
 
 @pytest.mark.parametrize("log", TRANSACTION_LOGS)
-def test_transaction_log(log: Path) -> None:
+def test_transaction_log_records_equal_the_dump(log: Path) -> None:
     """All fields are compared. For the v0 segments of 3.9.2, the dump is by the tool of 4.3.1: the tool of 3.9.2 omits
     the start time."""
     data = log.read_bytes()
@@ -143,7 +143,7 @@ def check_row(columns: LogColumns, row: int, line: DumpedRecord) -> None:
         assert getattr(columns, name)[row] == expected, name
 
 
-def test_the_segments_hold_what_the_tests_above_are_for() -> None:
+def test_the_segments_contain_every_kind_of_row_and_reject() -> None:
     """The golden segments contain all kinds of rows, and the planted records of both versions."""
     columns = decode(
         [Chunk(n, 0, 2**62, log.read_bytes()) for n, log in enumerate(segments("*/__transaction_state-*"))]

@@ -21,7 +21,7 @@ COMPACTED = batch([Rec(b"k", b"v", 3)], 18, last_offset_delta=6)
 LOG = PLAIN + PACKED + COMMITTED + ABORTED + COMPACTED
 
 
-def test_they_say_what_whole_batches_say() -> None:
+def test_header_columns_equal_the_headers_of_whole_batches() -> None:
     found = header_columns(LOG)
     whole = [one for one in read_batches(LOG, 5) if isinstance(one, Batch)]
     assert found.position.tolist() == [one.position for one in whole]
@@ -34,7 +34,7 @@ def test_they_say_what_whole_batches_say() -> None:
     assert found.is_control.tolist() == [False, False, True, True, False]
 
 
-def test_the_markers_in_control_batches() -> None:
+def test_markers_in_control_batches_are_decoded() -> None:
     found = header_columns(LOG)
     said = [marker_at(LOG, *place) for place in zip(found.position.tolist(), found.size.tolist(), strict=True)]
     assert [one and one.type for one in said[2:4]] == [COMMIT, ABORT]
@@ -50,7 +50,7 @@ def test_the_markers_in_control_batches() -> None:
         raw_batch(b"\x02\x00", count=1, attributes=TRANSACTIONAL | CONTROL),
     ],
 )
-def test_what_is_no_marker_is_none(control: bytes) -> None:
+def test_a_control_batch_without_a_marker_gives_none(control: bytes) -> None:
     assert marker_at(control, 0, len(control)) is None
 
 
@@ -72,12 +72,12 @@ def test_a_batch_that_the_fetch_cut_is_left_for_the_next(cut: int) -> None:
         PACKED[:57] + struct.pack(">i", -2) + PACKED[61:],
     ],
 )
-def test_what_cannot_be_the_next_batch_ends_them(broken: bytes) -> None:
+def test_header_columns_end_before_a_broken_batch(broken: bytes) -> None:
     assert header_columns(PLAIN + broken + COMMITTED).next_offset.tolist() == [7]
 
 
 @pytest.mark.parametrize("log", segments(), ids=name_of)
-def test_what_kafkas_own_tool_says_of_real_segments(log: Path) -> None:
+def test_header_columns_equal_the_dump_of_kafkas_tool(log: Path) -> None:
     data, dump = log.read_bytes(), read_dump(log)
     found = header_columns(data)
     reported = [batch.words for batch in dump.batches]
@@ -103,7 +103,7 @@ FIRST = batch([Rec(b"k", b"v" * 100), Rec(b"k", b"v", 1)], 5, attributes=TRANSAC
 SECOND = control_batch(COMMIT, 7, producer_id=7)
 
 
-def test_the_same_headers_as_of_whole_batches() -> None:
+def test_headers_read_alone_equal_those_of_whole_batches() -> None:
     batches = [one for one in read_batches(FIRST + SECOND, 5) if isinstance(one, Batch)]
     assert list(read_headers(FIRST + SECOND)) == [one.header for one in batches]
 
@@ -111,7 +111,7 @@ def test_the_same_headers_as_of_whole_batches() -> None:
 @pytest.mark.parametrize(
     "cut", [HEADER_SIZE, HEADER_SIZE + 1, len(FIRST) - 1, len(FIRST), len(FIRST) + HEADER_SIZE - 1]
 )
-def test_of_a_batch_that_is_cut_its_header_is_enough(cut: int) -> None:
+def test_the_header_of_a_batch_that_is_cut_is_read(cut: int) -> None:
     assert [header.base_offset for header in read_headers((FIRST + SECOND)[:cut])] == [5]
 
 
@@ -125,6 +125,6 @@ def test_of_a_batch_that_is_cut_its_header_is_enough(cut: int) -> None:
         b"",
     ],
 )
-def test_what_cannot_be_a_header_ends_them(broken: bytes) -> None:
+def test_reading_headers_ends_before_a_broken_header(broken: bytes) -> None:
     assert list(read_headers(broken)) == []
     assert len(list(read_headers(SECOND + broken))) == 1

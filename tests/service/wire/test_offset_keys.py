@@ -40,7 +40,7 @@ def key(kind: int, group: str = "billing", topic: str = "orders", partition: int
 
 
 @pytest.mark.parametrize("version", WRITTEN)
-def test_a_commit_within_a_transaction_as_a_broker_wrote_it(version: str) -> None:
+def test_offset_keys_that_a_broker_wrote_are_decoded(version: str) -> None:
     (batch,) = read_batches(bytes.fromhex(WRITTEN[version]))
     assert isinstance(batch, Batch)
     assert batch.header.is_transactional
@@ -56,7 +56,7 @@ def test_both_versions_of_an_offset_key_have_one_layout(kind: int) -> None:
 
 
 @pytest.mark.parametrize("kind", range(2, 24))
-def test_records_of_groups_themselves_are_no_offsets(kind: int) -> None:
+def test_a_key_of_group_metadata_is_no_offset(kind: int) -> None:
     assert decode_offset_key(struct.pack(">h", kind) + text("billing")) is None
 
 
@@ -77,14 +77,14 @@ def test_records_of_groups_themselves_are_no_offsets(kind: int) -> None:
         (key(1, partition=-1), "malformed_key"),
     ],
 )
-def test_what_is_not_known_is_never_guessed(written: bytes | None, reason: str) -> None:
+def test_a_key_that_is_not_an_offset_key_is_an_error(written: bytes | None, reason: str) -> None:
     with pytest.raises(DecodeError) as caught:
         decode_offset_key(written)
     assert caught.value.reason == reason
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_a_key_or_an_error(written: bytes) -> None:
+def test_any_bytes_are_an_offset_key_or_an_error(written: bytes) -> None:
     try:
         found = decode_offset_key(written)
     except DecodeError:

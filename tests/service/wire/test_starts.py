@@ -70,7 +70,7 @@ def hostile_log(seed: int) -> bytes:
 
 @given(st.integers(0, 2**64), st.sampled_from([70, 200, 1000]), st.sampled_from([3, 20, 1000]))
 @settings(max_examples=500)
-def test_the_guess_is_never_wrong(seed: int, stretch: int, most_steps: int) -> None:
+def test_the_vectorised_search_finds_the_batch_starts_of_any_log(seed: int, stretch: int, most_steps: int) -> None:
     with patch.multiple(locating, STRETCH=stretch, FEWEST_WALKS=1, MOST_STEPS=most_steps):
         for data in (hostile_log(seed), *(chunk.data for chunk in random_chunks(seed))):
             assert batch_starts(data).tolist() == stepped(data)
@@ -78,13 +78,13 @@ def test_the_guess_is_never_wrong(seed: int, stretch: int, most_steps: int) -> N
 
 @given(st.binary(max_size=600))
 @settings(max_examples=200)
-def test_nor_of_any_bytes(data: bytes) -> None:
+def test_the_vectorised_search_finds_the_batch_starts_in_any_bytes(data: bytes) -> None:
     with patch.multiple(locating, STRETCH=62, FEWEST_WALKS=1):
         assert batch_starts(data).tolist() == stepped(data)
 
 
 @pytest.mark.parametrize("tail", [b"", usual(9)[:-1], usual(9)[:61], usual(9)[:60], usual(9)[:5]], ids=len)
-def test_a_log_as_coordinators_write_it_needs_no_loop(tail: bytes) -> None:
+def test_a_log_of_a_coordinator_needs_no_loop(tail: bytes) -> None:
     """The log contains a sweep of tombstones and an emptied batch, and is cut as a Fetch may cut it."""
     odd_ones = [batch([Rec(build.key(str(n)), None, n) for n in range(40)]), batch([], last_offset_delta=3)]
     data = b"".join([*map(usual, range(2000)), *odd_ones, *map(usual, range(2000))]) + tail

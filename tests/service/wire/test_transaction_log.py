@@ -78,15 +78,15 @@ WORKED = {
 
 
 @pytest.mark.parametrize(("text", "expected"), WORKED.values(), ids=WORKED.keys())
-def test_worked_value(text: str, expected: TransactionValue) -> None:
+def test_the_worked_examples_of_values_are_decoded(text: str, expected: TransactionValue) -> None:
     assert decode_value(bytes.fromhex(text)) == expected
 
 
-def test_worked_key() -> None:
+def test_the_worked_example_of_a_key_is_decoded() -> None:
     assert decode_key(bytes.fromhex("0000 000a 6f726465722d74782d31")) == b"order-tx-1"
 
 
-def test_worked_sizes() -> None:
+def test_the_worked_examples_have_the_sizes_of_the_specification() -> None:
     assert [len(bytes.fromhex(WORKED[name][0])) for name in ("v0 Ongoing", "v0 Empty", "v1 Ongoing", "v1 Empty")] == [
         85,
         37,
@@ -113,7 +113,7 @@ shorts = st.integers(-(2**15), 2**15 - 1)
     unknown=st.dictionaries(st.integers(4, 2**31 - 1), st.binary(max_size=5), max_size=3),
     topic_tagged=st.dictionaries(st.integers(0, 9), st.binary(max_size=5), max_size=2),
 )
-def test_what_is_built_is_read(
+def test_a_built_value_is_decoded_unchanged(
     version: int,
     producer_id: int,
     producer_epoch: int,
@@ -151,7 +151,7 @@ def test_any_id_is_kept_byte_for_byte(transactional_id: bytes) -> None:
     assert decode_key(build.key(transactional_id)) == transactional_id
 
 
-def test_topic_that_is_not_utf8_is_kept() -> None:
+def test_a_topic_name_that_is_not_utf8_is_kept() -> None:
     name = b"caf\xe9".decode("utf-8", "surrogateescape")
     partitions = decode_value(build.value(topics=[(name, [1])])).partitions
     assert partitions is not None
@@ -159,15 +159,15 @@ def test_topic_that_is_not_utf8_is_kept() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_bytes_behind_a_value_are_ignored_as_kafka_does(version: int) -> None:
+def test_bytes_after_a_value_are_ignored_as_kafka_does(version: int) -> None:
     assert decode_value(build.value(version) + b"more").producer_id == PID
 
 
-def test_bytes_behind_a_key_are_ignored_as_kafka_does() -> None:
+def test_bytes_after_a_key_are_ignored_as_kafka_does() -> None:
     assert decode_key(build.key("a") + b"more") == b"a"
 
 
-def test_of_a_repeated_tag_the_last_one_counts() -> None:
+def test_the_last_one_of_a_repeated_tag_counts() -> None:
     assert decode_value(build.value()[:-1] + bytes.fromhex("02 02020001 02020002")).client_transaction_version == 2
 
 
@@ -191,7 +191,7 @@ BAD_KEYS = {
 
 
 @pytest.mark.parametrize(("data", "reason"), BAD_KEYS.values(), ids=BAD_KEYS.keys())
-def test_bad_key(data: bytes | None, reason: str) -> None:
+def test_a_bad_key_has_its_reason(data: bytes | None, reason: str) -> None:
     with pytest.raises(DecodeError) as caught:
         decode_key(data)
     assert caught.value.reason == reason
@@ -216,7 +216,7 @@ BAD_VALUES = {
 
 
 @pytest.mark.parametrize(("data", "reason"), BAD_VALUES.values(), ids=BAD_VALUES.keys())
-def test_bad_value(data: bytes, reason: str) -> None:
+def test_a_bad_value_has_its_reason(data: bytes, reason: str) -> None:
     with pytest.raises(DecodeError) as caught:
         decode_value(data)
     assert caught.value.reason == reason
