@@ -146,13 +146,13 @@ def asked(here: Guarded, who: str | None, method: str, path: str, row: Row) -> i
 
 
 @pytest.mark.parametrize(("method", "path"), sorted(TABLE))
-def test_a_route_asks_who_it_is(here: Guarded, method: str, path: str) -> None:
+def test_a_route_answers_each_principal_by_its_role(here: Guarded, method: str, path: str) -> None:
     row = TABLE[method, path]
     who = (None, "viewer", "viewer of another", "operator", "viewer of all", "scraper")
     assert [asked(here, one, method, path, row) for one in who] == list(row[:6])
 
 
-def test_a_route_that_nobody_declared_keeps_the_service_from_starting() -> None:
+def test_a_route_without_a_declared_role_keeps_the_service_from_starting() -> None:
     router = APIRouter()
     router.add_api_route("/api/v1/clusters/{cluster}/findings", lambda: None, methods=["GET"])
     check_declared(router.routes)
@@ -162,12 +162,12 @@ def test_a_route_that_nobody_declared_keeps_the_service_from_starting() -> None:
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/api/v1/nothing", "/clusters/orders/nothing", "/api/v1/clusters/x/y"])
-def test_what_is_not_there_is_closed_too(here: Guarded, path: str) -> None:
+def test_an_unknown_path_is_closed_too(here: Guarded, path: str) -> None:
     assert [here.ask(who, path).status_code for who in (None, "viewer of another")] == [401, 403]
     assert here.ask("admin", path).status_code == 404
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "BREW"])
-def test_a_method_that_nothing_takes_is_closed_too(here: Guarded, method: str) -> None:
+def test_a_method_that_no_route_takes_is_closed_too(here: Guarded, method: str) -> None:
     assert here.ask(None, "/api/v1/clusters/orders", method).status_code == 401
     assert here.ask("viewer", "/api/v1/clusters/orders", method).status_code == 405

@@ -65,7 +65,7 @@ def test_no_redirect_leads_to_another_host(url: str) -> None:
 # requests without credentials
 
 
-def test_a_challenge_names_how_to_ask_again(here: Guarded) -> None:
+def test_a_challenge_names_the_accepted_schemes(here: Guarded) -> None:
     answer = here.client.get(C)
     assert (answer.status_code, answer.json()["type"]) == (401, "urn:txnscope:not-authenticated")
     assert answer.headers.get_list("WWW-Authenticate") == [
@@ -78,7 +78,7 @@ def test_a_challenge_names_how_to_ask_again(here: Guarded) -> None:
     assert "credentials are needed" in page.text
 
 
-def test_without_basic_there_is_no_box_for_a_password(url: str) -> None:
+def test_without_basic_the_browser_does_not_ask_for_a_password(url: str) -> None:
     with guarded(url, AuthConfig(keys=True)) as here:
         assert here.client.get(C).headers.get_list("WWW-Authenticate") == ['Bearer realm="txnscope"']
         assert here.client.get(C, headers=basic("ann", PASSWORD)).status_code == 401
@@ -119,7 +119,7 @@ def test_a_viewer_of_one_cluster_does_not_learn_of_the_others(here: Guarded) -> 
     assert "the store knows: 'orders', 'payments'" in here.ask("admin", "/api/v1/clusters/nope").text
 
 
-def test_an_answer_that_is_kept_for_one_is_not_for_another(here: Guarded) -> None:
+def test_a_cached_answer_for_one_user_is_not_sent_to_another(here: Guarded) -> None:
     """The second request comes within a second, while the answer to the first user is still cached."""
     for path in ("/", "/api/v1/clusters"):
         everything, one = here.ask("admin", path).text, here.ask("viewer", path).text
@@ -208,7 +208,7 @@ def test_wrong_keys_are_slowed_logged_once_and_audited(here: Guarded, caplog: py
     assert here.ask("viewer", C).status_code == 200
 
 
-def test_the_sum_of_wrong_keys_is_recorded_when_the_service_ends(url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_number_of_wrong_keys_is_recorded_when_the_service_ends(url: str, caplog: pytest.LogCaptureFixture) -> None:
     with guarded(url) as here:
         for _ in range(3):
             here.client.get(C, headers=basic("ann", "wrong"))
@@ -221,7 +221,7 @@ def test_the_sum_of_wrong_keys_is_recorded_when_the_service_ends(url: str, caplo
     assert not [key for key in keys.values() if key in caplog.text]
 
 
-def test_a_line_of_the_log_is_one_line(here: Guarded, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_request_is_one_printable_line_of_the_log(here: Guarded, caplog: pytest.LogCaptureFixture) -> None:
     for headers in (bearer("x"), basic("ann\n2026-11-26 WARNING all is well", "x")):
         assert here.client.get("/clusters/a%0Ab%1b", headers=headers).status_code == 401
     reported = [one.getMessage() for one in caplog.records if one.getMessage().startswith("refused")]
@@ -229,7 +229,7 @@ def test_a_line_of_the_log_is_one_line(here: Guarded, caplog: pytest.LogCaptureF
     assert all(line.isprintable() for line in reported), reported
 
 
-def test_more_wrong_ones_than_have_a_turn_are_turned_away(here: Guarded) -> None:
+def test_wrong_keys_beyond_the_length_of_the_queue_are_turned_away(here: Guarded) -> None:
     slowdown, much_later_s = here.client.app.state.txnscope.access.slowdown, time.monotonic() + 3_600  # type: ignore[attr-defined]
     turns = [slowdown.turn("testclient", much_later_s) for _ in range(11)]
     assert turns == [*(EACH_S * number for number in range(1, 11)), None]
@@ -238,7 +238,7 @@ def test_more_wrong_ones_than_have_a_turn_are_turned_away(here: Guarded) -> None
     assert here.ask("viewer", C).status_code == 200, "a sender with a right key does not wait"
 
 
-def test_a_role_that_is_missing_is_audited_with_the_name(here: Guarded) -> None:
+def test_a_missing_role_is_audited_with_the_name_of_the_user(here: Guarded) -> None:
     answer = here.ask("viewer", f"{C}/mutes", "POST", json={})
     assert answer.status_code == 403
     assert answer.json()["detail"] == "'viewer' needs the role operator in 'orders' for this"
@@ -250,7 +250,7 @@ def test_a_role_that_is_missing_is_audited_with_the_name(here: Guarded) -> None:
 # the audit
 
 
-def test_what_is_about_no_cluster_is_for_admins_of_all(here: Guarded) -> None:
+def test_audit_entries_without_a_cluster_are_for_admins_of_all_clusters(here: Guarded) -> None:
     created = audited(here, action="key", limit=200)
     assert {row["subject"] for row in created} == set(here.keys)
     assert {(row["outcome"], row["who"], row["cluster"]) for row in created} == {("created", "tests", None)}
@@ -277,7 +277,7 @@ def mute(here: Guarded, who: str = "operator", **body: Any) -> Any:
 
 
 @pytest.mark.parametrize("subject", ["finding", "prefix", "topic"])
-def test_a_mute_shows_where_mutes_of_rules_do(here: Guarded, subject: str) -> None:
+def test_a_mute_is_shown_on_the_findings_that_it_covers(here: Guarded, subject: str) -> None:
     finding = here.finding()
     (item,) = here.ask("viewer", f"{C}/hanging").json()["items"]
     assert item["muted_until"] is None
@@ -304,7 +304,7 @@ def test_a_mute_shows_where_mutes_of_rules_do(here: Guarded, subject: str) -> No
     assert "known, ann looks at it" in rows[1]["detail"]
 
 
-def test_a_mute_for_others_changes_nothing(here: Guarded) -> None:
+def test_a_mute_of_another_subject_does_not_change_a_finding(here: Guarded) -> None:
     assert mute(here, prefix="other").status_code == 201
     assert mute(here, topic="other").status_code == 201
     assert here.ask("viewer", f"{C}/hanging").json()["items"][0]["muted_until"] is None
@@ -332,7 +332,7 @@ def test_a_mute_needs_an_end_a_reason_and_one_subject(here: Guarded, body: dict[
     assert audited(here, action="mute") == []
 
 
-def test_operators_of_the_configuration_may_still_do_what_they_did(url: str) -> None:
+def test_operators_of_the_configuration_may_still_write(url: str) -> None:
     operators = {"ann": "the-key-of-ann-000"}
     with guarded(url, AuthConfig(), operators=operators) as here:
         assert here.client.get(C).status_code == 200

@@ -68,13 +68,13 @@ def test_an_operator_acknowledges_and_all_see_who_when_and_why(here: Guarded) ->
 
 
 @pytest.mark.parametrize("body", [{}, {"reason": ""}, {"reason": "    "}, {"reason": "because", "more": 1}])
-def test_a_reason_is_needed(here: Guarded, body: dict[str, Any]) -> None:
+def test_an_acknowledgement_needs_a_reason(here: Guarded, body: dict[str, Any]) -> None:
     path = f"{C}/findings/{lost(here)['id']}/acknowledge"
     assert here.ask("operator", path, "POST", json=body).status_code == 422
     assert here.ask("admin", f"{C}/audit?action=acknowledge").json()["items"] == []
 
 
-def test_what_ends_by_itself_or_is_not_there_is_not_acknowledged(here: Guarded) -> None:
+def test_only_existing_findings_that_stay_can_be_acknowledged(here: Guarded) -> None:
     answer = here.ask("operator", f"{C}/findings/{here.finding()}/acknowledge", "POST", json=WHY)
     assert answer.status_code == 409
     assert "only lost_records and torn_transaction stay until acknowledged" in answer.json()["detail"]
@@ -82,7 +82,7 @@ def test_what_ends_by_itself_or_is_not_there_is_not_acknowledged(here: Guarded) 
     assert here.ask("admin", "/api/v1/clusters/no/findings/nope/acknowledge", "POST", json=WHY).status_code == 404
 
 
-def test_the_form_of_the_page_is_for_operators_and_for_what_stays(here: Guarded) -> None:
+def test_only_operators_see_the_form_and_only_on_findings_that_stay(here: Guarded) -> None:
     page = f"/clusters/orders/findings/{lost(here)['id']}"
     form = f'action="{page}/acknowledge"'
     assert [form in here.ask(who, page).text for who in ("viewer", "operator")] == [False, True]

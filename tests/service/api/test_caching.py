@@ -68,7 +68,7 @@ def test_the_tag_stays_for_five_seconds_while_only_as_of_moves(cluster: SeededCl
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_news_change_the_tag_at_once(cluster: SeededCluster, path: str) -> None:
+def test_a_new_record_changes_the_tag_at_once(cluster: SeededCluster, path: str) -> None:
     with client_of(cluster.url) as client:
         tag = client.get(path).headers["etag"]
         cluster.read([open_id("a", 5_000, commits=1, producer_epoch=4)], now_ms=STEP_MS)
@@ -139,7 +139,7 @@ def service(cluster: SeededCluster) -> Iterator[Service]:
     service.engine.dispose()
 
 
-def test_many_who_ask_at_once_cost_one_rendering(service: Service) -> None:
+def test_many_requests_at_once_cost_one_rendering(service: Service) -> None:
     assert set(service.get(*[""] * CLIENTS)) == {"1"}
 
 
@@ -151,7 +151,7 @@ def test_a_request_after_a_change_of_the_store_sees_it(service: Service, cluster
     assert seen == ["1", "2", "3", "4", "5"]
 
 
-def test_requests_while_an_answer_is_made_share_the_next_one(service: Service, cluster: SeededCluster) -> None:
+def test_requests_during_a_rendering_share_the_next_rendering(service: Service, cluster: SeededCluster) -> None:
     """A request that arrives during a rendering gets the next rendering. The present one may lack a change that the
     sender knows of."""
     begun, may_end = threading.Event(), threading.Event()
@@ -173,7 +173,7 @@ def test_requests_while_an_answer_is_made_share_the_next_one(service: Service, c
     assert asyncio.run(ask()) == ["1", *["2"] * CLIENTS]
 
 
-def test_a_failure_is_everybodys_who_waited_for_it(service: Service) -> None:
+def test_a_failed_rendering_fails_every_request_that_waits_for_it(service: Service) -> None:
     """If a rendering fails, all requests that wait for it fail, too. No such request asks the store again."""
 
     def fail() -> None:
@@ -195,18 +195,18 @@ def test_ages_in_an_answer_are_a_second_old_at_most(service: Service) -> None:
         assert service.get("") == [expected]
 
 
-def test_another_question_is_answered_for_itself(service: Service) -> None:
+def test_each_query_has_its_own_rendering(service: Service) -> None:
     one, two, none, again = service.get("a=1", "a=2", "", "a=1")
     assert again == one
     assert {one, two, none} == {"1", "2", "3"}
 
 
-def test_what_went_wrong_is_not_kept(service: Service) -> None:
+def test_an_error_answer_is_not_cached(service: Service) -> None:
     service.status = 500
     assert [*service.get(""), *service.get("")] == ["1", "2"]
 
 
-def test_nothing_is_kept_while_the_store_does_not_answer() -> None:
+def test_no_answer_is_cached_while_the_store_does_not_answer() -> None:
     service = Service(f"postgresql://127.0.0.1:{free_port()}/nobody")
     assert [*service.get(""), *service.get("")] == ["1", "2"]
 

@@ -28,7 +28,7 @@ def test_a_store_without_clusters_has_an_empty_list(cluster: SeededCluster, tmp_
     empty.close()
 
 
-def test_clusters_are_listed_by_name_and_as_one_is_alone(cluster: SeededCluster) -> None:
+def test_clusters_are_listed_by_name_with_the_body_of_a_single_cluster(cluster: SeededCluster) -> None:
     cluster.read([Id(b"a")])
     other = SeededCluster(cluster.url, "analytics")
     other.read([Id(b"b")], now_ms=NOW_MS + 7_000)
@@ -55,7 +55,7 @@ def test_states_are_counted_without_the_expired(cluster: SeededCluster) -> None:
     assert body["open"] == 4
 
 
-def test_totals_and_rates_over_the_last_whole_minutes(cluster: SeededCluster) -> None:
+def test_totals_and_rates_cover_the_last_whole_minutes(cluster: SeededCluster) -> None:
     cluster.read([Id(b"old", commits=1_000)], now_ms=NOW_MS - 400_000)
     cluster.read([Id(b"a", commits=60, aborts=30)], now_ms=NOW_MS - 60_000)
     cluster.read([Id(b"b", commits=5)], now_ms=NOW_MS)  # in the current minute
@@ -106,7 +106,7 @@ def test_a_source_reports_how_far_it_has_read(cluster: SeededCluster) -> None:
     assert source["coverage"] == {"watched": 2, "judged": 2, "unknown": 0, "why": None}
 
 
-def test_a_source_in_trouble_says_so_and_its_as_of_stands_still(cluster: SeededCluster) -> None:
+def test_a_failing_source_reports_its_error_and_keeps_its_as_of(cluster: SeededCluster) -> None:
     cluster.read([Id(b"a")])
     cluster.writer.report_trouble(ErrorText("no broker answers: broker-1:9092"))
     body = get(cluster, CLUSTER)
@@ -131,7 +131,7 @@ def test_a_source_that_never_succeeded_has_no_as_of(tmp_path: Path) -> None:
     assert body["rates"] == {"window_ms": 0, "commits_per_s": 0.0, "aborts_per_s": 0.0}
 
 
-def test_unknown_names_gaps_of_a_day_and_undecodable_ids(cluster: SeededCluster) -> None:
+def test_unknown_lists_gaps_of_a_day_and_undecodable_ids(cluster: SeededCluster) -> None:
     cluster.read([Id(b"a")], gap=Gap(0, 10, "retention"), now_ms=NOW_MS - 2 * 86_400_000)
     cluster.read([Id(b"b")], gap=Gap(11, 20, "retention"), now_ms=NOW_MS - 3_600_000)
     cluster.read([Id(b"c", states.UNKNOWN), Id(b"d", states.UNKNOWN)])
@@ -165,7 +165,7 @@ def test_configs_say_where_they_come_from(cluster: SeededCluster) -> None:
     assert body["configs"]["transactional.id.expiration.ms"] == {"value": "3600000", "source": "broker"}
 
 
-def test_coordinators_have_one_row_a_partition(cluster: SeededCluster) -> None:
+def test_coordinators_have_one_row_per_partition(cluster: SeededCluster) -> None:
     cluster.read([Id(b"a"), open_id("b", 5_000), Id(b"gone", states.EXPIRED)], behind=4)
     body = get(cluster, f"{CLUSTER}/coordinators")
     assert body["as_of"] == NOW
@@ -198,7 +198,7 @@ def test_coordinators_have_one_row_a_partition(cluster: SeededCluster) -> None:
     ]
 
 
-def test_numbers_no_double_can_hold_are_spelt_out(cluster: SeededCluster) -> None:
+def test_numbers_that_no_double_can_hold_have_digits_as_text(cluster: SeededCluster) -> None:
     cluster.read(behind=INT64_MAX)
     (source,) = get(cluster, CLUSTER)["sources"]
     assert source["end"] == INT64_MAX

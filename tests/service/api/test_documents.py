@@ -75,7 +75,7 @@ ANSWERS: list[tuple[str, type[Shape], set[str]]] = [
 
 
 @pytest.mark.parametrize(("path", "kind", "wide"), ANSWERS)
-def test_answers_have_the_words_and_the_nulls_that_the_document_allows(
+def test_answers_are_valid_for_their_documented_types(
     client: TestClient, path: str, kind: type[Shape], wide: set[str]
 ) -> None:
     """Every answer is strictly valid for its documented type. mypy checks that the routes build these types."""
@@ -83,7 +83,7 @@ def test_answers_have_the_words_and_the_nulls_that_the_document_allows(
 
 
 @pytest.mark.parametrize(("path", "kind", "wide"), ANSWERS)
-def test_numbers_that_no_double_can_hold_have_their_digits_beside_them(
+def test_numbers_that_no_double_can_hold_have_digits_as_text(
     client: TestClient, path: str, kind: type[Shape], wide: set[str]
 ) -> None:
     """A number that a double cannot represent has its digits as text beside it. No other number has such a text."""
@@ -92,7 +92,7 @@ def test_numbers_that_no_double_can_hold_have_their_digits_beside_them(
     assert {key for key, number, _ in found if number is not None and not key.endswith("_raw_ms")} == wide
 
 
-def test_openapi_names_every_operation_and_holds_all_it_refers_to(client: TestClient) -> None:
+def test_openapi_names_every_operation_and_defines_every_reference(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
     assert document["info"]["version"] == "1.2.3"
     operations = [operation for path in document["paths"].values() for operation in path.values()]
@@ -181,7 +181,7 @@ def test_openapi_describes_the_filters(client: TestClient) -> None:
     assert all(name in str(schemas["state"]) for name in states.NAMES.values())
 
 
-def test_metrics_are_served_in_the_format_asked_for(client: TestClient) -> None:
+def test_metrics_are_served_in_the_requested_format(client: TestClient) -> None:
     plain = client.get("/metrics", headers={"Accept-Encoding": "identity"})
     assert plain.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert 'kafka_txn_transactions{cluster="o\\"><i>&",state="Ongoing"}' in plain.text
@@ -199,11 +199,11 @@ def test_requests_are_counted_by_route(client: TestClient) -> None:
     assert line.endswith(" 1.0")
 
 
-def test_the_document_is_as_the_routes_say() -> None:
+def test_the_committed_document_equals_that_of_the_routes() -> None:
     assert DOCUMENT.read_text("utf-8") == document(), "out of date, run python -m tests.helpers.openapi_document"
 
 
-def test_the_service_answers_it(tmp_path: Path) -> None:
+def test_the_service_serves_the_committed_document(tmp_path: Path) -> None:
     cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}")
     with client_of(cluster.url) as client:
         served = client.get("/openapi.json").json()
@@ -212,7 +212,7 @@ def test_the_service_answers_it(tmp_path: Path) -> None:
     assert served == json.loads(DOCUMENT.read_text("utf-8"))
 
 
-def test_what_may_be_left_out_cannot_be_null() -> None:
+def test_an_optional_parameter_is_not_nullable() -> None:
     """An optional query parameter is not declared nullable: `?min_age=null` would be the string "null"."""
     paths = json.loads(DOCUMENT.read_text("utf-8"))["paths"].values()
     parameters = [one for path in paths for operation in path.values() for one in operation.get("parameters", ())]
@@ -221,7 +221,7 @@ def test_what_may_be_left_out_cannot_be_null() -> None:
 
 
 @pytest.mark.parametrize("path", ["partitions?lagging", "groups?blocked"])
-def test_truths_are_true_and_false_as_the_document_says(tmp_path: Path, path: str) -> None:
+def test_a_boolean_parameter_takes_only_true_and_false(tmp_path: Path, path: str) -> None:
     cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}")
     with client_of(cluster.url) as client:
         answers = {
@@ -267,12 +267,12 @@ def test_every_route_answers_head_with_the_headers_of_get(orders: TestClient) ->
         assert headed.content == b""
 
 
-def test_a_known_etag_is_304_also_to_head(orders: TestClient) -> None:
+def test_head_with_a_known_etag_is_304(orders: TestClient) -> None:
     etag = orders.head(CLUSTER).headers["etag"]
     assert orders.head(CLUSTER, headers={"If-None-Match": etag}).status_code == 304
 
 
-def test_heads_are_counted_as_such_and_not_described(orders: TestClient) -> None:
+def test_head_requests_are_counted_but_not_documented(orders: TestClient) -> None:
     orders.head("/-/healthy")
     orders.head("/wp-admin/setup.php")
     page = orders.get("/metrics").text

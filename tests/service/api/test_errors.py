@@ -115,7 +115,7 @@ BAD_INPUT = [
 
 
 @pytest.mark.parametrize(("path", "status", "kind", "words"), BAD_INPUT, ids=lambda value: str(value)[:60])
-def test_bad_input(client: TestClient, path: str, status: int, kind: str, words: str) -> None:
+def test_bad_input_is_a_problem_document(client: TestClient, path: str, status: int, kind: str, words: str) -> None:
     response = client.get(path)
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
@@ -129,7 +129,7 @@ def test_bad_input(client: TestClient, path: str, status: int, kind: str, words:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 @pytest.mark.parametrize("path", ["/api/v1/clusters", "/metrics", "/-/ready", LIST])
-def test_nothing_can_be_written(client: TestClient, method: str, path: str) -> None:
+def test_a_read_only_path_refuses_writing_methods(client: TestClient, method: str, path: str) -> None:
     response = client.request(method, path)
     assert response.status_code == 405
     assert "GET" in response.headers["allow"]
@@ -157,7 +157,7 @@ def test_a_cursor_serves_only_the_cluster_it_came_from(client: TestClient, store
 
 
 @pytest.mark.parametrize("path", EVERY_READER)
-def test_a_store_that_is_not_there_is_not_ready_and_no_file_is_made(tmp_path: Path, path: str) -> None:
+def test_a_missing_store_is_not_ready_and_no_file_is_created(tmp_path: Path, path: str) -> None:
     with client_of(f"sqlite:///{tmp_path / 'typo.db'}") as client:
         response = client.get(path)
     problem = response.json()
@@ -209,7 +209,7 @@ def test_a_store_of_another_version_is_refused_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", EVERY_READER)
-def test_a_locked_store_is_no_mistake_of_the_client(tmp_path: Path, path: str) -> None:
+def test_a_locked_store_is_a_server_error(tmp_path: Path, path: str) -> None:
     file = tmp_path / "store.db"
     SeededCluster(f"sqlite:///{file}").close()
     locking = sqlite3.connect(file, isolation_level=None)
@@ -239,7 +239,7 @@ def test_a_url_that_is_no_store_is_refused_before_anything_is_served() -> None:
         create_app("mysql://host/database")
 
 
-def test_a_mistake_of_ours_is_500_without_its_details(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_500_without_its_details(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("a secret")
 

@@ -29,7 +29,7 @@ def stored(cluster: WithFindings) -> None:
 pytestmark = pytest.mark.cluster(stored=stored)
 
 
-def test_one_finding_says_all_that_is_promised(cluster: WithFindings) -> None:
+def test_a_finding_has_every_promised_field(cluster: WithFindings) -> None:
     heals = observe(self_heals_at_ms=NOW_MS + 1_000, owner="payments", muted_until_ms=NOW_MS, name=b"p\xff")
     cluster.see(heals)
     with client_of(cluster.url) as client:
@@ -93,7 +93,7 @@ def test_one_finding_says_all_that_is_promised(cluster: WithFindings) -> None:
         ("partition=4", []),
     ],
 )
-def test_filters(cluster: WithFindings, query: str, names: list[str]) -> None:
+def test_filters_select_findings(cluster: WithFindings, query: str, names: list[str]) -> None:
     b = observe(name=b"b", severity=Severity.CRITICAL)
     cluster.see(observe(name=b"a"), now_ms=NOW_MS)
     cluster.see(observe(name=b"a"), b, now_ms=NOW_MS + 1)
@@ -104,7 +104,7 @@ def test_filters(cluster: WithFindings, query: str, names: list[str]) -> None:
     assert [one["subject"]["transactional_id"] or "gap" for one in items] == names
 
 
-def test_pages(cluster: WithFindings) -> None:
+def test_pages_contain_every_finding_once(cluster: WithFindings) -> None:
     cluster.see(*(observe(name=b"%02d" % n) for n in range(25)))  # all at the same time
     with client_of(cluster.url) as client:
         seen: list[str] = []
@@ -130,7 +130,7 @@ def test_pages(cluster: WithFindings) -> None:
         ("/api/v1/events?cluster=other", 404),
     ],
 )
-def test_mistakes_are_problems(cluster: WithFindings, path: str, status: int) -> None:
+def test_a_bad_request_about_findings_is_a_problem_document(cluster: WithFindings, path: str, status: int) -> None:
     with client_of(cluster.url) as client:
         answered = client.get(path)
     assert (answered.status_code, answered.headers["content-type"]) == (status, "application/problem+json")
@@ -145,7 +145,7 @@ def test_an_answer_known_already_is_not_sent_again_until_something_changes(clust
         assert client.get(PATH, headers={"If-None-Match": tag}).status_code == 200
 
 
-def test_counts_and_metrics(cluster: WithFindings) -> None:
+def test_findings_are_counted_in_the_cluster_and_in_metrics(cluster: WithFindings) -> None:
     suspected = observe(Kind.COORDINATOR_MISMATCH, confirmed=False)
     cluster.see(observe(), GAP, suspected)
     cluster.see(GAP, suspected, now_ms=NOW_MS + 1)
@@ -180,7 +180,7 @@ def listen(cluster: WithFindings) -> Iterator[Any]:
         one.close()
 
 
-def test_listeners_hear_what_happens_from_now_on(cluster: WithFindings, listen: Any) -> None:
+def test_listeners_get_events_from_now_on(cluster: WithFindings, listen: Any) -> None:
     cluster.see(GAP)
     listener = listen()
     assert listener.hear() == {"retry": 2_000}
@@ -194,7 +194,7 @@ def test_listeners_hear_what_happens_from_now_on(cluster: WithFindings, listen: 
     assert json.loads(resolved["raw_data"]) == shown
 
 
-def test_who_comes_back_goes_on_where_it_was(cluster: WithFindings, listen: Any) -> None:
+def test_a_listener_that_reconnects_continues_after_its_last_event(cluster: WithFindings, listen: Any) -> None:
     cluster.see(observe())
     cluster.see(GAP, now_ms=NOW_MS + 1)
     listener = listen("1")
@@ -203,7 +203,7 @@ def test_who_comes_back_goes_on_where_it_was(cluster: WithFindings, listen: Any)
 
 
 @pytest.mark.parametrize("last", ["3", "99999999", "x"])
-def test_who_was_away_for_too_long_is_told_to_begin_anew(cluster: WithFindings, listen: Any, last: str) -> None:
+def test_a_listener_that_was_away_too_long_gets_a_reset(cluster: WithFindings, listen: Any, last: str) -> None:
     with cluster.engine.begin() as connection:
         connection.exec_driver_sql(
             f"INSERT INTO finding_events VALUES ({EVENTS_KEPT}, {cluster.id}, 'forgotten', 'opened', 0)"
@@ -215,7 +215,7 @@ def test_who_was_away_for_too_long_is_told_to_begin_anew(cluster: WithFindings, 
     assert listener.hear()["id"] == str(EVENTS_KEPT + 1)
 
 
-def test_the_way_out_is_shown(tmp_path: Path) -> None:
+def test_a_finding_shows_decision_command_and_blocked_groups(tmp_path: Path) -> None:
     cluster = WithFindings(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.read()
     subject = Subject("orders", 0, b"pay", 7, 3, 100)
@@ -231,7 +231,7 @@ def test_the_way_out_is_shown(tmp_path: Path) -> None:
     cluster.close()
 
 
-def test_the_worlds_that_are_left_and_the_proofs_are_shown(tmp_path: Path) -> None:
+def test_a_finding_shows_its_possible_worlds_and_proofs(tmp_path: Path) -> None:
     cluster = WithFindings(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.read()
     proof = Proof(ProofKind.LISTING, NOW_MS, "__transaction_state-3", "2 transactions ended without listing orders-0")

@@ -22,7 +22,7 @@ PATH = "/api/v1/clusters/orders/groups"
 pytestmark = pytest.mark.cluster(stored=wait_behind)
 
 
-def test_each_group_with_both_lags_and_its_relation(cluster: WithPartitions) -> None:
+def test_each_group_has_both_lags_and_its_relation_to_the_lso(cluster: WithPartitions) -> None:
     page = get(cluster, PATH)
     assert page["as_of"] == NOW
     at, *others = page["items"]
@@ -54,7 +54,7 @@ def test_each_group_with_both_lags_and_its_relation(cluster: WithPartitions) -> 
     assert others[0]["members"] is None
 
 
-def test_members_without_an_offset_and_share_groups(cluster: WithPartitions) -> None:
+def test_members_without_an_offset_and_share_groups_are_listed(cluster: WithPartitions) -> None:
     share = group("workers", LSO - 3)._replace(
         isolation=IsolationLevel.READ_COMMITTED, lso=LSO, has_records_ahead=False
     )
@@ -71,14 +71,14 @@ def test_members_without_an_offset_and_share_groups(cluster: WithPartitions) -> 
     assert [one["group"] for one in get(cluster, PATH + "?blocked=true")["items"]] == ["workers"]
 
 
-def test_nobody_is_listed_where_the_lso_is_at_the_high_watermark(cluster: WithPartitions) -> None:
+def test_no_group_is_listed_where_the_lso_is_at_the_high_watermark(cluster: WithPartitions) -> None:
     """A partition whose LSO equals its high watermark blocks no group, however large the group's lag is."""
     later = NOW_MS + 1_000
     cluster.look(moving_partition(at_ms=later), moving_partition(HOME, OFFSETS_TOPIC, at_ms=later), at_ms=later)
     assert get(cluster, PATH)["items"] == []
 
 
-def test_a_first_commit_that_is_pending_has_no_offset(cluster: WithPartitions) -> None:
+def test_a_group_whose_first_commit_is_pending_has_no_offset(cluster: WithPartitions) -> None:
     name = next(name for name in (f"first-{n}" for n in range(10_000)) if offsets_partition(name, 50) == HOME)
     seen = group(name, -1, is_unstable=True, partition=3)._replace(producer_id=PID)
     GroupWriter(cluster.engine, cluster.lease).replace([seen], NOW_MS)
@@ -97,7 +97,7 @@ def test_a_first_commit_that_is_pending_has_no_offset(cluster: WithPartitions) -
     assert (one["last_stable_offset"], one["high_watermark"]) == (None, None), "orders-3 is not watched"
 
 
-def test_blocked_or_not_page_after_page(cluster: WithPartitions) -> None:
+def test_groups_are_filtered_by_blocked_on_every_page(cluster: WithPartitions) -> None:
     assert [one["group"] for one in get(cluster, PATH + "?blocked=true")["items"]] == ["at", "below", "eos"]
     assert [one["group"] for one in get(cluster, PATH + "?blocked=false")["items"]] == ["beyond", "idle"]
     cursor = get(cluster, PATH + "?blocked=true&limit=1")["next_cursor"]
@@ -109,13 +109,13 @@ def test_blocked_or_not_page_after_page(cluster: WithPartitions) -> None:
         assert client.get(PATH.replace("orders", "other")).status_code == 404
 
 
-def test_before_anything_was_looked_at_there_is_nothing_to_say(tmp_path: Path) -> None:
+def test_before_the_first_sample_the_list_of_groups_is_empty(tmp_path: Path) -> None:
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
     assert get(cluster, PATH) == {"items": [], "next_cursor": None, "as_of": None}
     cluster.close()
 
 
-def test_wide_offsets_are_spelt_out(cluster: WithPartitions) -> None:
+def test_wide_offsets_of_groups_have_digits_as_text(cluster: WithPartitions) -> None:
     ends: dict[str, Any] = {"last_stable_offset": INT64_MAX - 9, "high_watermark": INT64_MAX}
     cluster.look(stalled_partition(2, **ends))
     GroupWriter(cluster.engine, cluster.lease).replace([group("at", 0, partition=2)], NOW_MS)
@@ -129,7 +129,7 @@ def test_wide_offsets_are_spelt_out(cluster: WithPartitions) -> None:
     }
 
 
-def test_a_table_for_people(cluster: WithPartitions, ask: Ask) -> None:
+def test_the_terminal_prints_groups_as_a_table(cluster: WithPartitions, ask: Ask) -> None:
     code, out, err = ask("groups")
     heads, at, below, _, eos, _ = out.splitlines()
     assert (code, heads.split()[:4]) == (0, ["GROUP", "PARTITION", "RELATION", "COMMITTED"])
@@ -147,7 +147,7 @@ def test_a_table_for_people(cluster: WithPartitions, ask: Ask) -> None:
     assert "there are more (--limit)" in ask("groups", "--limit", "1")[2]
 
 
-def test_blocked_groups_are_series(cluster: WithPartitions) -> None:
+def test_each_blocked_group_is_a_metric_series(cluster: WithPartitions) -> None:
     with client_of(cluster.url) as client:
         page = client.get("/metrics").text
     lines = [line for line in page.splitlines() if line.startswith("kafka_txn_group_blocked{")]

@@ -153,7 +153,7 @@ def test_an_abort_that_waits_for_its_cause_is_unattributed_in_all_answers(cluste
     assert (prepare["to_state"], prepare["confidence"]) == ("PrepareAbort", "ambiguous")
 
 
-def test_a_producer_id_names_its_owner_also_when_that_has_gone_on(cluster: SeededCluster) -> None:
+def test_a_producer_id_names_its_owner_also_after_a_rotation(cluster: SeededCluster) -> None:
     log = [*committed(0, MINUTE - 120_000, b"\xff1", pid=7, epoch=2), *committed(3, MINUTE, b"\xff1", pid=8)]
     apply(cluster, log)
     with client_of(cluster.url) as client:
@@ -177,7 +177,7 @@ def test_a_producer_id_names_its_owner_also_when_that_has_gone_on(cluster: Seede
     assert now["current"] is True
 
 
-def test_what_expires_comes_soonest_first_and_first_of_all_what_is_past(cluster: SeededCluster) -> None:
+def test_ids_past_their_expiry_come_first_then_those_that_expire_soonest(cluster: SeededCluster) -> None:
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)  # the ids expire after an hour
     used_before = {"past": HOUR_MS + 60_000, "soon": HOUR_MS - 60_000, "later": HOUR_MS - 1_800_000, "fresh": 1_000}
     cluster.read(Id(name.encode(), last_update_ms=NOW_MS - ms) for name, ms in used_before.items())
@@ -195,7 +195,7 @@ def test_what_expires_comes_soonest_first_and_first_of_all_what_is_past(cluster:
         assert [item["transactional_id"] for item in items(client, f"{EXPIRING}?limit=1")] == listed
 
 
-def test_until_the_brokers_report_it_seven_days_are_assumed(cluster: SeededCluster) -> None:
+def test_an_expiration_of_seven_days_is_assumed_until_brokers_report_it(cluster: SeededCluster) -> None:
     day_ms = 86_400_000
     cluster.read([Id(b"a", last_update_ms=NOW_MS - 6 * day_ms - 1), Id(b"b", last_update_ms=NOW_MS - 6 * day_ms + 1)])
     with client_of(cluster.url) as client:

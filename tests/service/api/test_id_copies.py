@@ -107,7 +107,7 @@ def copies(client: TestClient) -> dict[str, dict[int, str]]:
 
 
 @pytest.mark.parametrize("raw", NAMES)
-def test_json_has_the_id_itself(client: TestClient, copies: dict[str, dict[int, str]], raw: bytes) -> None:
+def test_json_contains_the_id_itself(client: TestClient, copies: dict[str, dict[int, str]], raw: bytes) -> None:
     body = get(client, f"{API}/transaction?id={quote(raw)}")
     try:
         text = raw.decode()
@@ -185,7 +185,7 @@ def names_of(copies: dict[str, dict[int, str]], raw: bytes) -> set[str]:
 
 
 @pytest.mark.parametrize("raw", NAMES)
-def test_what_a_surface_calls_it_is_the_same_id_everywhere(
+def test_a_name_from_one_surface_finds_the_same_id_on_every_surface(
     client: TestClient, copies: dict[str, dict[int, str]], raw: bytes
 ) -> None:
     for name in names_of(copies, raw):
@@ -195,7 +195,7 @@ def test_what_a_surface_calls_it_is_the_same_id_everywhere(
 
 @pytest.mark.parametrize("raw", NAMES)
 @pytest.mark.parametrize("parameter", ["prefix", "q"])
-def test_filters_find_it_among_others(
+def test_filters_find_an_id_by_each_of_its_names(
     client: TestClient, copies: dict[str, dict[int, str]], parameter: str, raw: bytes
 ) -> None:
     for name in names_of(copies, raw):
@@ -205,7 +205,7 @@ def test_filters_find_it_among_others(
         assert f"id={quote(raw, safe='')}" in {href.partition("?")[2] for href in PageText(html).links.values()}, name
 
 
-def test_an_id_comes_before_one_that_is_shown_so(store: str) -> None:
+def test_an_equal_id_comes_before_an_id_with_an_equal_display_form(store: str) -> None:
     """A text may equal one id, and be the displayed form of another id. The text then finds the equal id."""
     tab, literal = b"tab\tid", rb"tab\u{9}id"
     cluster = WithPartitions(store, "billing")
@@ -229,7 +229,7 @@ def ask(store: str, capsys: pytest.CaptureFixture[str]) -> Iterator[Ask]:
         yield command_line(url, capsys)
 
 
-def test_the_terminal_calls_them_as_pages_do_and_takes_every_name(ask: Ask, copies: dict[str, dict[int, str]]) -> None:
+def test_the_terminal_names_ids_as_pages_do_and_takes_every_name(ask: Ask, copies: dict[str, dict[int, str]]) -> None:
     listed = ask("transactions", "--cluster", "orders", "--limit", "200")[1].splitlines()[1:]
     reported = {int(re.split("  +", line)[3]): re.split("  +", line)[0] for line in listed}
     assert reported == copies["pages"] == copies["metrics"]
@@ -250,6 +250,6 @@ def test_the_terminal_calls_them_as_pages_do_and_takes_every_name(ask: Ask, copi
         ), raw
 
 
-def test_json_of_the_terminal_is_that_of_the_service(ask: Ask, copies: dict[str, dict[int, str]]) -> None:
+def test_json_of_the_terminal_equals_that_of_the_service(ask: Ask, copies: dict[str, dict[int, str]]) -> None:
     items = json.loads(ask("transactions", "--cluster", "orders", "--limit", "200", "--json")[1])["items"]
     assert {one["producer_id"]: one["transactional_id"] for one in items} == copies["JSON"]

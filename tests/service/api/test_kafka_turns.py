@@ -59,7 +59,7 @@ def client(silent: SilentBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     cluster.close()
 
 
-def test_questions_wait_in_a_bounded_queue_and_health_does_not_wait_at_all(
+def test_requests_to_kafka_wait_in_a_bounded_queue_and_health_never_waits(
     client: TestClient, silent: SilentBroker
 ) -> None:
     with ThreadPoolExecutor(60) as threads:
@@ -79,7 +79,7 @@ def test_questions_wait_in_a_bounded_queue_and_health_does_not_wait_at_all(
     assert answered > 0, "health and metrics answer while other requests wait"
 
 
-def test_a_marker_does_not_wait_for_questions(client: TestClient) -> None:
+def test_a_marker_does_not_wait_for_reading_requests(client: TestClient) -> None:
     state = client.app.state.txnscope  # type: ignore[attr-defined]
     (finding,) = client.get("/api/v1/clusters/orders/findings").json()["items"]
     resolve = f"/api/v1/clusters/orders/findings/{finding['id']}/resolve"
@@ -92,7 +92,7 @@ def test_a_marker_does_not_wait_for_questions(client: TestClient) -> None:
         assert question.result(ANSWER_S).status_code == marker.result(ANSWER_S).status_code == 503
 
 
-def test_markers_are_written_over_brokers_of_their_own_settings(silent: SilentBroker, tmp_path: Path) -> None:
+def test_markers_are_written_with_the_settings_for_writing(silent: SilentBroker, tmp_path: Path) -> None:
     cluster = WithFindings(f"sqlite:///{tmp_path}/other.db")
     cluster.read()
     cluster.see(observe())
@@ -123,7 +123,7 @@ def test_places_are_free_again_after_failures(client: TestClient, monkeypatch: p
 PATH = "/api/v1/clusters/orders/partitions/t/0/offsets/7"
 
 
-def test_without_brokers_it_says_so_and_no_retry_helps(store: str) -> None:
+def test_without_brokers_a_request_is_refused_without_retry_after(store: str) -> None:
     with client_of(store) as client:
         answer = client.get(PATH)
         assert client.get("/-/ready").status_code == 200
@@ -134,7 +134,7 @@ def test_without_brokers_it_says_so_and_no_retry_helps(store: str) -> None:
     assert "Retry-After" not in answer.headers
 
 
-def test_brokers_that_do_not_answer_may_answer_later(store: str) -> None:
+def test_brokers_that_do_not_answer_are_a_503(store: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     kafka = ClientSettings.load(f"127.0.0.1:{port}", None)
@@ -157,7 +157,9 @@ def test_brokers_that_do_not_answer_may_answer_later(store: str) -> None:
         (PATH.replace("/7", "/9223372036854775807"), 422, "bad-parameter"),
     ],
 )
-def test_what_cannot_be_asked_is_a_problem_before_kafka_is_asked(store: str, path: str, status: int, kind: str) -> None:
+def test_a_bad_request_is_a_problem_document_before_kafka_is_asked(
+    store: str, path: str, status: int, kind: str
+) -> None:
     with client_of(store) as client:
         answer = client.get(path)
     assert (answer.status_code, answer.json()["type"]) == (status, f"urn:txnscope:{kind}")

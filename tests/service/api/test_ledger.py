@@ -45,7 +45,7 @@ def marker(offset: int, producer_id: int = PID, *, is_commit: bool = True, at_ms
     return Marker("pay", 0, 0, offset, producer_id, 3, 5, is_commit, at_ms)
 
 
-def test_markers_newest_first_with_who_had_the_producer_id(cluster: Tailing) -> None:
+def test_markers_are_listed_newest_first_with_their_owner(cluster: Tailing) -> None:
     cluster.read([Id(b"pay\xff", producer_id=PID)])
     cluster.tail(marker(3), marker(7, INT64_MAX, is_commit=False, at_ms=NOW_MS))
     assert get(cluster, f"{PATH}/markers") == {
@@ -81,7 +81,7 @@ def test_markers_newest_first_with_who_had_the_producer_id(cluster: Tailing) -> 
     }
 
 
-def test_pages_of_markers(cluster: Tailing) -> None:
+def test_pages_contain_every_marker_once(cluster: Tailing) -> None:
     cluster.tail(*(marker(n) for n in range(7)))
     with client_of(cluster.url) as client:
         found = items(client, f"{PATH}/markers?limit=3")
@@ -130,7 +130,7 @@ def test_the_window_of_volume_is_bounded(cluster: Tailing) -> None:
 
 @pytest.mark.parametrize("what", ["markers", "volume"])
 @pytest.mark.parametrize("place", ["pay/1", "orders/0", "or%00ders/0"])
-def test_a_partition_that_is_not_tailed_says_how_it_would_be(cluster: Tailing, what: str, place: str) -> None:
+def test_the_problem_of_an_untailed_partition_names_the_flag(cluster: Tailing, what: str, place: str) -> None:
     problem = get(cluster, f"{CLUSTER}/partitions/{place}/{what}", 404)
     assert problem["type"] == "urn:txnscope:not-tailed"
     if place == "orders/0":
@@ -140,7 +140,7 @@ def test_a_partition_that_is_not_tailed_says_how_it_would_be(cluster: Tailing, w
         )
 
 
-def test_the_source_is_shown_as_that_of_the_log_is(cluster: Tailing) -> None:
+def test_the_ledger_is_a_source_like_the_transaction_log(cluster: Tailing) -> None:
     cluster.read()
     cluster.tail(end=14)
     shown = {one["source"]: one for one in get(cluster, CLUSTER)["sources"]}
@@ -168,7 +168,7 @@ def test_the_source_is_shown_as_that_of_the_log_is(cluster: Tailing) -> None:
     assert {"kind": "source", "what": "source ledger", "why": why, "grant": "READ on topic secret"} in body["unknown"]
 
 
-def test_metrics_of_the_source(cluster: Tailing) -> None:
+def test_the_ledger_has_the_metrics_of_a_source(cluster: Tailing) -> None:
     cluster.tail(end=14)
     with client_of(cluster.url) as client:
         text = client.get("/metrics").text
@@ -180,7 +180,7 @@ def test_metrics_of_the_source(cluster: Tailing) -> None:
     assert values["pipeline_last_success_timestamp_seconds"] == NOW_MS / 1000
 
 
-def test_where_nothing_is_tailed_there_is_no_such_source(tmp_path: Path) -> None:
+def test_without_a_tailed_partition_there_is_no_ledger_source(tmp_path: Path) -> None:
     cluster = SeededCluster(f"sqlite:///{tmp_path / 'plain.db'}")
     cluster.read([Id(b"pay")])
     assert [one["source"] for one in get(cluster, CLUSTER)["sources"]] == ["transaction_state"]

@@ -88,7 +88,7 @@ def test_the_lists_of_the_contract_are_found() -> None:
     assert names >= {"findings", "expiring", "coordinators", "groups", "markers", "volume"}
 
 
-def test_what_is_called_a_list_is_one() -> None:
+def test_each_operation_named_list_is_a_list() -> None:
     called = {path for path, route in ROUTES.items() if (route.operation_id or "").startswith("list")}
     assert called <= LISTS.keys()
 
@@ -124,7 +124,7 @@ def test_limits_have_the_bounds_of_the_contract(client: TestClient, path: str) -
 
 @pytest.mark.parametrize("cursor", ["", "nonsense", encode_bytes(bytes(40)), "%F0%9F%98%80"])
 @pytest.mark.parametrize("path", LISTS)
-def test_a_cursor_that_is_none_is_refused(client: TestClient, path: str, cursor: str) -> None:
+def test_an_invalid_cursor_is_refused(client: TestClient, path: str, cursor: str) -> None:
     refused = client.get(address(path, f"cursor={cursor}"))
     assert refused.headers["content-type"] == "application/problem+json"
     assert (refused.status_code, refused.json()["type"]) == (400, "urn:txnscope:bad-cursor"), refused.text
@@ -147,7 +147,7 @@ def test_a_changed_cursor_is_refused_or_harmless(client: TestClient, path: str) 
 
 
 @pytest.mark.parametrize("path", LISTS)
-def test_the_document_says_so(path: str) -> None:
+def test_the_document_describes_limit_and_cursor_of_each_list(path: str) -> None:
     operation = create_app(NO_STORE).openapi()["paths"][path]["get"]
     parameters = {one["name"]: one["schema"] for one in operation["parameters"]}
     assert parameters["limit"].items() >= {"minimum": 1, "maximum": 200, "default": 50}.items()

@@ -38,7 +38,7 @@ ONE = f"{PATH}/orders/0"
 SINCE = "2026-09-21T14:13:30.123Z"
 
 
-def test_a_partition_says_all_that_is_promised(cluster: WithPartitions) -> None:
+def test_a_partition_has_every_promised_field(cluster: WithPartitions) -> None:
     cluster.read([owner(b"pay\xff")])
     cluster.look(stalled_partition(), read(entry(records=9, bytes=900), is_whole=True, lag_bytes=1_000))
     cluster.look(at_ms=NOW_MS + 1_000)
@@ -94,7 +94,7 @@ RELATIONS: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_the_relation_of_a_blocker_to_its_owner(cluster: WithPartitions, relation: str) -> None:
+def test_the_state_of_its_owner_determines_the_relation_of_a_blocker(cluster: WithPartitions, relation: str) -> None:
     """The state of the owner determines the blocker's relation. A transaction is overdue only after its coordinator had
     time to scan."""
     id_, *observations = RELATIONS[relation]
@@ -111,7 +111,7 @@ def test_the_relation_of_a_blocker_to_its_owner(cluster: WithPartitions, relatio
     assert (one["blocker"]["started_at"] == get(cluster, one["blocker"]["href"])["started_at"]) == owned
 
 
-def test_what_was_there_before_producers_were_asked_for_is_adopted(cluster: WithPartitions) -> None:
+def test_an_entry_older_than_the_transaction_of_its_owner_is_adopted(cluster: WithPartitions) -> None:
     """An entry is adopted if the LSO stalled before the owner's transaction began. The start of the stall counts,
     because producers are sampled later than the LSO."""
     for at_ms in (SINCE_MS + 2_000, SINCE_MS + 12_000):
@@ -120,7 +120,7 @@ def test_what_was_there_before_producers_were_asked_for_is_adopted(cluster: With
     assert get(cluster, ONE)["blocker"]["relation"] == "adopted"
 
 
-def test_what_nobody_owns_is_unknown_until_it_is_confirmed_and_says_why(cluster: WithPartitions) -> None:
+def test_an_unowned_blocker_is_unknown_with_a_reason_until_confirmed(cluster: WithPartitions) -> None:
     cluster.read()
     cluster.look(stalled_partition(), read(entry()))
     cluster.see(hanging_finding(name=None, confirmed=False))
@@ -139,7 +139,7 @@ def test_what_nobody_owns_is_unknown_until_it_is_confirmed_and_says_why(cluster:
     assert get(cluster, ONE)["blocker"]["relation"] == "unknown", "the finding about the hanging entry is resolved"
 
 
-def test_a_finding_of_another_start_says_nothing(cluster: WithPartitions) -> None:
+def test_a_finding_about_another_entry_changes_no_relation(cluster: WithPartitions) -> None:
     cluster.read()
     cluster.look(stalled_partition(), read(entry(), entry(8, LSO + 3)))
     cluster.see(hanging_finding(producer_id=8))
@@ -155,7 +155,7 @@ def test_the_owner_is_named_though_its_id_expired(cluster: WithPartitions) -> No
     assert (one["transactional_id"], one["relation"]) == ("gone", "hanging")
 
 
-def test_a_marker_that_is_not_replicated_is_no_blocker_by_name(cluster: WithPartitions) -> None:
+def test_an_unreplicated_marker_is_no_named_blocker(cluster: WithPartitions) -> None:
     """The marker is not replicated yet, so the LSO is stalled. DescribeProducers already reports the transaction as
     closed."""
     cluster.read([owner(b"a", state=states.COMPLETE_COMMIT, topics=())])
@@ -204,7 +204,7 @@ def test_open_transactions_are_listed_by_offset(cluster: WithPartitions) -> None
 
 
 @pytest.mark.parametrize("number", [0, 469_473_334, NOW_MS // 1_000, NOW_MS * 1_000, NOW_MS + 30 * 86_400_000])
-def test_a_number_that_is_no_time_of_a_write_is_shown_as_it_is(cluster: WithPartitions, number: int) -> None:
+def test_a_last_write_that_is_no_time_is_shown_as_a_raw_number(cluster: WithPartitions, number: int) -> None:
     """A broker may report a number that is not the time of the last write, such as its uptime. Only the raw number is
     shown then."""
     cluster.read([owner(b"a")])
@@ -213,7 +213,7 @@ def test_a_number_that_is_no_time_of_a_write_is_shown_as_it_is(cluster: WithPart
     assert (one["last_write_at"], one["last_write_raw_ms"]) == (None, number)
 
 
-def test_what_has_just_begun_to_stand_is_no_gap(cluster: WithPartitions) -> None:
+def test_a_partition_that_stalled_a_moment_ago_counts_as_judged(cluster: WithPartitions) -> None:
     cluster.read()
     cluster.look(stalled_partition(stalled_since_ms=NOW_MS - 2_900))
     assert get(cluster, ONE)["judged"]
@@ -225,7 +225,9 @@ def test_what_has_just_begun_to_stand_is_no_gap(cluster: WithPartitions) -> None
     ("whole", "why"),
     [(True, None), (False, "not all of its open transactions could be read: no permission on topic orders")],
 )
-def test_without_describe_producers_all_has_to_be_read(cluster: WithPartitions, whole: bool, why: str | None) -> None:
+def test_without_describe_producers_a_partition_needs_a_complete_read(
+    cluster: WithPartitions, whole: bool, why: str | None
+) -> None:
     cluster.read([owner(b"a")])
     cluster.look(
         stalled_partition(), read(entry(), described=False, is_whole=whole, why="no permission on topic orders")
@@ -246,14 +248,14 @@ def test_an_unresponsive_partition_keeps_its_last_numbers(cluster: WithPartition
     assert get(cluster, f"{PATH}/orders/1")["observed_at"] == one["as_of"], "the other partition was sampled later"
 
 
-def test_what_never_answered_has_no_numbers(cluster: WithPartitions) -> None:
+def test_a_partition_that_never_answered_has_no_numbers(cluster: WithPartitions) -> None:
     cluster.look(unanswered_partition("no leader"))
     one = get(cluster, ONE)
     numbers = ("log_start_offset", "last_stable_offset", "high_watermark", "lso_lag_records", "leader", "leader_epoch")
     assert {one[name] for name in (*numbers, "lso_stalled_since", "observed_at")} == {None}
 
 
-def test_groups_that_wait_are_named(cluster: WithPartitions) -> None:
+def test_a_partition_names_its_blocked_groups(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a")])
     cluster.look(stalled_partition(), moving_partition(1), read(entry()))
     waiting = [GroupOffset(name, "orders", 0, LSO, members, False) for name, members in (("b", 1), ("a", 2), ("i", 0))]
@@ -262,12 +264,12 @@ def test_groups_that_wait_are_named(cluster: WithPartitions) -> None:
     assert get(cluster, f"{PATH}/orders/1")["blocked_groups"] == []
 
 
-def test_wide_offsets_are_spelt_out(cluster: WithPartitions) -> None:
+def test_wide_offsets_of_a_partition_have_digits_as_text(cluster: WithPartitions) -> None:
     cluster.look(moving_partition(high_watermark=INT64_MAX, last_stable_offset=INT64_MAX))
     assert get(cluster, ONE)["high_watermark_str"] == str(INT64_MAX)
 
 
-def test_filters_and_pages(cluster: WithPartitions) -> None:
+def test_filters_hold_on_every_page_of_partitions(cluster: WithPartitions) -> None:
     cluster.look(
         *(stalled_partition(n) if n % 3 else moving_partition(n) for n in range(25)),
         *(moving_partition(n, "a") for n in range(5)),
@@ -309,14 +311,16 @@ def test_filters_and_pages(cluster: WithPartitions) -> None:
         ("/api/v1/clusters/other/hanging", 404, "urn:txnscope:no-such-cluster"),
     ],
 )
-def test_mistakes_are_problems(cluster: WithPartitions, path: str, status: int, type_: str) -> None:
+def test_a_bad_request_about_partitions_is_a_problem_document(
+    cluster: WithPartitions, path: str, status: int, type_: str
+) -> None:
     cluster.look(moving_partition())
     with client_of(cluster.url) as client:
         answered = client.get(path)
     assert (answered.status_code, answered.json()["type"]) == (status, type_)
 
 
-def test_a_partition_that_is_gone_is_not_there(cluster: WithPartitions) -> None:
+def test_a_deleted_partition_is_not_listed(cluster: WithPartitions) -> None:
     cluster.look(moving_partition(), moving_partition(1))
     cluster.look(moving_partition(is_gone=True, at_ms=NOW_MS + 1), at_ms=NOW_MS + 1)
     with client_of(cluster.url) as client:
@@ -325,7 +329,7 @@ def test_a_partition_that_is_gone_is_not_there(cluster: WithPartitions) -> None:
         assert client.get(CLUSTER).json()["partitions"]["watched"] == 1
 
 
-def test_hanging_are_the_confirmed_ones_that_are_open(cluster: WithPartitions) -> None:
+def test_the_list_of_hanging_transactions_has_the_confirmed_open_ones(cluster: WithPartitions) -> None:
     cluster.look(moving_partition())
     here = [hanging_finding(n, blocked_groups=("g",), decision="none", bootstrap="b:9092") for n in range(3)]
     cluster.see(*here, hanging_finding(3, confirmed=False), hanging_finding(4))
@@ -342,7 +346,7 @@ def test_hanging_are_the_confirmed_ones_that_are_open(cluster: WithPartitions) -
     assert get(cluster, CLUSTER)["hanging"] == 3
 
 
-def test_a_cluster_counts_what_it_watches_and_says_what_it_cannot_judge(cluster: WithPartitions) -> None:
+def test_a_cluster_counts_its_partitions_and_lists_those_it_cannot_judge(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a")])
     denied = NoPermission("secret", (READ,))
     cluster.look(
@@ -383,7 +387,7 @@ def test_a_cluster_counts_what_it_watches_and_says_what_it_cannot_judge(cluster:
     assert unknown["11 partitions"] == ("not watched: --topics or --mirrored leaves them out", None)
 
 
-def test_a_cluster_whose_partitions_all_answer_knows_all_of_them(cluster: WithPartitions) -> None:
+def test_a_cluster_whose_partitions_all_answer_has_judged_all_of_them(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a")])
     cluster.look(moving_partition(1), stalled_partition(), read(entry()))
     body = get(cluster, CLUSTER)
@@ -392,14 +396,14 @@ def test_a_cluster_whose_partitions_all_answer_knows_all_of_them(cluster: WithPa
     assert (source["caught_up"], source["coverage"]["why"]) == (True, None)
 
 
-def test_a_log_that_is_read_late_leaves_what_is_open_unknown(cluster: WithPartitions) -> None:
+def test_a_lagging_read_of_the_log_leaves_open_entries_unknown(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a", state=states.COMPLETE_COMMIT, topics=())], behind=3)
     cluster.look(stalled_partition(), read(entry()))
     assert get(cluster, ONE)["why"] == f"producer id {PID}: the transaction log is not read to its end"
     assert get(cluster, CLUSTER)["partitions"]["judged"] == 0
 
 
-def test_beyond_a_bound_open_entries_are_not_judged(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_entries_beyond_the_bound_are_not_judged(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judged_partitions, "MOST_ENTRIES", 4)
     cluster.read([owner(b"%d" % n, n % 3, 10 + n) for n in range(6)])
     both = (read(entry(10 + n), entry(13 + n, LSO + 1), partition=n) for n in range(3))
@@ -408,7 +412,7 @@ def test_beyond_a_bound_open_entries_are_not_judged(cluster: WithPartitions, mon
     assert get(cluster, CLUSTER)["partitions"]["judged"] == 1
 
 
-def test_beyond_those_that_stand_longest_nothing_is_called_judged(
+def test_only_the_longest_stalled_partitions_are_judged(
     cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(judged_partitions, "MOST_JUDGED", 2)
@@ -423,7 +427,7 @@ def test_beyond_those_that_stand_longest_nothing_is_called_judged(
     assert "3 partitions" in [one["what"] for one in body["unknown"]]
 
 
-def test_a_cluster_that_has_no_partitions_yet_is_read_whole(tmp_path: Path) -> None:
+def test_a_cluster_without_partitions_is_caught_up(tmp_path: Path) -> None:
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'empty.db'}", partitions=0)
     cluster.read_no_log()
     cluster.look()
@@ -436,7 +440,7 @@ def test_a_cluster_that_has_no_partitions_yet_is_read_whole(tmp_path: Path) -> N
     assert [one["what"] for one in body["unknown"]] == ["broker configs"]
 
 
-def test_before_the_first_look_nothing_is_watched(cluster: WithPartitions) -> None:
+def test_before_the_first_sample_no_partition_is_watched(cluster: WithPartitions) -> None:
     cluster.partitions.report_trouble(NoBroker("b:9092"))
     body = get(cluster, CLUSTER)
     assert body["partitions"]["watched"] == 0
@@ -450,7 +454,7 @@ def test_before_the_first_look_nothing_is_watched(cluster: WithPartitions) -> No
     assert get(cluster, f"{CLUSTER}/hanging")["as_of"] is None
 
 
-def test_500_partitions_that_stand_are_judged_in_no_time(cluster: WithPartitions) -> None:
+def test_500_stalled_partitions_are_all_judged(cluster: WithPartitions) -> None:
     cluster.read([owner(b"%d" % n, n, 1_000 + n) for n in range(500)])
     cluster.look(
         *(stalled_partition(n) for n in range(500)), *(read(entry(1_000 + n), partition=n) for n in range(500))

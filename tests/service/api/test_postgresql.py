@@ -106,7 +106,7 @@ def samples(client: TestClient) -> list[str]:
     return [line for line in page.splitlines() if re.match(r"kafka_txn_(?!exporter_)", line)]
 
 
-def test_every_answer_is_the_same(both: tuple[str, str]) -> None:
+def test_every_answer_is_the_same_as_with_sqlite(both: tuple[str, str]) -> None:
     with client_of(both[0]) as sqlite, client_of(both[1]) as postgresql:
         for path in PATHS:
             expected, found = sqlite.get(path), postgresql.get(path)
@@ -116,7 +116,7 @@ def test_every_answer_is_the_same(both: tuple[str, str]) -> None:
         assert samples(postgresql) == samples(sqlite) != []
 
 
-def test_every_page_is_the_same(both: tuple[str, str]) -> None:
+def test_every_page_is_the_same_as_with_sqlite(both: tuple[str, str]) -> None:
     sqlite, postgresql = (TestClient(create_app(url, "1.2.3", now_ms=lambda: NOW_MS + 1_200)) for url in both)
     with sqlite, postgresql:
         (finding,) = sqlite.get(f"{API}/orders/findings").json()["items"]

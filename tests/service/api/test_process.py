@@ -62,7 +62,7 @@ def get(port: int, path: str) -> tuple[int, Any]:
     return response.status, json.loads(body) if "json" in response.headers["content-type"] else body.decode()
 
 
-def test_a_server_answers_over_sockets_also_for_the_longest_ids(port: int) -> None:
+def test_a_server_answers_over_sockets_for_the_longest_ids(port: int) -> None:
     assert get(port, "/-/ready") == (200, "OK\n")
     found = []
     cursor: str | None = ""
@@ -78,7 +78,7 @@ def test_a_server_answers_over_sockets_also_for_the_longest_ids(port: int) -> No
     assert get(port, "/api/v1/clusters/nope")[0] == 404
 
 
-def test_a_head_is_answered_like_a_get_and_the_connection_lives_on(port: int) -> None:
+def test_head_is_answered_like_get_and_keeps_the_connection(port: int) -> None:
     """An answer to HEAD has no body. A client would read the bytes of a body as the beginning of the next answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_S)
     answers = []
@@ -95,7 +95,7 @@ def test_a_head_is_answered_like_a_get_and_the_connection_lives_on(port: int) ->
     assert [status for status, _, _ in answers[::2]] == [200, 200, 200, 404]
 
 
-def test_a_head_of_the_stream_ends(port: int) -> None:
+def test_the_answer_to_head_of_the_stream_ends(port: int) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_S)
     for _ in range(2):
         connection.request("HEAD", "/api/v1/events")
@@ -105,7 +105,7 @@ def test_a_head_of_the_stream_ends(port: int) -> None:
     connection.close()
 
 
-def test_a_stream_begins_with_its_retry_and_lives_while_nothing_happens(port: int) -> None:
+def test_a_stream_begins_with_its_retry_and_has_heartbeats(port: int) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
     connection.request("GET", "/api/v1/events?cluster=orders", headers={"Last-Event-ID": "77"})
     response = connection.getresponse()
@@ -149,7 +149,7 @@ def address(tmp_path: Path) -> Iterator[str]:
             process.wait(LIMIT_S)
 
 
-def test_it_finds_nothing(address: str, tmp_path: Path) -> None:
+def test_schemathesis_finds_no_failure(address: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG), "run"]
     result = subprocess.run(
         [*command, f"{address}/openapi.json", "--wait-for-schema", "120", "--no-color"],

@@ -60,7 +60,7 @@ def refused(here: ResolveApi, says: str) -> None:
 
 
 @pytest.mark.parametrize("body", [None, {}, {"dry_run": True}])
-def test_without_a_word_it_only_says_what_it_would_write(here: ResolveApi, body: Any) -> None:
+def test_a_request_is_a_dry_run_by_default(here: ResolveApi, body: Any) -> None:
     answer = here.post(body)
     reported = answer.json()
     assert answer.status_code == 200
@@ -76,7 +76,7 @@ def test_without_a_word_it_only_says_what_it_would_write(here: ResolveApi, body:
     assert (here.brokers.sent, here.audited()) == ([], [])
 
 
-def test_it_writes_the_marker_and_the_audit_has_it(here: ResolveApi) -> None:
+def test_an_executed_request_writes_the_marker_and_is_audited(here: ResolveApi) -> None:
     answer = here.post({"dry_run": False}, key=KEYS["bob"])
     assert (answer.status_code, answer.json()["dry_run"], answer.json()["executed"]) == (200, False, True)
     assert answer.json()["steps"][-1] == "wrote ABORT to broker 2, its leader"
@@ -101,7 +101,9 @@ def test_it_writes_the_marker_and_the_audit_has_it(here: ResolveApi) -> None:
 
 
 @pytest.mark.parametrize(("decision", "commit"), [("commit", True), ("abort", False), ("none", False)])
-def test_the_decision_says_which_marker(url: str, monkeypatch: pytest.MonkeyPatch, decision: str, commit: bool) -> None:
+def test_the_decision_determines_the_marker(
+    url: str, monkeypatch: pytest.MonkeyPatch, decision: str, commit: bool
+) -> None:
     with resolve_api(url, monkeypatch, decision=decision, bootstrap=None) as here:
         reported = here.execute().json()
         assert (reported["marker"], reported["command"]) == ("COMMIT" if commit else "ABORT", None)
@@ -120,14 +122,14 @@ def test_a_partition_without_a_marker_gets_coordinator_epoch_0(here: ResolveApi)
 # permissions
 
 
-def test_it_is_off_where_nobody_has_a_key(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_operators_every_request_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with resolve_api(url, monkeypatch, operators=None) as here:
         answer = here.execute()
     assert (answer.status_code, answer.json()["type"]) == (403, "urn:txnscope:not-allowed")
     assert answer.json()["detail"].startswith("changing anything is off: ")
 
 
-def test_no_key_and_a_wrong_one_are_the_same(here: ResolveApi) -> None:
+def test_a_missing_key_and_a_wrong_key_get_the_same_answer(here: ResolveApi) -> None:
     path = f"/api/v1/clusters/orders/findings/{here.finding()}/resolve"
     for key in (None, "", "wrong", KEYS["ann"] + "x", KEYS["ann"][:-1], "\u00fc" * 18):
         headers = {} if key is None else {b"Authorization": f"Bearer {key}".encode("latin-1")}
@@ -147,7 +149,7 @@ def test_the_key_comes_as_a_bearer_token(here: ResolveApi, header: str, status: 
     assert here.client.post(path, headers={"Authorization": header}).status_code == status
 
 
-def test_a_key_is_shown_to_nobody(here: ResolveApi, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_key_appears_in_no_answer_and_no_log_line(here: ResolveApi, caplog: pytest.LogCaptureFixture) -> None:
     def breaks() -> int:
         raise ZeroDivisionError
 
@@ -162,14 +164,14 @@ def test_a_key_is_shown_to_nobody(here: ResolveApi, caplog: pytest.LogCaptureFix
 # request bodies
 
 
-def test_only_false_is_a_wish_to_write(here: ResolveApi) -> None:
+def test_only_dry_run_false_is_a_request_to_write(here: ResolveApi) -> None:
     bodies: list[Any] = [{"dry_run": "false"}, {"dry_run": 0}, {"dry_run": None}, {"dryrun": False}, [], 0]
     for body in bodies:
         assert here.post(body).status_code == 422, body
     assert here.brokers.looks == 0
 
 
-def test_a_body_of_another_kind_writes_nothing(here: ResolveApi) -> None:
+def test_a_body_of_another_content_type_writes_nothing(here: ResolveApi) -> None:
     path = f"/api/v1/clusters/orders/findings/{here.finding()}/resolve"
     headers = {"Authorization": f"Bearer {KEYS['ann']}"}
     for kind in ("text/plain", "application/x-www-form-urlencoded"):
@@ -181,7 +183,7 @@ def test_a_body_of_another_kind_writes_nothing(here: ResolveApi) -> None:
     assert here.brokers.sent == []
 
 
-def test_it_is_no_document(here: ResolveApi) -> None:
+def test_the_answer_is_not_cached_and_has_no_etag(here: ResolveApi) -> None:
     """The answer to a resolve request is neither cached nor given an ETag."""
     path = f"/api/v1/clusters/orders/findings/{here.finding()}/resolve"
     headers = {"Authorization": f"Bearer {KEYS['ann']}", "If-None-Match": "*"}
@@ -191,7 +193,7 @@ def test_it_is_no_document(here: ResolveApi) -> None:
         assert ask(path, headers=headers).status_code == 405
 
 
-def test_what_is_not_there_is_404(here: ResolveApi) -> None:
+def test_an_unknown_finding_or_cluster_is_404(here: ResolveApi) -> None:
     answer = here.post({"dry_run": False}, finding="nope")
     assert (answer.status_code, answer.json()["type"]) == (404, "urn:txnscope:no-such-finding")
     path = f"/api/v1/clusters/nope/findings/{here.finding()}/resolve"
@@ -209,7 +211,7 @@ def test_what_is_not_there_is_404(here: ResolveApi) -> None:
         ({"decision": None}, "whether its transaction was committed is not known"),
     ],
 )
-def test_only_what_is_confirmed_and_decided_is_ended(
+def test_only_a_confirmed_and_decided_finding_gets_a_marker(
     url: str, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], says: str
 ) -> None:
     with resolve_api(url, monkeypatch, **fields) as here:
@@ -217,7 +219,7 @@ def test_only_what_is_confirmed_and_decided_is_ended(
         assert here.brokers.looks == 0
 
 
-def test_nothing_else_than_a_hanging_transaction_has_a_marker(here: ResolveApi) -> None:
+def test_only_a_hanging_transaction_gets_a_marker(here: ResolveApi) -> None:
     here.cluster.see(hanging_finding(decision="none"), observe(Kind.OVERDUE))
     items = here.client.get("/api/v1/clusters/orders/findings").json()["items"]
     (other,) = (item["id"] for item in items if item["kind"] == Kind.OVERDUE)
@@ -238,7 +240,7 @@ def test_nothing_else_than_a_hanging_transaction_has_a_marker(here: ResolveApi) 
     ids=["silent", "closed", "another's", "another start", "another epoch", "denied"],
 )
 @pytest.mark.parametrize("look", [1, 3])
-def test_a_partition_that_shows_something_else(here: ResolveApi, look: int, seen: Any, says: str) -> None:
+def test_a_partition_that_has_changed_is_refused(here: ResolveApi, look: int, seen: Any, says: str) -> None:
     """The partition changes before its first sample, or before the last sample, which follows the read of the log."""
 
     def change(number: int) -> None:
@@ -263,7 +265,7 @@ def test_a_partition_that_shows_something_else(here: ResolveApi, look: int, seen
         ("commit", "abort", "the decision of the finding is commit, that of the brokers' logs abort"),
     ],
 )
-def test_what_the_logs_do_not_say_themselves_is_not_written(
+def test_a_decision_that_the_logs_contradict_is_not_written(
     url: str, monkeypatch: pytest.MonkeyPatch, stored: str, derived: str, says: str
 ) -> None:
     """A marker is refused if the decision derived from the logs differs from the stored decision. A dry run is refused,
@@ -274,7 +276,7 @@ def test_what_the_logs_do_not_say_themselves_is_not_written(
         assert says in here.post().json()["detail"]
 
 
-def test_what_cannot_be_proven_any_more_is_not_written(here: ResolveApi) -> None:
+def test_a_decision_that_can_no_longer_be_proven_is_not_written(here: ResolveApi) -> None:
     """A marker is refused if the log was cleaned after the decision. A committed transaction may have been among the
     removed records."""
     history = here.brokers.facts.history
@@ -300,7 +302,7 @@ LISTED = (Participants("orders", (0,)),)
         (FENCED._replace(state=states.ONGOING, producer_epoch=EPOCH), "pay can still write"),
     ],
 )
-def test_an_id_that_may_still_have_to_do_with_it(here: ResolveApi, owner: Id, says: str) -> None:
+def test_an_id_that_may_still_own_the_records_prevents_the_marker(here: ResolveApi, owner: Id, says: str) -> None:
     here.cluster.read([owner])
     here.brokers.log_ends(2)
     refused(here, says)
@@ -316,7 +318,7 @@ def test_an_id_that_may_still_have_to_do_with_it(here: ResolveApi, owner: Id, sa
     ],
     ids=["open elsewhere", "open on another partition", "expired", "another producer id"],
 )
-def test_an_id_that_has_nothing_to_do_with_it_any_more(here: ResolveApi, owner: Id) -> None:
+def test_an_id_that_no_longer_owns_the_records_allows_the_marker(here: ResolveApi, owner: Id) -> None:
     here.cluster.read([owner])
     here.brokers.log_ends(2)
     assert here.execute().status_code == 200
@@ -353,12 +355,12 @@ def created_again(here: ResolveApi) -> None:
         ),
     ],
 )
-def test_the_reason_of_a_refusal(here: ResolveApi, change: Callable[[ResolveApi], object], says: str) -> None:
+def test_a_refusal_has_its_reason(here: ResolveApi, change: Callable[[ResolveApi], object], says: str) -> None:
     change(here)
     refused(here, says)
 
 
-def test_what_is_read_meanwhile_counts(here: ResolveApi) -> None:
+def test_an_owner_that_is_read_during_the_checks_prevents_the_marker(here: ResolveApi) -> None:
     """The log's end offset is requested first, and the store has to be read up to this offset. An owner that appears in
     these records prevents the marker."""
     here.brokers.log_ends(2)
@@ -382,17 +384,17 @@ class TestOrphan:
         items = here.client.get("/api/v1/clusters/orders/hanging").json()["items"]
         return str(items[0]["id"])
 
-    def test_it_is_ended(self, here: ResolveApi) -> None:
+    def test_an_orphan_is_ended_after_a_complete_read(self, here: ResolveApi) -> None:
         assert here.post({"dry_run": False}, finding=self.finding(here)).status_code == 200
         assert [one.producer_id for one in here.brokers.sent] == [PID + 90]
 
-    def test_not_while_part_of_the_log_is_not_read(self, here: ResolveApi) -> None:
+    def test_an_orphan_is_not_ended_while_part_of_the_log_is_unread(self, here: ResolveApi) -> None:
         here.brokers.log_ends(0, partition=1)
         answer = here.post({"dry_run": False}, finding=self.finding(here))
         assert answer.status_code == 409
         assert "__transaction_state is not read whole" in answer.json()["detail"]
 
-    def test_not_while_some_id_cannot_be_decoded(self, here: ResolveApi) -> None:
+    def test_an_orphan_is_not_ended_while_an_id_cannot_be_decoded(self, here: ResolveApi) -> None:
         here.cluster.read([Id(b"who knows", states.UNKNOWN, producer_id=-1)])
         here.brokers.log_ends(2)
         answer = here.post({"dry_run": False}, finding=self.finding(here))
@@ -404,7 +406,7 @@ class TestOrphan:
 # effects of the marker
 
 
-def test_a_broker_that_says_no(here: ResolveApi) -> None:
+def test_a_refusal_of_the_broker_has_its_status_and_reason(here: ResolveApi) -> None:
     for code, status, says in (
         (47, 409, "producer id 7 has a newer epoch or marker on orders-0 (error 47)"),
         (52, 409, "(error 52)"),
@@ -422,7 +424,7 @@ def test_a_broker_that_says_no(here: ResolveApi) -> None:
         assert here.audited()[before:] == [("ann", Outcome.BEGUN), ("ann", Outcome.REFUSED)]
 
 
-def test_a_broker_that_does_not_answer_may_have_written_it(here: ResolveApi) -> None:
+def test_without_an_answer_of_the_broker_the_outcome_is_unknown(here: ResolveApi) -> None:
     def unanswered_partition() -> int:
         raise KafkaUnavailable("broker 2 does not answer: timed out")
 
@@ -433,7 +435,7 @@ def test_a_broker_that_does_not_answer_may_have_written_it(here: ResolveApi) -> 
     assert here.audited() == [("ann", Outcome.BEGUN), ("ann", Outcome.UNKNOWN)]
 
 
-def test_a_broker_that_does_not_know_the_request_has_written_nothing(here: ResolveApi) -> None:
+def test_a_broker_that_does_not_know_the_request_wrote_no_marker(here: ResolveApi) -> None:
     def refuses() -> int:
         raise KafkaRefused("broker 2 refuses: unsupported version")
 
@@ -442,7 +444,7 @@ def test_a_broker_that_does_not_know_the_request_has_written_nothing(here: Resol
     assert here.audited() == [("ann", Outcome.BEGUN), ("ann", Outcome.REFUSED)]
 
 
-def test_nothing_is_written_that_the_audit_cannot_keep(here: ResolveApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_marker_is_written_without_an_audit_record(here: ResolveApi, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise StoreUnavailable("store: disk full")
 
@@ -452,7 +454,7 @@ def test_nothing_is_written_that_the_audit_cannot_keep(here: ResolveApi, monkeyp
     assert here.brokers.sent == []
 
 
-def test_a_written_marker_is_reported_even_if_the_audit_fails_then(
+def test_a_written_marker_is_reported_even_if_the_audit_fails_afterwards(
     here: ResolveApi, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     record = audit_events.record_attempt
@@ -469,7 +471,7 @@ def test_a_written_marker_is_reported_even_if_the_audit_fails_then(
     assert "the audit lacks an outcome, written" in caplog.text
 
 
-def test_looks_that_took_too_long_end_in_nothing(here: ResolveApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checks_that_take_too_long_write_no_marker(here: ResolveApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """No marker is written if the checks took too long, because the client may have stopped waiting for the answer."""
     monkeypatch.setattr(resolve, "LOOKS_WITHIN_S", 0.0)
     answer = here.execute()
@@ -478,7 +480,7 @@ def test_looks_that_took_too_long_end_in_nothing(here: ResolveApi, monkeypatch: 
     assert here.post().status_code == 200
 
 
-def test_of_two_at_once_one_finds_it_gone(here: ResolveApi) -> None:
+def test_of_two_concurrent_requests_one_finds_the_transaction_gone(here: ResolveApi) -> None:
     def ends_it() -> int:
         here.brokers.seen[PLACE] = shows()
         return 0

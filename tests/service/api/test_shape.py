@@ -62,11 +62,11 @@ def test_a_field_with_a_default_is_left_out_and_every_other_one_is_null() -> Non
         (past_moment(None, NOW_MS), b'"at":null,"word"'),
     ],
 )
-def test_a_number_that_is_no_time_stands_beside_the_null(at: Moment, expected: bytes) -> None:
+def test_a_number_that_is_no_time_is_written_beside_a_null(at: Moment, expected: bytes) -> None:
     assert expected in to_json(deep(at=at))
 
 
-def test_the_document_lists_what_is_declared_and_only_that() -> None:
+def test_the_schema_lists_exactly_the_declared_fields() -> None:
     listed = TypeAdapter(Deep).json_schema(mode="serialization")["properties"]
     assert list(listed) == ["from", "from_str", "at", "at_raw_ms", "word", "exact", "inner"]
 
@@ -99,16 +99,16 @@ def test_texts_are_written_as_the_standard_library_writes_them() -> None:
     assert to_json(FindingEvidence(at=None, source="", text=text)) == expected.encode()
 
 
-def test_a_word_that_is_not_in_the_document_is_written_all_the_same() -> None:
+def test_a_value_outside_its_enum_is_written_all_the_same() -> None:
     assert b'"word":"ugly"' in to_json(deep(word="ugly"))
 
 
-def test_a_word_of_an_enum_is_written_as_text() -> None:
+def test_an_enum_value_is_written_as_text() -> None:
     thing = UnknownThing(kind=UnknownKind.LEFT_OUT, what="a", why="b", grant=None)
     assert to_json(thing) == b'{"kind":"left_out","what":"a","why":"b","grant":null}'
 
 
-def test_a_body_within_a_longer_one_keeps_what_it_has() -> None:
+def test_a_body_within_a_longer_body_keeps_its_fields() -> None:
     @dataclass(slots=True, kw_only=True)
     class Longer(FindingEvidence):
         as_of: str | None

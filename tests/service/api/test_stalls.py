@@ -56,12 +56,12 @@ def test_an_application_that_died_stalls_every_source(cluster: WithPartitions) -
     assert stalled(cluster, 10_001) == {"partitions": (NOW, why), "transaction_state": (NOW, why)}
 
 
-def test_an_application_that_was_stopped(cluster: WithPartitions) -> None:
+def test_an_application_that_was_stopped_is_the_reason_of_the_stall(cluster: WithPartitions) -> None:
     lease.release(cluster.engine, cluster.lease)
     assert set(stalled(cluster).values()) == {(NOW, f"{GONE}; the last one was stopped")}
 
 
-def test_a_source_that_starves_beside_one_that_is_read(cluster: WithPartitions) -> None:
+def test_a_source_without_progress_stalls_alone(cluster: WithPartitions) -> None:
     at_ms = NOW_MS + LATER_MS - 500
     cluster.read(now_ms=at_ms)
     lease.renew(cluster.engine, cluster.lease, at_ms)
@@ -80,7 +80,7 @@ def test_the_error_of_a_source_is_the_reason(cluster: WithPartitions) -> None:
     assert sources(cluster)["transaction_state"]["error"] == ERROR
 
 
-def test_an_error_of_an_application_that_is_gone_says_so(cluster: WithPartitions) -> None:
+def test_the_error_of_an_ended_application_says_that_it_is_gone(cluster: WithPartitions) -> None:
     cluster.read(trouble=ERROR)
     assert stalled(cluster)["transaction_state"] == (NOW, f"{ERROR}; {GONE}")
 
@@ -134,6 +134,6 @@ def test_every_cause_has_one_line(cause: StallCause) -> None:
     assert not why.endswith(".")
 
 
-def test_another_day_is_named() -> None:
+def test_the_reason_of_a_stall_since_another_day_has_the_date() -> None:
     why = why_stalled(Stall(StallCause.LOST, NOW_MS, unread_since_ms=NOW_MS), NOW_MS + 86_400_000)
     assert "since 2026-09-21 14:13:50 UTC" in why

@@ -84,7 +84,7 @@ def client(file: Path) -> Iterator[TestClient]:
         yield client
 
 
-def test_a_deleted_file_is_not_served_and_not_made_anew(client: TestClient, file: Path) -> None:
+def test_a_deleted_file_is_not_served_and_not_created_again(client: TestClient, file: Path) -> None:
     away = file.parent / "away"
     away.mkdir()
     for one in all_of(file):
@@ -97,7 +97,7 @@ def test_a_deleted_file_is_not_served_and_not_made_anew(client: TestClient, file
     wait_until_equal(lambda: exporter_up(client), 1, "kafka_txn_exporter_up")
 
 
-def test_a_file_that_takes_the_place_is_served_at_once(client: TestClient, file: Path) -> None:
+def test_a_file_that_replaces_the_store_is_served_at_once(client: TestClient, file: Path) -> None:
     other = file.with_name("other.db")
     cluster = SeededCluster(f"sqlite:///{other}")
     cluster.read([Id(b"of the other")])
@@ -118,7 +118,7 @@ def test_an_empty_file_has_no_tables(client: TestClient, file: Path) -> None:
     assert serves(client)
 
 
-def test_damaged_pages_are_named_with_the_remedy_which_brings_it_back(file: Path) -> None:
+def test_a_damaged_page_is_reported_and_a_rebuild_repairs_the_store(file: Path) -> None:
     """If one page of the file is damaged, no table is served, because also the intact tables may be incomplete."""
     overwrite(file, pages_of(file, "transactional_ids"))
     with client_of(f"sqlite:///{file}") as client:
@@ -129,7 +129,7 @@ def test_damaged_pages_are_named_with_the_remedy_which_brings_it_back(file: Path
         assert serves(client)
 
 
-def test_a_file_that_was_cut_is_damaged_too(file: Path) -> None:
+def test_a_truncated_file_is_reported_as_damaged(file: Path) -> None:
     good = file.with_name("good.db")
     shutil.copy(file, good)
     os.truncate(file, 5 * PAGE)
@@ -164,7 +164,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResolveApi
         yield one
 
 
-def test_a_write_waits_for_a_lock_and_then_looks_anew(here: ResolveApi, tmp_path: Path) -> None:
+def test_a_resolve_request_waits_for_a_lock_before_it_samples(here: ResolveApi, tmp_path: Path) -> None:
     """Other writers give up after 5 s. A resolve request waits longer for the lock, and samples the partition only
     after that."""
     with write_lock(tmp_path / "resolve.db"):
@@ -178,7 +178,7 @@ def test_a_write_waits_for_a_lock_and_then_looks_anew(here: ResolveApi, tmp_path
     assert (answers, len(here.brokers.sent)) == ([200], 1)
 
 
-def test_a_write_is_refused_when_the_lock_lasts(
+def test_a_resolve_request_is_refused_when_the_lock_lasts(
     here: ResolveApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert API_WAIT_S == 30
@@ -229,7 +229,7 @@ def test_tables_locked_by_a_migration_are_refused_until_it_is_over(database: str
         assert serves(client)
 
 
-def test_sessions_that_the_server_ends_cost_no_answer(own_server: Postgres, database: str) -> None:
+def test_sessions_that_the_server_ends_cause_no_failed_answer(own_server: Postgres, database: str) -> None:
     name = database.partition("?")[0].rpartition("/")[2]
     with client_of(database) as client:
         assert serves(client)

@@ -161,7 +161,7 @@ def test_an_expired_id_is_listed_only_when_asked_for_and_stays_readable(cluster:
         ("prefix=&q=", ["old", "young", "A-idle", "b-idle"]),
     ],
 )
-def test_filters_and_sorts(cluster: SeededCluster, query: str, expected: list[str]) -> None:
+def test_filters_and_sorts_select_and_order_ids(cluster: SeededCluster, query: str, expected: list[str]) -> None:
     cluster.read(
         [
             open_id("old", 3_600_000),
@@ -227,7 +227,7 @@ def test_numbers_that_are_no_times_are_shown_beside_null(cluster: SeededCluster,
     assert (body["producer_id"], body["producer_id_str"]) == (INT64_MAX, "9223372036854775807")
 
 
-def test_what_kafka_says_is_not_there_is_null_alone(cluster: SeededCluster) -> None:
+def test_a_time_of_minus_1_is_null_without_a_raw_number(cluster: SeededCluster) -> None:
     cluster.read([Id(b"x", states.EMPTY, start_ms=-1, last_update_ms=-1)])
     body = get(cluster, f"{ONE}?id=x")
     assert (body["started_at"], body["last_updated_at"], body["expires_at"]) == (None, None, None)

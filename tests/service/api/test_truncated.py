@@ -39,7 +39,7 @@ def get(cluster: WithPartitions, path: str) -> Any:
         return client.get(f"/api/v1/clusters/orders{path}").json()
 
 
-def test_rest_says_how_many_of_what_is_asked_for(cluster: WithPartitions) -> None:
+def test_rest_counts_left_out_findings_of_the_requested_kinds(cluster: WithPartitions) -> None:
     assert (get(cluster, "/findings")["truncated"], get(cluster, "")["truncated"]) == (0, [])
     leave_out(cluster)
     asked = {
@@ -54,7 +54,7 @@ def test_rest_says_how_many_of_what_is_asked_for(cluster: WithPartitions) -> Non
     assert {path: get(cluster, path)["truncated"] for path in asked} == asked
 
 
-def test_the_cluster_says_of_which_kinds(cluster: WithPartitions) -> None:
+def test_the_cluster_counts_left_out_findings_by_kind(cluster: WithPartitions) -> None:
     leave_out(cluster)
     body = get(cluster, "")
     assert {one["kind"]: one["count"] for one in body["truncated"]} == LEFT_OUT
@@ -62,7 +62,7 @@ def test_the_cluster_says_of_which_kinds(cluster: WithPartitions) -> None:
     assert [one["what"] for one in said] == ["9,500 overdue_transaction and 50 hanging_transaction"]
 
 
-def test_findings_at_the_terminal(cluster: WithPartitions, ask: Ask) -> None:
+def test_the_findings_command_reports_left_out_findings(cluster: WithPartitions, ask: Ask) -> None:
     assert "left out" not in ask("findings")[2]
     leave_out(cluster)
     code, _, err = ask("findings")
@@ -75,13 +75,13 @@ def test_findings_at_the_terminal(cluster: WithPartitions, ask: Ask) -> None:
     assert json.loads(ask("findings", "--json")[1])["truncated"] == 9_550
 
 
-def test_hanging_at_the_terminal(cluster: WithPartitions, ask: Ask) -> None:
+def test_the_hanging_command_reports_left_out_findings(cluster: WithPartitions, ask: Ask) -> None:
     leave_out(cluster)
     code, _, err = ask("hanging")
     assert (code, err.splitlines()[0]) == (1, "50 more are left out: too many at once")
 
 
-def test_none_is_not_all_while_some_are_left_out(cluster: WithPartitions, ask: Ask) -> None:
+def test_the_hanging_command_exits_with_4_while_findings_are_left_out(cluster: WithPartitions, ask: Ask) -> None:
     """While findings are left out, `txnscope hanging` exits with 4 instead of 0, because an omitted transaction may
     hang."""
     cluster.see(now_ms=now_ms())
@@ -92,7 +92,7 @@ def test_none_is_not_all_while_some_are_left_out(cluster: WithPartitions, ask: A
 
 
 @pytest.mark.parametrize("page", ["", "/findings"])
-def test_pages_say_it_in_one_line(cluster: WithPartitions, page: str) -> None:
+def test_pages_report_left_out_findings_in_one_line(cluster: WithPartitions, page: str) -> None:
     with client_of(cluster.url) as client:
         assert 'id="left-out"' not in client.get(f"/clusters/orders{page}").text
         leave_out(cluster)
