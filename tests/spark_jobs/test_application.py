@@ -32,7 +32,7 @@ def an_application(folder: Path, stopping: threading.Event) -> tuple[Application
     return app, starting
 
 
-def test_it_ends_without_an_error_if_it_is_to_stop_while_no_broker_answers(tmp_path: Path) -> None:
+def test_a_stop_while_no_broker_answers_is_no_error(tmp_path: Path) -> None:
     stopping = threading.Event()
     stopping.set()
     app, starting = an_application(tmp_path, stopping)
@@ -47,7 +47,7 @@ def test_an_address_where_no_broker_answers_is_an_error(tmp_path: Path, monkeypa
         app.run()
 
 
-def test_a_standby_waits_for_a_store_that_is_away(
+def test_a_standby_waits_for_an_unavailable_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(application, "LOOK_EVERY_S", 0)

@@ -51,7 +51,7 @@ def passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Passed:
     return run
 
 
-def test_what_nobody_sets_is_as_ever(passed: Passed) -> None:
+def test_settings_that_are_not_set_have_their_defaults(passed: Passed) -> None:
     found = passed(**BROKER)
     assert (found.store, found.cluster, found.checkpoint) == ("sqlite:///txnscope.db", None, None)
     assert (found.rules, found.keep) == (Rules(), DEFAULT)
@@ -93,7 +93,7 @@ def test_a_spark_cluster_and_its_settings_reach_the_application(passed: Passed) 
     assert found.master == Master("spark://m:7077", (("spark.driver.host", "10.0.0.1"), ("spark.x", "a=b")))
 
 
-def test_an_application_that_nobody_configured_is_an_error(passed: Passed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_application_without_configuration_is_an_error(passed: Passed, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(BadClientConfig, match="--bootstrap-servers is missing"):
         passed()
     with pytest.raises(SystemExit):
@@ -110,7 +110,7 @@ def test_readers_get_settings_as_text_without_store_and_spark(passed: Passed) ->
         ReaderSettings.model_validate_json(option[OPTION].replace("watch", "wacht"))
 
 
-def test_settings_for_executors_on_other_machines_have_no_names_of_files(passed: Passed, tmp_path: Path) -> None:
+def test_settings_for_executors_on_other_machines_contain_no_file_names(passed: Passed, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     file = f"security.protocol=SSL\nssl.truststore.location={authority.certificate}\n"
     (tmp_path / "client.properties").write_text(file)
@@ -119,7 +119,7 @@ def test_settings_for_executors_on_other_machines_have_no_names_of_files(passed:
     assert str(tmp_path) not in str(passed(spark_master="spark://m:7077", **flags).reader.option)
 
 
-def test_what_is_tailed_is_neither_kafkas_own_nor_copied() -> None:
+def test_internal_and_mirrored_topics_are_never_tailed() -> None:
     watch = WatchedTopics(("*",), ("eu.*",))
     topics = ("pay", "eu.pay", "__transaction_state", "__consumer_offsets")
     assert [topic for topic in topics if watch.tails(topic)] == ["pay"]

@@ -49,7 +49,7 @@ def test_volume_and_markers_of_a_partition() -> None:
     assert tail.unended == []
 
 
-def test_what_a_marker_ended_is_known_from_all_that_was_read() -> None:
+def test_a_marker_is_matched_with_records_of_earlier_reads() -> None:
     """Two producers write in two chunks. The batches without a transaction must not count as part of one."""
     other = batch([Rec(b"k", b"v", 0)], 1, attributes=TRANSACTIONAL, producer_id=9, producer_epoch=0)
     first = records(0, 1) + other + records(2, 1, attributes=TRANSACTIONAL) + records(3, 1, attributes=TRANSACTIONAL)
@@ -60,34 +60,34 @@ def test_what_a_marker_ended_is_known_from_all_that_was_read() -> None:
 
 
 @pytest.mark.parametrize("at_ms", [-1, 0, NOW_MS - OLDEST_MS, NOW_MS + 1, 2**62])
-def test_a_timestamp_that_is_no_time_counts_when_it_is_read(at_ms: int) -> None:
+def test_a_batch_with_an_invalid_timestamp_counts_at_the_time_of_reading(at_ms: int) -> None:
     """A batch with an invalid timestamp counts in the minute of reading. Otherwise a producer could make the store keep
     a row for every possible minute."""
     tail, _ = tailed((0, 1, records(0, 1, at_ms=at_ms)))
     assert [one.minute_ms for one in tail.volumes] == [NOW_MS]
 
 
-def test_a_batch_that_is_cut_counts_with_the_next_bytes() -> None:
+def test_a_batch_that_is_cut_off_counts_with_the_next_fetch() -> None:
     first, second = records(0, 2), records(2, 2)
     tail, reached = tailed((0, 4, first + second[:-1]), (2, 4, second))
     assert reached == [(2, 2), (4, 2)]
     assert [(one.records, one.bytes) for one in tail.volumes] == [(4, len(first + second))]
 
 
-def test_bytes_without_a_whole_batch_are_no_progress() -> None:
+def test_bytes_without_a_whole_batch_do_not_advance_the_position() -> None:
     tail, reached = tailed((5, 9, records(5, 4)[:70]), (5, 9, b""))
     assert reached == [(5, 0), (5, 0)]
     assert tail.volumes == []
 
 
-def test_holes_that_compaction_left_are_progress() -> None:
+def test_holes_left_by_compaction_advance_the_position() -> None:
     tail, reached = tailed((3, 50, records(0, 2) + records(60, 1)))
     assert reached == [(50, 0)]
     assert sum(one.records for one in tail.volumes) == 0
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_it_makes_no_difference_where_a_log_is_cut(seed: int) -> None:
+def test_the_sums_do_not_depend_on_where_a_log_is_cut(seed: int) -> None:
     chance = random.Random(seed)
     log, end = a_log(chance)
     whole, _ = tailed((0, end, b"".join(data for _, data in log)))

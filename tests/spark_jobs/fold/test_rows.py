@@ -79,7 +79,7 @@ def a_log(partition: int, ids: int) -> pa.RecordBatch:
     return rows
 
 
-def test_all_of_the_transaction_log_arrives() -> None:
+def test_a_batch_of_the_transaction_log_survives_the_round_trip() -> None:
     trouble, rejects = trouble_to_rows(UnresponsiveBroker(1)), rejects_to_rows([REJECT])
     (batch,) = of_log(trouble, a_log(0, 2), rejects, reads_to_rows(READS), at_once=100)
     assert batch.ranges == tuple(READS)
@@ -88,14 +88,14 @@ def test_all_of_the_transaction_log_arrives() -> None:
     assert batch.trouble == UnresponsiveBroker(1)
 
 
-def test_what_does_not_fit_into_memory_at_once_is_cut_behind_whole_ranges() -> None:
+def test_rows_that_exceed_memory_are_split_between_whole_ranges() -> None:
     rows = [rows for p in range(3) for rows in (a_log(p, 3), reads_to_rows(READS[p : p + 1]))]
     batches = of_log(*rows, at_once=3)
     assert [[r.partition for r in batch.ranges] for batch in batches] == [[0], [1], [2]]
     assert [{run.partition for run in batch.runs} for batch in batches] == [{0}, {1}, {2}]
 
 
-def test_more_runs_than_go_into_one_row() -> None:
+def test_more_runs_than_fit_into_one_row_arrive() -> None:
     (batch,) = of_log(a_log(0, MANY), reads_to_rows(READS[:1]), at_once=10**6)
     assert len({run.transactional_id for run in batch.runs}) == MANY
     assert np.all([run.first == NO_RECORD for run in batch.runs])
@@ -117,25 +117,25 @@ def test_each_decision_with_its_partitions_arrives_and_no_other_record() -> None
     ]
 
 
-def test_all_that_was_seen_and_read_of_partitions_arrives() -> None:
+def test_samples_and_reads_of_partitions_survive_the_round_trip() -> None:
     trouble = PartitionsUnresponsive(1, 3, ((NoLeader(), 1),))
     seen = PartitionsBatch(5_000, OBSERVATIONS, (), True, 4, trouble)
     reads = [partitions.reads_to_rows(STALLED[:1]), partitions.reads_to_rows(STALLED[1:])]
     assert of_partitions(*partitions.seen_to_rows(seen), *reads) == seen._replace(reads=STALLED)
 
 
-def test_a_sample_without_news_is_an_empty_batch() -> None:
+def test_a_sample_without_changes_is_an_empty_batch() -> None:
     seen = PartitionsBatch(5_000)
     assert of_partitions(*partitions.seen_to_rows(seen), partitions.reads_to_rows([])) == seen
 
 
-def test_more_observations_than_go_into_one_row() -> None:
+def test_more_observations_than_fit_into_one_row_arrive() -> None:
     observations = tuple(replace(OBSERVATIONS[0], partition=p) for p in range(MANY))
     batch = of_partitions(*partitions.seen_to_rows(PartitionsBatch(5_000, observations)))
     assert batch.observations == observations
 
 
-def test_all_of_tailed_topics_arrives() -> None:
+def test_a_batch_of_tailed_topics_survives_the_round_trip() -> None:
     rows = [
         ledger.facts_to_rows("volume", VOLUMES),
         ledger.facts_to_rows("marker", [MARKER]),
@@ -153,6 +153,6 @@ def test_a_heartbeat_of_tailed_topics_has_no_trouble() -> None:
     assert of_topics(ledger.ranges_to_rows([])) == LedgerBatch(())
 
 
-def test_more_markers_than_go_into_one_row() -> None:
+def test_more_markers_than_fit_into_one_row_arrive() -> None:
     markers = tuple(MARKER._replace(offset=n) for n in range(MANY))
     assert of_topics(ledger.facts_to_rows("marker", markers)).markers == markers

@@ -141,7 +141,7 @@ def test_folding_columns_equals_going_through_the_records_by_hand(log: list[Entr
 
 
 @given(logs(), st.data())
-def test_the_pieces_in_which_a_log_is_read_make_no_difference(log: list[Entry], data: st.DataObject) -> None:
+def test_the_result_does_not_depend_on_how_a_log_is_split(log: list[Entry], data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.sets(st.integers(1, len(log)), max_size=4)) | {0, len(log)})
     pieces = [merge(singles(log[a:b]), COUNTED) for a, b in pairwise(cuts)]
     assert kept(facts(merge(concat(pieces), COUNTED))) == kept(facts(merge(singles(log), COUNTED)))
@@ -153,7 +153,7 @@ def test_history_has_steps_and_counts_nothing(log: list[Entry]) -> None:
 
 
 @given(logs())
-def test_a_lone_run_of_history_needs_no_judging(log: list[Entry]) -> None:
+def test_lone_runs_are_those_of_ids_with_one_run_and_no_steps(log: list[Entry]) -> None:
     folded = merge(singles(log), Scope(frozenset()))
     partitions = {partition for partition, _, _ in log}
     reads = [by_hand.read(0, 0, partition=partition, counts=False) for partition in sorted(partitions)]
@@ -200,7 +200,7 @@ def test_a_new_producer_id_begins_a_new_run_that_knows_its_predecessor() -> None
 
 
 @pytest.mark.parametrize("cuts", [(), (1,), (2,), (3,), (1, 2), (2, 3)], ids=str)
-def test_markers_take_since_the_first_prepare_in_whatever_piece_it_lies(cuts: tuple[int, ...]) -> None:
+def test_the_marker_time_counts_from_the_first_prepare_of_any_piece(cuts: tuple[int, ...]) -> None:
     """The next coordinator appended PrepareCommit again. The duration of markers still counts from the first
     PrepareCommit, whichever read contains it."""
     path = (

@@ -60,7 +60,7 @@ def judge_of(cluster: Cluster, reader: Engine) -> Judge:
 
 
 @pytest.mark.parametrize("kind", sorted(UNTIL_ACKNOWLEDGED))
-def test_it_survives_restarts_and_retention_until_it_is_acknowledged(
+def test_a_loss_survives_restarts_and_retention_until_acknowledged(
     cluster: Cluster, reader: Engine, kind: Kind
 ) -> None:
     cluster.start({0: 0})

@@ -46,12 +46,14 @@ def counted(url: str) -> tuple[float, Any]:
     return float(value), body["contradictions"]
 
 
-def test_none_is_counted_before_there_is_one(lab: Lab, url: str) -> None:
+def test_the_count_of_contradictions_starts_at_zero(lab: Lab, url: str) -> None:
     reads(lab, "commit", NOW_MS)
     assert counted(url) == (0, 0)
 
 
-def test_a_contradiction_is_told_in_one_line_and_counted(lab: Lab, url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_contradiction_is_logged_in_one_line_and_counted(
+    lab: Lab, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
         found = contradicted(lab)
     assert (found.observation.decision, found.command, found.observation.possible) == (
@@ -66,7 +68,7 @@ def test_a_contradiction_is_told_in_one_line_and_counted(lab: Lab, url: str, cap
 
 
 @pytest.mark.parametrize("decision", ["commit", "abort"])
-def test_it_stays_over_a_restart_and_counts_once(
+def test_a_contradiction_survives_a_restart_and_counts_once(
     lab: Lab, url: str, decision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The contradiction survives a restart. Without it, the next reading would count as the first one, and would change
@@ -82,7 +84,7 @@ def test_it_stays_over_a_restart_and_counts_once(
     assert counted(url) == (1, 1)
 
 
-def test_a_producer_that_wrote_again_under_a_higher_epoch_does_not_flip_it(lab: Lab, url: str) -> None:
+def test_a_higher_epoch_of_the_producer_does_not_hide_the_contradiction(lab: Lab, url: str) -> None:
     """When the producer writes again, its entry shows a higher epoch, because the leader reports only the newest one.
     The change of epoch must not hide the contradiction."""
     reads(lab, "commit", NOW_MS)
@@ -97,7 +99,7 @@ def test_a_producer_that_wrote_again_under_a_higher_epoch_does_not_flip_it(lab: 
     assert counted(url) == (1, 1)
 
 
-def test_where_the_store_did_not_take_it_it_is_counted_with_the_finding(
+def test_a_contradiction_counts_once_if_the_store_refuses_it_at_first(
     lab: Lab, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads(lab, "commit", NOW_MS)

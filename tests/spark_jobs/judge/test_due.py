@@ -10,7 +10,7 @@ from tests.helpers.clocks import no_work
 NOW_MS = 1_700_000_000_000
 
 
-def test_it_is_due_at_first_and_then_every_so_often() -> None:
+def test_a_round_is_due_at_first_and_then_at_each_interval() -> None:
     due = RoundTimer(1_000, no_work)
     assert due.is_due(NOW_MS)
     with due.timed(NOW_MS):
@@ -19,14 +19,14 @@ def test_it_is_due_at_first_and_then_every_so_often() -> None:
     assert due.is_due(NOW_MS + 1_000)
 
 
-def test_it_does_not_wait_for_a_clock_that_was_set_back() -> None:
+def test_a_round_is_due_at_once_when_the_clock_is_set_back() -> None:
     due = RoundTimer(1_000, no_work)
     with due.timed(NOW_MS):
         pass
     assert due.is_due(NOW_MS - 1)
 
 
-def test_after_work_that_took_long_it_waits_in_proportion() -> None:
+def test_the_pause_after_a_round_grows_with_the_time_it_took() -> None:
     seconds = count()
     due = RoundTimer(1_000, lambda: next(seconds))
     with due.timed(NOW_MS):

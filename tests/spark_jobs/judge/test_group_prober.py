@@ -15,7 +15,7 @@ from spark_jobs.judge.group_prober import GroupProber
 NOW_MS = 1_790_000_000_000
 
 
-def test_groups_are_kept_while_a_broker_is_silent_not_once_it_is_removed(
+def test_an_unresponsive_broker_keeps_its_groups_a_removed_one_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     groups = {1: "billing", 2: "shipping"}

@@ -75,14 +75,14 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
     return Coordinator(monkeypatch)
 
 
-def test_a_first_offset_that_is_pending_is_asked_for_by_name(coordinator: Coordinator) -> None:
+def test_a_group_with_only_pending_offsets_is_requested_by_name(coordinator: Coordinator) -> None:
     coordinator.named = {ORDERS: HELD, PAY: HELD}
     answered = coordinator.ask({"billing": {ORDERS: PID}})
     assert answered.rows == [GroupOffset("billing", *ORDERS, -1, 2, True, PID)]
     assert answered.topics == {"billing": {"orders"}}
 
 
-def test_one_that_was_committed_before_has_its_transaction(coordinator: Coordinator) -> None:
+def test_a_pending_offset_has_the_committed_one_and_its_producer_id(coordinator: Coordinator) -> None:
     coordinator.stable = {"billing": GroupOffsets(errors.NONE, {ORDERS: HELD, PAY: HELD})}
     coordinator.before = {ORDERS: 5, PAY: 6}
     rows = coordinator.ask({"billing": {ORDERS: PID}}).rows
@@ -92,14 +92,14 @@ def test_one_that_was_committed_before_has_its_transaction(coordinator: Coordina
     ]
 
 
-def test_the_word_of_the_coordinator_wins(coordinator: Coordinator) -> None:
+def test_the_coordinators_answer_overrides_the_commits_in_batches(coordinator: Coordinator) -> None:
     """The coordinator's answer overrides the commits in the batches. If the coordinator reports no pending offset, the
     transaction has ended or the offset was deleted, and no member waits."""
     coordinator.named = {ORDERS: NOTHING, PAY: Committed(9, errors.NONE)}
     assert coordinator.ask({"billing": {ORDERS: PID, PAY: PID}}).rows == []
 
 
-def test_what_the_coordinator_may_not_tell_the_batches_do(coordinator: Coordinator) -> None:
+def test_batches_replace_what_the_coordinator_refuses_to_return(coordinator: Coordinator) -> None:
     coordinator.stable = {"denied": DENIED}
     coordinator.named = {PAY: NO_TOPIC}
     answered = coordinator.ask({"denied": {ORDERS: PID}, "billing": {PAY: PID}}, "denied", "billing", "other")
@@ -146,7 +146,7 @@ def ask_share(patch: pytest.MonkeyPatch, **answers: Any) -> GroupsAnswer:
     return group_requests.ask_share_groups(client, NODE, ["jobs", "workers"], STALLED)
 
 
-def test_share_groups_with_their_level_their_lag_and_members(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_share_group_has_its_isolation_level_lag_and_members(monkeypatch: pytest.MonkeyPatch) -> None:
     offsets = {ORDERS: ShareOffset(6, 5), ("calm", 0): ShareOffset(1, 0)}
     answered = ask_share(
         monkeypatch,

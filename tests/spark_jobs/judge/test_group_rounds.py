@@ -32,7 +32,7 @@ def asked(one: GroupSchedule, stalled: Stalls, now_ms: int, topics: dict[str, se
     return due
 
 
-def test_what_stands_for_long_enough_matters() -> None:
+def test_only_partitions_that_have_stalled_for_a_while_count() -> None:
     ends = {
         ("orders", 0): LsoSample(5, 9, NOW_MS - STALLED_AFTER_MS),
         ("orders", 1): LsoSample(5, 9, NOW_MS - STALLED_AFTER_MS + 1),
@@ -44,7 +44,7 @@ def test_what_stands_for_long_enough_matters() -> None:
     assert not stalled_partitions({}, None, NOW_MS)
 
 
-def test_groups_on_the_topic_are_asked_often_and_others_now_and_then() -> None:
+def test_groups_on_a_stalled_topic_are_requested_more_often() -> None:
     one = rounds("billing", "other")
     topics = {"billing": {"orders"}, "other": {"else"}}
     assert asked(one, ON_ORDERS, NOW_MS, topics) == ["billing", "other"]
@@ -54,7 +54,7 @@ def test_groups_on_the_topic_are_asked_often_and_others_now_and_then() -> None:
     assert later == ["billing", "other"]
 
 
-def test_where_only_offsets_stand_only_groups_of_that_partition_are_asked() -> None:
+def test_a_stalled_offsets_partition_causes_requests_for_its_groups_only() -> None:
     names = [f"group-{number}" for number in range(40)]
     home = offsets_partition(names[0], 50)
     here = {name for name in names if offsets_partition(name, 50) == home}
@@ -63,7 +63,7 @@ def test_where_only_offsets_stand_only_groups_of_that_partition_are_asked() -> N
     assert asked(rounds(*names), stalled._replace(offsets_partitions=None), NOW_MS) == []
 
 
-def test_a_stall_of_a_topic_that_a_group_reads_is_answered_at_once() -> None:
+def test_a_group_is_requested_as_soon_as_its_topic_stalls() -> None:
     one = rounds("billing", "other")
     topics = {"billing": {"orders"}, "other": {"else"}}
     asked(one, Stalls(frozenset({("else", 0)}), frozenset(), 50), NOW_MS, topics)
@@ -98,7 +98,7 @@ def test_groups_without_answer_are_asked_again_and_unlisted_ones_forgotten() -> 
     assert one.due(ON_ORDERS, NOW_MS + OTHERS_EVERY_MS) == []
 
 
-def test_groups_that_are_named_are_asked_though_nobody_lists_them() -> None:
+def test_groups_known_by_name_are_requested_without_being_listed() -> None:
     one = rounds("other")
     home = offsets_partition("hidden", 50)
     stalled = Stalls(frozenset(), frozenset({home}), 50)

@@ -66,7 +66,7 @@ def judge(cluster: WithPartitions, now_ms: int) -> dict[Key, Finding]:
         return load(connection, cluster.id, now_ms)
 
 
-def test_a_group_that_stands_behind_what_hangs_until_the_partition_goes_on(cluster: WithPartitions) -> None:
+def test_a_group_is_blocked_by_a_hang_until_the_partition_advances(cluster: WithPartitions) -> None:
     cluster.read([owner(b"p\x00y", partition=9, start_ms=NOW_MS)])  # another transaction: an orphan
     cluster.see(hanging_finding(name=b"p\x00y"))
     seen = (
@@ -86,7 +86,7 @@ def test_a_group_that_stands_behind_what_hangs_until_the_partition_goes_on(clust
     assert (one.status, one.life.resolution) == (Status.RESOLVED, Resolution.HEALED)
 
 
-def test_a_group_that_goes_on_by_itself_is_no_victim_any_more(cluster: WithPartitions) -> None:
+def test_a_group_that_advances_by_itself_is_no_longer_blocked(cluster: WithPartitions) -> None:
     cluster.read([owner(b"p\x00y", partition=9, start_ms=NOW_MS)])
     cluster.see(hanging_finding(name=b"p\x00y"))
     for now_ms in (NOW_MS, LATER_MS):
@@ -96,7 +96,7 @@ def test_a_group_that_goes_on_by_itself_is_no_victim_any_more(cluster: WithParti
     assert not judge(cluster, LATER_MS + 1)[BILLING].is_open
 
 
-def test_behind_a_legal_transaction_nothing_is_wrong_yet(cluster: WithPartitions) -> None:
+def test_a_group_behind_a_healthy_open_transaction_has_no_finding(cluster: WithPartitions) -> None:
     for now_ms in (NOW_MS, LATER_MS):
         see(cluster, now_ms, GroupOffset("billing", "orders", 0, LSO, 2, False))
     assert judge(cluster, LATER_MS) == {}

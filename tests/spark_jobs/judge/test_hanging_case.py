@@ -62,14 +62,14 @@ def stored(case: HangingCase) -> Finding:
     return change.finding
 
 
-def test_the_next_transaction_may_follow_one_that_listed_the_partition() -> None:
+def test_the_next_transaction_may_add_a_partition_that_was_listed_before() -> None:
     case = new()
     case.apply_verdict(verdict(World.COMMIT), facts_of(case), NOW_MS)
     assert case.decision.was_listed
     assert case.may_be_added(KNOWN, NOW_MS)
 
 
-def test_an_owner_that_is_read_before_step_2_names_the_subject() -> None:
+def test_an_owner_read_before_the_second_step_names_the_subject() -> None:
     case = new(None)
     case.note_owner(None, NOW_MS)
     assert case.subject.transactional_id is None
@@ -79,7 +79,7 @@ def test_an_owner_that_is_read_before_step_2_names_the_subject() -> None:
     assert case.owner == IDLE, "a known owner is kept, because its id may have expired since"
 
 
-def test_a_subject_stays_once_a_finding_may_be_about_it() -> None:
+def test_the_subject_stays_the_same_once_it_may_have_a_finding() -> None:
     case = unowned(None)
     case.note_owner(IDLE, NOW_MS)
     assert case.subject == subject_of(ENTRY, None)
@@ -93,7 +93,7 @@ def test_a_contradiction_is_reported_once() -> None:
     assert case.apply_verdict(verdict(World.NONE), facts, NOW_MS)
 
 
-def test_a_decision_outlives_a_restart_while_its_facts_cannot_be_read() -> None:
+def test_a_decision_survives_a_restart_before_its_facts_are_read_again() -> None:
     before = unowned()
     before.apply_verdict(verdict(World.COMMIT), facts_of(before), NOW_MS)
     case = new()
@@ -113,7 +113,7 @@ GROWTH = {
 }
 
 
-def known_to_be_of_none() -> HangingCase:
+def decided_as_none() -> HangingCase:
     case = unowned()
     case.apply_verdict(verdict(World.NONE), facts_of(case), NOW_MS)
     assert case.reported.decision == Decided.NONE
@@ -121,8 +121,8 @@ def known_to_be_of_none() -> HangingCase:
 
 
 @pytest.mark.parametrize("owner", GROWTH.values(), ids=GROWTH)
-def test_no_marker_is_named_if_a_transaction_may_have_written_since(owner: Owner) -> None:
-    case = known_to_be_of_none()
+def test_no_marker_is_advised_if_a_transaction_may_have_written_since(owner: Owner) -> None:
+    case = decided_as_none()
     case.note_owner(owner, NOW_MS + 1)
     assert case.reported == undecided(HasGrown())
     assert observed(case, KNOWN, "broker:9092", NOW_MS + 1).bootstrap is None
@@ -130,16 +130,16 @@ def test_no_marker_is_named_if_a_transaction_may_have_written_since(owner: Owner
     assert case.reported.decision == Decided.UNKNOWN, "the earlier decision covered fewer records, so it does not count"
 
 
-def test_a_marker_is_named_again_once_the_facts_are_read_again() -> None:
-    case = known_to_be_of_none()
+def test_a_marker_is_advised_again_once_the_facts_are_read_again() -> None:
+    case = decided_as_none()
     case.note_owner(GROWTH["an ended transaction listed the partition"], NOW_MS + 1)
     case.apply_verdict(verdict(World.NONE), facts_of(case, NOW_MS + 2), NOW_MS + 2)
     assert case.reported.decision == Decided.NONE
     assert case.facts_to_read(NOW_MS + 60_000) is None
 
 
-def test_transactions_of_other_partitions_do_not_take_a_marker_back() -> None:
-    case = known_to_be_of_none()
+def test_transactions_on_other_partitions_do_not_withdraw_a_marker() -> None:
+    case = decided_as_none()
     elsewhere = transaction_log.value(producer_id=7, producer_epoch=4, topics=[("other", [0])])
     for number in range(1, 4):
         ended = IDLE._replace(ended_offset=55 + number, ended_state=states.PREPARE_COMMIT, ended_value=elsewhere)
@@ -156,8 +156,8 @@ def test_transactions_of_other_partitions_do_not_take_a_marker_back() -> None:
     ],
     ids=["it lists the partition, and was left behind", "TV2, and its epoch is the entry's"],
 )
-def test_no_marker_is_named_while_an_open_transaction_may_write(owner: Owner) -> None:
-    case = known_to_be_of_none()
+def test_no_marker_is_advised_while_an_open_transaction_may_write(owner: Owner) -> None:
+    case = decided_as_none()
     case.note_owner(with_record(owner, offset=56), NOW_MS + 1)
     case.apply_verdict(verdict(World.NONE), facts_of(case, NOW_MS + 2), NOW_MS + 2)
     assert case.reported == undecided(HasGrown())
@@ -184,17 +184,17 @@ def test_a_marker_from_before_a_restart_is_withdrawn_for_a_new_owner() -> None:
     assert case.reported == undecided(HasGrown())
 
 
-def test_a_marker_of_before_a_restart_stays_where_its_owner_is_read_again() -> None:
+def test_a_marker_from_before_a_restart_stays_for_the_same_owner() -> None:
     case = new(None)
     case.subject = subject_of(ENTRY, IDLE)
-    recall(case, stored(known_to_be_of_none()))
+    recall(case, stored(decided_as_none()))
     case.note_owner(IDLE, NOW_MS + 1)
     assert case.reported.decision == Decided.NONE
     assert not case.is_reportable(NOW_MS + 1)
 
 
-def test_an_entry_with_a_newer_record_is_read_again() -> None:
-    case = known_to_be_of_none()
+def test_the_facts_of_an_entry_with_a_newer_record_are_read_again() -> None:
+    case = decided_as_none()
     case.note_newest(ENTRY._replace(last_timestamp_ms=ENTRY.last_timestamp_ms + 1))
     assert case.facts_to_read(NOW_MS + GROWN_AGAIN_MS - 1) is None
     asked = facts_of(case, NOW_MS + GROWN_AGAIN_MS)
@@ -204,7 +204,9 @@ def test_an_entry_with_a_newer_record_is_read_again() -> None:
 
 
 @given(st.lists(st.tuples(READINGS, st.booleans(), st.booleans()), max_size=12))
-def test_whatever_is_read_the_marker_never_flips(readings: Sequence[tuple[Verdict, bool, bool]]) -> None:
+def test_the_advised_marker_never_flips_between_commit_and_abort(
+    readings: Sequence[tuple[Verdict, bool, bool]],
+) -> None:
     """A case may call for ABORT (decision abort or none), for COMMIT, or for no marker at a time. Over its life, with
     restarts and without the log, it never calls for both ABORT and COMMIT."""
     case = unowned()
@@ -229,7 +231,7 @@ def test_an_entry_remembered_with_a_name_is_not_judged_as_an_orphan() -> None:
     assert case.facts_to_read(NOW_MS) is None
 
 
-def test_an_orphan_is_not_judged_before_no_transaction_can_end_it() -> None:
+def test_an_orphan_is_judged_only_once_no_transaction_can_end_it() -> None:
     assert new(None).facts_to_read(NOW_MS) is None
 
 

@@ -111,7 +111,7 @@ def test_an_overdue_transaction_opens_and_ends_with_its_abort(judged: Judged) ->
     assert judged.found()[Kind.OVERDUE].life.resolved_at_ms == later
 
 
-def test_what_was_not_read_to_its_end_lately_is_not_judged(judged: Judged) -> None:
+def test_a_log_that_was_not_read_to_its_end_lately_is_not_judged(judged: Judged) -> None:
     judged.log([open_one(0, NOW_MS - 90_000)], NOW_MS, behind=1)
     assert judged.judge.round(NOW_MS) == 0
     assert judged.at(NOW_MS + 1_000) == 1
@@ -120,7 +120,7 @@ def test_what_was_not_read_to_its_end_lately_is_not_judged(judged: Judged) -> No
     assert judged.found()[Kind.OVERDUE].is_open
 
 
-def test_a_decided_transaction_that_does_not_complete(judged: Judged) -> None:
+def test_a_decided_transaction_that_does_not_complete_has_a_finding(judged: Judged) -> None:
     judged.log([open_one(0, NOW_MS - 90_000), open_one(1, NOW_MS - 90_000, states.PREPARE_COMMIT, NOW_MS)], NOW_MS)
     assert judged.judge.round(NOW_MS) == 0
     assert judged.at(NOW_MS + 10_000) == 1
@@ -129,7 +129,7 @@ def test_a_decided_transaction_that_does_not_complete(judged: Judged) -> None:
     assert judged.found()[Kind.STUCK_COMPLETION].severity == Severity.CRITICAL
 
 
-def test_rules_of_people_count(cluster: Cluster, reader: Engine) -> None:
+def test_rules_of_the_operator_are_applied(cluster: Cluster, reader: Engine) -> None:
     cluster.start({0: 0})
     judged = Judged(cluster, reader, Rules((Rule(prefix="pa", long_after_ms=5_000, owner="payments"),)))
     judged.log([open_one(0, NOW_MS - 6_000)], NOW_MS)
@@ -139,7 +139,7 @@ def test_rules_of_people_count(cluster: Cluster, reader: Engine) -> None:
     assert found.observation.self_heals_at_ms == NOW_MS - 6_000 + 60_000 + 10_000 + ABORT_SLACK_MS
 
 
-def test_timeouts_are_counted_once_whoever_judges(judged: Judged) -> None:
+def test_timeouts_are_counted_once_across_restarts_of_the_judge(judged: Judged) -> None:
     judged.timeouts(NOW_MS, "pay")
     judged.judge.round(NOW_MS)
     judged.timeouts(NOW_MS + MINUTE_MS, "pay")
@@ -171,7 +171,7 @@ def test_the_history_of_a_first_read_raises_no_alarm(cluster: Cluster, reader: E
     assert judged.found().keys() == {Kind.TIMED_OUT}
 
 
-def test_the_first_victims_of_an_outage_get_no_findings_of_their_own(judged: Judged) -> None:
+def test_the_first_timeouts_of_an_outage_get_no_findings_of_their_own(judged: Judged) -> None:
     for n in range(6):
         judged.timeouts(NOW_MS + n * 1_000, f"svc-{n}")
         judged.judge.round(NOW_MS + n * 1_000)
@@ -179,7 +179,7 @@ def test_the_first_victims_of_an_outage_get_no_findings_of_their_own(judged: Jud
     assert judged.found().keys() == {Kind.CORRELATED_TIMEOUTS}
 
 
-def test_an_outage_names_the_partitions_of_its_victims(judged: Judged) -> None:
+def test_an_outage_names_the_partitions_of_its_timeouts(judged: Judged) -> None:
     judged.timeouts(NOW_MS, *(f"svc-{n}" for n in range(8)))
     judged.judge.round(NOW_MS)
     assert judged.found().keys() == {Kind.CORRELATED_TIMEOUTS}
@@ -192,7 +192,7 @@ RESTART_MS = 20_000
 
 
 @pytest.mark.parametrize("goes_on", [True, False])
-def test_new_ids_churn_unless_those_before_go_on(judged: Judged, goes_on: bool) -> None:
+def test_new_ids_count_as_churn_unless_earlier_ids_are_still_used(judged: Judged, goes_on: bool) -> None:
     names = [f"etl-{n:04x}ab".encode() for n in range(6)]
     for n, name in enumerate(names):
         now_ms, at = NOW_MS + n * RESTART_MS, judged.next_offset
@@ -207,7 +207,7 @@ def test_new_ids_churn_unless_those_before_go_on(judged: Judged, goes_on: bool) 
     assert {kind: one.life.count for kind, one in judged.found().items()} == ({} if goes_on else {Kind.CHURN: 6})
 
 
-def test_when_ids_were_used_last(cluster: Cluster, reader: Engine) -> None:
+def test_the_last_use_of_an_id_is_its_last_transaction(cluster: Cluster, reader: Engine) -> None:
     cluster.start({0: 0})
     judged = Judged(cluster, reader)
     start_ms = NOW_MS - 1_000
@@ -226,7 +226,7 @@ def test_when_ids_were_used_last(cluster: Cluster, reader: Engine) -> None:
 
 
 @pytest.mark.parametrize(("timeout_ms", "kinds_found"), [(60_000, {Kind.FENCING_CONFLICT}), (30_000, set())])
-def test_who_aborted_may_be_known_only_later(judged: Judged, timeout_ms: int, kinds_found: set[str]) -> None:
+def test_the_cause_of_an_abort_may_be_known_only_later(judged: Judged, timeout_ms: int, kinds_found: set[str]) -> None:
     """Only the record after a TV2 client's abort shows whether a fence or an administrator caused the abort."""
     for turn in range(3):
         at, now_ms, epoch = judged.next_offset, NOW_MS + turn * 20_000, 2 * turn
@@ -266,7 +266,7 @@ def test_another_holder_of_the_lease_stops_the_judge(judged: Judged) -> None:
     assert judged.found() == {}
 
 
-def test_what_listeners_hear_is_numbered_and_bounded(judged: Judged) -> None:
+def test_events_of_findings_are_numbered_and_bounded(judged: Judged) -> None:
     judged.log([open_one(0, NOW_MS - 90_000)], NOW_MS)
     judged.judge.round(NOW_MS)
     with judged.reader.connect() as connection:
@@ -293,7 +293,7 @@ def test_undecodable_records_are_reported_until_the_id_is_known_again(judged: Ju
     assert judged.found()[Kind.UNDECODABLE].life.resolution == Resolution.HEALED
 
 
-def test_a_source_that_fails(judged: Judged) -> None:
+def test_a_failing_source_is_a_coverage_gap_until_it_recovers(judged: Judged) -> None:
     judged.log((), NOW_MS)
     judged.cluster.writer.report_trouble(denied("__transaction_state"))
     judged.judge.round(NOW_MS)
@@ -303,7 +303,7 @@ def test_a_source_that_fails(judged: Judged) -> None:
     assert judged.found()[Kind.COVERAGE_GAP].life.resolution == Resolution.HEALED
 
 
-def test_partitions_that_are_not_looked_at(judged: Judged) -> None:
+def test_partitions_that_are_not_sampled_are_a_coverage_gap(judged: Judged) -> None:
     partitions = PartitionWriter(judged.cluster.engine, judged.cluster.lease)
     partitions.apply(PartitionsBatch(NOW_MS), NOW_MS)
     why = PartitionsUnresponsive(1, 1, ((denied("vault", DESCRIBE), 1),))
@@ -317,7 +317,7 @@ def test_partitions_that_are_not_looked_at(judged: Judged) -> None:
     assert judged.found()[Kind.COVERAGE_GAP].life.resolution == Resolution.HEALED
 
 
-def test_ids_that_expire_soon_and_epochs_that_run_out(judged: Judged) -> None:
+def test_ids_that_expire_soon_and_epochs_that_run_out_have_findings(judged: Judged) -> None:
     configs = {"transactional.id.expiration.ms": {"value": "3600000", "source": "broker"}}
     clusters.describe(judged.cluster.engine, judged.cluster.id, {"configs": configs}, NOW_MS)
     idle = entry(0, states.COMPLETE_COMMIT, b"idle", at_ms=NOW_MS - 3_500_000)

@@ -43,7 +43,7 @@ def answers(echo: Echo, count: int) -> list[str]:
     return wait_until(all_of_them, lambda found: len(found) >= count, f"{count} answers")
 
 
-def test_who_asks_while_it_is_busy_is_told_so_and_never_waits() -> None:
+def test_a_busy_worker_refuses_a_request_without_blocking() -> None:
     with Echo() as echo:
         assert echo.ask("first")
         assert not echo.ask("second")
@@ -65,7 +65,7 @@ def test_a_failure_costs_one_answer(failing: str, reported: int, caplog: pytest.
     assert len(caplog.records) == reported
 
 
-def test_the_thread_ends_with_the_block() -> None:
+def test_the_thread_ends_with_the_with_block() -> None:
     with Echo() as echo:
         threads = [one for one in threading.enumerate() if one.name == "echo"]
         assert threads

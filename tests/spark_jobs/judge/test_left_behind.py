@@ -80,7 +80,7 @@ class Judged:
         return {kind: one for (kind, _), one in known.items() if one.is_open}
 
 
-def test_one_finding_for_the_cluster_and_no_mismatch(cluster: Cluster, reader: Engine) -> None:
+def test_ids_left_behind_share_one_finding_and_are_no_mismatch(cluster: Cluster, reader: Engine) -> None:
     judged = Judged(cluster, reader, Coordinators())
     found = judged.at(NOW_MS)
     one = found[Kind.LOG_EXPANDED]
@@ -98,7 +98,7 @@ def test_one_finding_for_the_cluster_and_no_mismatch(cluster: Cluster, reader: E
     assert Kind.LOG_EXPANDED in found
 
 
-def test_what_no_coordinator_knows_is_not_overdue(cluster: Cluster, reader: Engine) -> None:
+def test_an_id_that_no_coordinator_knows_is_not_overdue(cluster: Cluster, reader: Engine) -> None:
     judged = Judged(cluster, reader, Coordinators())
     for round_ in range(3):
         found = judged.at(NOW_MS + 1_000 * round_)

@@ -145,7 +145,7 @@ def audited(cluster: Cluster, reader: Engine) -> Audited:
     return one
 
 
-def test_it_begins_also_if_the_log_is_always_asked_last(cluster: Cluster, reader: Engine) -> None:
+def test_the_audit_begins_even_if_the_log_is_always_read_last(cluster: Cluster, reader: Engine) -> None:
     one = Audited(cluster, reader)
     for _ in range(2):
         one.read("a")
@@ -169,7 +169,7 @@ def test_a_transaction_whose_markers_are_as_decided_is_whole(audited: Audited) -
 
 @pytest.mark.parametrize("order", ["log first", "partitions first", "in between"])
 @pytest.mark.parametrize("bump", [0, 1])
-def test_an_abort_by_hand_tears_it_in_whatever_order_it_is_read(audited: Audited, order: str, bump: int) -> None:
+def test_a_manual_abort_tears_a_transaction_in_any_order_of_reading(audited: Audited, order: str, bump: int) -> None:
     """Runs case C13 in each order of reading, with a restart of the audit in the middle."""
     steps = {
         "log": lambda: audited.read_log(*COMMITTED, epoch=bump),
@@ -206,7 +206,7 @@ def test_an_abort_by_hand_tears_it_in_whatever_order_it_is_read(audited: Audited
         assert connection.scalar(select(func.count()).select_from(schema.torn_transactions)) == 0
 
 
-def test_nothing_is_told_before_both_sides_are_read_past_it(audited: Audited) -> None:
+def test_no_result_is_given_before_log_and_partitions_are_read_past_it(audited: Audited) -> None:
     audited.read("a", ("data", 0), ("abort", 0), ("data", 0), ("commit", 0))
     audited.read("b", ("data", 0), ("commit", 0))
     for _ in range(4):
@@ -219,7 +219,7 @@ def test_nothing_is_told_before_both_sides_are_read_past_it(audited: Audited) ->
     assert audited.beat() == {TORN: 1}
 
 
-def test_a_marker_by_hand_for_what_hangs_tears_nothing(audited: Audited) -> None:
+def test_a_manual_marker_for_a_hanging_transaction_tears_nothing(audited: Audited) -> None:
     left = Observation(
         Kind.HANGING, Severity.CRITICAL, Subject("a", 0, b"pay", 7, 0, 0), finding_facts(Kind.HANGING), ()
     )
@@ -232,7 +232,7 @@ def test_a_marker_by_hand_for_what_hangs_tears_nothing(audited: Audited) -> None
 
 
 @pytest.mark.parametrize("what", ["topic created again", "hole in the transaction log"])
-def test_a_gap_on_either_side_leaves_all_that_waits_unseen(audited: Audited, what: str) -> None:
+def test_a_gap_in_log_or_partition_leaves_pending_transactions_unseen(audited: Audited, what: str) -> None:
     audited.read_log(*COMMITTED)
     audited.read("a", ("data", 0), ("abort", 0), ("data", 0))
     if what == "topic created again":
@@ -249,7 +249,7 @@ def test_a_gap_on_either_side_leaves_all_that_waits_unseen(audited: Audited, wha
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_topic_that_goes_inside_a_committed_transaction_tears_it(audited: Audited, again: bool) -> None:
+def test_a_topic_deleted_inside_a_committed_transaction_tears_it(audited: Audited, again: bool) -> None:
     """Runs case C13 with a restart of the audit in the middle. `again`: the topic is created again, and gets the
     marker."""
     audited.read_log(states.ONGOING)
@@ -282,7 +282,7 @@ def test_a_topic_deleted_after_its_marker_leaves_the_transaction_whole(audited: 
     assert audited.waiting() == 0
 
 
-def test_a_topic_that_goes_with_its_marker_unread_tears_nothing(audited: Audited) -> None:
+def test_a_topic_deleted_before_its_marker_is_read_tears_nothing(audited: Audited) -> None:
     audited.read_log(states.ONGOING)
     audited.read("a", ("data", 0))
     audited.read("b", ("data", 0))
@@ -309,7 +309,7 @@ def test_an_earlier_transaction_without_marker_tears_no_later_one(audited: Audit
     assert audited.beat(without=("b",)) == {UNSEEN: 1}
 
 
-def test_the_same_topic_that_is_back_was_not_deleted(audited: Audited) -> None:
+def test_a_topic_that_comes_back_with_its_id_was_not_deleted(audited: Audited) -> None:
     """A broker that has just started may not know a topic yet. The topic then seems to be deleted, and comes back
     unchanged."""
     audited.read_log(states.ONGOING)
@@ -337,7 +337,7 @@ def test_a_topic_whose_leader_still_answers_was_not_deleted(audited: Audited) ->
 
 
 @pytest.mark.parametrize("how", ["hole", "not tailed any more", "end of tailing"])
-def test_what_is_not_followed_to_its_end_is_forgotten(audited: Audited, how: str) -> None:
+def test_transactions_that_can_no_longer_be_followed_are_forgotten(audited: Audited, how: str) -> None:
     audited.read_log(states.ONGOING)
     audited.read("b", ("data", 0))
     audited.delete("b")
@@ -365,7 +365,7 @@ def test_what_was_written_before_the_audit_began_is_not_compared(cluster: Cluste
     assert TORN not in one.beat()
 
 
-def test_partitions_of_kafka_itself_do_not_count_and_others_do(audited: Audited) -> None:
+def test_untailed_partitions_count_as_unseen_but_not_those_of_kafka(audited: Audited) -> None:
     offsets = (Participants("__consumer_offsets", (3,)), Participants("a", (0,)))
     audited.read_log(*COMMITTED, places=offsets)
     audited.read("a", ("data", 0), ("commit", 0))
@@ -377,7 +377,7 @@ def test_partitions_of_kafka_itself_do_not_count_and_others_do(audited: Audited)
     assert (audited.beat(), audited.waiting()) == ({}, 0)
 
 
-def test_what_cannot_be_compared_is_given_up(audited: Audited) -> None:
+def test_a_transaction_that_cannot_be_compared_is_given_up_after_a_while(audited: Audited) -> None:
     audited.read_log(*COMMITTED)
     audited.read_log()
     assert audited.auditor.audit(audited.tick()) == Counter()
@@ -386,7 +386,7 @@ def test_what_cannot_be_compared_is_given_up(audited: Audited) -> None:
     assert audited.waiting() == 0
 
 
-def test_the_end_of_tailing_forgets_what_waits(audited: Audited) -> None:
+def test_the_end_of_tailing_forgets_pending_transactions(audited: Audited) -> None:
     audited.read_log(*COMMITTED)
     audited.read("a", ("data", 0), ("commit", 0), ("data", 0))
     assert audited.waiting() > 0
@@ -394,7 +394,7 @@ def test_the_end_of_tailing_forgets_what_waits(audited: Audited) -> None:
     assert audited.waiting() == 0
 
 
-def test_one_line_a_day_says_how_many_ended() -> None:
+def test_a_daily_line_contains_the_number_of_ended_transactions() -> None:
     line = "1,003 transactions ended on tailed partitions within a day: none torn, 1,000 whole, 3 not seen as a whole"
     assert daily_line(Counter({WHOLE: 1_000, UNSEEN: 3})) == line
     assert "2 torn" in daily_line(Counter({WHOLE: 1, TORN: 2}))

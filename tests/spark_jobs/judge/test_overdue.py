@@ -43,7 +43,7 @@ def neighbour(at_ms: int) -> list[Entry]:
     return [entry(1 + n, state, b"B", pid=2, start_ms=at_ms, at_ms=at_ms + n) for n, state in enumerate(path)]
 
 
-def test_what_its_neighbours_show_is_not_blamed(cluster: Cluster, reader: Engine) -> None:
+def test_causes_excluded_by_other_ids_of_the_partition_are_not_named(cluster: Cluster, reader: Engine) -> None:
     """transaction.version was lowered while the transaction was open (C4). The advice does not suggest causes that the
     progress of other ids excludes."""
     found = overdue(cluster, reader, [open_one(b"A", 2), *neighbour(BEGAN_MS + 60_000)], LOWERED)
@@ -59,14 +59,14 @@ def test_what_its_neighbours_show_is_not_blamed(cluster: Cluster, reader: Engine
     ]
 
 
-def test_a_neighbour_of_before_shows_nothing(cluster: Cluster, reader: Engine) -> None:
+def test_a_record_of_another_id_from_before_the_due_abort_proves_nothing(cluster: Cluster, reader: Engine) -> None:
     found = overdue(cluster, reader, [open_one(b"A", 2), *neighbour(BEGAN_MS + 10_000)], PRESENT)
     assert "pending in its memory" not in found.observation.advice
     assert "transaction.version" not in found.observation.advice
     assert "why is not known" in found.observation.advice
 
 
-def test_features_that_are_not_known_are_not_lower(cluster: Cluster, reader: Engine) -> None:
+def test_unknown_features_do_not_count_as_lowered(cluster: Cluster, reader: Engine) -> None:
     found = overdue(cluster, reader, [open_one(b"A", 2), *neighbour(BEGAN_MS + 60_000)], None)
     assert "pending in its memory" in found.observation.advice
     assert "transaction.version" not in found.observation.advice

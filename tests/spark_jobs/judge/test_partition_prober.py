@@ -78,6 +78,6 @@ def test_a_leader_that_does_not_answer_is_not_asked_again_in_the_round(monkeypat
     assert asked(monkeypatch, silent, leaders=(1, 2)).facts.keys() == {SECOND}
 
 
-def test_where_producers_may_not_be_described_facts_are_told_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_facts_are_missing_where_producers_may_not_be_described(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = asked(monkeypatch, KafkaRefused("no READ"), described=False)
     assert (answers.facts, answers.without_facts) == ({}, {FIRST, SECOND})

@@ -195,7 +195,7 @@ def lab(cluster: Cluster, reader: Engine) -> Lab:
     return Lab(cluster, reader)
 
 
-def test_three_looks_make_a_finding_with_a_name(lab: Lab) -> None:
+def test_three_confirmation_steps_make_a_finding_with_the_id(lab: Lab) -> None:
     found = lab.confirmed()
     assert (found.status, found.severity, found.observation.confidence) == ("confirmed", "critical", "likely")
     s = found.subject
@@ -210,7 +210,7 @@ def test_three_looks_make_a_finding_with_a_name(lab: Lab) -> None:
     assert dict(tuple(row) for row in counted)[SUM] == 3_000  # the LSO has been at this offset since NOW_MS
 
 
-def test_what_hangs_on_a_topic_that_turns_out_to_be_mirrored_did_not(lab: Lab) -> None:
+def test_a_finding_on_a_topic_that_turns_out_to_be_mirrored_is_withdrawn(lab: Lab) -> None:
     """The producer ids of a mirrored topic belong to another cluster. The topic is no longer sampled, so its entry
     never gets closed in the store."""
     lab.confirmed()
@@ -224,7 +224,7 @@ def test_what_hangs_on_a_topic_that_turns_out_to_be_mirrored_did_not(lab: Lab) -
     assert (found.status, found.life.reopened) == (Status.RESOLVED, 0)
 
 
-def test_an_entry_that_was_seen_before_its_id_was_read_has_a_name(lab: Lab) -> None:
+def test_an_entry_that_was_seen_before_its_id_was_read_has_the_id(lab: Lab) -> None:
     """On a slow machine, the transaction log may be read later than the partition. The finding then still gets the name
     of the id."""
     lab.opened(NOW_MS)
@@ -234,7 +234,7 @@ def test_an_entry_that_was_seen_before_its_id_was_read_has_a_name(lab: Lab) -> N
     assert found.observation.owner == "payments"
 
 
-def test_one_look_at_the_partition_and_one_at_the_log_make_a_candidate(lab: Lab) -> None:
+def test_a_sample_of_the_partition_and_the_log_end_make_a_candidate(lab: Lab) -> None:
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     assert lab.round(NOW_MS + 1_000) is None
@@ -245,7 +245,7 @@ def test_one_look_at_the_partition_and_one_at_the_log_make_a_candidate(lab: Lab)
     assert (found.status, found.life.confirmed_at_ms) == ("candidate", None)
 
 
-def test_the_end_of_the_log_counts_only_with_a_sample_that_shows_it_open(lab: Lab) -> None:
+def test_a_log_end_counts_only_if_a_later_sample_shows_an_open_entry(lab: Lab) -> None:
     """After the end of the log was requested, a sample must still show the entry as open. Otherwise the transaction may
     have ended after the entry was stored, and nothing hangs."""
     lab.ended(NOW_MS)
@@ -261,7 +261,7 @@ def test_the_end_of_the_log_counts_only_with_a_sample_that_shows_it_open(lab: La
     assert lab.round(NOW_MS + 3_000) is None
 
 
-def test_an_end_of_the_log_asked_for_before_the_entry_was_known_is_no_look(lab: Lab) -> None:
+def test_a_log_end_from_before_the_entry_was_known_is_no_step(lab: Lab) -> None:
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.round(NOW_MS + 1_000)
@@ -269,7 +269,7 @@ def test_an_end_of_the_log_asked_for_before_the_entry_was_known_is_no_look(lab: 
     assert lab.round(NOW_MS + 2_000) is None
 
 
-def test_a_log_that_is_not_read_to_that_end_is_no_look(lab: Lab) -> None:
+def test_a_log_that_is_not_read_to_its_end_is_no_step(lab: Lab) -> None:
     """The unread part of the log may contain the transaction that ends the entry."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
@@ -288,7 +288,7 @@ def test_a_sample_from_before_the_second_step_does_not_confirm(lab: Lab) -> None
     assert found.status == "candidate"
 
 
-def test_a_candidate_that_its_producer_adds_after_all_does_not_hang(lab: Lab) -> None:
+def test_a_candidate_whose_partition_is_added_after_all_does_not_hang(lab: Lab) -> None:
     lab.two_looks()
     found = lab.round(NOW_MS + 2_000)
     assert found is not None
@@ -313,7 +313,7 @@ def test_the_third_step_is_requested_only_once_the_log_is_read(lab: Lab) -> None
     assert KEY in lab.prober.asked[-1].entries
 
 
-def test_the_next_round_comes_when_the_end_of_the_log_may_be_asked_for(lab: Lab) -> None:
+def test_the_next_round_comes_when_the_log_end_may_be_requested(lab: Lab) -> None:
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     for at_ms, next_ms in ((ADD_IN_FLIGHT_MS - 100, ADD_IN_FLIGHT_MS), (ADD_IN_FLIGHT_MS, ADD_IN_FLIGHT_MS + SOON_MS)):
@@ -321,7 +321,7 @@ def test_the_next_round_comes_when_the_end_of_the_log_may_be_asked_for(lab: Lab)
         assert lab.judge.next_round_ms(NOW_MS + at_ms) == NOW_MS + next_ms
 
 
-def test_a_client_is_waited_for_while_its_transaction_before_is_completed(lab: Lab) -> None:
+def test_the_judge_waits_while_the_previous_transaction_is_completed(lab: Lab) -> None:
     """While the previous transaction completes, the coordinator refuses AddPartitionsToTxn (CONCURRENT_TRANSACTIONS),
     and the client retries. The judge has to wait for this client."""
     lab.log(NOW_MS, entry(lab.next_offset, states.PREPARE_COMMIT, start_ms=ENDED_MS, at_ms=NOW_MS, topics=PAYMENTS))
@@ -340,7 +340,7 @@ def test_a_client_is_waited_for_while_its_transaction_before_is_completed(lab: L
     assert found.status == "candidate"
 
 
-def test_a_transaction_just_complete_may_have_kept_a_client_waiting(lab: Lab) -> None:
+def test_the_judge_waits_after_the_previous_transaction_is_complete(lab: Lab) -> None:
     completed_ms = NOW_MS + 400
     lab.log(NOW_MS + 500, entry(lab.next_offset, states.COMPLETE_COMMIT, start_ms=ENDED_MS, at_ms=completed_ms))
     lab.opened(NOW_MS)
@@ -353,7 +353,7 @@ def test_a_transaction_just_complete_may_have_kept_a_client_waiting(lab: Lab) ->
     assert found.status == "candidate"
 
 
-def test_a_producer_that_commits_all_the_time_is_waited_for_once(lab: Lab) -> None:
+def test_the_judge_waits_only_once_for_a_producer_that_keeps_committing(lab: Lab) -> None:
     """None of the producer's transactions lists the partition of the entry. The judge waits for the end of one of them,
     and not for each."""
     lab.opened(NOW_MS)
@@ -368,7 +368,7 @@ def test_a_producer_that_commits_all_the_time_is_waited_for_once(lab: Lab) -> No
     assert found.status == "confirmed"
 
 
-def test_an_end_from_before_an_early_producer_is_logged_is_no_step(lab: Lab) -> None:
+def test_a_log_end_is_no_step_while_an_add_partitions_may_be_in_flight(lab: Lab) -> None:
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     assert lab.round(NOW_MS + ADD_IN_FLIGHT_MS - 100) is None
@@ -378,15 +378,15 @@ def test_an_end_from_before_an_early_producer_is_logged_is_no_step(lab: Lab) -> 
     assert lab.prober.asked[-1].log_partitions == {0}
 
 
-def told_when_nobody_can_be_waiting(lab: Lab) -> None:
+def assert_reported_only_after_client_wait(lab: Lab) -> None:
     """Asserts that the three steps are not enough here: the entry is reported only after CLIENT_WAITS_MS."""
     lab.round(NOW_MS + 1_000)
     lab.ends(NOW_MS + 1_500)
     assert lab.round(NOW_MS + 2_000) is None
-    told_after_the_wait(lab)
+    assert_reported_after_client_wait(lab)
 
 
-def told_after_the_wait(lab: Lab) -> None:
+def assert_reported_after_client_wait(lab: Lab) -> None:
     lab.opened(NOW_MS + CLIENT_WAITS_MS)
     lab.ends(NOW_MS + CLIENT_WAITS_MS)
     found = lab.round(NOW_MS + CLIENT_WAITS_MS + 500)
@@ -394,7 +394,7 @@ def told_after_the_wait(lab: Lab) -> None:
     assert found.status == "candidate"
 
 
-def test_a_client_that_waits_for_a_coordinator_that_froze_is_waited_for(lab: Lab) -> None:
+def test_the_judge_waits_for_clients_of_a_frozen_coordinator(lab: Lab) -> None:
     """The coordinator has moved away from a frozen broker. An AddPartitionsToTxn to the old coordinator may be in
     flight for request.timeout.ms, and the new coordinator does not know about it."""
     lab.ended(NOW_MS)
@@ -407,27 +407,27 @@ def test_a_client_that_waits_for_a_coordinator_that_froze_is_waited_for(lab: Lab
         lab.opened(at_ms)
         found = lab.round(at_ms + 500)
         assert found is None
-    told_after_the_wait(lab)
+    assert_reported_after_client_wait(lab)
 
 
-def test_while_a_broker_is_silent_a_client_may_be_waiting_for_it(lab: Lab) -> None:
+def test_the_judge_waits_for_clients_of_an_unresponsive_broker(lab: Lab) -> None:
     """A client's next request, for leaders or for its coordinator, may go to the unresponsive broker."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.watched.see(silent(NOW_MS + 500, "broker 3 does not answer", partition=1, leader=3, leader_epoch=5))
-    told_when_nobody_can_be_waiting(lab)
+    assert_reported_only_after_client_wait(lab)
 
 
-def test_whoever_takes_over_does_not_know_who_was_silent_before(lab: Lab) -> None:
+def test_a_new_judge_assumes_that_brokers_were_unresponsive_before(lab: Lab) -> None:
     """After a restart the judge does not know which brokers were unresponsive before. The failure that ended the
     previous process may have hit a broker on the same node, too."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.restart(NOW_MS)
-    told_when_nobody_can_be_waiting(lab)
+    assert_reported_only_after_client_wait(lab)
 
 
-def test_looks_from_before_a_broker_was_seen_to_be_silent_are_made_again(lab: Lab) -> None:
+def test_steps_from_before_a_broker_failure_are_repeated(lab: Lab) -> None:
     lab.two_looks()
     lab.round(NOW_MS + 2_000)
     lab.seen(NOW_MS + 2_500, broker_failure_at_ms=NOW_MS + 2_400)
@@ -436,7 +436,7 @@ def test_looks_from_before_a_broker_was_seen_to_be_silent_are_made_again(lab: La
     assert found.status == "candidate"
 
 
-def test_an_end_told_by_a_leader_that_the_log_was_not_read_from_is_no_look(lab: Lab) -> None:
+def test_a_log_end_from_a_leader_the_log_was_not_read_from_is_no_step(lab: Lab) -> None:
     """The judge does not know yet when the new leader was elected, nor whether a client still waits for the previous
     one."""
     lab.ended(NOW_MS)
@@ -448,7 +448,7 @@ def test_an_end_told_by_a_leader_that_the_log_was_not_read_from_is_no_look(lab: 
     assert lab.round(NOW_MS + 3_000) is not None
 
 
-def test_what_has_ended_by_the_third_look_is_withdrawn(lab: Lab) -> None:
+def test_a_candidate_that_has_ended_by_the_third_step_is_withdrawn(lab: Lab) -> None:
     lab.two_looks()
     lab.round(NOW_MS + 2_000)
     lab.seen(NOW_MS + 2_600, is_open=False, markers=(Marker(110, 0, NOW_MS + 2_500, False),))
@@ -460,7 +460,7 @@ def test_what_has_ended_by_the_third_look_is_withdrawn(lab: Lab) -> None:
     assert (again.status, again.life.reopened) == ("resolved", False)
 
 
-def test_an_orphan_needs_all_of_the_log(lab: Lab) -> None:
+def test_an_orphan_is_certain_if_the_whole_log_was_read(lab: Lab) -> None:
     lab.opened(NOW_MS)
     lab.round(NOW_MS + 1_000)
     lab.ends(NOW_MS + 1_500)
@@ -490,7 +490,7 @@ def orphan(lab: Lab) -> Finding:
     return found
 
 
-def test_an_orphan_may_be_of_an_id_that_the_cleaner_has_removed(lab: Lab) -> None:
+def test_an_orphan_may_belong_to_an_id_that_the_cleaner_has_removed(lab: Lab) -> None:
     span = read(0, 9, end=9, asked_at_ms=NOW_MS - 1)._replace(missing=4, hole_end=6)
     lab.cluster.writer.apply(batch((), span), NOW_MS - 1)
     lab.next_offset = 9
@@ -501,14 +501,14 @@ def test_an_orphan_may_be_of_an_id_that_the_cleaner_has_removed(lab: Lab) -> Non
     assert "records of __transaction_state-0 in [0, 6) are gone" in found.observation.evidence[-1].text
 
 
-def test_an_orphan_may_be_of_an_id_that_cannot_be_decoded(lab: Lab) -> None:
+def test_an_orphan_may_belong_to_an_id_that_cannot_be_decoded(lab: Lab) -> None:
     lab.log(NOW_MS - 1, entry(0, states.UNKNOWN, b"odd"))
     found = orphan(lab)
     assert (found.status, found.observation.confidence) == ("confirmed", "likely")
     assert (found.observation.decision, found.command) == ("unknown", None)
 
 
-def test_decisions_outlive_a_restart_while_the_logs_cannot_be_read(lab: Lab) -> None:
+def test_a_decision_survives_a_restart_while_logs_cannot_be_read(lab: Lab) -> None:
     lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
     assert lab.confirmed().observation.decision == "commit"
     lab.restart()
@@ -525,7 +525,7 @@ def test_decisions_outlive_a_restart_while_the_logs_cannot_be_read(lab: Lab) -> 
     assert found.command is None
 
 
-def test_what_contradicts_what_was_decided_makes_it_unknown(lab: Lab) -> None:
+def test_facts_that_contradict_a_decision_make_it_unknown(lab: Lab) -> None:
     lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
     lab.confirmed()
     lab.restart()
@@ -535,7 +535,7 @@ def test_what_contradicts_what_was_decided_makes_it_unknown(lab: Lab) -> None:
     assert "contradict each other" in found.observation.evidence[-1].text
 
 
-def test_committed_records_that_another_one_takes_over_stay_critical(lab: Lab) -> None:
+def test_committed_records_that_another_transaction_adopts_stay_critical(lab: Lab) -> None:
     """An abort of the transaction that adopted the committed records would destroy them."""
     lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
     lab.confirmed()
@@ -548,7 +548,7 @@ def test_committed_records_that_another_one_takes_over_stay_critical(lab: Lab) -
     assert "An abort of the present transaction destroys them" in taken.observation.advice
 
 
-def taken_over(lab: Lab) -> int:
+def adopt_committed_records(lab: Lab) -> int:
     """Puts records of a committed transaction into an entry that the next transaction will end. Returns a time a second
     later."""
     lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
@@ -561,8 +561,8 @@ def taken_over(lab: Lab) -> int:
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_an_abort_of_a_transaction_that_took_committed_records_loses_them(lab: Lab, is_restarted: bool) -> None:
-    at_ms = taken_over(lab)
+def test_an_abort_of_the_transaction_that_adopted_records_loses_them(lab: Lab, is_restarted: bool) -> None:
+    at_ms = adopt_committed_records(lab)
     if is_restarted:
         lab.restart(at_ms)
     lab.round(at_ms)
@@ -576,8 +576,8 @@ def test_an_abort_of_a_transaction_that_took_committed_records_loses_them(lab: L
     assert "another transaction of its producer id" in lost.observation.detail
 
 
-def test_its_commit_loses_nothing(lab: Lab) -> None:
-    at_ms = taken_over(lab)
+def test_a_commit_of_the_transaction_that_adopted_records_loses_nothing(lab: Lab) -> None:
+    at_ms = adopt_committed_records(lab)
     lab.round(at_ms)
     lab.watched.see(look(at_ms + 500, 111, 111), now_ms=at_ms + 500)
     lab.seen(at_ms + 1_000, is_open=False, markers=(Marker(110, 0, at_ms + 900, is_commit=True),))
@@ -586,7 +586,7 @@ def test_its_commit_loses_nothing(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(("decision", "is_lost"), [("commit", True), ("abort", False)])
-def test_an_abort_by_hand_loses_records_only_of_a_committed_transaction(lab: Lab, decision: str, is_lost: bool) -> None:
+def test_a_manual_abort_loses_records_only_of_a_committed_transaction(lab: Lab, decision: str, is_lost: bool) -> None:
     lab.facts = facts_of(decision, 7, 0, 100, NOW_MS)
     lab.confirmed()
     lab.seen(NOW_MS + 4_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_900, is_commit=False),))
@@ -594,7 +594,7 @@ def test_an_abort_by_hand_loses_records_only_of_a_committed_transaction(lab: Lab
     assert (Kind.LOST_RECORDS in lab.kinds(NOW_MS + 5_000)) is is_lost
 
 
-def test_committed_records_under_a_present_transaction_need_no_hang(lab: Lab) -> None:
+def test_adopted_committed_records_are_found_without_a_hang(lab: Lab) -> None:
     """The client continued at once, so the committed records never counted as hanging. The judge finds them because it
     reads every entry that has been open for five seconds."""
     start_ms = NOW_MS - 1_000
@@ -616,7 +616,7 @@ def test_committed_records_under_a_present_transaction_need_no_hang(lab: Lab) ->
     assert (found[Kind.ADOPTED].status, found[Kind.ADOPTED].severity) == ("confirmed", "critical")
 
 
-def test_records_without_owner_stay_older_than_what_takes_them_over(lab: Lab) -> None:
+def test_orphaned_records_stay_older_than_the_transaction_that_adopts_them(lab: Lab) -> None:
     """The transaction began more than two seconds after the records were first seen. The order is certain even if the
     clocks differ."""
     lab.two_looks()
@@ -628,7 +628,7 @@ def test_records_without_owner_stay_older_than_what_takes_them_over(lab: Lab) ->
     assert lab.kinds(NOW_MS + 3_100)[Kind.ADOPTED].status == "confirmed"
 
 
-def test_what_the_store_has_no_more_as_open_is_looked_at_at_once(lab: Lab) -> None:
+def test_an_entry_that_is_no_longer_open_in_the_store_is_checked_at_once(lab: Lab) -> None:
     """When the store has an entry no longer as open, the judge checks the entry at once. A user who waits for its end
     then sees the end a moment later."""
     lab.confirmed()
@@ -642,7 +642,7 @@ def test_what_the_store_has_no_more_as_open_is_looked_at_at_once(lab: Lab) -> No
 
 
 @pytest.mark.parametrize(("is_commit", "how"), [(True, "foreign_commit"), (False, "foreign_abort")])
-def test_a_marker_ends_it_and_says_whose_it_was(lab: Lab, is_commit: bool, how: str) -> None:
+def test_a_marker_resolves_the_finding_and_shows_who_wrote_it(lab: Lab, is_commit: bool, how: str) -> None:
     lab.confirmed()
     lab.seen(NOW_MS + 4_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_900, is_commit),))
     found = lab.round(NOW_MS + 5_000)
@@ -650,7 +650,7 @@ def test_a_marker_ends_it_and_says_whose_it_was(lab: Lab, is_commit: bool, how: 
     assert (found.status, found.life.resolution, found.severity) == ("resolved", how, "critical")
 
 
-def test_a_manual_marker_for_one_seen_open_before_its_commit_is_foreign(lab: Lab) -> None:
+def test_a_manual_marker_after_a_complete_commit_is_foreign(lab: Lab) -> None:
     """KAFKA-20734: at the second step, the transaction log already has CompleteCommit. The coordinator writes no marker
     after that, so a later marker was written manually."""
     lab.log(NOW_MS, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS - 500, at_ms=NOW_MS - 500))
@@ -672,7 +672,7 @@ def test_a_manual_marker_for_one_seen_open_before_its_commit_is_foreign(lab: Lab
     assert (found.status, found.life.resolution) == ("resolved", "foreign_commit")
 
 
-def closed_while_the_log_is_behind(lab: Lab) -> int:
+def close_while_the_log_lags(lab: Lab) -> int:
     """Ends the entry while the log is not read to its end, and returns the time of the end. The producer continues
     under the same epoch, so its next transaction may have adopted the records."""
     lab.confirmed()
@@ -686,8 +686,8 @@ def closed_while_the_log_is_behind(lab: Lab) -> int:
     return closed_ms
 
 
-def test_whose_a_marker_was_is_said_when_the_log_is_read_past_it(lab: Lab) -> None:
-    closed_ms = closed_while_the_log_is_behind(lab)
+def test_the_writer_of_a_marker_is_named_once_the_log_is_read_past_it(lab: Lab) -> None:
+    closed_ms = close_while_the_log_lags(lab)
     began_ms = closed_ms - 1_000
     for state in (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
         lab.log(closed_ms + 900, entry(lab.next_offset, state, start_ms=began_ms, at_ms=began_ms + 500))
@@ -697,8 +697,8 @@ def test_whose_a_marker_was_is_said_when_the_log_is_read_past_it(lab: Lab) -> No
     assert (found.status, found.life.resolution, found.severity) == ("resolved", "adopted", "critical")
 
 
-def test_a_log_that_stalls_leaves_open_whose_a_marker_was(lab: Lab) -> None:
-    at_ms = closed_while_the_log_is_behind(lab) + LOG_WAIT_MS
+def test_the_writer_of_a_marker_stays_unknown_while_the_log_stalls(lab: Lab) -> None:
+    at_ms = close_while_the_log_lags(lab) + LOG_WAIT_MS
     lab.seen(at_ms, is_open=False, markers=(Marker(110, 0, at_ms, True),))
     lab.judge.round(at_ms + 100)
     found = lab.found(at_ms + 100)
@@ -707,7 +707,7 @@ def test_a_log_that_stalls_leaves_open_whose_a_marker_was(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("log_start", [10, 105], ids=["whole", "first records deleted while it hung"])
-def test_a_marker_that_is_not_below_the_high_watermark_yet_is_waited_for(lab: Lab, log_start: int) -> None:
+def test_the_judge_waits_until_the_high_watermark_passes_the_marker(lab: Lab, log_start: int) -> None:
     """DescribeProducers shows the effect of a marker before the high watermark passes it. The high watermark was
     requested a moment earlier, so the judge has to wait for a later one."""
     lab.confirmed()
@@ -723,7 +723,7 @@ def test_a_marker_that_is_not_below_the_high_watermark_yet_is_waited_for(lab: La
 
 
 @pytest.mark.parametrize(("log_start", "resolution"), [(10, "healed"), (105, "retention")])
-def test_what_ends_without_a_marker_lost_its_records_or_has_healed(lab: Lab, log_start: int, resolution: str) -> None:
+def test_an_entry_without_a_marker_lost_its_records_or_has_healed(lab: Lab, log_start: int, resolution: str) -> None:
     lab.confirmed()
     for at_ms in (4_000, 4_000 + MARKER_WAIT_MS):
         lab.seen(NOW_MS + at_ms, is_open=False, log_start=log_start)
@@ -732,7 +732,7 @@ def test_what_ends_without_a_marker_lost_its_records_or_has_healed(lab: Lab, log
     assert (found.status, found.life.resolution) == ("resolved", resolution)
 
 
-def test_a_marker_that_we_wrote_is_known(lab: Lab) -> None:
+def test_a_marker_written_by_txnscope_is_recognised(lab: Lab) -> None:
     found = lab.confirmed()
     written = Attempt(
         NOW_MS + 3_500, found.id, "ann", False, MarkerType.ABORT, "orders", 0, 7, 0, 3, 100, Outcome.WRITTEN
@@ -744,7 +744,7 @@ def test_a_marker_that_we_wrote_is_known(lab: Lab) -> None:
     assert resolved.life.resolution == "our_marker"
 
 
-def test_a_transaction_of_the_same_producer_takes_it_over(lab: Lab) -> None:
+def test_a_new_transaction_of_the_same_producer_adopts_the_records(lab: Lab) -> None:
     lab.confirmed()
     began_ms = NOW_MS + 20_000
     lab.log(began_ms, entry(lab.next_offset, states.ONGOING, start_ms=began_ms, at_ms=began_ms))
@@ -760,7 +760,7 @@ def test_a_transaction_of_the_same_producer_takes_it_over(lab: Lab) -> None:
     assert Kind.ADOPTED in lab.kinds(seen_ms)
 
 
-def test_a_deleted_topic_ends_it(lab: Lab) -> None:
+def test_a_deleted_topic_resolves_the_finding(lab: Lab) -> None:
     lab.confirmed()
     lab.watched.see(look(NOW_MS + 4_000, -1, -1, is_gone=True, stalled_since_ms=None), now_ms=NOW_MS + 4_000)
     found = lab.round(NOW_MS + 5_000)
@@ -768,7 +768,7 @@ def test_a_deleted_topic_ends_it(lab: Lab) -> None:
     assert found.life.resolution == "topic_deleted"
 
 
-def test_a_restart_neither_forgets_nor_takes_anything_back(lab: Lab) -> None:
+def test_a_confirmed_finding_survives_a_restart(lab: Lab) -> None:
     before = lab.confirmed()
     lab.restart()
     lab.opened(NOW_MS + 10_000)
@@ -779,7 +779,7 @@ def test_a_restart_neither_forgets_nor_takes_anything_back(lab: Lab) -> None:
     assert (found.id, found.status, found.life.confirmed_at_ms) == (before.id, "confirmed", before.life.confirmed_at_ms)
 
 
-def test_what_ended_while_nobody_looked_is_resolved_after_a_restart(lab: Lab) -> None:
+def test_a_transaction_that_ended_unobserved_is_resolved_after_a_restart(lab: Lab) -> None:
     lab.confirmed()
     lab.watched.see(look(NOW_MS + 9_000, 120, 120), now_ms=NOW_MS + 9_000)
     lab.restart()
@@ -791,7 +791,7 @@ def test_what_ended_while_nobody_looked_is_resolved_after_a_restart(lab: Lab) ->
     assert (found.status, found.life.resolution) == ("resolved", "foreign_abort")
 
 
-def test_where_the_log_stands_still_nothing_hangs(lab: Lab) -> None:
+def test_nothing_hangs_while_the_log_is_not_read(lab: Lab) -> None:
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     assert lab.judge.round(NOW_MS + 60_000) == 0

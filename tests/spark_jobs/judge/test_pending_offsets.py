@@ -85,7 +85,7 @@ def test_groups_are_named_with_the_transaction_that_has_their_offsets(reading: R
     assert reading.unread(at_ms=2 * BEHIND_MS) == ()
 
 
-def test_what_is_read_to_its_newest_batch_is_read_again_only_if_it_grows(reading: Reading) -> None:
+def test_a_transaction_read_to_its_newest_batch_is_reread_only_if_it_grows(reading: Reading) -> None:
     reading.found, reading.reached = {PID: commits(BILLING)}, 120
     reading.look(entry())
     reading.look(entry(), at_ms=READ_AGAIN_MS)
@@ -96,7 +96,7 @@ def test_what_is_read_to_its_newest_batch_is_read_again_only_if_it_grows(reading
     assert reading.pending.by_group().keys() == {"billing", "eos"}
 
 
-def test_passes_go_on_where_the_last_one_ended_and_not_all_the_time(reading: Reading) -> None:
+def test_a_pass_continues_after_a_pause_where_the_last_one_ended(reading: Reading) -> None:
     reading.found, reading.reached = {PID: commits(BILLING, has_newest=False)}, 130
     reading.look(entry())
     reading.look(entry(), at_ms=READ_AGAIN_MS - 1)
@@ -107,7 +107,7 @@ def test_passes_go_on_where_the_last_one_ended_and_not_all_the_time(reading: Rea
     assert [sought[PID].lo for _, sought in reading.asked] == [100, 130, 140]
 
 
-def test_what_ends_is_forgotten(reading: Reading) -> None:
+def test_commits_of_an_ended_transaction_are_forgotten(reading: Reading) -> None:
     reading.found = {PID: commits(BILLING, malformed_key=1), OTHER: commits(EOS)}
     reading.look(entry(), entry(OTHER, 150))
     reading.look(entry(OTHER, 150), at_ms=10)
@@ -118,7 +118,7 @@ def test_what_ends_is_forgotten(reading: Reading) -> None:
     assert reading.pending.coordinators() == {}
 
 
-def test_a_transaction_that_is_too_large_is_cut_off_and_that_is_said(
+def test_a_transaction_that_is_too_large_is_cut_off_and_reported(
     reading: Reading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pending_offsets, "MOST_BYTES", 2_000)
@@ -147,14 +147,14 @@ def test_transactions_that_are_too_many_are_counted(reading: Reading, monkeypatc
     assert reading.pending.left_out == 0
 
 
-def test_what_cannot_be_decoded_is_told_with_its_reasons(reading: Reading) -> None:
+def test_commits_that_cannot_be_decoded_are_reported_with_reasons(reading: Reading) -> None:
     reading.found, reading.damaged = {PID: commits(BILLING, unknown_key_version=3, malformed_key=1)}, 1
     reading.look(entry())
     reported = UnreadCommits(HOME, PID, 100, None, (("malformed_key", 1), ("unknown_key_version", 3)), 1)
     assert reading.unread() == (reported,)
 
 
-def test_what_cannot_be_read_is_tried_again_and_told_after_a_while(reading: Reading) -> None:
+def test_a_read_that_fails_is_repeated_and_reported_after_a_while(reading: Reading) -> None:
     reading.failure = KafkaUnavailable("fetch error 6")
     reading.look(entry())
     reading.look(entry(), at_ms=READ_AGAIN_MS)
@@ -177,7 +177,7 @@ def test_a_partition_without_a_leader_that_answers_is_not_asked(reading: Reading
     assert reading.asked == []
 
 
-def test_one_look_has_its_time_and_the_next_begins_with_the_others(
+def test_a_pass_is_bounded_in_time_and_the_next_takes_the_others_first(
     reading: Reading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pending_offsets, "PASS_S", -1.0)
@@ -190,7 +190,7 @@ def test_one_look_has_its_time_and_the_next_begins_with_the_others(
     assert [partition for partition, _ in reading.asked] == [1, 0, 2, 1]
 
 
-def test_transactions_that_go_on_as_they_should_are_not_read() -> None:
+def test_healthy_transactions_are_not_read() -> None:
     ends = {(OFFSETS_TOPIC, HOME): LsoSample(100, END, NOW_MS - 60_000)}
     first = entry()._replace(first_seen_ms=NOW_MS)
     young, old = first._replace(start_offset=150), entry(start=150)

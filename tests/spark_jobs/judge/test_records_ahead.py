@@ -55,12 +55,12 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     return Log(monkeypatch)
 
 
-def test_a_group_that_moves_costs_no_read(log: Log) -> None:
+def test_a_group_that_advances_causes_no_read(log: Log) -> None:
     assert [log.see(LSO - 20 + n, n * KEPT_MS) for n in range(10)] == [None] * 10
     assert log.reads == []
 
 
-def test_a_group_that_stays_below_the_lso_costs_one_read_for_each_lso(log: Log) -> None:
+def test_a_group_that_stays_below_the_lso_causes_one_read_for_each_lso(log: Log) -> None:
     assert [log.see(90, n * KEPT_MS) for n in range(4)] == [None, False, False, False]
     assert log.reads == [(90, LSO, HW)]
     log.answer = True
@@ -71,7 +71,7 @@ def test_a_group_that_stays_below_the_lso_costs_one_read_for_each_lso(log: Log) 
     assert len(log.reads) == 3
 
 
-def test_above_the_lso_it_is_read_until_there_is_a_record(log: Log) -> None:
+def test_the_log_above_the_lso_is_read_until_there_is_a_record(log: Log) -> None:
     assert [log.see(HW, n * KEPT_MS) for n in range(3)] == [None, False, False]
     assert len(log.reads) == 1, "without new records, the log is not read again"
     log.answer = True
@@ -98,12 +98,12 @@ def test_a_read_that_fails_is_tried_again_later(log: Log, failure: Exception) ->
         {"committed_offset": LSO},
     ],
 )
-def test_where_the_answer_changes_nothing_nothing_is_read(log: Log, row: dict[str, Any]) -> None:
+def test_the_log_is_not_read_if_the_result_would_change_nothing(log: Log, row: dict[str, Any]) -> None:
     assert [log.see(90, n * KEPT_MS, **row) for n in range(3)] == [None] * 3
     assert log.reads == []
 
 
-def test_a_share_group_tells_itself_what_is_not_delivered(log: Log) -> None:
+def test_the_lag_of_a_share_group_makes_a_read_unnecessary(log: Log) -> None:
     """A share group's coordinator reports the lag up to the high watermark, so the log is read only if an older broker
     reports no lag. The LSO is 50 offsets below the high watermark."""
     assert log.see(0, 0, lag=HW - LSO, isolation=IsolationLevel.READ_COMMITTED) is False
@@ -115,7 +115,7 @@ def test_a_share_group_tells_itself_what_is_not_delivered(log: Log) -> None:
     assert len(log.reads) == 1
 
 
-def test_a_partition_without_a_later_sample_leaves_its_rows_alone(log: Log) -> None:
+def test_rows_of_a_partition_without_a_later_sample_stay_as_they_are(log: Log) -> None:
     row = GroupOffset("billing", *PLACE, 90, 2, False)
     for n in range(3):
         assert log.ahead.complete(CLIENT, [row], {}, {}, NOW_MS + n * KEPT_MS) == [row]

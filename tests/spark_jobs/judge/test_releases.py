@@ -82,7 +82,7 @@ def test_a_bug_is_named_only_where_the_brokers_have_it(
 
 
 @pytest.mark.parametrize("coordinator_epoch", [-1, 3], ids=["no marker yet", "behind a marker"])
-def test_what_the_logs_do_not_tell_has_no_cause(lab: Lab, coordinator_epoch: int) -> None:
+def test_an_unknown_decision_has_no_cause(lab: Lab, coordinator_epoch: int) -> None:
     """A committed transaction may have written the entry. Then the entry is no late write, and its partition was added
     to the transaction, so no cause is named."""
     lab.facts = NO_TRANSACTION._replace(history=LogHistory(0, 10, (), frozenset(), (Range(0, 5),)))
@@ -92,7 +92,7 @@ def test_what_the_logs_do_not_tell_has_no_cause(lab: Lab, coordinator_epoch: int
     assert found.observation.evidence[-1].text.startswith("why it hangs is not known.")
 
 
-def test_what_no_transaction_wrote_was_never_added_or_came_late(lab: Lab) -> None:
+def test_records_of_no_transaction_were_never_added_or_came_late(lab: Lab) -> None:
     found = lab.confirmed()
     assert found.observation.decision == "none"
     assert found.observation.evidence[-1].text.startswith(

@@ -132,7 +132,7 @@ def at_once(watch: Watch, ended: Sequence[Ended]) -> dict[Key, int]:
     return whole.found()
 
 
-def test_timeouts_that_are_read_one_by_one(watch: Watch) -> None:
+def test_timeouts_read_one_by_one_are_still_one_outage(watch: Watch) -> None:
     slow = watch()
     for n, one in enumerate(OUTAGE):
         slow.round(1 + n, one)
@@ -143,7 +143,7 @@ def test_timeouts_that_are_read_one_by_one(watch: Watch) -> None:
 
 
 @pytest.mark.parametrize("behind", [(0,), (1,), (0, 1)])
-def test_while_the_source_lags_it_is_not_known_what_came_alone(watch: Watch, behind: Sequence[int]) -> None:
+def test_no_timeout_counts_as_a_single_one_while_the_source_lags(watch: Watch, behind: Sequence[int]) -> None:
     """While the source lags, there may be unread timeouts, so a timeout is not reported as a single one."""
     slow = watch()
     for n, one in enumerate(OUTAGE):
@@ -155,7 +155,7 @@ def test_while_the_source_lags_it_is_not_known_what_came_alone(watch: Watch, beh
     assert slow.found() == at_once(watch, OUTAGE)
 
 
-def test_victims_of_an_outage_that_are_some_seconds_apart(watch: Watch) -> None:
+def test_timeouts_some_seconds_apart_are_still_one_outage(watch: Watch) -> None:
     """The timeouts are further apart than the coordinator's scans, but still belong to one outage."""
     ended = [Ended(4 * n, one.name) for n, one in enumerate(OUTAGE)]
     slow = watch()
@@ -178,7 +178,7 @@ def test_a_straggler_belongs_to_its_outage(watch: Watch) -> None:
     assert slow.found() == at_once(watch, [*OUTAGE, late])
 
 
-def test_two_coordinators_of_which_one_is_read_later(watch: Watch) -> None:
+def test_timeouts_of_a_coordinator_read_later_belong_to_the_outage(watch: Watch) -> None:
     ended = [one._replace(partition=n % 2) for n, one in enumerate(OUTAGE)]
     slow = watch()
     slow.round(1, *ended[0::2], behind=[1])
@@ -191,7 +191,7 @@ def test_two_coordinators_of_which_one_is_read_later(watch: Watch) -> None:
     assert slow.found() == at_once(watch, ended)
 
 
-def test_the_judge_is_restarted_in_between(watch: Watch) -> None:
+def test_a_restart_of_the_judge_does_not_split_an_outage(watch: Watch) -> None:
     slow = watch()
     for n, one in enumerate(OUTAGE):
         slow.restart()
@@ -202,7 +202,7 @@ def test_the_judge_is_restarted_in_between(watch: Watch) -> None:
     assert slow.found() == at_once(watch, OUTAGE)
 
 
-def test_the_driver_was_away_for_minutes_in_the_midst_of_an_outage(watch: Watch) -> None:
+def test_minutes_without_the_driver_do_not_split_an_outage(watch: Watch) -> None:
     slow = watch()
     slow.round(0.5, *OUTAGE[:3])
     slow.restart()
@@ -214,7 +214,7 @@ def test_the_driver_was_away_for_minutes_in_the_midst_of_an_outage(watch: Watch)
     assert slow.found() == at_once(watch, OUTAGE)
 
 
-def test_one_alone_is_told_soon_and_once(watch: Watch) -> None:
+def test_a_single_timeout_is_reported_soon_and_once(watch: Watch) -> None:
     watched = watch()
     watched.round(0)
     watched.round(1, Ended(0, "pay"))
@@ -228,7 +228,7 @@ def test_one_alone_is_told_soon_and_once(watch: Watch) -> None:
     assert list(watched.found().values()) == [1]
 
 
-def test_a_trickle_of_timeouts_is_told_within_a_bounded_time(watch: Watch) -> None:
+def test_a_trickle_of_timeouts_is_reported_within_a_bounded_time(watch: Watch) -> None:
     """Each timeout comes before the previous one is settled, and the timeouts are too few for an outage."""
     watched = watch()
     for n in range(12):
@@ -239,7 +239,7 @@ def test_a_trickle_of_timeouts_is_told_within_a_bounded_time(watch: Watch) -> No
     assert sum(watched.found().values()) == 12
 
 
-def test_a_partition_without_a_leader_hides_nothing_for_long(watch: Watch) -> None:
+def test_a_log_partition_without_a_leader_delays_findings_only_briefly(watch: Watch) -> None:
     watched = watch()
     watched.round(0)
     watched.round(1, Ended(0, "pay"), away=[1])
@@ -249,7 +249,7 @@ def test_a_partition_without_a_leader_hides_nothing_for_long(watch: Watch) -> No
     assert watched.reported() == {(Kind.TIMED_OUT, "pay")}
 
 
-def test_a_partition_that_is_always_behind_hides_nothing_for_ever(watch: Watch) -> None:
+def test_a_log_partition_that_always_lags_does_not_hide_findings_forever(watch: Watch) -> None:
     watched = watch()
     for now_s in range(1, 310, 5):
         watched.round(now_s, *([Ended(0, "pay")] if now_s == 1 else []), behind=[1])
@@ -268,7 +268,7 @@ def test_ids_of_one_prefix_share_a_finding_however_they_are_read(watch: Watch, e
     assert slow.found() == at_once(watch, ended)
 
 
-def test_an_outage_does_not_come_apart_when_its_beginning_is_old(watch: Watch) -> None:
+def test_an_outage_stays_one_finding_when_its_first_timeouts_are_forgotten(watch: Watch) -> None:
     """After 15 minutes the first timeouts of the outage are forgotten. The others must not become single findings."""
     ended = [Ended(9 * n, one.name) for n, one in enumerate(OUTAGE)]
     watched = watch()
@@ -279,7 +279,7 @@ def test_an_outage_does_not_come_apart_when_its_beginning_is_old(watch: Watch) -
     assert {kind for kind, _ in watched.reported()} == {Kind.CORRELATED_TIMEOUTS, Kind.EXPIRED}
 
 
-def test_a_finding_does_not_end_while_more_of_it_waits_to_be_told(watch: Watch) -> None:
+def test_a_finding_stays_open_while_another_timeout_is_not_settled(watch: Watch) -> None:
     watched = watch()
     watched.round(1, Ended(0, "pay"))
     watched.wait(2, 30)

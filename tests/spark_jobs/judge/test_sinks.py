@@ -104,7 +104,7 @@ def test_a_rule_for_long_transactions_does_not_hide_the_deadline(cluster: Cluste
     assert long_running(judged, b"flink-0-9").observation.owner == "etl"
 
 
-def test_an_id_of_that_form_alone_is_told_both(judged: Judged) -> None:
+def test_an_id_that_only_looks_like_a_sink_gets_advice_for_both_cases(judged: Judged) -> None:
     replay(judged, INCREMENTING_LOG, 2_000)
     judged.at(NOW_MS + TIMEOUT_MS * 3 // 4)
     found = long_running(judged, b"flink-0-1")
@@ -113,7 +113,7 @@ def test_an_id_of_that_form_alone_is_told_both(judged: Judged) -> None:
     assert "it may be of a two-phase sink" in found.observation.advice
 
 
-def test_a_prepared_transaction_without_timeout_is_told_what_a_start_does(judged: Judged) -> None:
+def test_the_advice_for_a_transaction_without_timeout_explains_a_restart(judged: Judged) -> None:
     one = entry(0, states.ONGOING, b"pay", start_ms=NOW_MS - 90_000, at_ms=NOW_MS - 90_000)
     judged.log([with_timeout(one, states.TWO_PHASE_TIMEOUT_MS)], NOW_MS)
     judged.judge.round(NOW_MS)
@@ -161,7 +161,7 @@ def test_ids_of_one_job_that_time_out_together_are_no_outage_of_kafka(judged: Ju
 CHECKPOINT_MS = 10_000
 
 
-def test_an_id_for_each_checkpoint_is_information_with_the_strategy(judged: Judged) -> None:
+def test_an_id_for_each_checkpoint_gets_an_info_finding(judged: Judged) -> None:
     count = 40
     steps: list[Entry] = []
     for n in range(1, count + 1):

@@ -66,7 +66,7 @@ def test_ids_that_are_not_read_are_counted(judged: Judged) -> None:
     assert (reported, stored(judged.cluster)[Kind.OVERDUE]) == (judge_inputs.IDS_READ, 200)
 
 
-def test_what_was_stored_is_replaced_by_who_judges_next(judged: Judged) -> None:
+def test_the_next_judge_replaces_the_stored_counts(judged: Judged) -> None:
     late(judged, judge_inputs.IDS_READ + 200)
     judged.judge.round(NOW_MS)
     ended = [
@@ -92,7 +92,9 @@ def test_gaps_and_partitions_beyond_the_limits_are_counted(cluster: Cluster, jud
     )
 
 
-def test_events_that_come_faster_than_they_are_read(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_that_come_faster_than_they_are_read_are_counted(
+    judged: Judged, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(id_events, "EVENTS_READ", 4)
     judged.at(NOW_MS)
     judged.timeouts(NOW_MS + S, *(f"id-{n}" for n in range(10)))
@@ -104,7 +106,9 @@ def test_events_that_come_faster_than_they_are_read(judged: Judged, monkeypatch:
     assert stored(judged.cluster) == {}
 
 
-def test_events_that_are_dropped_before_they_are_reported(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_that_are_dropped_before_they_are_reported_are_counted(
+    judged: Judged, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(id_events, "EVENTS_READ", 4)
     judged.at(NOW_MS)
     for n in range(3):
@@ -132,7 +136,7 @@ def orphans(lab: Lab, now_ms: int, number: int) -> None:
     lab.watched.see(look(now_ms, hw=1_000), described(now_ms, *entries), now_ms=now_ms)
 
 
-def test_what_hangs_beyond_the_bound(lab: Lab, url: str) -> None:
+def test_hanging_transactions_beyond_the_limit_are_counted(lab: Lab, url: str) -> None:
     lab.ended(NOW_MS)
     orphans(lab, NOW_MS, MOST_OPEN + 50)
     lab.round(NOW_MS + S)
@@ -148,7 +152,7 @@ def test_what_hangs_beyond_the_bound(lab: Lab, url: str) -> None:
     assert 'kafka_txn_findings_truncated{cluster="cluster-0",kind="data_gap"} 0.0' in page
 
 
-def test_entries_that_are_not_even_looked_at(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_entries_that_are_not_judged_are_counted(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_jobs.judge.partitions.MOST_CASES", 1)
     lab.ended(NOW_MS)
     orphans(lab, NOW_MS, 3)
@@ -156,7 +160,7 @@ def test_entries_that_are_not_even_looked_at(lab: Lab, monkeypatch: pytest.Monke
     assert stored(lab.cluster) == {Kind.HANGING: 2}
 
 
-def test_partitions_that_are_not_read(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_that_are_not_read_are_counted(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.store.queries.partitions.STALLED_READ", 1)
     monkeypatch.setattr("service.store.queries.partitions.stalled.__defaults__", (1,))
     lab.watched.see(*(look(NOW_MS, partition=n) for n in range(3)))
@@ -164,7 +168,7 @@ def test_partitions_that_are_not_read(lab: Lab, monkeypatch: pytest.MonkeyPatch)
     assert stored(lab.cluster) == dict.fromkeys((Kind.HANGING, Kind.ADOPTED, Kind.UNREPLICATED), 2)
 
 
-def test_groups_that_are_not_read(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_that_are_not_read_are_counted(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.store.queries.partitions.GROUPS_READ", 2)
     GroupWriter(cluster.engine, cluster.lease).replace(
         [GroupOffset(f"g{n}", "orders", 0, 100, 1, False) for n in range(5)], NOW_MS

@@ -56,18 +56,18 @@ class Blind(Lab):
         """Gives the judge a coordinator's answer, requested and answered at `at_ms`."""
         self.prober.ready.append(Answers(coordinator_answers=CoordinatorAnswers(at_ms, at_ms, {7: reported})))
 
-    def heard_and_seen(self, at_ms: int, reported: DescribedOwner | None) -> None:
+    def answered_and_seen(self, at_ms: int, reported: DescribedOwner | None) -> None:
         self.coordinator_answers(at_ms, reported)
         self.seen(at_ms)
 
-    def told_likely(self, now_ms: int = NOW_MS) -> None:
+    def confirm_as_likely(self, now_ms: int = NOW_MS) -> None:
         """Confirms the entry as likely to hang, 2.1 s after `now_ms`."""
         self.denied(now_ms)
         self.opened(now_ms)
         assert self.at(now_ms + S) is None
         self.coordinator_answers(now_ms + S + 1, DONE)
         assert self.at(now_ms + S + 100) is None
-        self.heard_and_seen(now_ms + 2 * S, DONE)
+        self.answered_and_seen(now_ms + 2 * S, DONE)
         assert self.at(now_ms + 2 * S + 100) == "confirmed"
 
     def relation(self, now_ms: int) -> tuple[str, str | None]:
@@ -92,13 +92,13 @@ def other(cluster: Cluster, reader: Engine) -> Blind:
     return Blind(cluster, reader)
 
 
-def test_without_any_log_a_coordinator_that_is_done_makes_it_likely(other: Blind) -> None:
+def test_a_hang_is_likely_if_the_coordinator_has_completed_it(other: Blind) -> None:
     other.absent(NOW_MS)
     other.opened(NOW_MS)
     assert other.at(NOW_MS + S) is None
     other.coordinator_answers(NOW_MS + S + 1, DONE)
     other.at(NOW_MS + S + 100)
-    other.heard_and_seen(NOW_MS + 2 * S, DONE)
+    other.answered_and_seen(NOW_MS + 2 * S, DONE)
     assert other.at(NOW_MS + 2 * S + 100) == "confirmed"
     found = other.found(NOW_MS + 3 * S)
     assert found is not None
@@ -108,7 +108,7 @@ def test_without_any_log_a_coordinator_that_is_done_makes_it_likely(other: Blind
 @pytest.mark.parametrize(
     "reported", [ONGOING._replace(partitions=()), ONGOING._replace(state=states.PREPARE_COMMIT), None]
 )
-def test_without_any_log_an_open_transaction_may_end_what_it_does_not_list(
+def test_an_open_transaction_may_end_a_partition_it_does_not_list(
     other: Blind, reported: DescribedOwner | None
 ) -> None:
     """Only coordinators of Apache Kafka are known to list every partition of a transaction, including the partition of
@@ -117,13 +117,13 @@ def test_without_any_log_an_open_transaction_may_end_what_it_does_not_list(
     other.opened(NOW_MS)
     for after_ms in range(S, 60 * S, S):
         assert other.at(NOW_MS + after_ms) is None
-        other.heard_and_seen(NOW_MS + after_ms + 1, reported)
+        other.answered_and_seen(NOW_MS + after_ms + 1, reported)
     word, why = other.relation(NOW_MS + 60 * S)
     assert (word, why is not None and str(ABSENT) in why) == ("unknown", True)
 
 
-def test_a_coordinator_that_twice_will_not_end_it_makes_it_likely(lab: Blind) -> None:
-    lab.told_likely()
+def test_two_coordinator_answers_without_the_partition_make_a_likely_hang(lab: Blind) -> None:
+    lab.confirm_as_likely()
     found = lab.found(NOW_MS + 3 * S)
     assert found is not None
     assert (found.observation.confidence, found.observation.decision, found.command) == ("likely", "unknown", None)
@@ -139,7 +139,7 @@ def test_a_coordinator_that_twice_will_not_end_it_makes_it_likely(lab: Blind) ->
     assert lab.relation(NOW_MS + 4 * S) == ("hanging", None)
 
 
-def test_before_it_is_confirmed_it_is_unknown_and_names_the_permission(lab: Blind) -> None:
+def test_an_unconfirmed_entry_is_unknown_and_names_the_permission(lab: Blind) -> None:
     lab.denied()
     lab.opened(NOW_MS)
     lab.at(NOW_MS + S)
@@ -149,26 +149,26 @@ def test_before_it_is_confirmed_it_is_unknown_and_names_the_permission(lab: Blin
     assert str(DENIED) in why
 
 
-def test_while_a_broker_is_silent_nothing_is_said(lab: Blind) -> None:
+def test_nothing_is_confirmed_while_a_broker_is_unresponsive(lab: Blind) -> None:
     """The client may be waiting for the unresponsive broker before it adds the partition."""
     lab.denied()
     lab.opened(NOW_MS)
     lab.watched.see(silent(NOW_MS + 500, "broker 3 does not answer", partition=1, leader=3, leader_epoch=5))
     for after_ms in range(S, CLIENT_WAITS_MS, S):
         assert lab.at(NOW_MS + after_ms) is None
-        lab.heard_and_seen(NOW_MS + after_ms + 1, DONE)
+        lab.answered_and_seen(NOW_MS + after_ms + 1, DONE)
     lab.at(NOW_MS + CLIENT_WAITS_MS)
-    lab.heard_and_seen(NOW_MS + CLIENT_WAITS_MS + 1, DONE)
+    lab.answered_and_seen(NOW_MS + CLIENT_WAITS_MS + 1, DONE)
     assert lab.at(NOW_MS + CLIENT_WAITS_MS + S) == "confirmed"
 
 
-def test_an_id_that_is_hidden_is_never_said_to_hang(lab: Blind) -> None:
+def test_an_id_that_kafka_hides_is_never_reported_as_hanging(lab: Blind) -> None:
     """Kafka omits the id from its answer, but the transaction of the id may be healthy."""
     lab.denied()
     lab.opened(NOW_MS)
     for after_ms in range(S, 60 * S, S):
         assert lab.at(NOW_MS + after_ms) is None
-        lab.heard_and_seen(NOW_MS + after_ms + 1, None)
+        lab.answered_and_seen(NOW_MS + after_ms + 1, None)
     assert lab.relation(NOW_MS + 60 * S)[0] == "unknown"
 
 
@@ -177,20 +177,20 @@ def test_a_transaction_that_lists_the_partition_will_end(lab: Blind) -> None:
     lab.opened(NOW_MS)
     for after_ms in range(S, 60 * S, S):
         assert lab.at(NOW_MS + after_ms) is None
-        lab.heard_and_seen(
+        lab.answered_and_seen(
             NOW_MS + after_ms + 1, ONGOING if after_ms < 30 * S else ONGOING._replace(state=states.PREPARE_COMMIT)
         )
 
 
 @pytest.mark.parametrize("between", [ONGOING, None])
-def test_it_takes_two_answers_in_a_row(lab: Blind, between: DescribedOwner | None) -> None:
+def test_a_confirmation_needs_two_successive_answers(lab: Blind, between: DescribedOwner | None) -> None:
     """Only two successive answers count. If there is another result between them, AddPartitionsToTxn may have arrived,
     or the coordinator may have moved."""
     lab.denied()
     lab.opened(NOW_MS)
     lab.at(NOW_MS + S)
     for n, reported in enumerate((DONE, between, DONE)):
-        lab.heard_and_seen(NOW_MS + (2 + n) * S, reported)
+        lab.answered_and_seen(NOW_MS + (2 + n) * S, reported)
         assert lab.at(NOW_MS + (2 + n) * S + 100) is None
 
 
@@ -201,20 +201,20 @@ def test_a_coordinator_that_completes_a_transaction_adds_no_partition(lab: Blind
     lab.opened(NOW_MS)
     for after_ms in range(S, 20 * S, S):
         assert lab.at(NOW_MS + after_ms) is None
-        lab.heard_and_seen(NOW_MS + after_ms + 1, DONE._replace(state=states.PREPARE_COMMIT))
+        lab.answered_and_seen(NOW_MS + after_ms + 1, DONE._replace(state=states.PREPARE_COMMIT))
     for after_ms in (20 * S, 26 * S):
         lab.at(NOW_MS + after_ms)
-        lab.heard_and_seen(NOW_MS + after_ms + 1, DONE)
+        lab.answered_and_seen(NOW_MS + after_ms + 1, DONE)
     assert lab.at(NOW_MS + 27 * S) == "confirmed"
 
 
-def test_two_answers_within_a_moment_are_one(lab: Blind) -> None:
+def test_two_answers_within_a_moment_count_as_one(lab: Blind) -> None:
     lab.denied()
     lab.opened(NOW_MS)
     lab.at(NOW_MS + S)
     lab.coordinator_answers(NOW_MS + S + 1, DONE)
     lab.at(NOW_MS + S + 100)
-    lab.heard_and_seen(NOW_MS + S + ADD_IN_FLIGHT_MS, DONE)
+    lab.answered_and_seen(NOW_MS + S + ADD_IN_FLIGHT_MS, DONE)
     assert lab.at(NOW_MS + 2 * S) is None
 
 
@@ -229,25 +229,25 @@ def test_a_sample_from_before_the_second_answer_does_not_confirm(lab: Blind) -> 
     assert lab.at(NOW_MS + 3 * S) == "candidate"
 
 
-def test_a_partition_that_may_not_be_asked_any_more_confirms_nothing(lab: Blind) -> None:
+def test_a_partition_that_may_no_longer_be_described_confirms_nothing(lab: Blind) -> None:
     lab.denied()
     lab.opened(NOW_MS)
     lab.at(NOW_MS + S)
     lab.coordinator_answers(NOW_MS + S + 1, DONE)
     lab.at(NOW_MS + S + 100)
-    lab.heard_and_seen(NOW_MS + 2 * S, DONE)
+    lab.answered_and_seen(NOW_MS + 2 * S, DONE)
     (answers,) = lab.prober.ready[-1:]
     answers.seen[PLACE] = answers.seen[PLACE]._replace(described=False, open=())
     assert lab.at(NOW_MS + 3 * S) == "candidate"
 
 
-def test_an_answer_from_before_the_entry_was_known_is_none(lab: Blind) -> None:
+def test_an_answer_from_before_the_entry_was_known_does_not_count(lab: Blind) -> None:
     lab.denied()
     lab.opened(NOW_MS)
     lab.at(NOW_MS + S)
     lab.coordinator_answers(NOW_MS + S, DONE)
     lab.at(NOW_MS + S + 100)
-    lab.heard_and_seen(NOW_MS + 2 * S, DONE)
+    lab.answered_and_seen(NOW_MS + 2 * S, DONE)
     assert lab.at(NOW_MS + 3 * S) is None
 
 
@@ -257,7 +257,7 @@ def test_coordinators_are_not_asked_while_the_log_is_being_read(lab: Blind) -> N
     assert lab.prober.asked == []
 
 
-def test_long_transactions_are_asked_about_seldom_their_partitions_never(lab: Blind) -> None:
+def test_long_transactions_cause_few_requests_and_none_to_partitions(lab: Blind) -> None:
     lab.denied()
     lab.opened(NOW_MS)
     for after_ms in range(0, 20 * ASK_AGAIN_MS, 250):
@@ -269,19 +269,19 @@ def test_long_transactions_are_asked_about_seldom_their_partitions_never(lab: Bl
     assert not any(one.entries or one.log_partitions or one.facts for one in lab.prober.asked)
 
 
-def test_a_transaction_of_the_same_producer_takes_it_over(lab: Blind) -> None:
-    lab.told_likely()
-    lab.heard_and_seen(NOW_MS + 9 * S, ONGOING)
+def test_a_new_transaction_of_the_same_producer_adopts_the_records(lab: Blind) -> None:
+    lab.confirm_as_likely()
+    lab.answered_and_seen(NOW_MS + 9 * S, ONGOING)
     lab.at(NOW_MS + 10 * S)
     found = lab.found(NOW_MS + 10 * S)
     assert found is not None
     assert (found.status, found.life.resolution) == ("resolved", "adopted")
-    lab.heard_and_seen(NOW_MS + 16 * S, ONGOING)
+    lab.answered_and_seen(NOW_MS + 16 * S, ONGOING)
     assert lab.at(NOW_MS + 17 * S) == "resolved"
 
 
-def test_whose_the_marker_was_that_ends_it_is_not_said(lab: Blind) -> None:
-    lab.told_likely()
+def test_without_the_log_the_writer_of_a_marker_is_not_named(lab: Blind) -> None:
+    lab.confirm_as_likely()
     lab.seen(NOW_MS + 4 * S, is_open=False, markers=(Marker(110, 0, NOW_MS + 3 * S, False),))
     lab.at(NOW_MS + 5 * S)
     found = lab.found(NOW_MS + 5 * S)
@@ -289,14 +289,14 @@ def test_whose_the_marker_was_that_ends_it_is_not_said(lab: Blind) -> None:
     assert (found.status, found.life.resolution) == ("resolved", "healed")
 
 
-def test_a_restart_goes_on_with_it_also_when_the_id_is_hidden_by_then(lab: Blind) -> None:
-    lab.told_likely()
+def test_a_finding_survives_a_restart_even_if_its_id_is_now_hidden(lab: Blind) -> None:
+    lab.confirm_as_likely()
     before = lab.found(NOW_MS)
     lab.restart()
     lab.denied(NOW_MS + 10 * S)
     lab.opened(NOW_MS + 10 * S)
     for after_ms in (11 * S, 13 * S, 15 * S):
-        lab.heard_and_seen(NOW_MS + after_ms, None)
+        lab.answered_and_seen(NOW_MS + after_ms, None)
         assert lab.at(NOW_MS + after_ms + 100) == "confirmed"
     found = lab.found(NOW_MS + 16 * S)
     assert before is not None
@@ -307,9 +307,9 @@ def test_a_restart_goes_on_with_it_also_when_the_id_is_hidden_by_then(lab: Blind
     assert lab.at(NOW_MS + 18 * S) == "resolved"
 
 
-def test_with_the_log_it_becomes_certain_what_was_decided(lab: Blind) -> None:
+def test_the_decision_becomes_certain_once_the_log_can_be_read(lab: Blind) -> None:
     """When the permission is granted, all confirmation steps are repeated, and the finding stays the same."""
-    lab.told_likely()
+    lab.confirm_as_likely()
     before = lab.found(NOW_MS)
     now_ms = NOW_MS + 20 * S
     ended_ms = NOW_MS - 60 * S  # the epoch has changed since, and the record at the LSO is younger
@@ -327,8 +327,8 @@ def test_with_the_log_it_becomes_certain_what_was_decided(lab: Blind) -> None:
     assert found.command is not None
 
 
-def test_a_log_that_may_be_read_again_and_lists_it_ends_the_finding(lab: Blind) -> None:
-    lab.told_likely()
+def test_a_readable_log_that_lists_the_partition_ends_the_finding(lab: Blind) -> None:
+    lab.confirm_as_likely()
     now_ms = NOW_MS + 20 * S
     lab.log(now_ms, entry(0, states.ONGOING, start_ms=now_ms, at_ms=now_ms))
     lab.opened(now_ms)
@@ -337,7 +337,7 @@ def test_a_log_that_may_be_read_again_and_lists_it_ends_the_finding(lab: Blind) 
     assert (found.status, found.life.resolution) == ("resolved", "adopted")
 
 
-def test_what_is_missing_is_the_log_and_no_topic_that_stands(lab: Blind) -> None:
+def test_the_coverage_gap_names_the_log_and_not_the_stalled_topic(lab: Blind) -> None:
     lab.denied()
     lab.opened(NOW_MS)
     for after_ms in (S, 20 * S, 40 * S):

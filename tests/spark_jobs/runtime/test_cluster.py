@@ -71,7 +71,7 @@ def test_the_lack_of_executors_is_logged_once(cluster: Cluster, caplog: pytest.L
     assert registered == f"executors of {MASTER} have registered: 3 tasks at once"
 
 
-def test_tasks_that_end_are_progress_and_tasks_that_stand_are_none(cluster: Cluster) -> None:
+def test_finished_tasks_are_progress_and_stalled_tasks_are_not(cluster: Cluster) -> None:
     assert not cluster.tasks.are_at_work(), "no task runs"
     cluster.jobs = {7: (QUERY, 0)}
     assert cluster.tasks.are_at_work()

@@ -20,11 +20,11 @@ Caused by: java.lang.RuntimeException: something wraps it
 === Streaming Query ==="""
 
 
-def test_our_own_exception_is_found_in_what_spark_makes_of_it() -> None:
+def test_our_own_exception_is_found_in_the_error_of_spark() -> None:
     assert error_summary(RuntimeError(SPARK)) == "no permission on topic t: grant READ on it"
 
 
-def test_the_reason_of_a_worker_arrives_as_it_was() -> None:
+def test_the_reason_of_a_worker_arrives_unchanged() -> None:
     missing = denied("t")
     with pytest.raises(EncodedFailure) as raised, encoding_failures():
         raise KafkaRefused(missing)
@@ -38,7 +38,7 @@ def test_the_reason_of_a_worker_arrives_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("cut", ['{"code": "no_perm', '{"code": "no_perm}', "{}, x}"])
-def test_a_reason_that_nobody_can_read_is_what_was_said(cut: str) -> None:
+def test_a_reason_that_cannot_be_decoded_is_reported_as_its_text(cut: str) -> None:
     said = RuntimeError(f"spark_jobs.runtime.error_summary.EncodedFailure: {cut}")
     assert reason_of(said) == ErrorText(cut)
 
@@ -67,7 +67,7 @@ def test_a_reason_that_nobody_can_read_is_what_was_said(cut: str) -> None:
     ],
     ids=["innermost cause", "behind Spark's error class", "before Spark's words", "a killed planner, of Spark 4.3"],
 )
-def test_what_spark_wraps_around_a_cause_is_left_out(text: str, summary: str) -> None:
+def test_the_text_that_spark_wraps_around_a_cause_is_left_out(text: str, summary: str) -> None:
     assert error_summary(RuntimeError(text)) == summary
 
 
@@ -84,6 +84,6 @@ def test_only_a_python_that_is_missing_is_called_missing(program: str, error: st
     assert said in error_summary(RuntimeError(text))
 
 
-def test_a_plain_exception_is_its_first_line() -> None:
+def test_a_plain_exception_is_summarised_by_its_first_line() -> None:
     assert error_summary(ValueError("range 3-4 does not follow")) == "range 3-4 does not follow"
     assert error_summary(ValueError()) == "ValueError"

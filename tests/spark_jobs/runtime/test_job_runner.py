@@ -59,7 +59,7 @@ def renewed() -> None:
     """Stands in for the renewal of a lease that always holds."""
 
 
-def test_one_that_fails_begins_again_and_the_other_goes_on() -> None:
+def test_a_failing_job_starts_again_and_the_other_continues() -> None:
     stopping = threading.Event()
 
     def fails_once(life: int) -> None:
@@ -78,7 +78,7 @@ def test_one_that_fails_begins_again_and_the_other_goes_on() -> None:
     assert not steady.is_running
 
 
-def test_a_job_frozen_before_its_first_step_is_missed_before_a_jvm() -> None:
+def test_a_job_has_a_bounded_time_for_its_first_step() -> None:
     stopping, liveness = threading.Event(), Starts()
     running = threading.Thread(target=run_jobs, args=([Job("partitions")], LEASE, liveness, renewed, stopping))
     running.start()
@@ -90,7 +90,7 @@ def test_a_job_frozen_before_its_first_step_is_missed_before_a_jvm() -> None:
 
 
 @pytest.mark.parametrize("why", [LeaseLost("another writes"), StillStoring("not finished")])
-def test_one_that_may_not_write_any_more_ends_all(why: Exception) -> None:
+def test_a_job_that_may_no_longer_write_ends_all_jobs(why: Exception) -> None:
     def lost(life: int) -> None:
         raise why
 
@@ -100,7 +100,7 @@ def test_one_that_may_not_write_any_more_ends_all(why: Exception) -> None:
     assert not other.is_running
 
 
-def test_a_lease_that_cannot_be_renewed_ends_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_that_cannot_be_renewed_ends_all_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_runner, "RENEW_EVERY_S", 0.01)
     lost = LeaseLost("another writes")
 
@@ -118,7 +118,7 @@ def test_stopping_is_no_failure() -> None:
     assert run_jobs([Job("partitions")], LEASE, nobody(), renewed, stopping) is None
 
 
-def test_who_fails_again_and_again_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_fails_again_and_again_ends_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that fails again and again ends the application, because another query in the same session would fail,
     too."""
     monkeypatch.setattr(job_runner, "MAX_PAUSE_S", 0.01)
@@ -133,7 +133,7 @@ def test_who_fails_again_and_again_gives_up(monkeypatch: pytest.MonkeyPatch) -> 
     assert not other.is_running
 
 
-def test_kafka_and_the_store_are_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_wait_for_kafka_and_the_store_without_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_runner, "MAX_PAUSE_S", 0.01)
     monkeypatch.setattr(job_runner, "FIRST_PAUSE_S", 0.01)
     stopping = threading.Event()

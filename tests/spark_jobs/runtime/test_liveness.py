@@ -53,7 +53,7 @@ def test_only_a_part_without_a_step_within_its_limit_is_stuck(machine: Machine) 
         assert machine.seconds(watch, 60, log, partitions) == []
 
 
-def test_a_start_may_take_longer_and_so_may_every_new_one(machine: Machine) -> None:
+def test_a_start_may_take_longer_and_so_may_every_restart(machine: Machine) -> None:
     watch = Liveness(list)
     with watch.part("log", SOURCE_S) as log:
         assert machine.seconds(watch, int(START_S) - 1) == []
@@ -63,14 +63,14 @@ def test_a_start_may_take_longer_and_so_may_every_new_one(machine: Machine) -> N
         assert machine.seconds(watch, 5) == ["log"]
 
 
-def test_a_part_that_has_ended_is_missed_by_nobody(machine: Machine) -> None:
+def test_a_part_that_has_ended_never_counts_as_stuck(machine: Machine) -> None:
     watch = Liveness(list)
     with watch.part("log", SOURCE_S):
         pass
     assert machine.seconds(watch, 1_000) == []
 
 
-def test_a_lease_is_renewed_only_when_all_that_it_protects_has_moved(machine: Machine) -> None:
+def test_a_lease_is_renewed_only_if_all_its_parts_made_progress(machine: Machine) -> None:
     watch = Liveness(list)
     with watch.part("log", SOURCE_S, holds_lease=True) as log, watch.part("groups", 120) as groups:
         assert watch.earns_renewal()
@@ -82,7 +82,7 @@ def test_a_lease_is_renewed_only_when_all_that_it_protects_has_moved(machine: Ma
         assert watch.earns_renewal()
 
 
-def test_a_stuck_part_earns_one_renewal_more_and_slow_ones_one_a_step(machine: Machine) -> None:
+def test_a_stuck_part_earns_one_renewal_and_slow_parts_one_per_step(machine: Machine) -> None:
     watch = Liveness(list)
     with (
         watch.part("log", SOURCE_S, holds_lease=True) as log,
@@ -115,7 +115,7 @@ def test_a_part_that_begins_again_has_time_for_its_first_step(machine: Machine) 
         assert not watch.earns_renewal()
 
 
-def test_seconds_without_a_processor_count_in_part(machine: Machine) -> None:
+def test_seconds_without_enough_processor_time_count_in_part(machine: Machine) -> None:
     """The thread got a twentieth of the processor time that it asked for. The seconds then count as a tenth."""
     watch = Liveness(list)
     with watch.part("log", SOURCE_S) as log:
@@ -124,14 +124,14 @@ def test_seconds_without_a_processor_count_in_part(machine: Machine) -> None:
         assert machine.seconds(watch, 100, ran=100_000_000, waited=1_900_000_000) == ["log"]
 
 
-def test_a_busy_machine_that_gives_half_counts_in_full(machine: Machine) -> None:
+def test_seconds_with_half_the_processor_time_count_in_full(machine: Machine) -> None:
     watch = Liveness(list)
     with watch.part("log", SOURCE_S) as log:
         machine.seconds(watch, 1, log)
         assert machine.seconds(watch, int(SOURCE_S) + 2, ran=500_000_000, waited=400_000_000) == ["log"]
 
 
-def test_hours_in_which_we_were_stopped_ourselves_count_a_second(machine: Machine) -> None:
+def test_hours_in_which_the_process_was_stopped_count_one_second(machine: Machine) -> None:
     watch = Liveness(list)
     with watch.part("log", SOURCE_S) as log:
         machine.seconds(watch, 1, log)
@@ -152,7 +152,7 @@ def test_other_processes_report_by_a_file(machine: Machine, tmp_path: Path) -> N
         assert machine.seconds(watch, 5) == ["log"]
 
 
-def test_a_pulse_that_is_gone_or_was_never_given_stops_nobody(tmp_path: Path) -> None:
+def test_a_missing_pulse_file_is_no_error(tmp_path: Path) -> None:
     touch("")
     touch(str(tmp_path / "gone" / "log.pulse"))
     assert list(tmp_path.iterdir()) == []

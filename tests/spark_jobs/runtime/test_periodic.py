@@ -15,7 +15,7 @@ from spark_jobs.runtime.periodic import repeated
 from tests.helpers.waiting import LIMIT_S, wait_for
 
 
-def test_it_comes_again_until_the_block_ends() -> None:
+def test_the_work_is_repeated_until_the_with_block_ends() -> None:
     times: list[int] = []
     thrice = threading.Event()
 
@@ -33,7 +33,7 @@ def test_it_comes_again_until_the_block_ends() -> None:
     assert len(times) == done
 
 
-def test_news_ends_its_pause() -> None:
+def test_news_ends_the_pause() -> None:
     news, called = threading.Event(), threading.Semaphore(0)
 
     def work(_now_ms: int) -> float:
@@ -46,7 +46,7 @@ def test_news_ends_its_pause() -> None:
         assert called.acquire(timeout=LIMIT_S), "news must end the pause, which is an hour long"
 
 
-def test_news_does_not_hurry_what_has_failed() -> None:
+def test_news_does_not_shorten_the_pause_after_a_failure() -> None:
     news, failed, calls = threading.Event(), threading.Event(), list[int]()
 
     def work(now_ms: int) -> float:
@@ -61,7 +61,7 @@ def test_news_does_not_hurry_what_has_failed() -> None:
     assert calls[1] - calls[0] >= 1_000
 
 
-def test_a_failure_is_reported_once_and_tried_again(
+def test_a_failure_is_reported_once_and_the_work_is_repeated(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(periodic, "LONGEST_PAUSE_S", 0.001)
@@ -80,7 +80,7 @@ def test_a_failure_is_reported_once_and_tried_again(
     assert [record.message for record in caplog.records] == ["the judge waits and tries again: store: locked"]
 
 
-def test_who_lost_the_lease_stops() -> None:
+def test_the_work_stops_when_the_lease_is_lost() -> None:
     calls: list[int] = []
 
     def work(now_ms: int) -> float:
@@ -93,7 +93,7 @@ def test_who_lost_the_lease_stops() -> None:
     assert len(calls) == 1
 
 
-def test_a_pause_is_progress_and_a_failure_that_lasts_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_the_store_is_progress_and_a_lasting_failure_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiting for an unavailable store counts as progress; a repeated error of our own does not."""
     monkeypatch.setattr(periodic, "LONGEST_PAUSE_S", 0.001)
     failure: list[Exception] = [StoreUnavailable("locked")]

@@ -70,12 +70,12 @@ def jvm(tmp_path: Path) -> Iterator[Jvm]:
         yield found
 
 
-def test_it_answers_spark_s_question_for_the_version() -> None:
+def test_the_process_answers_sparks_question_for_the_version() -> None:
     output, _ = run("-c", "import sys; print('%d.%d' % sys.version_info[:2])").communicate(timeout=LIMIT_S)
     assert output == f"{sys.version_info[0]}.{sys.version_info[1]}\n"
 
 
-def test_it_is_connected_before_it_has_imported_anything(jvm: Jvm, tmp_path: Path) -> None:
+def test_the_process_connects_before_its_first_import(jvm: Jvm, tmp_path: Path) -> None:
     """The process connects before its first import, so a slow start never reaches the limit of ten seconds."""
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark" / "__init__.py").write_text("import time; time.sleep(1000)")
@@ -126,7 +126,7 @@ def test_a_failure_is_one_line_and_a_lost_connection_none(tmp_path: Path, code: 
     assert said.replace(f"{tmp_path}/", "") == expected
 
 
-def test_who_comes_after_the_jvm_has_stopped_ends_quietly(tmp_path: Path) -> None:
+def test_a_process_that_starts_after_the_jvm_stopped_ends_quietly(tmp_path: Path) -> None:
     process = run("-m", RUNNER, PYTHON_WORKER_FACTORY_SOCK_PATH=str(tmp_path / "gone.sock"))
     _, said = process.communicate(timeout=LIMIT_S)
     assert (process.returncode, said) == (1, "")
@@ -150,7 +150,7 @@ def test_a_daemon_has_imported_what_its_workers_need_before_it_forks_them(
     assert (output.strip(), said) == (expected, "")
 
 
-def test_what_is_forked_has_streams_arguments_environment_and_all_imports(scratch: Path) -> None:
+def test_a_forked_process_has_streams_arguments_environment_and_imports(scratch: Path) -> None:
     (scratch / "tells.py").write_text(
         "import os, sys\n"
         "print(sys.argv[1:], os.environ['ASKED'], sys.stdin.read(), 'pyarrow' in sys.modules, os.getpid())\n"
@@ -163,7 +163,7 @@ def test_what_is_forked_has_streams_arguments_environment_and_all_imports(scratc
     assert (int(pid) == process.pid, said.strip(), process.returncode) == (False, "a worker", 0)
 
 
-def test_environments_do_not_mix(scratch: Path) -> None:
+def test_environments_of_forked_processes_do_not_mix(scratch: Path) -> None:
     (scratch / "shows.py").write_text("import os; print(os.environ.get('FIRST'), os.environ.get('SECOND'))")
     assert forked(scratch, "shows", FIRST="1").communicate(timeout=LIMIT_S)[0] == "1 None\n"
     assert forked(scratch, "shows", SECOND="2").communicate(timeout=LIMIT_S)[0] == "None 2\n"
@@ -184,7 +184,7 @@ def test_a_failure_of_a_forked_process_is_one_line(scratch: Path) -> None:
     assert said == f"a Python process of Spark ends: ValueError: two lines ({scratch}/broken.py:1)\n"
 
 
-def test_the_end_of_a_killed_forked_process_reaches_who_waits(scratch: Path) -> None:
+def test_the_parent_sees_the_end_of_a_killed_forked_process(scratch: Path) -> None:
     (scratch / "waits.py").write_text("import os, time; print(os.getpid(), flush=True); time.sleep(1000)")
     process = forked(scratch, "waits")
     assert process.stdout is not None
@@ -215,7 +215,7 @@ def test_the_server_ends_with_the_application_also_when_that_is_killed(tmp_path:
     wait_for(is_gone, "the server to end")
 
 
-def test_where_a_socket_cannot_have_so_long_a_path_it_goes_without(tmp_path: Path) -> None:
+def test_a_path_too_long_for_a_socket_means_no_fork_server(tmp_path: Path) -> None:
     deep = tmp_path / ("deep" * 30)
     deep.mkdir()
     with fork_server.running(deep):

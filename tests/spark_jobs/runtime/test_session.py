@@ -25,7 +25,7 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_settings_of_the_command_win_over_the_installation_over_ours(installation: Path) -> None:
+def test_settings_of_the_command_win_then_the_installation_then_ours(installation: Path) -> None:
     settings = _settings(Path("/scratch"), CLUSTER, ())
     assert settings["spark.driver.memory"] == "2g"
     assert settings["spark.ui.enabled"] == "true"
@@ -51,7 +51,7 @@ def test_a_cluster_keeps_its_own_timeouts_and_its_executors_their_folders(
     assert "spark.local.dir" not in there
 
 
-def test_folders_of_the_dead_are_removed_and_those_of_the_living_stay(
+def test_folders_of_dead_processes_are_removed_and_living_ones_stay(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -77,7 +77,7 @@ def test_the_next_batch_is_read_while_one_is_stored() -> None:
     assert store.stored == ["one", "two"]
 
 
-def test_a_store_that_is_down_is_asked_again_until_it_takes_the_batch() -> None:
+def test_a_batch_is_retried_until_an_unavailable_store_takes_it() -> None:
     store = Store(StoreUnavailable("locked"), StoreUnavailable("locked"))
     store.give("one")
     wait_for(lambda: store.stored, "the store to take the batch")
@@ -150,7 +150,7 @@ def test_a_direct_batch_is_stored_before_the_micro_batch_planned_after_it(direct
     assert store.stored == ["one", "two", "three"]
 
 
-def test_a_direct_batch_is_taken_once_and_the_next_one_waits_for_that(direct: DirectBatches, tmp_path: Path) -> None:
+def test_a_direct_batch_is_taken_once_before_the_next_one(direct: DirectBatches, tmp_path: Path) -> None:
     planner, now = DirectBatches(str(tmp_path)), time.monotonic()
     assert direct.take() is None
     assert planner.may_take(now)
@@ -164,7 +164,7 @@ def test_a_direct_batch_is_taken_once_and_the_next_one_waits_for_that(direct: Di
     assert planner.may_take(now)
 
 
-def test_now_and_then_a_batch_has_to_go_through_spark(direct: DirectBatches) -> None:
+def test_a_batch_has_to_go_through_spark_from_time_to_time(direct: DirectBatches) -> None:
     now = time.monotonic()
     assert direct.may_take(now - THROUGH_SPARK_EVERY_S / 2)
     assert not direct.may_take(now - THROUGH_SPARK_EVERY_S)

@@ -74,7 +74,7 @@ def identity_of_an_ended_process() -> str:
 
 
 @pytest.mark.parametrize("ahead_ms", [-HOUR_MS, 0, 11_000, HOUR_MS])
-def test_hosts_whose_clocks_differ_by_an_hour(engine: Engine, cluster_id: int, ahead_ms: int) -> None:
+def test_clocks_that_differ_by_an_hour_do_not_change_a_takeover(engine: Engine, cluster_id: int, ahead_ms: int) -> None:
     """The holder keeps the lease while it renews it. After its death, the standby takes over as early as with equal
     clocks."""
     holder, standby = held(engine, cluster_id), Waiting(engine, cluster_id, ahead_ms=ahead_ms)
@@ -106,7 +106,7 @@ def test_a_holder_whose_clock_jumps_keeps_the_lease(engine: Engine, cluster_id: 
     ],
     ids=["clock behind", "clock ahead", "runs on this machine", "has ended on this machine", "the standby itself"],
 )
-def test_a_lease_that_nobody_renews_is_taken(
+def test_a_standby_takes_over_a_lease_that_is_not_renewed(
     engine: Engine, cluster_id: int, owner: Callable[[], str], ahead_ms: int, after_s: float
 ) -> None:
     """A wrong clock of the dead holder does not delay the takeover."""
@@ -114,14 +114,14 @@ def test_a_lease_that_nobody_renews_is_taken(
     assert Waiting(engine, cluster_id).takes_after_s() == after_s
 
 
-def test_a_holder_that_is_slow_to_renew_is_not_robbed(engine: Engine, cluster_id: int) -> None:
+def test_a_holder_that_renews_slowly_keeps_the_lease(engine: Engine, cluster_id: int) -> None:
     holder, standby = held(engine, cluster_id), Waiting(engine, cluster_id)
     for turn in range(4):
         lease.renew(engine, holder, NOW_MS + turn)
         assert [standby.look() for _ in range(int((EXPIRES_AFTER_S - 1) / LOOK_EVERY_S))] == [None] * 18
 
 
-def test_no_second_counts_in_which_the_holder_could_not_be_seen_renewing(engine: Engine, cluster_id: int) -> None:
+def test_seconds_in_which_the_store_is_unavailable_do_not_count(engine: Engine, cluster_id: int) -> None:
     """The store is unavailable for a minute, so nobody can renew the lease. The holder may be healthy, so the standby
     must not count this minute."""
     held(engine, cluster_id)
@@ -139,7 +139,7 @@ def test_no_second_counts_in_which_the_holder_could_not_be_seen_renewing(engine:
     assert standby.look() is None
 
 
-def test_a_standby_that_was_stopped_itself_counts_a_second(engine: Engine, cluster_id: int) -> None:
+def test_a_standby_counts_one_second_for_its_own_freeze(engine: Engine, cluster_id: int) -> None:
     """A frozen standby counts one second for the whole freeze, by the clock that the application uses."""
     held(engine, cluster_id)
     now_s = [0.0]
@@ -148,7 +148,7 @@ def test_a_standby_that_was_stopped_itself_counts_a_second(engine: Engine, clust
         assert standby.acquire(NOW_MS) is None
 
 
-def test_of_many_that_wait_one_takes_over_and_the_others_wait_for_it(engine: Engine, cluster_id: int) -> None:
+def test_one_of_many_standbys_takes_over_and_the_others_wait(engine: Engine, cluster_id: int) -> None:
     held(engine, cluster_id)
     waiting = [Waiting(engine, cluster_id, f"standby-{n}", ahead_ms=n * HOUR_MS) for n in range(3)]
     looks = 0

@@ -64,7 +64,7 @@ def ended(code: str) -> tuple[int, str]:
     ],
     ids=["its JVM is killed", "a thread dies", "it ends by itself"],
 )
-def test_a_process_that_cannot_go_on_ends_in_one_line(code: str, expected: tuple[int, str]) -> None:
+def test_a_process_that_cannot_go_on_ends_with_one_line(code: str, expected: tuple[int, str]) -> None:
     assert ended(code) == expected
 
 
@@ -81,7 +81,7 @@ def test_a_part_without_progress_ends_the_process_and_its_jvm() -> None:
     wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the end of the JVM")
 
 
-def test_liveness_by_a_file(tmp_path: Path) -> None:
+def test_liveness_is_reported_by_a_file(tmp_path: Path) -> None:
     file = tmp_path / "alive"
     report = liveness_reporter(str(file))
     os.utime(file, (0, 0))
@@ -89,7 +89,7 @@ def test_liveness_by_a_file(tmp_path: Path) -> None:
     assert file.stat().st_mtime > 0
 
 
-def test_liveness_by_a_port() -> None:
+def test_liveness_is_reported_by_a_port() -> None:
     port = free_port()
     report = liveness_reporter(f"127.0.0.1:{port}")
     with pytest.raises(urllib.error.HTTPError, match="503"):
@@ -100,7 +100,7 @@ def test_liveness_by_a_port() -> None:
 
 
 @pytest.mark.parametrize("where", ["{taken}", "/nowhere/alive", "99999"])
-def test_a_liveness_that_cannot_be_reported_is_named(where: str) -> None:
+def test_an_error_names_the_liveness_that_cannot_be_reported(where: str) -> None:
     port = free_port()
     liveness_reporter(str(port))
     named = where.format(taken=port)

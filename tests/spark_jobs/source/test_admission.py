@@ -42,7 +42,7 @@ def test_under_load_every_partition_gets_its_share_and_none_starves() -> None:
     assert until[2] == 7
 
 
-def test_topics_share_the_bytes_of_a_batch_by_what_lies_unread() -> None:
+def test_topics_share_the_bytes_of_a_batch_by_their_unread_bytes() -> None:
     lags, sizes = {"small": 1_000, "large": 1_000, "idle": 0}, {"small": 100, "large": 900, "idle": 100}
     assert shares(lags, sizes, 1_000_000) == {
         "small": BatchLimits(1_000),
@@ -55,7 +55,7 @@ def test_topics_share_the_bytes_of_a_batch_by_what_lies_unread() -> None:
     assert until[0] in (100, 101)
 
 
-def test_never_more_tasks_than_cores_and_views_ride_along() -> None:
+def test_there_are_no_more_tasks_than_cores_even_with_empty_ranges() -> None:
     ranges = [a_range(p, 0, 100 * (p + 1)) for p in range(10)] + [a_range(10, 5, 5)]
     tasks = into_tasks(ranges, cores=2)
     assert len(tasks) == 2

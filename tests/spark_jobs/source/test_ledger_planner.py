@@ -115,7 +115,7 @@ def test_a_topic_is_tailed_from_its_end_and_read_as_it_grows() -> None:
     assert spans(planned.read()) == {("pay", 0): (107, 107), ("pay", 1): (2, 2)}
 
 
-def test_it_goes_on_at_the_stored_position() -> None:
+def test_reading_continues_at_the_stored_position() -> None:
     planned = Planned(Cluster(pay=[(0, 100)]), pay={0: LogPosition("T1", 4, 60, 5, 10)})
     (read,) = planned.read().values()
     assert (read.generation, read.lo, read.hi, read.counts, read.gap) == (4, 60, 100, True, None)
@@ -143,7 +143,7 @@ def test_kafkas_own_topics_and_copied_ones_are_never_tailed() -> None:
     assert set(spans(Planned(Cluster(**logs)).read())) == {("pay", 0)}
 
 
-def test_a_topic_that_may_not_be_read_is_named_and_the_others_go_on() -> None:
+def test_a_topic_that_may_not_be_read_is_named_and_the_others_are_read() -> None:
     planned = Planned(cluster := Cluster(pay=[(0, 50)], secret=[(0, 50)]))
     cluster.unreadable.add("secret")
     plan = planned.plan()
@@ -156,7 +156,7 @@ def test_a_topic_that_may_not_be_read_is_named_and_the_others_go_on() -> None:
     assert {topic: r.lo for topic, r in planned.plan(MEASURE_EVERY_MS).ranges} == {"pay": 50, "secret": 70}
 
 
-def test_a_permission_that_is_taken_away_leaves_the_view_and_reads_nothing() -> None:
+def test_a_topic_without_permission_still_has_end_offsets_but_no_reads() -> None:
     planned, cluster = begun(pay=[(0, 50)])
     cluster.unreadable.add("pay")
     cluster.logs["pay"] = [(0, 90)]
@@ -176,7 +176,7 @@ def test_a_topic_that_is_not_listed_any_more_keeps_its_position() -> None:
     assert spans(planned.read())["pay", 0] == (50, 80)
 
 
-def test_a_topic_that_was_deleted_ends_once_and_comes_back_as_a_new_one() -> None:
+def test_a_deleted_topic_ends_once_and_comes_back_as_a_new_one() -> None:
     planned, cluster = begun(pay=[(0, 50), (0, 7)], orders=[(0, 5)])
     listed = cluster.logs.pop("pay")
     assert set(planned.read()) == {("orders", 0)}
@@ -217,7 +217,7 @@ def test_a_topic_recreated_a_moment_ago_is_not_taken_for_a_diverged_log() -> Non
     assert (again.generation, again.lo, again.hi, again.gap) == (1, 0, 8, Gap(0, 50, "recreated"))
 
 
-def test_a_log_that_parted_is_read_on_from_there_and_not_again() -> None:
+def test_a_diverged_log_is_read_on_from_the_offset_of_divergence() -> None:
     planned, cluster = begun(pay=[(0, 50)])
     cluster.logs["pay"], cluster.epochs["pay"], cluster.parted_at = [(10, 45)], 6, 42
     (one,) = planned.read().values()
@@ -230,7 +230,9 @@ def test_a_log_that_parted_is_read_on_from_there_and_not_again() -> None:
     [([(0, 50), (0, 9)], {("pay", 0): (50, 50), ("pay", 1): (0, 9)}), ([(60, 90)], {("pay", 0): (50, 90)})],
     ids=["a partition that a topic gains, from its start", "what retention took, which the reader reports"],
 )
-def test_where_reading_goes_on(logs: list[tuple[int, int]], read: dict[Place, tuple[int, int]]) -> None:
+def test_reading_continues_on_a_new_partition_and_after_retention(
+    logs: list[tuple[int, int]], read: dict[Place, tuple[int, int]]
+) -> None:
     planned, cluster = begun(pay=[(0, 50)])
     cluster.logs["pay"] = logs
     assert spans(planned.read()) == read
@@ -250,7 +252,7 @@ def test_a_batch_is_bounded_in_bytes_and_every_partition_has_its_share() -> None
     assert spans(read)["pay", 0][1] == 90_000
 
 
-def test_while_nobody_answers_nothing_is_planned_and_it_is_said() -> None:
+def test_nothing_is_planned_while_no_broker_answers() -> None:
     planned, cluster = begun(pay=[(0, 50)])
     cluster.away = True
     plan = planned.plan()
@@ -276,7 +278,7 @@ def test_a_log_that_cannot_be_compared_waits_alone(monkeypatch: pytest.MonkeyPat
     assert spans(planned.read())["pay", 0] == (50, 60)
 
 
-def test_sizes_are_measured_seldom() -> None:
+def test_record_sizes_are_measured_seldom() -> None:
     planned = Planned(cluster := Cluster(pay=[(0, 50)]))
     for n in range(20):
         cluster.logs["pay"] = [(0, 50 + n)]

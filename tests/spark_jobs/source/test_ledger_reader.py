@@ -53,7 +53,7 @@ def a_range(topic: str, partition: int, lo: int, hi: int) -> TopicRange:
     return TopicRange(topic, RangeRead(partition, "T", 2, lo, hi, 1, 0, 0, hi, NOW_MS, 0, 0, None))
 
 
-def test_every_range_of_every_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_range_of_every_topic_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     pay = [(3, records(0, 3)), (4, marker(3)), (6, records(4, 2))]
     logs = {"pay": pay, "orders": [(1, records(0))]}
     asked = [a_range("pay", 0, 0, 4), a_range("orders", 0, 0, 1), a_range("pay", 1, 3, 6), a_range("pay", 2, 6, 6)]
@@ -72,13 +72,13 @@ def test_every_range_of_every_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done == {("pay", 0): (0, 4, 3), ("pay", 1): (3, 6, 2), ("pay", 2): (6, 6, 0), ("orders", 0): (0, 1, 1)}
 
 
-def test_a_batch_larger_than_a_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_larger_than_a_fetch_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "PARTITION_BYTES", 100)
     found = read(monkeypatch, {"pay": [(1, records(0, size=5_000)), (2, records(1))]}, a_range("pay", 0, 0, 2))
     assert (sum(one.records for one in found.volumes), found.trouble) == (2, None)
 
 
-def test_what_is_no_batch_is_stepped_over_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_that_are_no_batch_are_skipped_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     log = [(1, records(0)), (2, bytes(80)), (3, records(2))]
     found = read(monkeypatch, {"pay": log}, a_range("pay", 0, 0, 3))
     assert sum(one.records for one in found.volumes) == 2

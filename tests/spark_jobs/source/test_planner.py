@@ -69,7 +69,7 @@ def gaps(reported: dict[int, RangeRead]) -> dict[int, Gap]:
 
 
 @pytest.mark.broker
-def test_partitions_that_a_topic_lost_when_it_was_created_again_end(planned: Planned) -> None:
+def test_partitions_missing_in_a_recreated_topic_end(planned: Planned) -> None:
     planned.create(3)
     transact(open_producer(planned.bootstrap, planned.topic), planned.topic)
     old = planned.plan()
@@ -90,9 +90,7 @@ def test_partitions_that_a_topic_lost_when_it_was_created_again_end(planned: Pla
 
 
 @pytest.mark.broker
-def test_a_gap_is_not_lost_where_a_later_partition_does_not_answer(
-    planned: Planned, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gap_is_kept_if_a_later_partition_does_not_answer(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     planned.create(2)
     planned.plan()
     planned.delete()
@@ -114,7 +112,7 @@ def test_a_gap_is_not_lost_where_a_later_partition_does_not_answer(
     assert {p: gap.reason for p, gap in reported.items()} == {0: "recreated", 1: "recreated"}
 
 
-def test_a_missing_permission_has_the_words_of_the_client() -> None:
+def test_a_missing_permission_is_reported_in_the_words_of_the_client() -> None:
     seen = LogObservation(TopicLayout("t", "T", {}), 0, {}, {}, {0: errors.TOPIC_AUTHORIZATION_FAILED})
     assert unanswered_reason(seen) == denied("t", "DESCRIBE", "READ")
     assert str(unanswered_reason(seen)) == "no permission on topic t: grant DESCRIBE and READ on it"

@@ -99,7 +99,7 @@ def test_a_range_without_one_good_record_is_read_to_its_end(monkeypatch: pytest.
     assert [(r.lo, r.hi) for r in batch.ranges] == [(0, 2)]
 
 
-def test_offsets_that_cleaning_has_emptied_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_emptied_by_compaction_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of [0, 8), the offsets 0, 2, 3 and 6 have a record; compaction removed the others before they were read."""
     (one,) = read(monkeypatch, [good(0), b"", good(2), good(3), b"", b"", good(6), b"", good(8)]).ranges
     assert (one.missing, one.hole_end) == (4, 8)
@@ -107,7 +107,7 @@ def test_offsets_that_cleaning_has_emptied_are_counted(monkeypatch: pytest.Monke
     assert (whole.missing, whole.hole_end) == (0, 0)
 
 
-def test_what_cannot_be_decoded_is_a_hole_and_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_cannot_be_decoded_is_a_hole_and_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The id and the state of a rejected record are not trusted, so its offset counts as a hole."""
     odd = build.transition(b"odd", 1, timestamp_ms=1_000, data=b"\x00\x63")
     batch = read(monkeypatch, [good(0), odd, good(2)])
@@ -129,9 +129,7 @@ def test_a_partition_with_an_error_does_not_keep_the_others_of_its_answer(monkey
 
 
 @pytest.mark.parametrize("topic_id", [None, "created again"])
-def test_a_deleted_topic_is_not_waited_for_as_for_a_leader(
-    monkeypatch: pytest.MonkeyPatch, topic_id: str | None
-) -> None:
+def test_the_reader_does_not_wait_for_a_deleted_topic(monkeypatch: pytest.MonkeyPatch, topic_id: str | None) -> None:
     gone = Fetched("topic", 0, errors.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1, b"")
     answering(monkeypatch, lambda *_: gone, patience_s=LIMIT_S)
     layout = None if topic_id is None else TopicLayout("topic", topic_id, {0: Leader(1, 0)})
@@ -141,7 +139,7 @@ def test_a_deleted_topic_is_not_waited_for_as_for_a_leader(
 
 
 @pytest.mark.broker
-def test_a_broker_that_answers_with_nothing_is_not_waited_for_without_end(
+def test_the_wait_for_a_broker_that_returns_no_records_is_bounded(
     broker_431: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """According to the high watermark the log has more records, but the broker never returns them, as after a batch

@@ -100,7 +100,7 @@ def cluster() -> Cluster:
     return found
 
 
-def test_the_first_sample_has_everything_and_later_ones_only_changes() -> None:
+def test_the_first_sample_has_all_partitions_and_later_ones_only_changes() -> None:
     cluster = Cluster()
     cluster.topic("orders", 2)
     cluster.topic("__consumer_offsets")
@@ -113,14 +113,14 @@ def test_the_first_sample_has_everything_and_later_ones_only_changes() -> None:
     assert (seen.observations, seen.is_full, seen.observed_at_ms) == ((), False, T0 + 4 * TICK)
 
 
-def test_a_sample_is_due_every_second_also_without_news(cluster: Cluster) -> None:
+def test_a_sample_is_due_every_second_even_without_changes(cluster: Cluster) -> None:
     for _ in range(HEARTBEAT_MS // TICK):
         assert not cluster.sampler.is_due()
         cluster.look()
     assert cluster.sampler.is_due()
 
 
-def test_a_clock_that_is_set_back_stops_nothing(cluster: Cluster) -> None:
+def test_a_clock_that_is_set_back_does_not_stop_sampling(cluster: Cluster) -> None:
     cluster.stand("orders", 10, 11)
     cluster.look(5)
     cluster.take()
@@ -133,7 +133,7 @@ def test_a_clock_that_is_set_back_stops_nothing(cluster: Cluster) -> None:
     assert len(requests) == 1
 
 
-def test_all_are_reported_again_now_and_then(cluster: Cluster) -> None:
+def test_all_partitions_are_reported_again_from_time_to_time(cluster: Cluster) -> None:
     cluster.at_ms = T0 + FULL_EVERY_MS
     cluster.look()
     seen = cluster.take().seen
@@ -141,7 +141,7 @@ def test_all_are_reported_again_now_and_then(cluster: Cluster) -> None:
     assert [look.observed_at_ms for look in seen.observations] == [T0 + FULL_EVERY_MS]
 
 
-def test_a_transaction_of_a_moment_is_nothing_to_hurry_for(cluster: Cluster) -> None:
+def test_a_short_transaction_does_not_make_a_sample_due(cluster: Cluster) -> None:
     for lso in range(11, 11 + MOVING_EVERY_MS // TICK - 2):
         cluster.stand("orders", lso, lso + 2)
         assert cluster.looks() == []
@@ -182,7 +182,7 @@ def test_a_stall_a_move_and_a_recovery_are_reported_at_once(cluster: Cluster) ->
     assert taken() == [(15, None)]
 
 
-def test_a_stall_goes_on_while_nobody_answers(cluster: Cluster) -> None:
+def test_a_stall_continues_while_no_broker_answers(cluster: Cluster) -> None:
     cluster.stand("orders", 10, 11)
     since = cluster.at_ms
     cluster.look(5)
@@ -196,7 +196,7 @@ def test_a_stall_goes_on_while_nobody_answers(cluster: Cluster) -> None:
     assert (reported.why, reported.stalled_since_ms, reported.last_stable_offset) == (None, since, 10)
 
 
-def test_a_stall_goes_on_over_a_restart_where_the_lso_still_stands_there() -> None:
+def test_a_stall_continues_after_a_restart_if_the_lso_is_unchanged() -> None:
     clocks = [
         StallClock("a", 0, "id", 10, 5_000, "[[]]"),
         StallClock("b", 0, "id", 9, 5_000),
@@ -217,7 +217,7 @@ def log_at(offset: int) -> dict[int, LogEnd]:
 
 
 @pytest.mark.parametrize("watch", [EVERYTHING, WatchedTopics(("orders",))])
-def test_rounds_order_what_is_written_here_and_what_is_decided(watch: WatchedTopics) -> None:
+def test_sampling_rounds_order_records_and_decisions(watch: WatchedTopics) -> None:
     """The rounds show whether a record came before or after a decision, whether or not the transaction log is
     watched."""
     cluster = Cluster(watch)
@@ -240,7 +240,7 @@ def test_rounds_order_what_is_written_here_and_what_is_decided(watch: WatchedTop
     assert before.earlier_high_watermark == 10
 
 
-def test_the_samples_are_those_around_the_record_at_the_lso(cluster: Cluster) -> None:
+def test_the_samples_around_the_record_at_the_lso_are_kept(cluster: Cluster) -> None:
     cluster.look(3)
     for high_watermark in (16, 18, 20):
         cluster.stand("orders", 10, high_watermark)
@@ -271,7 +271,7 @@ def test_a_late_write_is_reported_with_rounds_before_anything_was_open(cluster: 
     ]
 
 
-def test_a_new_leader_begins_a_sample_of_its_own(cluster: Cluster) -> None:
+def test_a_new_leader_begins_a_new_sample(cluster: Cluster) -> None:
     """The high watermark of a new leader may lag, so there may already be records above it."""
     cluster.look(3)
     cluster.leaders["orders", 0] = Leader(2, 1)
@@ -282,7 +282,7 @@ def test_a_new_leader_begins_a_sample_of_its_own(cluster: Cluster) -> None:
     assert [(one.high_watermark, one.leader_epoch) for one in decode(reported.samples)] == [(10, 0), (10, 1), (11, 1)]
 
 
-def test_one_look_without_an_answer_is_not_worth_a_word(cluster: Cluster) -> None:
+def test_a_single_sample_without_an_answer_is_not_reported(cluster: Cluster) -> None:
     was = cluster.now["orders", 0]
     cluster.now["orders", 0] = SILENT
     assert cluster.looks() == []
@@ -305,7 +305,7 @@ def test_one_look_without_an_answer_is_not_worth_a_word(cluster: Cluster) -> Non
         (Leader(2, 0), errors.TOPIC_AUTHORIZATION_FAILED, denied("orders", DESCRIBE)),
     ],
 )
-def test_why_a_partition_cannot_be_looked_at(leader: Leader, error: int, why: Reason) -> None:
+def test_a_partition_that_cannot_be_sampled_has_a_reason(leader: Leader, error: int, why: Reason) -> None:
     cluster = Cluster()
     cluster.topic("orders")
     cluster.leaders["orders", 0] = leader
@@ -323,7 +323,7 @@ def test_a_new_leader_is_found_as_soon_as_the_old_one_refuses(cluster: Cluster) 
     assert [(look.leader, look.leader_epoch, look.why) for look in cluster.looks()] == [(2, 1, None)]
 
 
-def test_while_no_broker_answers_the_time_of_the_last_look_stands_still(cluster: Cluster) -> None:
+def test_the_sample_time_stays_the_same_while_no_broker_answers(cluster: Cluster) -> None:
     cluster.stand("orders", 10, 11)
     cluster.look(5)
     observed_at_ms = cluster.at_ms - TICK
@@ -360,7 +360,7 @@ def test_a_topic_that_is_deleted_or_created_again_is_reported_as_gone(cluster: C
     assert cluster.looks(4) == []
 
 
-def test_a_topic_that_may_not_be_seen_any_more_is_not_called_gone(cluster: Cluster) -> None:
+def test_a_topic_that_may_no_longer_be_described_is_not_reported_as_gone(cluster: Cluster) -> None:
     cluster.listed.remove("orders")
     cluster.unlisted["orders"] = HIDDEN
     reported = cluster.looks(18)
@@ -383,7 +383,7 @@ def test_many_topics_that_go_at_once_are_checked_in_turn(monkeypatch: pytest.Mon
     assert {topic for topic, (why, _) in reported.items() if why} == {"a", "b", "d"}
 
 
-def test_what_is_not_watched_is_counted() -> None:
+def test_partitions_that_are_not_watched_are_counted() -> None:
     cluster = Cluster(WatchedTopics(("orders*", "pay"), ("orders-copy-*",)))
     for topic, partitions in {"orders": 3, "pay": 1, "payments": 2, "orders-copy-1": 4}.items():
         cluster.topic(topic, partitions)

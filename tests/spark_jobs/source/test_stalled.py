@@ -91,13 +91,13 @@ def ask(partition: int = 0, **other: Any) -> PartitionEnds:
     return PartitionEnds("orders", partition, "id", 1, 0, 0, 10, 11)._replace(**other)
 
 
-def test_who_wrote_the_batch_at_the_lso_and_who_is_open(leader: Leader) -> None:
+def test_a_read_returns_the_batch_at_the_lso_and_the_open_producers(leader: Leader) -> None:
     size = len(leader.log)
     entry = OpenEntry(1, 0, 10, -1, 100, 1, size)
     assert leader.read() == [StalledRead("orders", 0, "id", 10, 5_000, FIRST, True, (entry,), True, size)]
 
 
-def test_a_batch_is_fetched_once_as_long_as_the_lso_stands_there(leader: Leader) -> None:
+def test_a_batch_is_fetched_once_while_the_lso_is_unchanged(leader: Leader) -> None:
     reported = leader.read()
     assert reported[0].first == FIRST
     assert [leader.read(by_another_worker=bool(turn % 2)) for turn in range(5)] == [reported] * 5
@@ -121,7 +121,7 @@ def test_only_new_records_are_read_when_the_high_watermark_moves_on(leader: Lead
     assert reported.first == FIRST
 
 
-def test_how_much_lies_there_is_not_read_where_it_is_too_much(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_lag_is_not_read_to_measure_its_bytes(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stalled, "SMALL", 1)
     for _ in range(3):
         (reported,) = leader.read(ask(high_watermark=1_000_000))
@@ -134,7 +134,7 @@ def test_how_much_lies_there_is_not_read_where_it_is_too_much(leader: Leader, mo
     assert len(leader.fetches) == 1
 
 
-def test_a_large_batch_is_asked_for_with_more_room_and_in_the_end_alone(leader: Leader) -> None:
+def test_a_large_batch_is_fetched_with_a_larger_limit_and_then_alone(leader: Leader) -> None:
     leader.log = data(10, 1, records=700_000)
     assert len(leader.log) > 8 << 20
     reported = leader.read(ask(0), ask(1))
@@ -143,9 +143,7 @@ def test_a_large_batch_is_asked_for_with_more_room_and_in_the_end_alone(leader: 
 
 
 @pytest.mark.parametrize("said", [KafkaRefused("unsupported"), Producers(errors.TOPIC_AUTHORIZATION_FAILED, ())])
-def test_batches_show_what_is_open_where_producers_are_not_described(
-    leader: Leader, said: Producers | Exception
-) -> None:
+def test_batches_replace_producers_that_cannot_be_described(leader: Leader, said: Producers | Exception) -> None:
     leader.described = said
     (reported,) = leader.read()
     assert [(e.producer_id, e.start_offset, e.coordinator_epoch) for e in reported.entries] == [
@@ -175,7 +173,7 @@ def test_an_lso_below_the_log_start_has_no_batch_and_no_error(leader: Leader) ->
     assert (reported.first, reported.why, reported.described) == (None, None, True)
 
 
-def test_an_lso_that_moved_since_the_look_is_not_spoken_of(leader: Leader) -> None:
+def test_an_lso_that_moved_since_the_sample_is_not_reported(leader: Leader) -> None:
     leader.lso = 11
     assert leader.read() == []
 
@@ -192,7 +190,7 @@ def test_a_broker_that_does_not_answer_is_reported(leader: Leader) -> None:
     assert leader.read()[0].first == FIRST, "a failed read is repeated"
 
 
-def test_without_a_file_each_worker_reads_once(leader: Leader) -> None:
+def test_each_worker_reads_once_if_the_cache_file_is_unusable(leader: Leader) -> None:
     leader.kept += "/no/such/directory"
     assert [leader.read()[0].first for _ in range(3)] == [FIRST] * 3
     assert len(leader.fetches) == 1

@@ -90,7 +90,7 @@ def test_plans_without_data_go_to_the_driver_and_data_through_spark(tmp_path: Pa
     assert plans.advanced == [1, 2, 3, 4, 5], "each plan begins where the previous one ended"
 
 
-def test_where_the_driver_takes_nothing_the_next_plan_goes_through_spark(tmp_path: Path) -> None:
+def test_a_plan_goes_through_spark_if_the_driver_took_no_earlier_one(tmp_path: Path) -> None:
     reader = Reader(tmp_path, Plans(100, DirectBatches(str(tmp_path)), [], takes=False))
     assert planned(reader) == 1
     assert planned(reader) == 3, "the second is not taken"

@@ -19,7 +19,7 @@ def data(base: int, producer_id: int, epoch: int = 0, records: int = 1, *, at_ms
     )
 
 
-def test_what_a_marker_closes_is_not_open() -> None:
+def test_records_that_a_marker_closed_are_not_open() -> None:
     window = Window(10)
     log = [data(10, 1), data(11, 2, 4, 3), control_batch(ABORT, 14, producer_id=1, producer_epoch=1), data(15, 2, 4)]
     window.extend(b"".join(log))
@@ -30,7 +30,7 @@ def test_what_a_marker_closes_is_not_open() -> None:
     assert (window.next_offset, window.size) == (16, sum(map(len, log)))
 
 
-def test_a_producer_that_goes_on_after_its_marker_is_open_from_there() -> None:
+def test_a_producer_that_writes_after_its_marker_is_open_from_there() -> None:
     window = Window(10)
     window.extend(data(10, 1) + control_batch(ABORT, 11, producer_id=1, producer_epoch=0) + data(12, 1, 0, 2))
     (entry,) = window.entries(is_whole=True)
@@ -43,7 +43,7 @@ def test_a_marker_of_an_older_epoch_closes_nothing() -> None:
     assert [entry.producer_id for entry in window.entries(is_whole=True)] == [1]
 
 
-def test_other_records_count_and_open_nothing() -> None:
+def test_records_outside_transactions_count_but_open_no_entry() -> None:
     window = Window(10)
     log = data(10, 1) + batch([Rec(b"k", b"v")], 11) + batch([Rec(b"k", b"v")], 12, producer_id=9, producer_epoch=0)
     window.extend(log)
@@ -52,7 +52,7 @@ def test_other_records_count_and_open_nothing() -> None:
 
 
 @pytest.mark.parametrize("cut", [61, 75, 90, 150, 200])
-def test_pieces_that_overlap_and_are_cut_equal_all_at_once(cut: int) -> None:
+def test_overlapping_and_cut_pieces_equal_a_single_read(cut: int) -> None:
     log = [data(10, 1, records=2), data(12, 2), control_batch(ABORT, 13, producer_id=2, producer_epoch=0), data(14, 3)]
     base = [10, 12, 13, 14]
     whole, pieces = Window(11), Window(11)
@@ -65,7 +65,7 @@ def test_pieces_that_overlap_and_are_cut_equal_all_at_once(cut: int) -> None:
     assert whole.first.base_offset == 10
 
 
-def test_what_is_no_header_ends_the_reading() -> None:
+def test_bytes_that_are_no_batch_header_end_the_reading() -> None:
     window = Window(10)
     window.extend(data(10, 1))
     broken = [window.is_broken]
@@ -80,7 +80,7 @@ def window(offset: int, producer_id: int = 1) -> Window:
     return found
 
 
-def test_another_worker_finds_what_one_has_read_and_reads_on(tmp_path: Path) -> None:
+def test_another_worker_continues_from_the_cached_window(tmp_path: Path) -> None:
     path = str(tmp_path / "windows.db")
     key, read = Key("id", 0, 10), window(10)
     WindowCache(path).keep({key: read, Key("id", 1, 10): Window(10, is_broken=True)})
@@ -92,7 +92,7 @@ def test_another_worker_finds_what_one_has_read_and_reads_on(tmp_path: Path) -> 
     assert [one.producer_id for one in found[key].entries(is_whole=True)] == [1, 2]
 
 
-def test_the_newest_lso_of_the_last_partitions_is_kept(tmp_path: Path) -> None:
+def test_the_cache_keeps_the_newest_lso_of_the_latest_partitions(tmp_path: Path) -> None:
     kept = WindowCache(str(tmp_path / "windows.db"), max_windows=3)
     first, second = Key("id", 0, 10), Key("id", 0, 20)
     kept.keep({first: window(10)})
