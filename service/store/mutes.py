@@ -45,7 +45,7 @@ class Wish(NamedTuple):
         return f"topics {self.topic}" if self.prefix is None else f"ids that begin with {self.prefix}"
 
     def fits(self, finding: Finding) -> bool:
-        """Returns whether the mute is for the finding. It is not for one that opened after it was over."""
+        """Returns whether the mute covers the finding. No mute covers a finding that opened after the mute's end."""
         if self.until_ms <= finding.life.opened_at_ms:
             return False
         if self.finding_id is not None:

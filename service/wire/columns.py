@@ -70,16 +70,13 @@ def decode_values(data: Bytes, start: Ints, size: Ints, into: ValueColumns) -> I
     """Decodes every ordinary value into `into`. Returns the rows of all other values, without null ones (size -1)."""
     done = size < 0
     for block in blocks(len(size)):
-        _decode_block(data, start[block], size[block], into.rows(block), done[block])
+        begin, length = start[block], size[block]
+        written = structs(data, begin, _I16)
+        for version in (0, 1):
+            rows = np.flatnonzero((written == version) & (length >= SHORTEST))
+            if rows.size:
+                _decode_version(version, data, begin[rows], length[rows], into.rows(block), rows, done[block])
     return np.flatnonzero(~done)
-
-
-def _decode_block(data: Bytes, start: Ints, size: Ints, into: ValueColumns, done: Bools) -> None:
-    written = structs(data, start, _I16)
-    for version in (0, 1):
-        rows = np.flatnonzero((written == version) & (size >= SHORTEST))
-        if rows.size:
-            _decode_version(version, data, start[rows], size[rows], into, rows, done)
 
 
 def _decode_version(

@@ -156,8 +156,9 @@ def _history(connection: Connection, cluster_id: int, key: bytes, last_ms: int) 
 
 
 def _from_history(newest_first: Sequence[Any], producer_id: int) -> Iterator[Decision]:
-    """Yields the decisions in the rows. The markers of a PrepareX are written until the next row, unless that is the
-    same PrepareX again. A slow commit may have a row for its CompleteCommit alone, which does not show its protocol."""
+    """Yields the decisions in the rows. The markers of a PrepareX are written until the next row, unless the next row
+    is the same PrepareX again. A slow commit may have a row for its CompleteCommit alone, which does not show its
+    protocol."""
     decisive = [row for row in newest_first if row.to_state not in _PREPARED or row.cause is not None]
     for following, row, earlier in zip([None, *decisive], decisive, [*decisive[1:], None], strict=False):
         if row.to_state in _PREPARED and row.producer_id == producer_id:

@@ -98,7 +98,7 @@ class IdRow(NamedTuple):
 def newest_record(row: IdRow) -> LogRecord:
     """Returns the record the row was made of; a PrepareX has the append time of the first one of its transaction."""
     record = row.record
-    if record.state >= states.EXPIRED:  # it named no producer: the row has the values of the record before
+    if record.state >= states.EXPIRED:  # this record named no producer: the row has the values of an earlier one
         return LogRecord(*record[:VALUE_FROM], *NO_RECORD[VALUE_FROM:])
     return record._replace(timestamp_ms=row.state_since_ms) if record.state in states.PREPARED else record
 

@@ -106,7 +106,7 @@ audited_partitions = Table(
     metadata,
     *partition_columns(),
     Column("from_offset", BigInteger, nullable=False),
-    Column("gaps", BigInteger, nullable=False),  # newest gap and reject then: a newer one restarts the comparison
+    Column("gaps", BigInteger, nullable=False),  # the newest gap and reject at that time: newer ones restart it
     Column("rejects", BigInteger, nullable=False),
     PrimaryKeyConstraint("cluster_id", "topic", "partition"),
 )

@@ -37,8 +37,8 @@ def listen(engine: Engine) -> None:
 
 
 class CopyIn(NamedTuple):
-    """Copies rows by the statement `copy`, which runs between the others. `types`: PostgreSQL's names of the columns'
-    types."""
+    """Copies rows with the statement `copy`, which runs between `before` and `after`. `types`: PostgreSQL's names of
+    the columns' types."""
 
     before: tuple[str, ...]
     copy: str

@@ -77,8 +77,8 @@ class StoreFile:
         if before is not None:
             os.close(before)
         with suppress(OSError):  # the file is gone already
-            # keeps the inode from being given to a new file. To close an O_PATH descriptor, unlike others, releases no
-            # lock of this process
+            # keeps the inode from being reused for a new file. Closing an O_PATH descriptor, unlike closing others,
+            # releases no lock of this process
             self._damaged = os.open(self.path, os.O_PATH | os.O_CLOEXEC)
 
     def damage(self) -> str | None:

@@ -90,7 +90,7 @@ def _bring_over(old: DamagedFile, fresh: str, name: str, now_ms: int) -> tuple[S
 def _copy(old: DamagedFile, new: sqlite3.Connection) -> Iterator[SalvagedTable]:
     named = new.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> ?", (_REVISIONS,)).fetchall()
     for (table,) in named:
-        if table == _SEQUENCES:  # highest numbers ever given, of deleted rows too: copied rows do not restore those
+        if table == _SEQUENCES:  # the highest number ever given, also to deleted rows: copying rows does not restore it
             new.execute(f"DELETE FROM {_SEQUENCES}")  # noqa: S608
         columns = [one for one in old.columns(table) if one in columns_of(new, table)]
         yield _copy_table(old, new, table, columns) if columns else SalvagedTable(table, 0, is_whole=False)
@@ -138,7 +138,7 @@ def _take_place(fresh: str, path: str, now_ms: int, name: str) -> str:
     """Renames the old file and its write-ahead log, and moves the new file, with the same owner and mode, to the old
     path. Returns the old file's new path."""
     old = Path(path).stat()
-    with suppress(PermissionError):  # only an administrator can, who may run this for the service
+    with suppress(PermissionError):  # only an administrator, who may run this for the service, can change the owner
         os.chown(fresh, old.st_uid, old.st_gid)
     Path(fresh).chmod(S_IMODE(old.st_mode))
     aside = f"{path}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now_ms / 1000))}"
