@@ -77,7 +77,7 @@ def test_a_weak_key_is_refused_with_a_reason(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["the-key-of-ann-000", "4f1c0a7be29d3366058acd7be1f2904c", RIGHT])
-def test_others_pass(key: str) -> None:
+def test_a_strong_key_is_accepted(key: str) -> None:
     assert weakness_of(key) is None
 
 
@@ -94,7 +94,7 @@ def test_a_password_is_kept_as_scrypt() -> None:
         assert other == "" or other not in str(error.value)
 
 
-def test_a_pair_that_was_right_is_not_hashed_again_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_correct_password_is_not_hashed_again_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     people = Passwords({"ann": (HASHED, Principal("ann", PrincipalKind.PASSWORD, VIEWER))})
     assert people.known("ann", RIGHT, 0.0) is None
     assert people.check("ann", RIGHT, 0.0) is not None
@@ -105,7 +105,7 @@ def test_a_pair_that_was_right_is_not_hashed_again_for_a_while(monkeypatch: pyte
         assert people.known(name, password, 1.0) is None
 
 
-def test_a_name_that_nobody_has_takes_as_long_as_a_wrong_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_name_takes_as_long_as_a_wrong_password(monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[str] = []
 
     def scrypt(password: str, *_: object) -> bytes:
@@ -119,7 +119,7 @@ def test_a_name_that_nobody_has_takes_as_long_as_a_wrong_password(monkeypatch: p
     assert hashed == ["wrong", "wrong"]
 
 
-def test_keys_are_read_every_two_seconds_and_outlive_the_store() -> None:
+def test_keys_are_read_every_two_seconds_and_kept_while_the_store_is_down() -> None:
     key, read = new_key(), Keys()
     read.keys = [key]
     here = Authenticator(AuthConfig(keys=True), {}, read)
@@ -136,14 +136,14 @@ def test_keys_are_read_every_two_seconds_and_outlive_the_store() -> None:
     assert here.known(header(bearer(key)), 2 * KEYS_READ_EVERY_S) is None
 
 
-def test_a_store_that_never_answered_lets_nobody_in() -> None:
+def test_a_store_that_never_answered_admits_no_key() -> None:
     read = Keys()
     read.fails = True
     with pytest.raises(OSError, match="down"):
         Authenticator(AuthConfig(keys=True), {}, read).check(header(bearer(new_key())), 0.0)
 
 
-def test_keys_of_operators_are_operators_everywhere_also_beside_auth() -> None:
+def test_operator_keys_are_valid_for_every_cluster_with_and_without_auth() -> None:
     for config in (AuthConfig(), AuthConfig(keys=True)):
         here = Authenticator(config, {"ann": "the-key-of-ann-000"}, Keys())
         ann = here.known("bearer the-key-of-ann-000", 0.0)
@@ -168,7 +168,7 @@ def test_keys_of_operators_are_operators_everywhere_also_beside_auth() -> None:
         RIGHT,
     ],
 )
-def test_what_is_wrong_is_named_without_what_it_is(given: str) -> None:
+def test_wrong_credentials_are_refused_without_repeating_them(given: str) -> None:
     here = Authenticator(AuthConfig(keys=True, basic=ANN), {}, Keys(new_key()))
     assert here.known(given, 0.0) is None
     with pytest.raises(BadCredentials) as error:
@@ -176,14 +176,14 @@ def test_what_is_wrong_is_named_without_what_it_is(given: str) -> None:
     assert "wrong" not in str(error.value) or str(error.value) == "wrong name or password"
 
 
-def test_right_names_and_passwords() -> None:
+def test_a_correct_name_and_password_are_accepted() -> None:
     here = Authenticator(AuthConfig(basic=ANN), {}, Keys())
     assert here.check(header(basic("ann", RIGHT)), 0.0).name == "ann"
     assert here.known(header(basic("ann", RIGHT)), 1.0) is not None
     assert here.schemes[0].startswith("Basic ")
 
 
-def test_wrong_ones_wait_for_each_other_by_address() -> None:
+def test_wrong_credentials_of_one_address_wait_for_each_other() -> None:
     slow = Slowdown()
     turns = [slow.turn("10.0.0.1", 100.0) for _ in range(20)]
     taken = [turn for turn in turns if turn is not None]
@@ -203,13 +203,13 @@ def test_an_attacker_with_many_addresses_fills_no_memory() -> None:
     assert len(slow._free_at) < 10
 
 
-def test_an_ipv6_sender_is_its_network() -> None:
+def test_an_ipv6_sender_counts_by_its_network() -> None:
     assert network_of("2001:db8:1:2:3:4:5:6") == network_of("2001:db8:1:2::9") == "2001:db8:1:2::/64"
     assert network_of("::ffff:10.0.0.1") == "10.0.0.1"
     assert network_of("testclient") == "testclient"
 
 
-def test_the_first_refusal_is_recorded_at_once_and_the_others_as_a_sum() -> None:
+def test_the_first_refusal_is_recorded_at_once_and_later_ones_as_a_sum() -> None:
     refusals = Refusals()
     one = Refusal(Action.AUTHENTICATE, "10.0.0.1", "", None, "GET /", "wrong")
     first = refusals.add(one, 0.0)
@@ -225,7 +225,7 @@ def test_the_first_refusal_is_recorded_at_once_and_the_others_as_a_sum() -> None
     assert refusals.next_s() is None
 
 
-def test_an_attack_of_a_day_is_some_thirty_records() -> None:
+def test_an_attack_of_a_day_makes_fewer_than_40_records() -> None:
     refusals, records = Refusals(), 0
     one = Refusal(Action.AUTHENTICATE, "10.0.0.1", "ann", "orders", "GET /", "wrong")
     for second in range(86_400):
@@ -235,7 +235,7 @@ def test_an_attack_of_a_day_is_some_thirty_records() -> None:
     assert LONGEST_WINDOW_S == 3_600
 
 
-def test_an_attack_from_everywhere_is_bounded_too() -> None:
+def test_an_attack_from_many_addresses_makes_a_bounded_number_of_records() -> None:
     refusals = Refusals()
     reported = [
         refusals.add(Refusal(Action.AUTHENTICATE, f"h{n}", "", None, "GET /", "wrong"), 0.0) for n in range(5_000)

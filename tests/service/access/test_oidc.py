@@ -96,7 +96,7 @@ def test_a_token_gives_its_name_and_the_roles_of_its_groups(issuer: Issuer) -> N
     assert issuer.asked == ["/realm/.well-known/openid-configuration", "/realm/keys"]
 
 
-def test_the_claims_have_the_names_of_the_settings(issuer: Issuer) -> None:
+def test_the_settings_name_the_claims_of_a_token(issuer: Issuer) -> None:
     here = authenticator(issuer, roles_claim="roles", name_claim="email", jwks_url=f"{issuer.url}/keys")
     token = issuer.token(groups=None, roles="everybody", email="ann@example.org")
     principal = here.check(bearer(token)["Authorization"], 0.0)
@@ -129,7 +129,7 @@ def _forged(issuer: Issuer) -> dict[str, str]:
     }
 
 
-def test_no_other_token_passes(issuer: Issuer) -> None:
+def test_a_forged_token_is_refused(issuer: Issuer) -> None:
     here = authenticator(issuer)
     for what, token in _forged(issuer).items():
         with pytest.raises(BadCredentials) as error:
@@ -139,7 +139,7 @@ def test_no_other_token_passes(issuer: Issuer) -> None:
     assert len(issuer.asked) < 5, "bad tokens caused many requests to the issuer"
 
 
-def test_a_token_ends_with_its_time(issuer: Issuer) -> None:
+def test_a_token_is_refused_after_its_expiry(issuer: Issuer) -> None:
     here = authenticator(issuer)
     header = bearer(issuer.token(exp=int(time.time()) + 5))["Authorization"]
     assert here.check(header, 0.0)

@@ -25,7 +25,7 @@ def test_a_grant_is_written_as_it_was_read(text: str) -> None:
         *((parse_grants, one) for one in ("viewer", [], None, {"viewer": 1}, ["viewer", "nobody"])),
     ],
 )
-def test_what_is_no_grant_or_no_list_of_them_is_named(parse: Callable[[object], object], given: object) -> None:
+def test_an_invalid_grant_or_list_of_grants_is_named(parse: Callable[[object], object], given: object) -> None:
     with pytest.raises(ValueError, match=r"^[^\n]+$"):
         parse(given)
 
@@ -62,7 +62,7 @@ def test_a_higher_role_includes_the_lower_ones_where_it_holds() -> None:
         ("PUT", "/api/v1/clusters/orders/findings/f/resolve", None),
     ],
 )
-def test_what_nobody_thought_of_is_closed(method: str, path: str, need: Need | None) -> None:
+def test_each_path_needs_its_declared_role_or_a_closed_default(method: str, path: str, need: Need | None) -> None:
     assert need_of(method, path) == need
 
 
