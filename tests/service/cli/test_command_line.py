@@ -113,7 +113,9 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
         (f"inspect {'f' * 300}", "ff: File name too long"),
     ],
 )
-def test_a_mistake_of_the_user_is_one_line_and_2(line: str, names: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_of_the_user_is_one_line_and_exit_code_2(
+    line: str, names: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert ended(*line.split()) == 2
     assert names in complaint(capsys)
 
@@ -153,12 +155,14 @@ def test_a_rebuild_reports_what_was_saved_and_where_the_old_file_is(capsys: pyte
 
 
 @pytest.mark.parametrize("command", ["serve", "watch --bootstrap-servers 127.0.0.1:1"])
-def test_a_taken_port_is_one_line_and_3(command: str, taken_port: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_taken_port_is_one_line_and_exit_code_3(
+    command: str, taken_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert ended(*command.split(), "--port", str(taken_port)) == 3
     assert complaint(capsys).endswith(f"port {taken_port} is in use: choose another with --port")
 
 
-def test_nobody_at_the_url_is_one_line_and_3(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_url_is_one_line_and_exit_code_3(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended("transactions", "--url", "http://127.0.0.1:1") == 3
     assert complaint(capsys) == ("txnscope transactions: no answer from http://127.0.0.1:1 (--url): Connection refused")
 
@@ -166,14 +170,14 @@ def test_nobody_at_the_url_is_one_line_and_3(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     "url", ["postgresql://me:secret@host:port/db", "mysql://me:secret@host/db", "postgresql://me:se/cret@host:port/db"]
 )
-def test_a_password_is_not_repeated(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_does_not_repeat_the_password_of_a_url(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert ended("migrate", "--store", url) == 2
     line = complaint(capsys)
     assert "***@host" in line
     assert "cret" not in line
 
 
-def test_a_locked_store_is_one_line_and_3(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_locked_store_is_one_line_and_exit_code_3(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended("migrate", "--store", "sqlite:///busy.db") == 0
     with closing(sqlite3.connect("busy.db")) as holder:
         holder.execute("BEGIN EXCLUSIVE")
@@ -181,7 +185,7 @@ def test_a_locked_store_is_one_line_and_3(capsys: pytest.CaptureFixture[str]) ->
     assert "locked" in complaint(capsys)
 
 
-def test_migrate_may_come_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_migrate_may_be_repeated(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended("migrate") == 0
     assert Path("txnscope.db").exists()
     assert ended("migrate") == 0
@@ -209,7 +213,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("txnscope 0")
 
 
-def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+def test_a_closed_pipe_is_no_error() -> None:
     """A reader may close the pipe early, as in `txnscope inspect … | head -1`. The command then reports no error."""
     command = [sys.executable, "-m", "service.cli", "inspect", *[str(GOLDEN)] * 200]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -221,14 +225,14 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     assert process.returncode == 0
 
 
-def test_a_full_disk_is_one_line_and_3() -> None:
+def test_a_full_disk_is_one_line_and_exit_code_3() -> None:
     command = [sys.executable, "-m", "service.cli", "inspect", str(GOLDEN)]
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (3, "txnscope inspect: output: No space left on device\n")
 
 
-def test_what_the_terminal_cannot_show_is_escaped(tmp_path: Path) -> None:
+def test_characters_that_the_terminal_cannot_show_are_escaped(tmp_path: Path) -> None:
     log = tmp_path / "00000000000000000000.log"
     log.write_bytes(build.transition("gr\u00fcn", 0, timestamp_ms=1_700_000_000_000, data=build.value()))
     (tmp_path / "\udcff.log").write_bytes(b"")
@@ -272,7 +276,7 @@ def printed(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
         (["--comp"], {"--completion"}),
     ],
 )
-def test_bash_completes(
+def test_bash_completes_commands_flags_and_values(
     typed: list[str], offered: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = tmp_path / "completion.bash"
@@ -285,13 +289,13 @@ def test_bash_completes(
 
 
 @pytest.mark.parametrize(("shell", "begins"), [("zsh", "#compdef txnscope"), ("tcsh", "# AUTOMATICALLY GENERATED")])
-def test_other_shells_have_a_script_too(shell: str, begins: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_shells_have_a_completion_script_too(shell: str, begins: str, capsys: pytest.CaptureFixture[str]) -> None:
     script = printed(shell, capsys)
     assert script.startswith(begins)
     assert "--remediation-config" in script
 
 
-def test_a_shell_that_is_not_known_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_shell_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--completion", "fish"])
     assert ended.value.code == 2

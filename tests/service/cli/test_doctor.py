@@ -43,7 +43,7 @@ def test_the_principal_is_known_where_the_file_names_it(
     assert principal_of(ClientSettings.load("h:1", file)) == principal
 
 
-def test_mirrored_wins_over_wanted_and_nothing_wanted_is_all() -> None:
+def test_without_topics_every_topic_is_watched_and_mirrored_ones_are_known() -> None:
     wish = Wish((), ("dr.*",))
     assert (wish.wants("orders"), wish.is_mirrored("dr.orders"), wish.is_mirrored("orders")) == (True, True, False)
     assert not Wish(("orders-*",), ()).wants("payments")
@@ -59,14 +59,16 @@ def test_mirrored_wins_over_wanted_and_nothing_wanted_is_all() -> None:
         ("--bootstrap-servers 127.0.0.1:1", 3, "127.0.0.1:1"),
     ],
 )
-def test_what_cannot_begin_is_one_line(line: str, code: int, names: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_doctor_that_cannot_begin_prints_one_line(
+    line: str, code: int, names: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["doctor", *line.split()]) == code
     output = capsys.readouterr()
     assert (output.out, output.err.count("\n")) == ("", 1)
     assert names in output.err
 
 
-def test_the_document_is_what_the_records_show() -> None:
+def test_the_committed_document_equals_that_of_the_records() -> None:
     made = document(read_records())
     assert DOCUMENT.read_text("utf-8") == made, "out of date, run python -m tests.helpers.compatibility_document"
 
@@ -75,13 +77,13 @@ def test_every_version_has_a_record_newest_first() -> None:
     assert [one.version for one in read_records()] == [*reversed(EVERY_VERSION)]
 
 
-def test_versions_do_what_is_claimed_of_them() -> None:
+def test_versions_have_the_behaviour_that_the_code_assumes() -> None:
     records = read_records()
     assert {one.version for one in records if one.skips_markers} == set(SKIPS_THE_LOST)
     assert {one.version for one in records if one.abilities["new_epoch_per_transaction"]} == set(WITH_TV2)
 
 
-def test_a_broker_is_taken_for_the_release_that_it_is() -> None:
+def test_a_broker_shows_its_release_by_its_newest_metadata_version() -> None:
     """A broker does not report its release. The newest `metadata.version` that the broker supports shows it."""
     for one in read_records():
         newest, _ = one.features["metadata.version"]

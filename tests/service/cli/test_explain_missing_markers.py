@@ -102,7 +102,7 @@ LOST_COMMIT = """
 """
 
 
-def test_one_marker_behind_two_transactions_of_one_epoch_is_doubt(
+def test_one_marker_after_two_transactions_of_one_epoch_is_ambiguous(
     explained: Explained, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The leader lost a COMMIT marker, and the next transaction of the same epoch was aborted. The ABORT marker then
@@ -117,7 +117,9 @@ def test_one_marker_behind_two_transactions_of_one_epoch_is_doubt(
     assert "was decided COMMIT, and its marker is missing here." in said
 
 
-def test_epochs_split_what_one_marker_ended(explained: Explained, capsys: pytest.CaptureFixture[str]) -> None:
+def test_epochs_distinguish_two_transactions_before_one_marker(
+    explained: Explained, capsys: pytest.CaptureFixture[str]
+) -> None:
     log = """
         100 Ongoing(0) tv2 y
         5000 PrepareCommit(1) tv2 y
@@ -177,7 +179,7 @@ def test_without_its_prepare_record_only_the_end_is_known(explained: Explained) 
     )
 
 
-def test_what_may_be_of_the_open_transaction_stays_open(explained: Explained) -> None:
+def test_records_that_may_be_of_the_open_transaction_stay_open(explained: Explained) -> None:
     log = LOST_COMMIT.partition("30000")[0]
     (first,) = explained(log, [data(0, 120, 3), data(3, 25_010)])
     assert (first["kind"], first["decision"]["marker"], first["decision"]["may_be_other"]) == ("open", "COMMIT", True)
@@ -185,7 +187,7 @@ def test_what_may_be_of_the_open_transaction_stays_open(explained: Explained) ->
     assert (first["kind"], "decision" in first) == ("open", False)
 
 
-def test_whole_histories_give_no_doubt(explained: Explained) -> None:
+def test_complete_histories_are_not_ambiguous(explained: Explained) -> None:
     """Short transactions of one epoch, a broker's clock that is 2 s ahead, and other partitions in between cause no
     doubt."""
     lines, partition, offset = [], [], 0
@@ -201,7 +203,7 @@ def test_whole_histories_give_no_doubt(explained: Explained) -> None:
     assert not any("decision" in one for one in spans)
 
 
-def test_a_later_decision_is_not_that_of_records_which_ended_before(explained: Explained) -> None:
+def test_a_later_decision_does_not_explain_records_that_ended_before(explained: Explained) -> None:
     """The transaction log begins after the first transaction. The partition ends before the marker of the second
     one."""
     log = "25000 Ongoing(0) y\n30000 PrepareCommit(0) y\n30003 CompleteCommit(0)"
@@ -209,13 +211,13 @@ def test_a_later_decision_is_not_that_of_records_which_ended_before(explained: E
     assert [(one["kind"], "decision" in one) for one in spans] == [("aborted", False), ("marker", False)]
 
 
-def test_a_topic_that_was_created_again_has_nothing_of_the_past(explained: Explained) -> None:
+def test_a_recreated_topic_has_no_decision_of_its_predecessor(explained: Explained) -> None:
     log = LOST_COMMIT + "60000 Ongoing(0) y\n61000 PrepareCommit(0) y\n61003 CompleteCommit(0)"
     spans = explained(log, [data(0, 60_100, 2), marker(2, 61_001, COMMIT)])
     assert [(one["kind"], "decision" in one) for one in spans] == [("committed", False), ("marker", False)]
 
 
-def test_a_hole_in_front_may_have_been_the_marker(explained: Explained) -> None:
+def test_a_hole_before_the_records_allows_no_decision(explained: Explained) -> None:
     """Offsets that compaction removed may have held the missing marker, so no decision is claimed."""
     before = batch([Rec(b"k", b"v")], 0)
     spans = explained(LOST_COMMIT, [before, data(2, 120), marker(3, 30_002, ABORT)])

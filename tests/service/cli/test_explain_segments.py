@@ -70,14 +70,14 @@ def dumped(log: Path) -> dict[int, Fate]:
 
 
 @pytest.mark.parametrize("log", [*DATA_LOGS, *OFFSETS_LOGS])
-def test_every_offset_as_the_dump_has_it(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_offset_equals_the_dump_of_kafkas_tool(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     expected = dumped(log)
     assert fates(explained(capsys, min(expected), max(expected) + 1, log)) == expected
     for offset in list(expected)[:: max(len(expected) // 7, 1)]:
         assert fates(explained(capsys, offset, offset + 1, log)) == {offset: expected[offset]}
 
 
-def test_aborted_is_what_the_brokers_own_index_calls_aborted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_aborted_transactions_equal_those_of_the_brokers_own_index(capsys: pytest.CaptureFixture[str]) -> None:
     """The first offset and the marker of each aborted transaction equal those in the broker's `.txnindex`."""
     checked = 0
     for log in segments("*/[a-z]*"):
@@ -95,7 +95,7 @@ def test_aborted_is_what_the_brokers_own_index_calls_aborted(capsys: pytest.Capt
     assert checked > 20
 
 
-def test_open_is_what_the_brokers_own_producer_state_calls_open(capsys: pytest.CaptureFixture[str]) -> None:
+def test_open_transactions_equal_those_of_the_brokers_producer_state(capsys: pytest.CaptureFixture[str]) -> None:
     checked = 0
     for snapshot in sorted(segments("main/c-late-0")[0].parents[2].glob("*/*/*.snapshot.dump.txt")):
         log = next(iter(snapshot.parent.glob("*.log")))
@@ -110,7 +110,7 @@ def test_open_is_what_the_brokers_own_producer_state_calls_open(capsys: pytest.C
     assert checked > 0
 
 
-def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_spans_are_printed_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     (log,) = (log for log in segments("main/c-late-0") if "4.3.1" in log.parts)
     assert main(["explain", "c-late-0@0", "--to", "99", "--segments", str(log.parent)]) == 0
     out, err = capsys.readouterr()
@@ -179,7 +179,7 @@ def test_a_transaction_may_end_in_another_file(halves: list[Path], capsys: pytes
     assert fates(explained(capsys, 11, 12, halves[0])) == {11: Fate("open", 7, None)}
 
 
-def test_damage_is_unknown_and_not_guessed_around(halves: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_batch_leaves_outcomes_unknown(halves: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     spoilt = bytearray(halves[1].read_bytes())
     spoilt[70] ^= 1
     halves[1].write_bytes(spoilt)
@@ -248,7 +248,7 @@ def test_a_long_run_of_aborted_records_has_a_sum(tmp_path: Path, capsys: pytest.
         (["@1", "--segments", "/dev/null"], "/dev/null: no record batch in these files"),
     ],
 )
-def test_what_cannot_be_is_one_line_and_exit_code_2(
+def test_an_impossible_request_is_one_line_and_exit_code_2(
     arguments: list[str], words: str, halves: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["explain", *(argument.format(*halves) for argument in arguments)]) == 2

@@ -95,7 +95,7 @@ def test_a_written_marker_is_reported(odd: Odd, tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.parametrize(("status", "body"), [(0, b""), (504, b"<html>"), (200, b"{}"), (200, b"<html>")])
-def test_without_an_answer_it_may_be_written_or_not(
+def test_without_an_answer_it_is_not_known_whether_a_marker_was_written(
     odd: Odd, tmp_path: Path, capsys: pytest.CaptureFixture[str], status: int, body: bytes
 ) -> None:
     odd.status, odd.body = status, body
@@ -116,7 +116,7 @@ def test_a_refusal_is_reported_in_the_words_of_the_service(
         assert capsys.readouterr().err == "txnscope resolve: nothing was written: so it is\n"
 
 
-def test_the_key_goes_to_nobody_else(odd: Odd, tmp_path: Path) -> None:
+def test_the_key_is_not_sent_to_the_target_of_a_redirect(odd: Odd, tmp_path: Path) -> None:
     """The key is not sent to the target of a redirect."""
     odd.status, odd.location = 302, "/elsewhere"
     run(odd, tmp_path, "--execute")
@@ -133,7 +133,9 @@ def test_a_file_without_a_key_is_named(odd: Odd, tmp_path: Path, capsys: pytest.
     assert odd.asked == []
 
 
-def test_the_file_is_needed(odd: Odd, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resolve_needs_a_key_file(
+    odd: Odd, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("TXNSCOPE_OPERATOR_KEY_FILE", raising=False)
     assert main(["resolve", "f", "--url", f"http://127.0.0.1:{odd.server_port}"]) == 2
     assert "--key-file is missing" in capsys.readouterr().err
@@ -174,7 +176,7 @@ LIST = b'"next_cursor":null,"as_of":null'
         (502, b""),
     ],
 )
-def test_a_foreign_answer_is_one_line_and_3(
+def test_an_answer_of_another_service_is_one_line_and_exit_code_3(
     odd: Odd, command: str, status: int, body: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     odd.status, odd.body = status, body

@@ -80,7 +80,7 @@ def test_each_row_has_owner_place_start_blocked_groups_and_remediation(cluster: 
     assert "kafka-transactions.sh --bootstrap-server" not in second
 
 
-def test_none_is_said_with_what_it_rests_on(cluster: WithPartitions, ask: Ask) -> None:
+def test_no_hanging_transaction_is_reported_with_the_judged_partitions(cluster: WithPartitions, ask: Ask) -> None:
     at_ms = now_ms()
     cluster.look(moving_partition(at_ms=at_ms), moving_partition(1, at_ms=at_ms), at_ms=at_ms)
     code, out, err = ask("hanging")
@@ -128,7 +128,7 @@ def test_without_a_recent_sample_there_is_no_all_clear(cluster: WithPartitions, 
     assert err.startswith(f"not everything can be judged: {says}")
 
 
-def test_partitions_as_a_table(cluster: WithPartitions, ask: Ask) -> None:
+def test_partitions_are_printed_as_a_table(cluster: WithPartitions, ask: Ask) -> None:
     cluster.read([owner(b"pay")])
     cluster.look(
         stalled_partition(),
@@ -155,13 +155,13 @@ def test_partitions_as_a_table(cluster: WithPartitions, ask: Ask) -> None:
     assert "there are more (--limit)" in ask("partitions", "--limit", "1")[2]
 
 
-def test_a_cluster_nobody_knows_is_one_line_and_2(cluster: WithPartitions, ask: Ask) -> None:
+def test_an_unknown_cluster_is_one_line_and_exit_code_2(cluster: WithPartitions, ask: Ask) -> None:
     for name in ("hanging", "partitions"):
         code, out, err = ask(name, "--cluster", "other")
         assert (code, out, err.count("\n")) == (2, "", 1)
 
 
-def test_what_hangs_on_the_offsets_says_whose_they_are(cluster: WithPartitions, ask: Ask) -> None:
+def test_a_hang_on_the_offsets_topic_names_the_groups_of_the_offsets(cluster: WithPartitions, ask: Ask) -> None:
     at_ms = now_ms()
     home = offsets_partition("billing", 50)
     others = [moving_partition(number, OFFSETS_TOPIC, at_ms=at_ms) for number in range(50) if number != home]

@@ -30,7 +30,7 @@ def ms(text: str) -> int:
 
 
 @pytest.mark.parametrize("log", TRANSACTION_LOGS)
-def test_a_line_for_each_transition(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_transition_is_a_line(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = ".dump-4.3.1.txt"
     dump = read_dump(log, other if log.with_suffix(other).exists() else ".dump.txt")
     dumped = [record for batch in dump.batches for record in batch.records]
@@ -62,7 +62,7 @@ def test_a_line_for_each_transition(log: Path, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("log", DATA_LOGS)
-def test_a_line_for_each_batch_and_marker(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_batch_and_each_marker_is_a_line(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = lines_of(capsys, log)
     batches = read_dump(log).batches
     assert len(lines) == len(batches)
@@ -101,7 +101,7 @@ def test_group_offsets_are_no_transitions(capsys: pytest.CaptureFixture[str], tm
         assert all(line.split()[2] in ("data", "transactional", "COMMIT", "ABORT") for line in lines_of(capsys, copy))
 
 
-def test_decoding_goes_on_behind_what_cannot_be_decoded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_decoding_goes_on_after_undecodable_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = [build.transition(f"id-{n}", n, timestamp_ms=AT_MS, data=build.value()) for n in range(5)]
     spoilt = bytearray(good[1])
     spoilt[-1] ^= 1
@@ -141,7 +141,7 @@ def test_an_empty_file_has_no_lines_whatever_the_settings(
     assert lines_of(capsys, log) == []
 
 
-def test_a_terminal_does_not_obey_an_id(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_of_an_id_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "odd.log"
     data = build.value(topics=[("caf\udce9\n", [1])])
     log.write_bytes(build.transition(b"\x1b[31m\n\xff", 0, timestamp_ms=AT_MS, data=data))

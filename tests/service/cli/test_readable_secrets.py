@@ -48,7 +48,7 @@ def reported(settings: dict[str, str], config: Path | None = None) -> list[str]:
     return list(warnings(load(settings, name), KAFKA, name))
 
 
-def test_a_store_that_a_command_makes_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_a_store_that_a_command_creates(tmp_path: Path) -> None:
     store = tmp_path / "store.db"
     command = [sys.executable, "-m", "service.cli", "migrate", "--store", f"sqlite:///{store}"]
     subprocess.run(command, check=True, umask=0, timeout=LIMIT_S)
@@ -73,13 +73,13 @@ def test_a_store_that_exists_keeps_its_mode(tmp_path: Path) -> None:
     assert mode_of(store) == 0o640
 
 
-def test_the_scratch_folder_is_for_its_owner_alone() -> None:
+def test_only_the_owner_can_read_the_scratch_folder() -> None:
     with scratch_folder() as folder:
         assert mode_of(folder) == 0o700
 
 
 @pytest.mark.parametrize(("mode", "who"), [(0o644, "everybody on this machine"), (0o640, "its group"), (0o600, None)])
-def test_client_properties_with_a_password(tmp_path: Path, mode: int, who: str | None) -> None:
+def test_readable_client_properties_with_a_password_are_reported(tmp_path: Path, mode: int, who: str | None) -> None:
     file = written(tmp_path / "client.properties", f"sasl.jaas.config={LOGIN}\n", mode)
     lines = reported({"kafka_config": str(file)})
     assert lines == ([] if who is None else [f"{file}: {who} can read it, and it has a secret: chmod 600 {file}"])
@@ -90,7 +90,7 @@ def test_client_properties_without_a_secret_may_be_read_by_all(tmp_path: Path) -
     assert reported({"kafka_config": str(file)}) == []
 
 
-def test_a_private_key_that_client_properties_name(tmp_path: Path) -> None:
+def test_a_readable_private_key_of_client_properties_is_reported(tmp_path: Path) -> None:
     key_store = written(tmp_path / "client.pem", "-----BEGIN PRIVATE KEY-----\n")
     trusted = written(tmp_path / "ca.pem", "-----BEGIN CERTIFICATE-----\n")
     properties = f"ssl.keystore.location={key_store}\nssl.truststore.location={trusted}\n"
@@ -98,7 +98,7 @@ def test_a_private_key_that_client_properties_name(tmp_path: Path) -> None:
     assert [line.partition(":")[0] for line in reported({"kafka_config": str(file)})] == [str(key_store)]
 
 
-def test_a_password_that_is_elsewhere(tmp_path: Path) -> None:
+def test_a_readable_file_of_a_config_provider_is_reported(tmp_path: Path) -> None:
     secrets = written(tmp_path / "secrets.properties", "password=p\n")
     login = LOGIN.replace('"p"', f'"${{f:{secrets}:password}}"')
     file = written(tmp_path / "client.properties", f"{FILE_PROVIDER}sasl.jaas.config={login}\n")
@@ -106,7 +106,7 @@ def test_a_password_that_is_elsewhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("setting", ["key_file", "operator_key_file", "client_cert"])
-def test_a_key_of_the_service(tmp_path: Path, setting: str) -> None:
+def test_a_readable_key_of_the_service_is_reported(tmp_path: Path, setting: str) -> None:
     file = written(tmp_path / "my key", "secret")
     (line,) = reported({setting: str(file)})
     assert line.endswith(f"chmod 600 '{file}'")
@@ -122,11 +122,11 @@ def test_a_key_of_the_service(tmp_path: Path, setting: str) -> None:
         ("[auth]\nkeys = true\n", False),
     ],
 )
-def test_the_file_of_settings(tmp_path: Path, content: str, has_secret: bool) -> None:
+def test_a_readable_settings_file_with_a_secret_is_reported(tmp_path: Path, content: str, has_secret: bool) -> None:
     assert len(reported({}, written(tmp_path / "txnscope.toml", content))) == has_secret
 
 
-def test_a_file_of_each_of_several_clusters(tmp_path: Path) -> None:
+def test_a_readable_file_of_each_cluster_is_reported(tmp_path: Path) -> None:
     files = [written(tmp_path / name, f"sasl.jaas.config={LOGIN}\n") for name in ("a.properties", "b.properties")]
     tables = "".join(
         f"[[clusters]]\nname = '{file.stem}'\nbootstrap_servers = 'h:1'\nkafka_config = '{file}'\n" for file in files
@@ -145,7 +145,7 @@ def test_a_command_warns_once_and_goes_on(tmp_path: Path, capfd: pytest.CaptureF
     assert lines[0].startswith(f"txnscope serve: warning: {file}: everybody")
 
 
-def test_a_child_of_a_supervisor_does_not_repeat_it(
+def test_a_child_of_a_supervisor_does_not_repeat_the_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = written(tmp_path / "key", "k")
@@ -154,11 +154,11 @@ def test_a_child_of_a_supervisor_does_not_repeat_it(
     assert "warning" not in capfd.readouterr().err
 
 
-def test_a_file_that_is_no_file_is_left_to_the_command(tmp_path: Path) -> None:
+def test_a_path_that_is_no_regular_file_is_not_reported(tmp_path: Path) -> None:
     assert reported({"key_file": "/dev/null", "kafka_config": str(tmp_path / "none")}) == []
 
 
-def test_what_has_no_effect_in_client_properties_is_a_note_once(
+def test_ignored_keys_of_client_properties_are_noted_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = written(tmp_path / "client.properties", "acks=all\nssl.provider=SunJSSE\n")

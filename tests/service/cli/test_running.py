@@ -108,7 +108,7 @@ def status_of(port: int, path: str) -> int:
         return 0
 
 
-def test_serve_starts_before_its_store_and_ends_with_0(start: Start, port: int, tmp_path: Path) -> None:
+def test_serve_starts_before_its_store_and_ends_with_exit_code_0(start: Start, port: int, tmp_path: Path) -> None:
     served = start("serve", "--port", str(port))
     served.wait_for_text(f"serving http://127.0.0.1:{port}\n")
     served.wait_for_status(port, "/-/healthy")
@@ -127,7 +127,7 @@ def test_serve_starts_before_its_store_and_ends_with_0(start: Start, port: int, 
     assert second == f"serving http://127.0.0.1:{port}"
 
 
-def test_serve_ends_with_0_on_ctrl_c(start: Start, port: int) -> None:
+def test_serve_ends_with_exit_code_0_on_ctrl_c(start: Start, port: int) -> None:
     served = start("serve", "--port", str(port))
     served.wait_for_status(port, "/-/healthy")
     served.process.send_signal(signal.SIGINT)
@@ -163,7 +163,7 @@ def test_watch_migrates_and_runs_both_until_sigterm(start: Start, port: int, tmp
     assert status_of(port, "/-/healthy") == 0
 
 
-def test_the_store_is_on_no_command_line_that_the_user_did_not_type(start: Start, port: int, tmp_path: Path) -> None:
+def test_the_url_of_the_store_is_no_argument_of_a_child_process(start: Start, port: int, tmp_path: Path) -> None:
     """The URL of the store may contain a password, so no child process gets it as an argument."""
     url = f"sqlite:///{tmp_path / 's3cret.db'}"
     watched = start("watch", "--bootstrap-servers", "a:1", "--port", str(port), TXNSCOPE_STORE=url)
@@ -206,7 +206,7 @@ def test_nothing_outlives_a_killed_watch(start: Start, port: int) -> None:
     )
 
 
-def test_tables_over_rest(start: Start, port: int, tmp_path: Path) -> None:
+def test_commands_print_tables_of_a_running_service(start: Start, port: int, tmp_path: Path) -> None:
     """The commands that print tables ask a running service."""
     seeded = SeededCluster(f"sqlite:///{tmp_path / 'txnscope.db'}")
     late = open_id("billing-1", 200_000, producer_id=7, producer_epoch=2)

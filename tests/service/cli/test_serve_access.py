@@ -164,7 +164,9 @@ def services(tmp_path: Path) -> Iterator[Any]:
         one.end()
 
 
-def test_a_key_from_the_command_line_to_its_end(cluster: WithPartitions, services: Any, tmp_path: Path) -> None:
+def test_a_key_works_from_its_creation_until_it_is_revoked(
+    cluster: WithPartitions, services: Any, tmp_path: Path
+) -> None:
     """A key is created, used by commands and by a stream, audited, and revoked. Then the stream ends."""
     served = services()
     assert served.run("hanging").returncode == 2
@@ -222,7 +224,7 @@ def test_a_key_from_the_command_line_to_its_end(cluster: WithPartitions, service
     assert cli(tmp_path, "keys", "revoke", "ops").returncode == 2
 
 
-def test_a_certificate_is_served_and_taken_anew(
+def test_a_new_certificate_is_loaded_without_a_restart(
     cluster: WithPartitions, services: Any, tmp_path: Path, authority: Authority
 ) -> None:
     """The server loads a new certificate while connections are open. While the file is broken, the server uses the last
@@ -264,7 +266,7 @@ def test_a_certificate_is_served_and_taken_anew(
     assert "Traceback" not in served.command.text
 
 
-def test_only_who_has_a_certificate_is_heard(
+def test_only_clients_with_a_valid_certificate_are_served(
     cluster: WithPartitions,
     services: Any,
     tmp_path: Path,
@@ -296,9 +298,7 @@ def test_only_who_has_a_certificate_is_heard(
     assert "Traceback" not in served.command.text
 
 
-def test_what_others_can_reach_is_refused_without_authentication_and_tls(
-    tmp_path: Path, authority: Authority, here: Here
-) -> None:
+def test_a_public_address_needs_authentication_and_tls(tmp_path: Path, authority: Authority, here: Here) -> None:
     shutil.copyfile(authority.issue("server"), tmp_path / "server.pem")
     (tmp_path / "on.toml").write_text(CONFIG)
     tls = ("--tls-cert", "server.pem", "--tls-key", "server.pem")
@@ -316,7 +316,7 @@ def test_what_others_can_reach_is_refused_without_authentication_and_tls(
     assert not (tmp_path / "txnscope.db").exists()
 
 
-def test_the_same_is_served_when_it_is_wanted(
+def test_a_public_address_is_served_with_insecure_or_with_auth_and_tls(
     cluster: WithPartitions, services: Any, tmp_path: Path, authority: Authority
 ) -> None:
     """`serve` listens on every interface with --insecure, or with authentication and TLS. In both cases, `serve` checks
@@ -398,7 +398,7 @@ def test_files_that_cannot_be_used_are_named(
         (("lst",), "'lst'"),
     ],
 )
-def test_keys_that_cannot_be_are_named(
+def test_an_impossible_keys_command_is_refused_in_one_line(
     cluster: WithPartitions, tmp_path: Path, here: Here, arguments: tuple[str, ...], says: str
 ) -> None:
     code, output = here("keys", *arguments)
@@ -406,7 +406,7 @@ def test_keys_that_cannot_be_are_named(
     assert not (tmp_path / "none.db").exists()
 
 
-def test_a_hash_of_a_password_is_what_the_file_takes(tmp_path: Path) -> None:
+def test_keys_hash_prints_a_hash_for_the_settings_file(tmp_path: Path) -> None:
     output = cli(tmp_path, "keys", "hash", text=f"{PASSWORD}\n")
     assert (output.returncode, output.stdout.startswith("scrypt:15:"), PASSWORD in output.stdout) == (0, True, False)
     weak = cli(tmp_path, "keys", "hash", text="password1234\n")
@@ -424,6 +424,6 @@ def test_a_hash_of_a_password_is_what_the_file_takes(tmp_path: Path) -> None:
         (("--end", "x"), "'x'"),
     ],
 )
-def test_a_mute_that_cannot_be_is_named(here: Here, arguments: tuple[str, ...], says: str) -> None:
+def test_an_impossible_mute_is_refused_in_one_line(here: Here, arguments: tuple[str, ...], says: str) -> None:
     code, output = here("mute", *arguments, "--cluster", "orders")
     assert (code, output.count("\n"), says in output) == (2, 1, True), output

@@ -14,7 +14,7 @@ from tests.service.store.histories import MINUTE, aborted, committed
 from tests.service.store.logs import batch, entry, read
 
 
-def test_an_id_says_in_words_why_it_was_aborted(cluster: WithFindings, ask: Ask) -> None:
+def test_the_transaction_command_explains_the_last_abort_in_words(cluster: WithFindings, ask: Ask) -> None:
     log = [entry(0, states.EMPTY, at_ms=MINUTE - 300_000), *committed(1, MINUTE - 240_000)]
     log += [*aborted(4, MINUTE - 60_000), *committed(7, MINUTE), *committed(10, MINUTE + 1_000)]
     cluster.writer.apply(batch(log, read(0, len(log))), NOW_MS)
@@ -37,7 +37,7 @@ def test_an_id_says_in_words_why_it_was_aborted(cluster: WithFindings, ask: Ask)
     assert "only the newest 2 rows of its timeline are shown (--limit)" in err
 
 
-def test_an_id_that_was_never_aborted_has_no_why(cluster: WithFindings, ask: Ask) -> None:
+def test_an_id_that_was_never_aborted_has_no_explanation(cluster: WithFindings, ask: Ask) -> None:
     log = committed(0, MINUTE)
     cluster.writer.apply(batch(log, read(0, len(log))), NOW_MS)
     assert "Aborted" not in ask("transaction", "pay")[1]
@@ -55,7 +55,7 @@ def test_a_timeline_from_the_middle_says_since_when_commits_are_counted(cluster:
     assert json.loads(ask("transaction", "pay", "--json")[1])["counted_since"] == "2026-09-21T14:03:50.123Z"
 
 
-def test_findings_open_ones_unless_all_are_asked_for(cluster: WithFindings, ask: Ask) -> None:
+def test_the_findings_command_lists_open_findings_unless_all_are_requested(cluster: WithFindings, ask: Ask) -> None:
     cluster.read(now_ms=NOW_MS)
     cluster.see(observe(), observe(Kind.LONG_RUNNING, name=b"flink", owner="etl", muted_until_ms=NOW_MS))
     cluster.see(observe(Kind.LONG_RUNNING, name=b"flink", owner="etl", muted_until_ms=NOW_MS), now_ms=NOW_MS + 1)
@@ -72,7 +72,7 @@ def test_findings_open_ones_unless_all_are_asked_for(cluster: WithFindings, ask:
     assert "there are more" not in err
 
 
-def test_a_producer_id_that_nobody_has_or_had_is_said_in_one_line(cluster: WithFindings, ask: Ask) -> None:
+def test_an_unknown_producer_id_is_reported_in_one_line(cluster: WithFindings, ask: Ask) -> None:
     log = [*committed(0, MINUTE - 60_000, pid=7), *committed(3, MINUTE, pid=8)]
     cluster.writer.apply(batch(log, read(0, len(log))), NOW_MS)
     for more in ((), ("--json",), ("--state", "Ongoing")):
@@ -82,7 +82,7 @@ def test_a_producer_id_that_nobody_has_or_had_is_said_in_one_line(cluster: WithF
     assert ask("transactions", "--producer-id", "7")[0] == 0, "pay had producer id 7 before"
 
 
-def test_what_expires_soonest_first(cluster: WithFindings, ask: Ask) -> None:
+def test_expiring_ids_are_listed_soonest_first(cluster: WithFindings, ask: Ask) -> None:
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)  # the ids expire after an hour
     log = [
         entry(0, states.EMPTY, b"soon", at_ms=NOW_MS - 3_000_000),
