@@ -107,7 +107,7 @@ def by(found: Samples, name: str, label: str) -> dict[str, float]:
     return {dict(labels)[label]: value for (found_name, labels), value in found.items() if found_name == name}
 
 
-def test_the_metrics_of_a_log(engine: Engine, metrics: Metrics) -> None:
+def test_the_transaction_log_gives_metrics(engine: Engine, metrics: Metrics) -> None:
     writer = bind(engine)
     spoilt = Reject(1, 0, 4, "bad_crc", None, None, b"\0")
     writer.apply(
@@ -154,7 +154,7 @@ def test_the_metrics_of_a_log(engine: Engine, metrics: Metrics) -> None:
     assert found["kafka_txn_exporter_up", ()] == 1
 
 
-def test_what_a_cluster_says_of_itself_is_a_label(engine: Engine, metrics: Metrics) -> None:
+def test_the_cluster_id_and_features_are_labels(engine: Engine, metrics: Metrics) -> None:
     bind(engine)
     clusters.describe(engine, 1, {"features": {"transaction.version": 2, "metadata.version": 30}}, NOW_MS)
     found = page(metrics)
@@ -163,7 +163,7 @@ def test_what_a_cluster_says_of_itself_is_a_label(engine: Engine, metrics: Metri
     )
 
 
-def test_the_holder_of_the_lease(engine: Engine, metrics: Metrics) -> None:
+def test_the_holder_of_the_lease_is_a_label(engine: Engine, metrics: Metrics) -> None:
     clusters.bind(engine, "nobody's", "abc", NOW_MS)
     number = clusters.bind(engine, "orders", "kafka-orders", NOW_MS)
     held = lease.acquire(engine, number, "host-a:7:912345:0123456789ab", NOW_MS)
@@ -174,7 +174,7 @@ def test_the_holder_of_the_lease(engine: Engine, metrics: Metrics) -> None:
     assert by(page(metrics, later_ms + 60_000), "kafka_txn_lease_held", "instance") == {"host-a:7": 0}
 
 
-def test_known_label_values_are_there_at_0_before_anything_happens(engine: Engine, metrics: Metrics) -> None:
+def test_known_label_values_have_series_at_0_before_any_event(engine: Engine, metrics: Metrics) -> None:
     """`increase()` would miss the first event if its series did not start at 0."""
     bind(engine)
     found = page(metrics)
@@ -192,7 +192,7 @@ def test_known_label_values_are_there_at_0_before_anything_happens(engine: Engin
     assert one(found, "series_dropped") == 0
 
 
-def test_partitions_that_fall_silent_lower_the_coverage(engine: Engine, metrics: Metrics) -> None:
+def test_partitions_that_are_no_longer_read_lower_the_coverage(engine: Engine, metrics: Metrics) -> None:
     writer = bind(engine)
     later = NOW_MS + 60_000
     writer.apply(batch([], read(0, 0, asked_at_ms=later)), later)
@@ -220,7 +220,7 @@ def test_every_family_has_its_help_before_there_is_a_cluster(engine: Engine, met
     assert "_created" not in text
 
 
-def test_a_store_that_is_not_there_leaves_the_rest_of_the_page(url: str) -> None:
+def test_a_missing_store_leaves_the_metrics_of_the_process(url: str) -> None:
     """A store without tables, as before the first migration, removes only its own metrics from the page."""
     open_engine(url).connect().close()
     reader = open_reader(url)
@@ -243,7 +243,7 @@ def test_a_store_of_another_revision_is_not_read(engine: Engine, metrics: Metric
     assert not of_the_store(found)
 
 
-def test_formats_by_accept(engine: Engine, metrics: Metrics) -> None:
+def test_the_accept_header_determines_the_format(engine: Engine, metrics: Metrics) -> None:
     bind(engine)
     prometheus = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
     body, headers = metrics.render(prometheus, "", NOW_MS)
@@ -259,7 +259,9 @@ def test_formats_by_accept(engine: Engine, metrics: Metrics) -> None:
     ("accept_encoding", "zipped"),
     [("gzip, deflate", True), ("br;q=1.0, gzip;q=0.5", True), ("", False), ("identity", False), ("gzip;q=0", False)],
 )
-def test_gzip_when_it_is_accepted(engine: Engine, metrics: Metrics, accept_encoding: str, zipped: bool) -> None:
+def test_gzip_is_used_when_the_client_accepts_it(
+    engine: Engine, metrics: Metrics, accept_encoding: str, zipped: bool
+) -> None:
     plain, _ = metrics.render("", "", NOW_MS)
     body, headers = metrics.render("", accept_encoding, NOW_MS)
     assert (headers.get("Content-Encoding") == "gzip") == zipped
@@ -284,7 +286,7 @@ def test_of_20000_open_ids_the_oldest_20_are_named(engine: Engine, metrics: Metr
     assert sorted(oldest) == [f"id-{n:05d}" for n in range(19_980, 20_000)]
 
 
-def test_the_cap_keeps_the_worst_and_says_how_many_it_left_out(
+def test_the_cap_keeps_the_worst_series_and_counts_the_others(
     engine: Engine, reader: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bind(engine, "orders")
@@ -313,7 +315,7 @@ def test_the_cap_keeps_the_worst_and_says_how_many_it_left_out(
     assert one(found, "series_dropped") == 1500 - len(series)
 
 
-def test_the_store_is_read_once_a_second_whoever_asks(engine: Engine, reader: Engine, metrics: Metrics) -> None:
+def test_the_store_is_read_once_a_second_for_all_requests(engine: Engine, reader: Engine, metrics: Metrics) -> None:
     bind(engine)
     reads: list[str] = []
     event.listen(reader, "begin", lambda _: reads.append("read"))
@@ -327,7 +329,7 @@ def test_the_store_is_read_once_a_second_whoever_asks(engine: Engine, reader: En
     assert len(reads) == 2
 
 
-def test_of_10000_lagging_partitions_the_worst_are_shown_the_rest_counted(engine: Engine, metrics: Metrics) -> None:
+def test_of_10000_lagging_partitions_the_worst_are_shown(engine: Engine, metrics: Metrics) -> None:
     bind(engine)
     stalled(engine, 10_000)
     found = page(metrics)
@@ -410,7 +412,7 @@ def test_a_mute_shows_until_its_end(cluster: WithPartitions, shown: Callable[[in
     assert all_is_over == {}
 
 
-def test_the_time_of_detection(engine: Engine, metrics: Metrics) -> None:
+def test_the_time_to_detection_is_a_histogram(engine: Engine, metrics: Metrics) -> None:
     bind(engine)
     assert one(page(metrics), "detection_seconds_count") == 0
     with engine.begin() as connection:
@@ -423,7 +425,7 @@ def test_the_time_of_detection(engine: Engine, metrics: Metrics) -> None:
     assert (buckets["0.5"], buckets["1.0"], buckets["2.0"], buckets["3.0"]) == (0, 2, 2, 3)
 
 
-def test_the_time_of_batches(engine: Engine, metrics: Metrics) -> None:
+def test_the_duration_of_batches_is_a_histogram(engine: Engine, metrics: Metrics) -> None:
     cluster = WithPartitions(str(engine.url))
     assert one(page(metrics), "pipeline_batch_duration_seconds_count", source="partitions") == 0
     cluster.partitions.apply(PartitionsBatch(NOW_MS, (moving_partition(),), ()), NOW_MS)

@@ -92,7 +92,7 @@ def counted(metrics: Metrics) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_requests_by_template_and_status(metrics: Metrics) -> None:
+def test_requests_are_counted_by_route_template_and_status(metrics: Metrics) -> None:
     served = app(metrics)
     assert ask(served, "/api/v1/clusters/orders")[0] == 200
     assert ask(served, "/api/v1/clusters/payments")[0] == 200
@@ -113,7 +113,7 @@ def test_a_name_with_slashes_is_one_name(metrics: Metrics) -> None:
     assert counted(metrics) == {("GET", "/api/v1/guide/{name}", "200"): 1}
 
 
-def test_durations_by_template(metrics: Metrics) -> None:
+def test_durations_are_measured_by_route_template(metrics: Metrics) -> None:
     ask(app(metrics), "/api/v1/clusters/orders")
     text = metrics.render("", "", 0)[0].decode()
     assert 'http_request_duration_seconds_count{route="/api/v1/clusters/{cluster}"} 1.0\n' in text
@@ -127,11 +127,11 @@ def test_a_stream_arrives_part_by_part(metrics: Metrics) -> None:
 PROMTOOL = shutil.which("promtool")
 
 
-def test_the_document_is_as_the_catalogue_says() -> None:
+def test_the_committed_document_equals_that_of_the_catalogue() -> None:
     assert DOCUMENT.read_text("utf-8") == document(), "out of date, run python -m tests.helpers.metrics_document"
 
 
-def test_it_shows_a_series_of_every_metric_as_prometheus_reads_it() -> None:
+def test_the_document_shows_a_series_of_every_metric() -> None:
     text = "".join(re.findall(r"^```\n(.*?)^```$", DOCUMENT.read_text("utf-8"), re.MULTILINE | re.DOTALL))
     shown = {family.name: family for family in text_string_to_metric_families(text)}
     for metric in (*OF_CLUSTERS, *OURS):
@@ -144,7 +144,7 @@ def test_it_shows_a_series_of_every_metric_as_prometheus_reads_it() -> None:
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
-def test_promtool_has_nothing_to_say_about_the_page() -> None:
+def test_promtool_accepts_the_metrics_page() -> None:
     command = [str(PROMTOOL), "check", "metrics"]
     result = subprocess.run(command, input=page(), capture_output=True, text=True, timeout=ANSWER_S, check=False)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")

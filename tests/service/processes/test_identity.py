@@ -87,16 +87,16 @@ def test_nothing_is_known_of_other_machines(other: subprocess.Popen[str], monkey
 
 
 @pytest.mark.parametrize("owner", ["", "driver", "8d1f0ac2", "host:0:5:0123456789ab", "host:-1:5:0123456789ab"])
-def test_what_is_no_identity_is_never_said_to_have_ended(owner: str) -> None:
+def test_a_text_that_is_no_identity_has_not_ended(owner: str) -> None:
     assert not has_ended(owner)
     assert host_and_pid(owner) == owner
 
 
-def test_people_read_host_and_process() -> None:
+def test_an_identity_is_shown_as_host_and_process_id() -> None:
     assert host_and_pid("kafka-tools-1:4711:912345:0123456789ab") == "kafka-tools-1:4711"
 
 
-def test_without_proc_each_process_has_a_name_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_proc_each_process_has_its_own_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identity, "_PROC", tmp_path)
     first, second = own_identity(), own_identity()
     assert first != second
@@ -119,7 +119,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_a_step_counts_what_the_processes_were_given(clock: Clock) -> None:
+def test_a_step_counts_the_share_of_time_that_processes_were_given(clock: Clock) -> None:
     time = clock.time()
     assert time.step() == 0
     for ran, waited, counted in ((0, 0, 1.0), (5, 0, 1.0), (5, 5, 1.0), (1, 9, 0.2), (0, 9, 0.0)):
@@ -136,7 +136,7 @@ def test_a_step_is_never_long_and_never_negative(clock: Clock) -> None:
     assert time.step() == 0
 
 
-def test_what_ended_processes_used_is_not_held_against_the_others(clock: Clock) -> None:
+def test_time_used_by_ended_processes_does_not_shorten_a_step(clock: Clock) -> None:
     time = clock.time()
     clock.used = ProcessorTime(9_000, 9_000)
     time.step()
@@ -155,7 +155,7 @@ def family() -> Iterator[subprocess.Popen[bytes]]:
     leader.wait()
 
 
-def test_a_session_and_a_family_are_found_whole(family: subprocess.Popen[bytes]) -> None:
+def test_every_process_of_a_session_and_every_descendant_is_found(family: subprocess.Popen[bytes]) -> None:
     both = wait_for(
         lambda: found if len(found := in_session(family.pid)) == 2 else None, "the leader and its child in the session"
     )
@@ -164,7 +164,7 @@ def test_a_session_and_a_family_are_found_whole(family: subprocess.Popen[bytes])
     assert family.pid in descendants(os.getpid())
 
 
-def test_a_session_is_killed_whole_also_what_is_stopped(family: subprocess.Popen[bytes]) -> None:
+def test_every_process_of_a_session_is_killed_also_a_stopped_one(family: subprocess.Popen[bytes]) -> None:
     both = wait_for(
         lambda: found if len(found := in_session(family.pid)) == 2 else None, "the leader and its child in the session"
     )
@@ -174,7 +174,7 @@ def test_a_session_is_killed_whole_also_what_is_stopped(family: subprocess.Popen
     wait_until_equal(lambda: in_session(family.pid), [], "the processes of the session")
 
 
-def test_the_kernel_says_what_we_used() -> None:
+def test_the_kernel_reports_the_processor_time() -> None:
     before = processor_time([os.getpid()])
     sum(range(3_000_000))
     after = processor_time([os.getpid(), 2**22 + 1])

@@ -143,7 +143,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     [(os.kill, signal.SIGTERM), (os.kill, signal.SIGINT), (os.killpg, signal.SIGINT)],
     ids=["SIGTERM", "SIGINT", "Ctrl-C to the foreground group"],
 )
-def test_a_signal_ends_everything_with_0(
+def test_a_signal_ends_every_process_with_exit_code_0(
     start: Start, send_to: Callable[[int, int], None], number: signal.Signals
 ) -> None:
     running = start(LIVES, LIVES)
@@ -155,7 +155,7 @@ def test_a_signal_ends_everything_with_0(
     assert send_to is os.killpg or running.text.count("ending") == 2
 
 
-def test_a_deaf_child_is_killed_in_time(start: Start) -> None:
+def test_a_child_that_ignores_sigterm_is_killed(start: Start) -> None:
     running = start(DEAF, LIVES, to_kill_s=1)
     pids = running.wait_for_pids(2)
     running.process.terminate()
@@ -181,7 +181,7 @@ def test_children_end_with_a_killed_supervisor(start: Start) -> None:
     ],
     ids=["dead", "silent"],
 )
-def test_a_child_that_does_not_work_is_started_again_and_said_in_one_line(
+def test_a_failed_child_is_started_again_and_reported_in_one_line(
     start: Start, child: str, number: signal.Signals, silent_s: float, why: str
 ) -> None:
     running = start(child, child, silent_s=silent_s)
@@ -200,13 +200,13 @@ def test_pauses_double_up_to_the_longest(start: Start) -> None:
     assert pauses[:5] == ["0.2", "0.4", "0.8", "1.6", "1.6"]
 
 
-def test_a_steady_life_resets_the_pause(start: Start) -> None:
+def test_a_child_that_runs_steadily_resets_the_pause(start: Start) -> None:
     running = start("import time; time.sleep(0.5)", steady_after_s=0.3)
     running.wait_for_text(lambda text: text.count("again") >= 3, "three starts")
     assert set(re.findall(r"again in (\S+) s", running.text)) == {"0.2"}
 
 
-def test_what_a_dead_child_left_behind_ends_before_its_successor_starts(start: Start) -> None:
+def test_processes_of_a_dead_child_end_before_its_successor_starts(start: Start) -> None:
     running = start(PARENT_OF_ONE)
     pids = running.wait_for_pids(3)
     assert not is_alive(pids[0])
@@ -216,7 +216,7 @@ def test_what_a_dead_child_left_behind_ends_before_its_successor_starts(start: S
     assert not any(map(is_alive, running.pids))
 
 
-def test_a_wrong_configuration_ends_everything_with_2(start: Start) -> None:
+def test_a_wrong_configuration_ends_every_process_with_exit_code_2(start: Start) -> None:
     running = start(LIVES, "import sys; print('bad flag', file=sys.stderr); sys.exit(2)")
     assert running.process.wait(LIMIT_S) == 2
     assert not any(map(is_alive, running.pids))
@@ -242,7 +242,7 @@ time.sleep(1000)
 """
 
 
-def test_a_child_that_never_said_anything_has_longer(start: Start) -> None:
+def test_a_child_has_more_time_before_its_first_heartbeat(start: Start) -> None:
     running = start(LIVES, silent_s=1, silent_at_start_s=4)
     running.wait_for_text(lambda text: "child0 did not answer for 4 s and was killed" in text, "an end after 4 s")
 
@@ -258,7 +258,7 @@ def test_children_end_a_frozen_supervisor_a_frozen_sibling_and_themselves(start:
     wait_until_equal(lambda: [pid for pid in pids if is_alive(pid)], [], "the children that still run")
 
 
-def test_nothing_that_is_stopped_or_left_its_group_is_left_behind(start: Start) -> None:
+def test_a_stopped_process_outside_its_group_is_killed_too(start: Start) -> None:
     running = start(LEAVES_A_STOPPED_ONE)
     (stopped,) = running.wait_for_pids(1)
     running.process.terminate()
@@ -266,7 +266,7 @@ def test_nothing_that_is_stopped_or_left_its_group_is_left_behind(start: Start) 
     assert not is_alive(stopped)
 
 
-def test_one_of_several_that_cannot_run_ends_none_of_the_others(tmp_path: Path) -> None:
+def test_a_child_that_cannot_run_does_not_end_the_others(tmp_path: Path) -> None:
     """A child with wrong settings (exit code 2) or without brokers (exit code 3) does not end the children of other
     clusters."""
     log = tmp_path / "log"
@@ -304,12 +304,12 @@ def test_a_single_child_that_never_worked_is_not_started_again() -> None:
     assert ended.returncode == 3
 
 
-def test_pauses_double_up_to_the_longest_and_begin_anew() -> None:
+def test_a_backoff_doubles_up_to_the_longest_and_can_be_reset() -> None:
     backoff = Backoff(0.2, 1.5)
     assert [backoff.next_s() for _ in range(6)] == [0.2, 0.4, 0.8, 1.5, 1.5, 1.5]
     backoff.reset()
     assert backoff.next_s() == 0.2
 
 
-def test_no_pause_is_longer_than_the_longest() -> None:
+def test_no_backoff_is_longer_than_the_longest() -> None:
     assert Backoff(1.0, 0.1).next_s() == 0.1

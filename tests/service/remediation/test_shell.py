@@ -20,7 +20,7 @@ IDS = (
 
 
 @pytest.mark.parametrize("raw", IDS, ids=ascii)
-def test_bash_takes_the_id_itself(raw: bytes) -> None:
+def test_bash_receives_exactly_the_bytes_of_the_id(raw: bytes) -> None:
     word = argument(raw)
     assert word is not None
     assert word.isprintable()
@@ -28,5 +28,5 @@ def test_bash_takes_the_id_itself(raw: bytes) -> None:
     assert said.stdout == raw
 
 
-def test_no_argument_holds_nul() -> None:
+def test_an_id_with_nul_has_no_shell_argument() -> None:
     assert argument(b"nul\0") is None

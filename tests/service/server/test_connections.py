@@ -29,7 +29,7 @@ def added(book: HeldConnections, number: int, peer: str) -> list[Client]:
     return clients
 
 
-def test_the_one_that_waits_for_longest_gives_way() -> None:
+def test_the_connection_that_waits_longest_is_closed() -> None:
     book = HeldConnections(6)
     a, b = added(book, 3, "a"), added(book, 3, "b")
     book.set_waiting(a[0], waits=False)
@@ -38,14 +38,14 @@ def test_the_one_that_waits_for_longest_gives_way() -> None:
     assert [one.is_open for one in (*a, *b)] == [True, False, True, True, True, True]
 
 
-def test_a_peer_that_has_half_of_the_places_makes_room_for_itself() -> None:
+def test_a_peer_with_half_of_the_places_loses_a_connection_of_its_own() -> None:
     book = HeldConnections(6)
     other, mine = added(book, 1, "other"), added(book, 3, "mine")
     assert book.add(Client("mine"))
     assert [one.is_open for one in (*other, *mine)] == [True, False, True, True]
 
 
-def test_a_request_in_work_never_gives_way() -> None:
+def test_a_connection_with_a_request_in_work_is_never_closed() -> None:
     book = HeldConnections(4)
     busy = [*added(book, 2, "a"), *added(book, 2, "b")]
     for one in busy:
@@ -56,7 +56,7 @@ def test_a_request_in_work_never_gives_way() -> None:
     assert book.add(Client("c"))
 
 
-def test_one_that_gave_way_is_forgotten_once() -> None:
+def test_a_closed_connection_is_forgotten_once() -> None:
     book = HeldConnections(2)
     (old,) = added(book, 1, "a")
     assert book.add(Client("a"))
@@ -76,7 +76,7 @@ def test_one_that_gave_way_is_forgotten_once() -> None:
         ((1_024, resource.RLIM_INFINITY), 8_192, 8_704),
     ],
 )
-def test_there_are_as_many_places_as_files_allow(
+def test_the_limit_of_open_files_limits_connections(
     monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int], most: int, raised: int
 ) -> None:
     now = list(limits)
@@ -105,7 +105,7 @@ def logged() -> Iterator[Logged]:
     logger.removeHandler(handler)
 
 
-def test_a_flood_is_cut_and_counted(logged: Logged) -> None:
+def test_a_flood_of_log_lines_is_cut_and_counted(logged: Logged) -> None:
     for number in range(1_000 + MOST_ALIKE):
         logged.logger.warning("bad request from %s", number)
     assert len(logged.lines()) == MOST_ALIKE
@@ -114,14 +114,14 @@ def test_a_flood_is_cut_and_counted(logged: Logged) -> None:
     assert logged.lines()[-1] == "bad request from you (1,000 more such lines were left out)"
 
 
-def test_lines_of_another_kind_pass(logged: Logged) -> None:
+def test_log_lines_of_another_kind_are_written(logged: Logged) -> None:
     for _ in range(100):
         logged.logger.warning("a flood")
     logged.logger.error("the store is gone")
     assert logged.lines()[-1] == "the store is gone"
 
 
-def test_a_few_lines_now_and_then_are_all_written(logged: Logged) -> None:
+def test_a_few_log_lines_now_and_then_are_all_written(logged: Logged) -> None:
     for _ in range(5):
         for _ in range(MOST_ALIKE):
             logged.logger.warning("slow")
@@ -129,7 +129,7 @@ def test_a_few_lines_now_and_then_are_all_written(logged: Logged) -> None:
     assert logged.lines() == ["slow"] * 5 * MOST_ALIKE
 
 
-def test_ever_new_messages_do_not_fill_the_memory(logged: Logged) -> None:
+def test_ever_new_log_messages_do_not_fill_the_memory(logged: Logged) -> None:
     limit = logged.logger.handlers[0].filters[0]
     assert isinstance(limit, LogLimit)
     for number in range(3_000):

@@ -97,11 +97,11 @@ def serving(monkeypatch: pytest.MonkeyPatch, **more: Any) -> Iterator[Running]:
     ],
     ids=["says nothing", "half a header", "half a body", "half a second request"],
 )
-def test_a_client_that_stops_half_way_is_closed(running: Running, sent: bytes, answer: bytes) -> None:
+def test_a_client_that_stops_within_a_request_is_closed(running: Running, sent: bytes, answer: bytes) -> None:
     assert everything(running.connect(sent))[: len(answer)] == answer
 
 
-def test_a_body_that_breaks_is_answered_once(running: Running, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_malformed_body_is_answered_once(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     """The server answers a malformed body although the application is already handling the request."""
     client = running.connect(b"POST /unread HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
     wait_until_equal(lambda: len(running.server.server_state.tasks), 1, "number of requests being handled")
@@ -111,9 +111,7 @@ def test_a_body_that_breaks_is_answered_once(running: Running, caplog: pytest.Lo
     assert [one for one in caplog.records if one.exc_info] == []
 
 
-def test_an_upgrade_that_is_asked_for_is_passed_over_without_a_word(
-    running: Running, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_requested_upgrade_is_ignored_without_a_log_line(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     client = running.connect(b"GET / HTTP/1.1\r\nHost: here\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
     assert everything(client).startswith(b"HTTP/1.1 200 OK")
     assert caplog.records == []
@@ -126,7 +124,7 @@ def test_a_client_that_begins_no_handshake_is_closed(monkeypatch: pytest.MonkeyP
         assert everything(running.connect(b"\x16\x03\x01")) == b""
 
 
-def test_a_client_that_drips_gains_no_time(running: Running) -> None:
+def test_a_client_that_sends_single_bytes_is_closed(running: Running) -> None:
     client = running.connect()
 
     def drip() -> bool:
@@ -146,12 +144,12 @@ def test_a_client_that_does_not_take_its_answer_is_closed(running: Running) -> N
     assert len(everything(client)) < LARGE
 
 
-def test_a_slow_answer_and_a_stream_are_left_alone(running: Running) -> None:
+def test_a_slow_answer_and_a_stream_are_not_closed(running: Running) -> None:
     client = running.connect(REQUEST.replace(b"1.1", b"1.0") % b"stream")
     assert everything(client).endswith(b"eventeventeventeventfine")
 
 
-def test_a_slow_reader_gets_all_of_it(running: Running) -> None:
+def test_a_slow_reader_gets_the_whole_answer(running: Running) -> None:
     """The server serves a slow client as long as the client keeps reading."""
     client, received = running.connect(REQUEST.replace(b"1.1", b"1.0") % b"large"), 0
     while chunk := client.recv(1_000_000):

@@ -75,7 +75,7 @@ def served(tmp_path: Path, more_files: None) -> Iterator[Served]:
             process.kill()
 
 
-def test_connections_that_only_wait_keep_nobody_out(served: Served) -> None:
+def test_connections_that_only_wait_do_not_block_other_clients(served: Served) -> None:
     waiting = [served.connect(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Half: ") for _ in range(HALF_OPEN)]
     for _ in range(3):
         assert [served.status(path) for path in WATCHED] == [200] * len(WATCHED)

@@ -66,7 +66,7 @@ def test_each_cluster_has_the_settings_of_its_table() -> None:
     assert (billing.partitions, billing.topics, billing.mirrored) == ("stalled", (), ("eu.*",))
 
 
-def test_a_cluster_whose_brokers_are_in_its_file() -> None:
+def test_the_brokers_of_a_cluster_may_be_in_its_client_properties() -> None:
     Path("orders.properties").write_text("bootstrap.servers=PLAINTEXT://orders-1:9092\n")
     Path("writer.properties").write_text("client.id=writer\n")
     table = TWO.replace('bootstrap_servers = "orders-1:9092"', 'remediation_config = "writer.properties"')
@@ -81,14 +81,14 @@ def test_a_cluster_whose_brokers_are_in_its_file() -> None:
         service_clients(reported)
 
 
-def test_the_flag_chooses_one() -> None:
+def test_the_cluster_flag_chooses_one_cluster() -> None:
     (billing,) = ingest_children(settings(cluster="billing"))
     assert billing.name == "ingest"
     assert settings(cluster="billing").of_one_cluster().bootstrap_servers == "billing-1:9092"
     assert settings(cluster="orders").of_one_cluster().bootstrap_servers == "orders-1:9092"
 
 
-def test_the_service_has_the_brokers_of_each() -> None:
+def test_the_service_has_the_brokers_of_each_cluster() -> None:
     clients = service_clients(settings())
     assert {name: one.bootstrap_servers for name, one in clients.by_name.items()} == {
         "orders": ("orders-1:9092",),
@@ -98,7 +98,7 @@ def test_the_service_has_the_brokers_of_each() -> None:
     assert service_clients(load({})) == (None, {})
 
 
-def test_markers_are_written_by_a_principal_of_their_own() -> None:
+def test_markers_are_written_by_their_own_principal() -> None:
     Path("writer.properties").write_text("client.id=writer\n")
     text = TWO.replace("billing/eu", "billing").replace(
         'mirrored = ["eu.*"]', 'kafka_config = "orders.properties"\nremediation_config = "writer.properties"'
@@ -123,7 +123,7 @@ def test_the_flag_of_the_writing_principal_is_for_the_service_alone() -> None:
     assert passed_on(ingest.environment).remediation_config is None
 
 
-def test_without_tables_there_is_the_cluster_of_the_flags() -> None:
+def test_without_tables_the_flags_describe_one_cluster() -> None:
     (one,) = load({"bootstrap_servers": "a:1"}).of_each_cluster()
     assert one.bootstrap_servers == "a:1"
 
@@ -171,7 +171,7 @@ def test_flags_that_do_not_fit_the_tables_are_named(flags: dict[str, str], compl
     assert str(raised.value) == complaint
 
 
-def test_a_command_about_one_cluster_asks_which() -> None:
+def test_a_command_about_one_cluster_needs_its_name() -> None:
     with pytest.raises(SettingsError) as raised:
         settings().of_one_cluster()
     assert str(raised.value) == "--cluster is missing: one of orders, billing"

@@ -29,12 +29,14 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "txnscope.toml"
 
 
-def test_defaults() -> None:
+def test_settings_have_defaults() -> None:
     loaded = settings.load({})
     assert (loaded.host, loaded.port, loaded.store) == ("127.0.0.1", 8080, "sqlite:///txnscope.db")
 
 
-def test_flags_then_environment_then_file(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_win_over_the_environment_and_the_environment_over_the_file(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config.write_text('port = 1001\nhost = "file"\ncluster = "file"\nkafka_config = "client.properties"\n')
     monkeypatch.setenv("TXNSCOPE_PORT", "1002")
     monkeypatch.setenv("TXNSCOPE_HOST", "environment")
@@ -47,13 +49,13 @@ def test_flags_then_environment_then_file(config: Path, monkeypatch: pytest.Monk
     assert loaded.store == "sqlite:///txnscope.db"
 
 
-def test_the_file_can_be_named_in_the_environment(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_can_name_the_settings_file(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config.write_text("port = 1001")
     monkeypatch.setenv("TXNSCOPE_CONFIG", str(config))
     assert settings.load({}).port == 1001
 
 
-def test_foreign_variables_are_nobodys_business(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_variables_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TXNSCOPE_SOMETHING_ELSE", "1")
     settings.load({})
 
@@ -169,7 +171,7 @@ def test_a_bad_value_is_named_by_its_flag_or_variable(config: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("globs", ["orders-*,pay", "orders-* pay", " orders-* , pay "])
-def test_globs_of_topics_in_the_environment(globs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_can_contain_globs_of_topics(globs: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TXNSCOPE_TOPICS", globs)
     assert settings.load({}).topics == ("orders-*", "pay")
     assert settings.load({"topics": ["a"]}).topics == ("a",)
@@ -202,7 +204,7 @@ def test_a_bad_flag_is_named(flag: str, value: str) -> None:
         settings.load({flag: value})
 
 
-def test_other_names_of_clusters_are_taken_as_they_are() -> None:
+def test_unusual_names_of_clusters_are_accepted() -> None:
     for name in ("orders", "or ders?#%", "gr\u00fcn", "...", "4L6g3nShT-eMCtK--X86sw"):
         assert settings.load({"cluster": name}).cluster == name
 
@@ -252,7 +254,7 @@ def test_rules_are_read(config: Path) -> None:
     ]
 
 
-def test_hosts_come_as_words_or_as_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_allowed_hosts_are_a_list_or_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.load({"allowed_hosts": ["A.example", "10.0.0.7"]}).allowed_hosts == ("a.example", "10.0.0.7")
     monkeypatch.setenv("TXNSCOPE_ALLOWED_HOSTS", "a.example, [::2]")
     assert settings.load({}).allowed_hosts == ("a.example", "::2")
@@ -272,7 +274,7 @@ def test_hosts_come_as_words_or_as_a_text(monkeypatch: pytest.MonkeyPatch) -> No
         ('{"ann": "the-key-of-ann-000', "not JSON"),
     ],
 )
-def test_a_bad_key_is_complained_about_and_not_shown(
+def test_a_bad_operator_key_is_refused_and_not_shown(
     reported: object, complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TXNSCOPE_OPERATORS", reported if isinstance(reported, str) else json.dumps(reported))

@@ -87,7 +87,7 @@ OF_KAFKA = {"bootstrap_servers", "kafka_config"}
     [(for_store, set()), (for_service, SERVED | OF_KAFKA), (for_ingest, INGESTED | OF_KAFKA)],
     ids=["store", "service", "ingest"],
 )
-def test_a_child_has_what_it_needs_as_it_was(
+def test_a_child_gets_exactly_the_settings_that_it_needs(
     passes: Callable[[Settings], dict[str, str]],
     names: set[str],
     settings: Settings,
@@ -99,7 +99,7 @@ def test_a_child_has_what_it_needs_as_it_was(
     assert all(getattr(child, name) == getattr(settings, name) for name in wanted)
 
 
-def test_keys_and_passwords_reach_only_who_needs_them(settings: Settings) -> None:
+def test_keys_and_passwords_reach_only_the_child_that_needs_them(settings: Settings) -> None:
     for secret, has in ((KEY, for_service), (HASHED, for_service), ("of-spark", for_ingest)):
         for passes in (for_store, for_service, for_ingest):
             assert (secret in str(passes(settings))) is (passes is has)
@@ -132,7 +132,7 @@ def test_a_flag_wins_over_the_document(settings: Settings, monkeypatch: pytest.M
         ("[]", ": not a table"),
     ],
 )
-def test_a_document_that_nobody_passed_is_one_line(
+def test_an_invalid_settings_document_is_refused_in_one_line(
     document: str, says: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(DOCUMENT, document)

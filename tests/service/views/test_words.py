@@ -27,7 +27,7 @@ NOON_MS = 1_790_000_000_000  # 2026-09-21 14:13:20 UTC
         (604_800_000, "7 d"),
     ],
 )
-def test_two_units_at_most_and_a_decimal_where_it_says_something(ms: int, text: str) -> None:
+def test_a_duration_has_at_most_two_units(ms: int, text: str) -> None:
     assert words.duration(ms) == text
 
 
@@ -53,7 +53,7 @@ def test_offsets_are_whole_and_counts_may_be_rounded() -> None:
     ]
 
 
-def test_what_is_not_nothing_is_never_shown_as_nothing() -> None:
+def test_a_share_or_rate_above_zero_is_never_shown_as_zero() -> None:
     assert words.share(0, 10) == words.share(0, 0) == "0 %"
     assert words.share(735, 765_000) == "0.10 %"
     assert words.share(1, 10_000_000) == "< 0.01 %"
@@ -63,7 +63,7 @@ def test_what_is_not_nothing_is_never_shown_as_nothing() -> None:
     assert words.rate(213.6) == "214 /s"
 
 
-def test_one_is_one() -> None:
+def test_a_count_of_one_has_the_singular() -> None:
     assert words.plural(1, "transaction") == "1 transaction"
     assert words.plural(1_246, "partition") == "1,246 partitions"
     assert words.plural(2, "partition is", "partitions are") == "2 partitions are"

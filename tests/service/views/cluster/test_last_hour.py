@@ -32,7 +32,7 @@ def known(cluster: WithPartitions) -> LastHour:
     return hour
 
 
-def test_whole_minutes_alone_count(cluster: WithPartitions) -> None:
+def test_only_whole_minutes_of_the_last_hour_are_counted(cluster: WithPartitions) -> None:
     """Neither the current minute nor a minute before the last hour is counted."""
     for ago_ms, commits in ((HOUR_MS + 120_000, 1_000), (HOUR_MS, 10), (MINUTE_MS, 20), (0, 4_000)):
         cluster.read([Id(b"a", commits=commits)], now_ms=NOW_MS - ago_ms)
@@ -43,7 +43,7 @@ def test_whole_minutes_alone_count(cluster: WithPartitions) -> None:
     assert hour.length_ms == HOUR_MS
 
 
-def test_since_counting_began(url: str) -> None:
+def test_the_last_hour_begins_where_counting_began(url: str) -> None:
     cluster = empty_store(url, started_ms=NOW_MS - 150_000)
     cluster.read([Id(b"a", commits=5)], now_ms=NOW_MS - 60_000)
     cluster.read()
@@ -54,7 +54,7 @@ def test_since_counting_began(url: str) -> None:
     assert (hour.commits, hour.missing) == ([0, 5], 58), "minutes that were not counted are not drawn"
 
 
-def test_nothing_before_a_minute_is_over(url: str) -> None:
+def test_there_is_no_last_hour_before_a_minute_is_over(url: str) -> None:
     cluster = empty_store(url, started_ms=NOW_MS - 10_000)
     assert last_hour(cluster) is None
     cluster.read()
@@ -77,7 +77,7 @@ def test_aborts_are_counted_by_cause(cluster: WithPartitions) -> None:
     assert (hour.aborted, hour.aborts_text) == (2, "at most 2 aborts a minute")
 
 
-def test_a_storm_has_a_number_and_no_causes(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_aborts_have_a_total_and_no_causes(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "MOST_STEPS", 2)
     reported = [one for n in range(3) for one in aborted(3 * n, MINUTE - 5 * MINUTE_MS, b"a-%d" % n)]
     cluster.writer.apply(batch(reported, read_range(0, 9, partition=1)), NOW_MS - 60_000)
@@ -88,7 +88,7 @@ def test_a_storm_has_a_number_and_no_causes(cluster: WithPartitions, monkeypatch
     assert [minute for minute in hour.aborts if any(minute.values())] == [{"none": 3}]
 
 
-def test_half_of_them_took_so_long(cluster: WithPartitions) -> None:
+def test_half_of_the_transactions_took_at_most_the_median(cluster: WithPartitions) -> None:
     with cluster.engine.connect() as connection:
         assert pipeline.medians(connection, cluster.id) == (None, None)
     reported = [
@@ -99,7 +99,7 @@ def test_half_of_them_took_so_long(cluster: WithPartitions) -> None:
         assert pipeline.medians(connection, cluster.id) == (100, 25)
 
 
-def test_the_first_read_counts_nothing(cluster: WithPartitions) -> None:
+def test_aborts_before_the_start_of_counting_are_not_counted(cluster: WithPartitions) -> None:
     reported = aborted(0, MINUTE - 5 * MINUTE_MS, b"a")
     cluster.writer.apply(batch(reported, read_range(0, 3, partition=1, counts=False)), NOW_MS - 60_000)
     cluster.read([Id(b"b", states.ONGOING)])

@@ -110,17 +110,17 @@ def test_each_state_has_its_sentence(what: Seen, word: str, tone: str, title: st
     assert verdict_of(what) == (word, tone, title)
 
 
-def test_a_few_unknown_partitions_hide_nothing_that_hangs() -> None:
+def test_a_few_unknown_partitions_hide_no_hanging_transaction() -> None:
     assert verdict_of(seen(hanging=1, coverage=PARTLY)).word == "hangs"
 
 
-def test_what_is_unknown_comes_first() -> None:
+def test_a_verdict_of_unknown_comes_before_hanging_transactions() -> None:
     assert verdict_of(seen(120_000, hanging=2)).word == "unknown"
     assert verdict_of(seen(read=0.5, hanging=2)).word == "reading"
     assert verdict_of(seen()._replace(freshness=Freshness(NOW_MS, None))).word == "never"
 
 
-def test_old_data_are_the_last_known_and_never_green() -> None:
+def test_a_verdict_on_old_data_is_the_last_known_and_never_green() -> None:
     hung = verdict_of(seen(43_000, hanging=1))
     assert hung.title == "Last known: 1 transaction hangs. It will not heal by itself."
     quiet = verdict_of(seen(43_000))
@@ -129,7 +129,7 @@ def test_old_data_are_the_last_known_and_never_green() -> None:
     assert "nothing hung in the 1,240 of 1,246 partitions that could be judged" in partly.title
 
 
-def test_only_what_is_fresh_and_judged_whole_is_green() -> None:
+def test_only_fresh_and_completely_judged_data_are_green() -> None:
     others = [
         seen(30_000),
         seen(read=0.1),
@@ -144,7 +144,7 @@ def test_only_what_is_fresh_and_judged_whole_is_green() -> None:
     assert {verdict_of(one).tone for one in others} == {"unknown", "info", "critical"}
 
 
-def test_silence_about_one_does_not_silence_another() -> None:
+def test_a_mute_of_one_transaction_does_not_mute_another() -> None:
     assert verdict_of(seen(hanging=1, muted=2)).title.startswith("1 transaction hangs.")
     blocked = verdict_of(seen(muted=2, links=[OPEN])).title
     assert blocked == "2 hanging transactions are muted. Nothing else hangs. 1 partition is blocked."
@@ -162,16 +162,16 @@ def test_silence_about_one_does_not_silence_another() -> None:
         (120_000, "unknown", True),
     ],
 )
-def test_the_word_follows_the_age(age_ms: int, word: str, is_old: bool) -> None:
+def test_the_age_of_data_determines_their_freshness(age_ms: int, word: str, is_old: bool) -> None:
     fresh = Freshness(NOW_MS, NOW_MS - age_ms)
     assert (fresh.word, fresh.is_old, fresh.age_ms) == (word, is_old, max(age_ms, 0))
 
 
-def test_nothing_is_known_before_each_source_has_answered() -> None:
+def test_data_without_an_answer_have_the_freshness_never() -> None:
     assert Freshness(NOW_MS, None).word == "never"
 
 
-def test_a_first_read_is_no_old_data_unless_it_came_to_a_halt() -> None:
+def test_a_first_read_is_no_old_data_unless_it_stalls() -> None:
     assert Freshness(NOW_MS, None, 0.0).word == "reading"
     assert Freshness(NOW_MS, NOW_MS - 60_000, 0.63).word == "reading"
     assert Freshness(NOW_MS, NOW_MS - 120_000, 0.63).word == "unknown"

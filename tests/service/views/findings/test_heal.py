@@ -59,13 +59,13 @@ def test_each_relation_says_who_ends_it(kind: RelationKind, text: str, tone: str
     assert heal.brief
 
 
-def test_every_relation_is_told() -> None:
+def test_a_hanging_transaction_is_the_worst_relation_and_open_the_best() -> None:
     orders = {word: outlook_of(Relation(word, owner()), LIMITS).order for word in RelationKind}
     assert min(orders, key=lambda word: orders[word]) == RelationKind.HANGING
     assert max(orders, key=lambda word: orders[word]) == RelationKind.OPEN
 
 
-def test_an_open_one_is_counted_down_with_what_that_costs() -> None:
+def test_an_open_transaction_has_its_timeout_and_the_loss_of_records() -> None:
     heal = outlook_of(Relation(RelationKind.OPEN, owner()), LIMITS)
     assert (heal.at_ms, heal.latest_ms) == (NOW_MS + 48_000, NOW_MS + 63_000)
     assert heal.more == "its records are then discarded"
@@ -77,37 +77,37 @@ def test_two_phase_commit_has_no_timeout() -> None:
     assert heal.at_ms is None
 
 
-def test_a_partition_without_leader_heals_when_it_has_one() -> None:
+def test_a_completion_without_a_leader_heals_when_the_leader_is_back() -> None:
     assert (
         outlook_of(Relation(RelationKind.COMPLETING, owner()), LIMITS, leader=-1).text
         == "heals when its leader is back"
     )
 
 
-def test_what_is_unknown_says_why() -> None:
+def test_an_unknown_relation_has_its_reason() -> None:
     assert outlook_of(Relation(RelationKind.UNKNOWN, None, LogUnread()), LIMITS).more == str(LogUnread())
 
 
-def test_every_kind_says_whether_it_heals() -> None:
+def test_every_kind_of_finding_says_whether_it_heals() -> None:
     for kind in Kind:
         heal = outlook_of_finding(finding(kind))
         assert heal.text
         assert (heal.heals == "no") <= (heal.order == 0)
 
 
-def test_a_time_that_is_known_is_counted_down_unless_it_never_heals() -> None:
+def test_a_known_end_is_counted_down_unless_the_kind_never_heals() -> None:
     late = outlook_of_finding(finding(Kind.LONG_RUNNING, self_heals_at_ms=NOW_MS + 9_000))
     assert (late.text, late.at_ms) == ("ends by itself", NOW_MS + 9_000)
     assert outlook_of_finding(finding(Kind.HANGING, self_heals_at_ms=NOW_MS)).at_ms is None
 
 
-def test_ids_that_flink_numbers_are_normal() -> None:
+def test_churn_of_ids_that_flink_numbers_is_normal() -> None:
     of_flink = finding(Kind.CHURN).with_observed(severity=Severity.INFO)
     assert outlook_of_finding(of_flink).text == "is normal"
     assert plan_of(of_flink, "c", None, None, can_resolve=False).no_help == ()
 
 
-def test_a_missing_permission_is_said_to_be_the_way_out() -> None:
+def test_a_gap_by_a_missing_permission_ends_with_the_grant() -> None:
     hidden = finding(Kind.COVERAGE_GAP, reason=denied("hr"))
     assert outlook_of_finding(hidden).text == "unknown until that is granted"
     assert outlook_of_finding(finding(Kind.COVERAGE_GAP)).text == "unknown until it can be read"
@@ -126,11 +126,11 @@ def test_a_missing_permission_is_said_to_be_the_way_out() -> None:
         (Kind.CORRELATED_TIMEOUTS, Subject(), "the cluster", "/clusters/a%2Fb/findings"),
     ],
 )
-def test_the_subject_leads_to_its_page(kind: str, subject: Subject, text: str, href: str) -> None:
+def test_a_finding_links_to_the_page_of_its_subject(kind: str, subject: Subject, text: str, href: str) -> None:
     assert about(finding(kind, subject=subject), "a/b") == (text, href)
 
 
-def test_silence_ends_at_its_time() -> None:
+def test_a_mute_ends_at_its_time() -> None:
     assert is_muted(finding(Kind.OVERDUE, muted_until_ms=NOW_MS + 1), NOW_MS)
     assert not is_muted(finding(Kind.OVERDUE, muted_until_ms=NOW_MS), NOW_MS)
     assert not is_muted(finding(Kind.OVERDUE), NOW_MS)

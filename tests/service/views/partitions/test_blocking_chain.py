@@ -62,14 +62,14 @@ def test_an_orphan_is_named_by_its_producer_id(cluster: WithPartitions, chain: C
     assert (link.who, link.judged.owner) == ("producer id 4711", None)
 
 
-def test_nobody_known_is_unknown_and_says_why(cluster: WithPartitions, chain: Chain) -> None:
+def test_an_unknown_blocker_has_its_reason(cluster: WithPartitions, chain: Chain) -> None:
     cluster.look(stalled_partition(3, "payments"))
     (link,) = chain()
     assert (link.who, link.relation, link.heal.text) == ("unknown", "unknown", "unknown")
     assert str(link.judged.why) == link.heal.more != ""
 
 
-def test_groups_stand_behind_with_those_that_have_stopped_first(cluster: WithPartitions, chain: Chain) -> None:
+def test_blocked_groups_are_listed_with_stopped_ones_first(cluster: WithPartitions, chain: Chain) -> None:
     cluster.look(*on("payments", 7, entry(7)))
     wait(cluster, [group("a-soon", "payments", 7, 81), group("z-stopped", "payments", 7), group("far", "payments", 8)])
     (link,) = chain()
@@ -77,7 +77,7 @@ def test_groups_stand_behind_with_those_that_have_stopped_first(cluster: WithPar
     assert link.stopped == 1
 
 
-def test_the_worst_comes_first(cluster: WithPartitions, chain: Chain) -> None:
+def test_the_worst_link_of_the_chain_comes_first(cluster: WithPartitions, chain: Chain) -> None:
     """Transactions that do not end by themselves come first. After that, stopped groups, the time left, and the age
     decide."""
     ids = [
@@ -97,14 +97,14 @@ def test_the_worst_comes_first(cluster: WithPartitions, chain: Chain) -> None:
     assert [link.who for link in chain()] == ["hung", "completing", "unknown", "waited-for", "soon", "later"]
 
 
-def test_what_is_muted_comes_last(cluster: WithPartitions, chain: Chain) -> None:
+def test_a_muted_link_of_the_chain_comes_last(cluster: WithPartitions, chain: Chain) -> None:
     cluster.read([ongoing(b"open", "a", 11), Id(b"hung", producer_id=14)])
     cluster.look(*on("a", 0, entry(11)), *on("d", 0, entry(14)))
     cluster.see(hanging("d", 0, b"hung", 14, muted_until_ms=NOW_MS + 1))
     assert [(link.who, link.is_muted) for link in chain()] == [("open", False), ("hung", True)]
 
 
-def test_a_stuck_completion_says_so_and_links_its_finding(cluster: WithPartitions, chain: Chain) -> None:
+def test_a_stuck_completion_shows_its_state_and_links_its_finding(cluster: WithPartitions, chain: Chain) -> None:
     cluster.read([Id(b"ledger", states.PREPARE_COMMIT, producer_id=9, topics=(Participants("ledger", (4,)),))])
     cluster.look(*on("ledger", 4, entry(9)))
     assert [(link.state, link.finding) for link in chain()] == [("in PrepareCommit", None)]
@@ -115,7 +115,7 @@ def test_a_stuck_completion_says_so_and_links_its_finding(cluster: WithPartition
     assert link.heal.text == "heals when broker 1 acknowledges"
 
 
-def test_a_decision_to_commit_is_kept_and_offers_no_command(cluster: WithPartitions, chain: Chain) -> None:
+def test_a_decision_to_commit_is_shown_without_a_command(cluster: WithPartitions, chain: Chain) -> None:
     cluster.look(*on("payments", 7, entry(7)))
     cluster.see(hanging(decision="commit", bootstrap=None))
     (link,) = chain()
