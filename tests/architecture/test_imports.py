@@ -54,7 +54,7 @@ def test_the_product_knows_nothing_of_the_demo_or_the_tests() -> None:
 
 
 @pytest.mark.parametrize("room", ["service/wire", "service/domain"])
-def test_pure_rooms_import_no_framework_and_no_other_room(room: str) -> None:
+def test_pure_packages_import_no_framework_and_no_other_package(room: str) -> None:
     own = room.replace("/", ".")
     foreign = [i for i in imports(room) if within(i[1], "service", "spark_jobs") and not within(i[1], own)]
     # `from service.wire import x` is listed twice, first as an import of `service.wire`
@@ -62,7 +62,7 @@ def test_pure_rooms_import_no_framework_and_no_other_room(room: str) -> None:
     assert [i for i in imports(room) if within(i[1], *FRAMEWORKS)] == []
 
 
-def test_only_one_room_speaks_kafka() -> None:
+def test_only_one_package_imports_the_kafka_client() -> None:
     product = imports("service") + imports("spark_jobs")
     outside = [i for i in product if within(i[1], "kafka") and not i[0].startswith("service/kafka/")]
     assert outside == []
@@ -75,7 +75,7 @@ def test_views_know_no_http_and_no_html() -> None:
 
 
 @pytest.mark.parametrize("room", ["service/domain", "service/kafka", "service/store", "service/wire"])
-def test_what_views_rest_on_knows_no_views(room: str) -> None:
+def test_packages_below_views_import_no_views(room: str) -> None:
     assert [i for i in imports(room) if within(i[1], "service.views")] == []
 
 
@@ -85,7 +85,7 @@ def test_pages_and_commands_use_no_route() -> None:
     ] == []
 
 
-def test_spark_jobs_use_the_rooms_they_may() -> None:
+def test_spark_jobs_import_only_allowed_packages() -> None:
     judged = "service.views.partitions.judged"  # the application and the pages judge partitions with the same code
     rooms = [f"service.{room}" for room in ("wire", "kafka", "domain", "store", "processes", "clock", "settings")]
     used = [i for i in imports("spark_jobs") if within(i[1], "service") and i[1] != "service"]
@@ -115,7 +115,7 @@ DIRECTION: Final = ("reasons", "transaction_log", "partitions", "worlds", "findi
 """The packages of the domain. Each may import only packages before it."""
 
 
-def test_the_domain_has_one_direction() -> None:
+def test_packages_of_the_domain_import_in_one_direction() -> None:
     packages = {path.name for path in (ROOT / "service" / "domain").iterdir() if (path / "__init__.py").exists()}
     assert packages == set(DIRECTION)
     back = [

@@ -97,7 +97,7 @@ def is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value != ""
 
 
-def test_nothing_is_found_out_from_a_sentence() -> None:
+def test_no_code_reads_a_fact_from_a_sentence() -> None:
     found = {
         f"{file.relative_to(ROOT)}:{line}"
         for file, tree in files()
@@ -107,12 +107,12 @@ def test_nothing_is_found_out_from_a_sentence() -> None:
     assert found == set()
 
 
-def test_the_types_say_what_a_sentence_is() -> None:
+def test_fields_that_are_sentences_are_known_by_their_type() -> None:
     assert {"summary", "title", "advice", "text", "why", "read_why", "error", "open_question"} <= sentences()
     assert not {"kind", "status", "subject", "facts", "source", "names"} & sentences()
 
 
-def test_the_test_finds_what_it_is_meant_to_find() -> None:
+def test_the_check_finds_every_way_of_reading_a_sentence() -> None:
     for code in (
         "DENIED in finding.summary",
         "one.why.startswith('not watched')",
