@@ -58,7 +58,7 @@ def ours(environment: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(ENV_PREFIX) and name != CONFIG}
 
 
-def test_it_is_a_compose_file() -> None:
+def test_the_file_has_the_compose_schema() -> None:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
     result = subprocess.run(
         [*command, str(COMPOSE / "compose.yml")], capture_output=True, text=True, timeout=LIMIT_S, check=False
@@ -67,7 +67,7 @@ def test_it_is_a_compose_file() -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_what_is_mounted_exists_and_stays_as_it_is(services: dict[str, Any], name: str) -> None:
+def test_mounted_files_exist_and_are_read_only(services: dict[str, Any], name: str) -> None:
     for mount in mounts(services[name]):
         assert mount.source.exists(), mount
         assert mount.mode == "ro", mount
@@ -127,7 +127,7 @@ def test_only_the_service_sees_the_login_that_may_write(services: dict[str, Any]
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_our_containers_may_do_little(services: dict[str, Any], name: str) -> None:
+def test_our_containers_have_minimal_privileges(services: dict[str, Any], name: str) -> None:
     container = services[name]
     assert container["user"] == "10001:10001"
     assert container["read_only"] is True
@@ -139,12 +139,12 @@ def test_our_containers_may_do_little(services: dict[str, Any], name: str) -> No
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_nobody_gains_privileges_and_nothing_is_seen_from_other_machines(services: dict[str, Any], name: str) -> None:
+def test_no_container_gains_privileges_or_listens_beyond_loopback(services: dict[str, Any], name: str) -> None:
     assert "no-new-privileges:true" in services[name]["security_opt"]
     assert {address for address, _, _ in published(services[name])} <= {"127.0.0.1"}
 
 
-def test_no_two_publish_the_same_port(services: dict[str, Any]) -> None:
+def test_no_two_services_publish_the_same_port(services: dict[str, Any]) -> None:
     ports = [host for service in services.values() for _, host, _ in published(service)]
     assert len(ports) == len(set(ports))
 
@@ -157,7 +157,7 @@ def test_images_are_pinned(services: dict[str, Any], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_images_of_ours_are_built_from_what_is_here(services: dict[str, Any], name: str) -> None:
+def test_our_images_are_built_from_this_repository(services: dict[str, Any], name: str) -> None:
     build = services[name]["build"]
     context = (COMPOSE / build["context"]).resolve()
     assert (context / build["dockerfile"]).resolve() == COMPOSE / "Containerfile"
@@ -173,7 +173,7 @@ def test_secrets_are_in_the_environment_alone(services: dict[str, Any], name: st
 
 
 @pytest.mark.parametrize("missing", [*sorted(SECRETS), "KAFKA_BOOTSTRAP_SERVERS"])
-def test_what_has_no_default_is_asked_for(missing: str) -> None:
+def test_a_variable_without_a_default_is_required(missing: str) -> None:
     with pytest.raises(KeyError, match=missing):
         compose({name: value for name, value in example_environment().items() if name != missing})
 
@@ -183,7 +183,7 @@ def test_the_example_has_every_variable() -> None:
     assert result == variables() | {"COMPOSE_PROFILES"}
 
 
-def test_everything_but_the_demo_stands_without_it(services: dict[str, Any]) -> None:
+def test_no_service_needs_the_services_of_the_demo(services: dict[str, Any]) -> None:
     assert example_environment()["COMPOSE_PROFILES"] == "demo"
     demo = {name for name, service in services.items() if service.get("profiles") == ["demo"]}
     assert demo == {"kafka", "orders", "settlement"}
@@ -196,7 +196,7 @@ def test_everything_but_the_demo_stands_without_it(services: dict[str, Any]) -> 
             assert "healthcheck" in services[other], other
 
 
-def test_the_demo_broker_is_where_everybody_looks_for_it(services: dict[str, Any]) -> None:
+def test_the_demo_broker_advertises_the_addresses_that_clients_use(services: dict[str, Any]) -> None:
     environment = services["kafka"]["environment"]
     inside, outside = environment["KAFKA_ADVERTISED_LISTENERS"].split(",")
     assert inside == f"INSIDE://{example_environment()['KAFKA_BOOTSTRAP_SERVERS']}"

@@ -52,7 +52,7 @@ def extras(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_it_runs_as_nobody_in_particular(name: str) -> None:
+def test_an_image_runs_as_an_unprivileged_user(name: str) -> None:
     users = [user for stage in lineage(name) for user in stage.all("USER")]
     assert users == ["10001:10001"]
     assert compose()["services"][name]["user"] == users[-1]
@@ -61,7 +61,7 @@ def test_it_runs_as_nobody_in_particular(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_nothing_that_builds_is_left_in_it(name: str) -> None:
+def test_an_image_contains_no_build_tools(name: str) -> None:
     """The image contains no build tools. The Python environment comes from another stage, and pip is removed from the
     base image."""
     base, own = lineage(name)
@@ -73,7 +73,7 @@ def test_nothing_that_builds_is_left_in_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_packages_come_by_hash(name: str) -> None:
+def test_packages_are_installed_by_hash(name: str) -> None:
     """Packages are installed by hash. `--no-deps` is used only for the project itself, which hatchling from the lock
     builds."""
     installs = [
@@ -86,7 +86,7 @@ def test_packages_come_by_hash(name: str) -> None:
     assert "--no-index" in own
 
 
-def test_the_java_home_is_looked_for_where_it_was_written() -> None:
+def test_the_job_looks_for_the_java_home_where_the_build_wrote_it() -> None:
     """The job must look for the Java home where the build wrote it. The image is read-only, so the job could not write
     it again."""
     written, looked_for = (
@@ -95,7 +95,7 @@ def test_the_java_home_is_looked_for_where_it_was_written() -> None:
     assert written == looked_for == ["XDG_CACHE_HOME=/opt/txnscope/cache"]
 
 
-def test_what_is_copied_exists_and_is_let_into_the_build() -> None:
+def test_copied_files_exist_and_are_not_ignored_by_the_build() -> None:
     let_in = re.findall(r"^!(.+)$", (COMPOSE / "Containerfile.dockerignore").read_text("utf-8"), re.MULTILINE)
     copied = [words.split()[:-1] for stage in stages().values() for words in stage.all("COPY") if "--from" not in words]
     for source in {path for paths in copied for path in paths}:
@@ -108,7 +108,7 @@ def test_what_is_copied_exists_and_is_let_into_the_build() -> None:
     )
 
 
-def test_the_service_is_asked_for_its_health_where_it_serves() -> None:
+def test_the_health_check_uses_the_address_of_the_service() -> None:
     """All five places that name the port name the same one, and the health check uses an existing address."""
     service = stages()["service"]
     flags = parse_command(service.words("CMD"))
@@ -123,7 +123,7 @@ def test_the_service_is_asked_for_its_health_where_it_serves() -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_role_holds_all_that_its_packages_require(name: str) -> None:
+def test_a_role_contains_every_requirement_of_its_packages(name: str) -> None:
     """Every requirement of an installed package is installed, too. Requirements for other systems or Python versions
     are exempt."""
     chosen = parse(role(ROOT, extras(name)))
@@ -143,7 +143,7 @@ def test_a_role_holds_all_that_its_packages_require(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_role_is_enough_to_run(name: str) -> None:
+def test_the_packages_of_a_role_are_enough_to_run(name: str) -> None:
     """The packages of an image are enough to run its role. The test hides installed packages that the image lacks."""
     chosen = parse(role(ROOT, extras(name)))
     absent = {"tests", "deploy", "dashboards"} | {

@@ -60,7 +60,7 @@ def dashboards() -> list[Path]:
     return found
 
 
-def test_prometheus_scrapes_what_runs() -> None:
+def test_prometheus_scrapes_the_running_service() -> None:
     config = read_yaml(PROMETHEUS)
     assert config["global"]["scrape_interval"] == "15s"
     jobs = {job["job_name"]: job for job in config["scrape_configs"]}
@@ -73,7 +73,7 @@ def test_prometheus_scrapes_what_runs() -> None:
     assert all(serves(target, on="prometheus") for one in manager["static_configs"] for target in one["targets"])
 
 
-def test_prometheus_and_alertmanager_read_what_is_mounted() -> None:
+def test_prometheus_and_alertmanager_read_the_mounted_files() -> None:
     assert behind(SERVICES["prometheus"], flag("prometheus", "config.file")) == PROMETHEUS
     assert behind(SERVICES["alertmanager"], flag("alertmanager", "config.file")) == ALERTMANAGER
     for name, path in (("prometheus", "storage.tsdb.path"), ("alertmanager", "storage.path")):
@@ -81,7 +81,7 @@ def test_prometheus_and_alertmanager_read_what_is_mounted() -> None:
         assert flag(name, path) in targets, "the container is read-only, so the path must be on a volume"
 
 
-def test_prometheus_finds_rules_and_nothing_else() -> None:
+def test_prometheus_finds_only_rule_files() -> None:
     """Prometheus loads only its own rule file. The same folder has the rules for the Prometheus Operator, with which
     Prometheus would not start."""
     found = rule_files()
@@ -90,7 +90,7 @@ def test_prometheus_finds_rules_and_nothing_else() -> None:
     assert "KafkaTransactionHanging" in [alert["alert"] for alert in alerts()]
 
 
-def test_links_of_alerts_lead_to_what_runs_here() -> None:
+def test_links_of_alerts_lead_to_running_services() -> None:
     links = {urlsplit(link) for alert in alerts() for link in _links(alert)}
     assert {link.hostname for link in links} <= {"localhost", "127.0.0.1"}
     ports = {host for name in ("service", "grafana") for _, host, _ in published(SERVICES[name])}

@@ -26,7 +26,7 @@ APACHE_2: Final = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523
 """SHA-256 of the licence as its authors publish it."""
 
 
-def test_what_builds_and_what_locks_is_in_the_lock_by_hash() -> None:
+def test_tools_that_build_and_lock_are_in_the_lock_by_hash() -> None:
     locked = parse((ROOT / "requirements.lock").read_text("utf-8"))
     (backend,) = PROJECT["build-system"]["requires"]
     assert re.fullmatch(r"hatchling==[\d.]+", backend)
@@ -35,7 +35,7 @@ def test_what_builds_and_what_locks_is_in_the_lock_by_hash() -> None:
         assert "--hash=sha256:" in locked[name].text, name
 
 
-def test_nothing_is_installed_but_by_hash_or_from_here() -> None:
+def test_packages_are_installed_by_hash_or_from_this_repository() -> None:
     """Every package is installed by hash or from this repository. Without build isolation, hatchling from the lock
     builds the project; with build isolation, pip would use the registry."""
     installs = re.findall(r"^\t.*pip\b.* install .*$", MAKEFILE, re.MULTILINE)
@@ -122,7 +122,7 @@ def test_the_audit_reports_what_it_could_not_check(dependencies: list[Any], code
     assert text in result
 
 
-def test_an_audit_without_an_answer_is_none() -> None:
+def test_an_audit_without_an_answer_reports_that_nothing_was_checked() -> None:
     code, result = run(ask=lambda _: None)
     assert code == UNCHECKED
     assert len(result.splitlines()) == 1
@@ -130,7 +130,7 @@ def test_an_audit_without_an_answer_is_none() -> None:
 
 
 @pytest.mark.parametrize(("audit", "goes_on"), [(CLEAN, True), (UNCHECKED, True), (VULNERABLE, False)])
-def test_ci_fails_for_a_vulnerability_only(audit: int, goes_on: bool) -> None:
+def test_ci_fails_only_for_a_vulnerability(audit: int, goes_on: bool) -> None:
     """CI fails if the audit finds a vulnerability. CI continues if the registry has no data about vulnerabilities."""
     command = ".venv/bin/python -m deploy.vulnerabilities"
     (line,) = (one for one in (ROOT / ".ci" / "run").read_text("utf-8").splitlines() if one.startswith(command))

@@ -50,7 +50,7 @@ def _maps_of(word: str) -> Iterator[str]:
                 yield (process / "maps").read_text()
 
 
-def test_a_frozen_broker_answers_nobody_until_it_goes_on(make_broker: MakeBroker) -> None:
+def test_a_frozen_broker_answers_again_after_resume(make_broker: MakeBroker) -> None:
     broker = make_broker()
     broker.pause()
     with pytest.raises(KafkaUnavailable):

@@ -90,7 +90,7 @@ def test_kill_minus_9_of_the_parent_leaves_no_child(script: str, state: str, wit
     )
 
 
-def test_no_stop_goes_unheard_on_a_busy_machine(tmp_path: Path) -> None:
+def test_every_stop_ends_its_child_on_a_busy_machine(tmp_path: Path) -> None:
     """On a busy machine, SIGTERM can reach a keeper process before it has run again after SIGCONT. The keeper must
     still react to SIGTERM."""
     with ExitStack() as running, (tmp_path / "busy").open("wb") as nothing:
@@ -120,7 +120,7 @@ def test_pause_resume_and_kill_reach_the_child(running_child: ChildProcess, outp
     assert not is_alive(pid)
 
 
-def test_the_exit_code_is_the_childs(output: Path) -> None:
+def test_the_exit_code_is_that_of_the_child(output: Path) -> None:
     with output.open("wb") as out:
         child = ChildProcess(["sh", "-c", "exit 7"], out)
     assert wait_until(child.poll, lambda code: code is not None, "its end") == 7

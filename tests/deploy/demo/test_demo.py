@@ -65,14 +65,14 @@ def refuse(*arguments: str, **environment: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_reads_its_environment() -> None:
+def test_options_are_read_from_the_environment() -> None:
     assert read({}) == Options(port=8080, kafka_port=19092, kafka_version="4.3.1", seconds=None)
     chosen = {"PORT": "1234", "KAFKA_PORT": "2345", "KAFKA_VERSION": "3.9.2", "DEMO_SECONDS": "7"}
     assert read(chosen) == Options(1234, 2345, "3.9.2", 7.0)
     assert read(dict.fromkeys(chosen, "")) == Options()
 
 
-def test_reads_where_the_watchers_are_only_if_they_are_wanted() -> None:
+def test_ports_of_the_monitoring_are_read_only_with_full() -> None:
     chosen = {"PROMETHEUS_PORT": "1234", "ALERTMANAGER_PORT": "2345"}
     assert read({}, full=True).monitoring_ports == MonitoringPorts(prometheus_port=9090, alertmanager_port=9093)
     assert read(chosen, full=True).monitoring_ports == MonitoringPorts(1234, 2345)
@@ -96,7 +96,7 @@ def test_reads_where_the_watchers_are_only_if_they_are_wanted() -> None:
         ("ALERTMANAGER_PORT", "9090"),
     ],
 )
-def test_names_a_bad_value(name: str, value: str) -> None:
+def test_a_bad_value_is_named(name: str, value: str) -> None:
     with pytest.raises(BadOption, match=rf"\b{name}={value} "):
         read({name: value}, full=True)
 
@@ -116,7 +116,7 @@ def test_a_bad_value_is_one_line_and_exit_code_2() -> None:
         ("ALERTMANAGER_PORT", 0, "Alertmanager", "demo-full"),
     ],
 )
-def test_a_taken_port_is_named_with_a_way_out(name: str, offset: int, who: str, target: str) -> None:
+def test_a_taken_port_is_named_with_the_variable_that_changes_it(name: str, offset: int, who: str, target: str) -> None:
     names = ("PORT", "KAFKA_PORT", "PROMETHEUS_PORT", "ALERTMANAGER_PORT")
     ports = dict(zip(names, free_ports(4), strict=True))
     taken = ports[name] + offset
@@ -132,7 +132,7 @@ def test_a_taken_port_is_named_with_a_way_out(name: str, offset: int, who: str, 
 
 @pytest.mark.broker
 @pytest.mark.spark
-def test_shows_every_sight_and_leaves_nothing(start: Callable[..., Demo]) -> None:
+def test_the_demo_serves_every_address_and_leaves_no_process(start: Callable[..., Demo]) -> None:
     demo = start(DEMO_SECONDS="20")
     demo.read_until("The demo ends in 20 s.")
     urls = demo.urls()
@@ -167,7 +167,9 @@ def test_an_alert_and_the_way_to_end_it_are_printed_until_ctrl_c(start: Callable
 @pytest.mark.broker
 @pytest.mark.spark
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 0), (signal.SIGKILL, -9)])
-def test_ended_while_it_starts_nothing_runs_on(start: Callable[..., Demo], number: signal.Signals, code: int) -> None:
+def test_a_demo_that_is_ended_while_it_starts_leaves_no_process(
+    start: Callable[..., Demo], number: signal.Signals, code: int
+) -> None:
     demo = start()
     demo.read_until("starting")
     time.sleep(4)  # by then, every process has started, and none is ready

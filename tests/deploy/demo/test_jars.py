@@ -36,7 +36,7 @@ def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return done
 
 
-def test_the_pinned_jars_are_downloaded_once_even_by_two_at_a_time(downloads: list[Path]) -> None:
+def test_two_concurrent_fetches_download_the_pinned_jars_once(downloads: list[Path]) -> None:
     assert not jars.is_cached("9.9")
     both = [threading.Thread(target=jars.fetch, args=("9.9",)) for _ in range(2)]
     for one in both:
@@ -70,7 +70,7 @@ def test_a_jar_that_is_not_as_pinned_is_named_in_one_line(
     assert "\n" not in str(e.value)
 
 
-def test_other_pins_do_not_meet_the_jars_of_the_old_ones(downloads: list[Path]) -> None:
+def test_other_pins_use_another_folder_than_the_old_pins(downloads: list[Path]) -> None:
     before = jars.fetch("9.9")
     (before / "tools-9.9.jar").unlink()
     pins = jars.PINS / "9.9.sha256"
@@ -78,12 +78,12 @@ def test_other_pins_do_not_meet_the_jars_of_the_old_ones(downloads: list[Path]) 
     assert jars.fetch("9.9") != before
 
 
-def test_a_version_that_is_not_pinned_names_those_that_are() -> None:
+def test_the_error_of_an_unpinned_version_names_the_pinned_ones() -> None:
     with pytest.raises(jars.JarsError, match=r"Kafka 1\.0\.0 is not pinned here: choose one of 3\.3\.2, .*, 4\.4\.0"):
         jars.fetch("1.0.0")
 
 
-def test_a_failed_download_says_why_and_not_only_that_nothing_was_found() -> None:
+def test_a_failed_download_is_reported_with_its_cause() -> None:
     said = jars._complaint("""
         module not found: org.apache.kafka#kafka_2.13;4.3.1
         Server access error at url (javax.net.ssl.SSLHandshakeException: unable to find valid certification path)
@@ -91,7 +91,7 @@ def test_a_failed_download_says_why_and_not_only_that_nothing_was_found() -> Non
     assert "unable to find valid certification path" in said
 
 
-def test_a_module_comes_alone_where_its_dependencies_are_there_already() -> None:
+def test_a_module_can_be_fetched_without_its_dependencies() -> None:
     both = jars._module([jars.Module("org.apache.kafka", "kafka-tools", "9.9"), jars.Module("g", "b", "1", alone=True)])
     assert 'name="kafka-tools" rev="9.9" conf="default->master,runtime"' in both
     assert 'name="b" rev="1" conf="default->master"' in both

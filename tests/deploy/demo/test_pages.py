@@ -56,7 +56,7 @@ def paths(demo: Demo, service: str) -> list[str]:
 
 
 @pytest.mark.parametrize("width", [PHONE, DESK])
-def test_every_page_is_whole_and_can_be_read_by_everybody(
+def test_every_page_fits_the_window_and_is_accessible(
     browse: Browse, service: str, paths: list[str], width: int
 ) -> None:
     """Each page fits the window, and passes axe: roles, names, labels, and contrast in both color schemes. The browser
@@ -77,7 +77,7 @@ def _has_no_violations(page: Page, rules: Any, where: str) -> None:
     assert found.violations_count == 0, f"{where}\n{found.generate_report()}"
 
 
-def test_the_search_leads_to_the_page_of_what_is_typed(browse: Browse, service: str) -> None:
+def test_the_search_leads_to_the_page_of_the_typed_name(browse: Browse, service: str) -> None:
     page = browse(service).open(PAGE)
     for typed, where in (
         (REFUNDS_ID, f"{PAGE}/transaction?id={REFUNDS_ID}"),
@@ -94,7 +94,7 @@ def test_the_search_leads_to_the_page_of_what_is_typed(browse: Browse, service: 
     expect(page.locator("#explained")).to_contain_text(REFUNDS_ID)
 
 
-def test_the_keyboard_reaches_everything_and_shows_where_it_is(browse: Browse, service: str) -> None:
+def test_the_keyboard_reaches_every_element_and_the_focus_is_visible(browse: Browse, service: str) -> None:
     page = browse(service).open(PAGE)
     reached: list[str] = []
     while True:
@@ -113,7 +113,7 @@ def test_the_keyboard_reaches_everything_and_shows_where_it_is(browse: Browse, s
     expect(page.locator("h1")).to_contain_text(re.compile("refunds|invoices|archive"))
 
 
-def test_what_hangs_is_ended_while_somebody_looks_on(browse: Browse, service: str, demo: Demo) -> None:
+def test_an_open_page_shows_that_a_hanging_transaction_was_ended(browse: Browse, service: str, demo: Demo) -> None:
     finding = next(url for url in demo.urls() if "/findings/" in url)
     looks_on = browse(service, permissions=["clipboard-read", "clipboard-write"])
     page = looks_on.open(finding.removeprefix(service))

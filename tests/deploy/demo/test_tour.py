@@ -32,7 +32,7 @@ def addresses(said: str) -> list[str]:
     return re.findall(r"^  (http://\S+)$", said, re.MULTILINE)
 
 
-def test_the_page_comes_first_then_rest() -> None:
+def test_the_tour_lists_pages_before_rest() -> None:
     urls = addresses(tour.text(Options(), [SHOP], FINDING, KEY))
     paths = [url.removeprefix("http://127.0.0.1:8080") for url in urls]
     pages = [path for path in paths if path.startswith("/clusters/demo")]
@@ -52,13 +52,13 @@ def test_the_page_comes_first_then_rest() -> None:
     assert paths[-1] == "/metrics"
 
 
-def test_what_is_printed_is_waited_for() -> None:
+def test_the_demo_waits_for_every_printed_address() -> None:
     said = tour.text(Options(port=1234), [SHOP], FINDING, KEY)
     waited_for = [f"http://127.0.0.1:1234{sight.path}" for sight in tour.stops([SHOP], FINDING)]
     assert addresses(said) == waited_for
 
 
-def test_who_watches_is_named_where_it_runs() -> None:
+def test_the_tour_has_the_addresses_of_the_monitoring_if_it_runs() -> None:
     without, full = (
         tour.text(Options(monitoring_ports=one), [SHOP], FINDING, KEY) for one in (None, MonitoringPorts(1234, 2345))
     )

@@ -50,7 +50,7 @@ def test_an_alert_is_one_line_with_its_link() -> None:
     assert notice.line == f"firing    KafkaTransactionHanging (critical): A transaction hangs  {LINK}"
 
 
-def test_changes_are_printed_and_no_repetitions() -> None:
+def test_the_webhook_prints_each_change_once() -> None:
     """When another alert of a group begins, Alertmanager sends the whole group again. The webhook still prints each
     change once."""
     reported: list[Notice] = []
@@ -68,7 +68,7 @@ def test_changes_are_printed_and_no_repetitions() -> None:
     ]
 
 
-def test_an_id_cannot_break_the_line_or_speak_to_the_terminal() -> None:
+def test_control_characters_of_an_alert_are_escaped() -> None:
     reported: list[Notice] = []
     with Webhook(reported.append) as webhook:
         webhook.receive(body(alert(summary="hangs: a\nb\x1b[31m")))
@@ -76,7 +76,7 @@ def test_an_id_cannot_break_the_line_or_speak_to_the_terminal() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no json", b"[]", b'{"alerts": [{}]}', b'{"alerts": [1]}', b"\xff"])
-def test_what_is_no_notification_is_refused_and_printed_nowhere(content: bytes) -> None:
+def test_a_body_that_is_no_notification_is_refused_and_not_printed(content: bytes) -> None:
     reported: list[Notice] = []
     with Webhook(reported.append) as webhook:
         assert post(webhook.url, content) == 400
@@ -85,7 +85,7 @@ def test_what_is_no_notification_is_refused_and_printed_nowhere(content: bytes) 
     assert len(reported) == 1
 
 
-def test_listens_on_loopback_until_it_ends() -> None:
+def test_the_webhook_listens_on_loopback_until_it_ends() -> None:
     with Webhook(lambda _: None) as webhook:
         parts = urlsplit(webhook.url)
         assert parts.hostname == "127.0.0.1"

@@ -53,7 +53,9 @@ def test_a_book_counts_by_kind_and_knows_the_last_state() -> None:
 
 @pytest.mark.broker
 @pytest.mark.parametrize("version", ["4.3.1", "3.9.2"])
-def test_the_ledger_is_what_kafka_says(version: str, request: pytest.FixtureRequest, broker_431: Broker) -> None:
+def test_the_record_of_the_workload_equals_what_kafka_reports(
+    version: str, request: pytest.FixtureRequest, broker_431: Broker
+) -> None:
     broker = request.getfixturevalue(f"broker_{version.replace('.', '')}")
     prefix = a_prefix()
     record = Workload(broker.bootstrap, 7, prefix=prefix).run(ROUNDS)
@@ -86,7 +88,7 @@ def test_the_seed_alone_decides_what_happens(broker_431: Broker) -> None:
 
 
 @pytest.mark.broker
-def test_stops_amid_work_and_waits_for_no_transaction(broker_431: Broker) -> None:
+def test_the_workload_stops_without_waiting_for_a_transaction(broker_431: Broker) -> None:
     workload = Workload(broker_431.bootstrap, 7, prefix=a_prefix(), timeout_ms=60_000)
     stop, stopped_after = threading.Event(), -1.0
 
@@ -128,7 +130,7 @@ def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker) -> 
 
 
 @pytest.mark.broker
-def test_a_transaction_with_a_refused_record_is_aborted_and_made_again(broker_431: Broker) -> None:
+def test_a_transaction_with_a_refused_record_is_aborted_and_repeated(broker_431: Broker) -> None:
     """As applications do, the workload aborts a transaction with a refused record, and repeats it. Brokers refuse
     records while their guard is switched on again; the demo once ended at that moment."""
     app = Imports(AppContext(broker_431.bootstrap, 7, a_prefix(), 1_000, threading.Event()))
