@@ -13,7 +13,7 @@ from dashboards.sdk import JSONEncoder, dashboard, register_default_plugins
 from tests.dashboards.boards import FILES, load
 
 
-def test_the_committed_files_are_what_the_code_makes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_committed_files_equal_the_generated_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--check"]) == 0, capsys.readouterr().err
     assert sorted(file.name for file in FOLDER.glob("*.json")) == sorted(FILES)
 
@@ -32,7 +32,7 @@ def test_check_names_each_file_that_differs(tmp_path: Path, capsys: pytest.Captu
     assert all("python -m dashboards" in line for line in output)
 
 
-def test_the_address_of_the_service_can_be_another(tmp_path: Path) -> None:
+def test_the_address_of_the_service_can_be_changed(tmp_path: Path) -> None:
     main(["--out", str(tmp_path), "--page", "https://txnscope.example.org/"])
     for file in FILES:
         variables = json.loads((tmp_path / file).read_text(encoding="utf-8"))["templating"]["list"]
@@ -49,7 +49,7 @@ def test_grafanas_own_types_know_every_field(file: str) -> None:
     assert json.loads(JSONEncoder().encode(dashboard.Dashboard.from_json(board))) == board
 
 
-def test_the_documentation_names_them_all() -> None:
+def test_the_documentation_names_every_dashboard_and_variable() -> None:
     page = (FOLDER.parents[1] / "docs" / "dashboards.md").read_text(encoding="utf-8")
     for file in FILES:
         board = load(file)

@@ -32,7 +32,7 @@ def filled(url: str, values: dict[str, str]) -> str:
     return _VALUE.sub(lambda match: quote(values[match[1]], safe=""), url)
 
 
-def test_every_link_is_a_page_with_a_stable_address_or_a_dashboard(board: Json) -> None:
+def test_every_link_leads_to_a_stable_page_address_or_a_dashboard(board: Json) -> None:
     uids = {load(file)["uid"] for file in FILES}
     variables = {load(file)["uid"]: {one["name"] for one in load(file)["templating"]["list"]} for file in FILES}
     found = links(board)
@@ -50,7 +50,7 @@ def test_every_link_is_a_page_with_a_stable_address_or_a_dashboard(board: Json) 
                 assert kept in url, f"{where}: {url}"
 
 
-def test_a_link_has_what_it_needs_from_its_series_or_row(board: Json) -> None:
+def test_a_link_uses_only_fields_of_its_series_or_row(board: Json) -> None:
     for panel in panels(board):
         reported = set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", panel["targets"][0]["expr"]))))
         for _, url in links(board | {"links": [], "panels": [panel]}):
@@ -61,14 +61,14 @@ def test_a_link_has_what_it_needs_from_its_series_or_row(board: Json) -> None:
             assert of_row | of_series <= reported, f"{panel['title']}: {url}"
 
 
-def test_every_panel_about_a_cluster_leads_to_it(board: Json) -> None:
+def test_every_panel_about_a_cluster_links_to_its_page(board: Json) -> None:
     """Every panel about a cluster has a hyperlink to the page of the cluster. Heatmaps, which sum over clusters, and
     panels about shares and times of all transactions are exempt."""
     without = {panel["title"] for panel in panels(board) if not links({"links": [], "panels": [panel]})}
     assert len(without) <= (7 if board["uid"] == "txnscope-pipeline" else 4), without
 
 
-def test_the_service_answers_at_these_addresses(board: Json, tmp_path: Path) -> None:
+def test_the_service_has_a_page_at_every_linked_address(board: Json, tmp_path: Path) -> None:
     """The service has a page at every linked address, and names with special characters arrive unchanged."""
     name, topic = "pay/ment & co?#%", "orders"
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")

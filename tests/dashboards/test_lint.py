@@ -19,7 +19,7 @@ def variable(board: Json, name: str) -> Json:
     return dict(found)
 
 
-def test_the_frame(board: Json) -> None:
+def test_every_dashboard_has_the_common_frame(board: Json) -> None:
     assert re.fullmatch(r"txnscope-[a-z-]+", board["uid"])
     assert board["description"]
     assert board["editable"] is False
@@ -30,7 +30,7 @@ def test_the_frame(board: Json) -> None:
     assert "txnscope" in board["tags"]
 
 
-def test_variables(board: Json) -> None:
+def test_every_dashboard_has_the_common_variables(board: Json) -> None:
     source = board["templating"]["list"][0]
     assert (source["name"], source["type"], source["query"], source["label"]) == (
         "datasource",
@@ -49,14 +49,14 @@ def test_variables(board: Json) -> None:
     assert variable(board, "txnscope")["query"] == "http://127.0.0.1:8080"
 
 
-def test_alerts_are_drawn_and_the_heartbeat_is_not(board: Json) -> None:
+def test_alerts_are_drawn_without_the_watchdog(board: Json) -> None:
     (alerts,) = board["annotations"]["list"]
     assert alerts["enable"]
     assert alerts["datasource"]["uid"] == "${datasource}"
     assert alerts["expr"].startswith('ALERTS{service="txnscope",alertstate="firing",severity!="none"')
 
 
-def test_the_others_are_one_click_away(board: Json) -> None:
+def test_every_dashboard_links_to_the_others(board: Json) -> None:
     (others,) = (link for link in board["links"] if link["type"] == "dashboards")
     assert others["tags"] == ["txnscope"]
     assert others["keepTime"]
@@ -88,7 +88,7 @@ def test_every_panel_has_queries_a_source_and_a_unit(board: Json) -> None:
             assert panel["options"]["reduceOptions"]["calcs"] == ["lastNotNull"]
 
 
-def test_columns_of_tables_have_units_and_are_sorted_by_one_there_is(board: Json) -> None:
+def test_table_columns_have_units_and_the_sorting_column_exists(board: Json) -> None:
     for panel in (one for one in panels(board) if one["type"] == "table"):
         organized = panel["transformations"][-1]["options"]
         fields = sorted(organized["indexByName"], key=organized["indexByName"].__getitem__)
@@ -102,7 +102,7 @@ def test_columns_of_tables_have_units_and_are_sorted_by_one_there_is(board: Json
         assert sorted_by["displayName"] in shown
 
 
-def test_ranges_are_grafanas_but_where_an_alerts_window_is_shown(board: Json) -> None:
+def test_ranges_are_grafanas_except_for_windows_of_alerts(board: Json) -> None:
     for panel, target in targets(board):
         ranges = set(re.findall(r"\[([^]]+)]", target["expr"]))
         if panel["type"] == "stat" and panel["title"] in WINDOWS_OF_ALERTS:

@@ -19,7 +19,7 @@ PROMQL = {
 }
 
 
-def test_every_metric_and_every_label_is_one_the_service_exports(series: Series) -> None:
+def test_the_service_exports_every_used_metric_and_label(series: Series) -> None:
     exported = {name: set().union(*found) for name, found in series.items() if name not in NOT_OURS}
     used = set()
     for expr in (target["expr"] for file in FILES for _, target in targets(load(file))):
@@ -35,7 +35,7 @@ def test_every_metric_and_every_label_is_one_the_service_exports(series: Series)
     assert ours <= used, "each of our metrics must be in a panel"
 
 
-def test_values_of_labels_are_ones_the_service_knows(series: Series) -> None:
+def test_the_service_knows_every_used_value_of_a_label(series: Series) -> None:
     """Queries use only label values that the service exports. A query with a misspelt value would find nothing, without
     an error."""
     known: dict[tuple[str, str], set[str]] = {}

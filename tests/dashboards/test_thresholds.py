@@ -14,7 +14,7 @@ from service.views.cluster.metric_facts import EXPIRES_WITHIN_MS
 from tests.dashboards.boards import FILES, Json, load, panels
 
 
-def test_what_the_service_judges_by_itself_it_judges_by_the_same_numbers() -> None:
+def test_the_service_and_the_alerts_use_the_same_limits() -> None:
     assert shared.STALE_WARN_S * 1000 == frame.OLD_MS
     assert shared.STALE_S * 1000 == frame.UNKNOWN_MS
     assert shared.PREPARE_SLOW_S * 1000 == open_too_long.STUCK_AFTER_MS

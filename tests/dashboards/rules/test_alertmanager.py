@@ -41,7 +41,7 @@ def alertmanager(tmp_path: Path) -> Iterator[str]:
             running.wait(LIMIT_S)
 
 
-def test_an_outage_mutes_what_rests_on_it_but_not_what_hangs(alertmanager: str) -> None:
+def test_an_outage_mutes_dependent_alerts_but_no_hanging_transaction(alertmanager: str) -> None:
     """All alerts arrive at the same time, as after a broker failure that has also stopped the streaming application."""
     sent = [
         named("KafkaTxnPipelineStale", source="partitions"),

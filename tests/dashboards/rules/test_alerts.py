@@ -29,7 +29,7 @@ def alert(request: pytest.FixtureRequest) -> dict[str, Any]:
     return found
 
 
-def test_an_alert_has_a_severity_and_all_that_people_need(alert: dict[str, Any]) -> None:
+def test_an_alert_has_a_severity_and_every_annotation(alert: dict[str, Any]) -> None:
     assert alert["labels"]["severity"] in SEVERITIES
     assert alert["labels"]["service"] == SERVICE
     notes = alert["annotations"]
@@ -39,12 +39,12 @@ def test_an_alert_has_a_severity_and_all_that_people_need(alert: dict[str, Any])
     assert notes["runbook_url"].removeprefix(f"{Links().page}{GUIDE}/") in guide_names()
 
 
-def test_the_dashboard_exists(alert: dict[str, Any]) -> None:
+def test_the_linked_dashboard_exists(alert: dict[str, Any]) -> None:
     uid = alert["annotations"]["dashboard_url"].removeprefix(Links().grafana + "/d/").partition("?")[0]
     assert uid in BOARDS
 
 
-def test_a_value_is_in_the_text_where_the_alert_has_one(alert: dict[str, Any]) -> None:
+def test_the_text_of_an_alert_contains_its_value(alert: dict[str, Any]) -> None:
     """The text of an alert contains the value, unless the alert is about presence or absence, which has no value."""
     is_a_state = "absent(" in alert["expr"] or "vector(" in alert["expr"] or alert["expr"].endswith("== 0")
     text = alert["annotations"]["summary"] + alert["annotations"]["description"]
@@ -64,7 +64,7 @@ def test_a_hanging_transaction_pages_at_once_and_leads_to_its_finding() -> None:
     assert interval == "10s", "the rule must be evaluated more often than once a minute, the default of Prometheus"
 
 
-def test_what_rests_on_data_names_its_source() -> None:
+def test_an_alert_about_data_names_its_source() -> None:
     """An alert about data has the label of its source, so that stale data can mute it. Alerts about hanging, lost or
     torn transactions have no source: such a transaction remains so even if nothing is read."""
     stays = {hanging.NAME, transactions.LOST.name, transactions.TORN.name}
@@ -81,7 +81,7 @@ def test_the_rules_are_well_formed() -> None:
 
 
 @pytest.mark.parametrize("path", TESTS, ids=lambda path: path.name)
-def test_alerts_fire_when_they_should_and_not_else(path: Path) -> None:
+def test_promtool_tests_of_the_rules_pass(path: Path) -> None:
     accepts("promtool", "test", "rules", path.name)
 
 
@@ -90,7 +90,7 @@ def test_every_alert_fires_in_a_test() -> None:
     assert sorted(fires) == NAMES
 
 
-def test_every_alert_stays_silent_in_a_test() -> None:
+def test_every_alert_has_a_test_in_which_it_does_not_fire() -> None:
     """Every alert has a test in which it does not fire, except the alert that always fires."""
     silent = Counter(one.name for one in expectations() if not one.alerts)
     assert sorted({*silent, WATCHDOG.name}) == NAMES

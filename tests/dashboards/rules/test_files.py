@@ -17,7 +17,7 @@ from service.web.guide import RUNBOOKS
 from tests.dashboards.rules.files import ALERTS, COMMITTED, FOLDER, WRAPPED
 
 
-def test_the_committed_files_are_what_is_made() -> None:
+def test_the_committed_files_equal_the_generated_ones() -> None:
     assert main(["--check"]) == 0
     for name, text in files(Links()).items():
         assert (FOLDER / name).read_text("utf-8") == text, f"run `python -m dashboards.rules`: {name} differs"
@@ -35,7 +35,7 @@ def test_a_file_that_differs_or_is_missing_is_named(tmp_path: Path, capsys: pyte
     assert PROMETHEUS_RULE in output
 
 
-def test_both_wrappings_hold_the_same_rules() -> None:
+def test_both_rule_files_contain_the_same_rules() -> None:
     assert {"apiVersion": WRAPPED["apiVersion"], "kind": WRAPPED["kind"]} == {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
@@ -61,7 +61,7 @@ def test_links_lead_to_the_addresses_of_the_flags(tmp_path: Path) -> None:
     assert not any(default in text for text in texts for default in Links() if default)
 
 
-def test_the_service_shows_the_runbooks_without_a_flag_for_them(tmp_path: Path) -> None:
+def test_runbook_links_lead_to_the_service_without_a_flag(tmp_path: Path) -> None:
     assert main(["--page", "https://txn.example/", "--out", str(tmp_path)]) == 0
     for alert in _alerts(yaml.safe_load((tmp_path / RULES).read_text("utf-8"))):
         assert alert["annotations"]["runbook_url"] == f"https://txn.example{RUNBOOKS}/{alert['alert']}.md"
@@ -74,7 +74,7 @@ def test_the_page_about_rules_names_the_addresses_to_replace() -> None:
     assert "--runbooks" in text
 
 
-def test_a_label_that_a_metric_has_not_cannot_be_asked_for() -> None:
+def test_a_query_with_an_unknown_label_is_refused() -> None:
     assert pick(catalogue.FINDINGS, kind="x", status=("a", "b")) == 'kafka_txn_findings{kind="x",status=~"a|b"}'
     with pytest.raises(ValueError, match="kafka_txn_hanging_transactions has no label topic"):
         pick(catalogue.HANGING, topic="orders")

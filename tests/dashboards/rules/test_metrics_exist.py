@@ -16,7 +16,7 @@ GROUPED = re.compile(r"\b(?:max|min|count|sum) by \(([^)]*)\) \(\s*(?:\w+\()?(ka
 RECORDED = re.compile(r"\bcluster:\w+:\w+\b")
 
 
-def test_every_selector_finds_something(series: Series) -> None:
+def test_every_selector_finds_a_series(series: Series) -> None:
     asked = {match.groups() for expr in EXPRESSIONS for match in SELECTOR.finditer(RECORDED.sub("", expr))}
     assert len(asked) > 20
     for name, matchers in asked:
@@ -27,7 +27,7 @@ def test_every_selector_finds_something(series: Series) -> None:
         ), f"the service exports no series for {name}{{{matchers or ''}}}"
 
 
-def test_every_label_that_is_grouped_by_is_there(series: Series) -> None:
+def test_every_label_of_a_grouping_exists(series: Series) -> None:
     grouped = {match.groups() for expr in EXPRESSIONS for match in GROUPED.finditer(expr)}
     assert len(grouped) > 15
     for labels, name in grouped:
@@ -44,7 +44,7 @@ def test_every_label_of_an_annotation_is_one_of_the_alert() -> None:
         assert used <= kept | alert["labels"].keys(), alert["alert"]
 
 
-def test_recorded_names_are_recorded() -> None:
+def test_every_recorded_name_has_its_recording_rule() -> None:
     recorded = {rule["record"] for group in COMMITTED["groups"] for rule in group["rules"] if "record" in rule}
     assert {name for expr in EXPRESSIONS for name in RECORDED.findall(expr)} <= recorded
 

@@ -55,7 +55,7 @@ def test_an_alert_goes_where_its_severity_says(alert: dict[str, Any]) -> None:
     assert done.stdout.strip() == RECEIVERS[alert["labels"]["severity"]], done.stderr
 
 
-def test_a_hanging_transaction_is_muted_by_nothing() -> None:
+def test_no_alert_mutes_a_hanging_transaction() -> None:
     hanging = [labels_of(a, **HANGS) for a in ALERTS if a["alert"] == "KafkaTransactionHanging"]
     assert hanging
     for source in ("partitions", "transaction_state"):
@@ -63,7 +63,7 @@ def test_a_hanging_transaction_is_muted_by_nothing() -> None:
             assert not any(mutes(labels_of(alert, source=source), target) for target in hanging), alert["alert"]
 
 
-def test_stale_data_mute_what_rests_on_them_and_nothing_else() -> None:
+def test_stale_data_mute_only_alerts_of_the_same_source() -> None:
     stale = named("KafkaTxnPipelineStale", source="partitions")
     stuck = named("KafkaLastStableOffsetStuck", topic="t", partition="1")
     assert mutes(stale, stuck)
@@ -88,7 +88,7 @@ def test_a_page_mutes_the_ticket_of_the_same_alert() -> None:
     assert not mutes(page, named("KafkaTransactionAbortRatioHigh", "warning"))
 
 
-def test_what_hangs_mutes_its_effects() -> None:
+def test_a_hanging_transaction_mutes_alerts_about_its_effects() -> None:
     hangs = named("KafkaTransactionHanging", **HANGS)
     stuck = named("KafkaLastStableOffsetStuck", topic="orders", partition="0")
     assert mutes(hangs, stuck)

@@ -41,7 +41,7 @@ def test_a_page_answers_the_five_questions(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_the_severity_that_a_page_begins_with_is_the_alerts(path: Path) -> None:
+def test_a_page_begins_with_the_severity_of_its_alert(path: Path) -> None:
     first = path.read_text("utf-8").splitlines()[2].lower()
     for alert in ALERTS:
         if alert["alert"] == path.stem:
@@ -59,7 +59,7 @@ def test_the_index_lists_every_alert_with_its_severities() -> None:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_commands_can_be_typed_as_they_stand(path: Path) -> None:
+def test_commands_of_runbooks_exist_with_their_flags(path: Path) -> None:
     for program, *arguments in commands(path):
         if program == "txnscope" and len(arguments) == 1 and arguments[0] != "migrate":
             assert arguments[0] in {command.name for command in COMMANDS}, (
@@ -72,7 +72,7 @@ def test_commands_can_be_typed_as_they_stand(path: Path) -> None:
             assert arguments[0] == "--bootstrap-server" or len(arguments) <= 3, arguments
 
 
-def test_addresses_exist(tmp_path: Path) -> None:
+def test_addresses_in_curl_commands_exist(tmp_path: Path) -> None:
     """Every `curl` command of a runbook uses an address that the service has."""
     with client_of(f"sqlite:///{tmp_path / 'store.db'}") as client:
         paths = client.get("/openapi.json").json()["paths"].keys() | {"/metrics"}
@@ -84,7 +84,7 @@ def test_addresses_exist(tmp_path: Path) -> None:
         assert any(pattern.fullmatch(place) for pattern in patterns), f"{page}: {url}"
 
 
-def test_links_between_pages_lead_somewhere() -> None:
+def test_links_between_pages_lead_to_existing_files() -> None:
     for path in (*PAGES, RUNBOOKS / "README.md"):
         for target in re.findall(r"\]\(([^)#:]+\.(?:md|yml))", path.read_text("utf-8")):
             assert (path.parent / target).exists(), f"{path.name} has a hyperlink to {target}, which does not exist"

@@ -99,7 +99,7 @@ def test_the_alert_fires_for_each_source_that_is_not_read(
     assert firing(series, tmp_path, FIRES_AT) == stale
 
 
-def test_what_the_alert_rests_on_is_old_and_covers_nothing(cluster: WithPartitions) -> None:
+def test_metrics_of_a_store_that_nobody_writes_are_old_with_no_coverage(cluster: WithPartitions) -> None:
     reader = open_reader(cluster.url)
     found = exported(Metrics(reader), NOW_MS + 2 * MINUTE_MS + 1)
     reader.dispose()
