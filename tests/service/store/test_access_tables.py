@@ -34,7 +34,7 @@ def audited(engine: Engine, cluster_id: int, **selection: object) -> list[AuditE
     return [row.event for row in rows]
 
 
-def test_of_a_key_only_its_digest_is_stored(cluster: Cluster) -> None:
+def test_only_the_digest_of_a_key_is_stored(cluster: Cluster) -> None:
     key = new_key()
     api_keys.create(cluster.engine, "ann", key, ROLES, "root", NOW_MS)
     with cluster.engine.connect() as connection:
@@ -63,7 +63,7 @@ def test_a_name_has_one_valid_key_and_keeps_its_past(cluster: Cluster) -> None:
     assert audited(cluster.engine, cluster.id) == []
 
 
-def test_of_two_keys_of_one_name_at_once_one_is_refused(cluster: Cluster) -> None:
+def test_one_of_two_simultaneous_keys_of_one_name_is_refused(cluster: Cluster) -> None:
     url = cluster.engine.url.render_as_string(hide_password=False).replace("timeout=0.01", "timeout=30")
     engines = [open_engine(url.replace("lock_timeout%3D10ms", "lock_timeout%3D30s")) for _ in range(2)]
 
@@ -80,13 +80,13 @@ def test_of_two_keys_of_one_name_at_once_one_is_refused(cluster: Cluster) -> Non
         engine.dispose()
 
 
-def test_texts_of_the_audit_print_and_have_an_end(cluster: Cluster) -> None:
+def test_texts_of_the_audit_are_printable_and_bounded(cluster: Cluster) -> None:
     audit_events.record(cluster.engine, None, [EVENT._replace(who="a\nb", detail="x" * 5_000)])
     (one,) = audited(cluster.engine, cluster.id, with_service=True)
     assert (one.who, len(one.detail or "")) == ("a\\nb", 1_000)
 
 
-def test_a_cluster_that_nobody_knows_is_none(cluster: Cluster) -> None:
+def test_an_audit_event_of_an_unknown_cluster_belongs_to_the_service(cluster: Cluster) -> None:
     audit_events.record(cluster.engine, "nope", [EVENT])
     with cluster.engine.connect() as connection:
         (name,) = connection.scalars(select(schema.clusters.c.name))
@@ -96,7 +96,7 @@ def test_a_cluster_that_nobody_knows_is_none(cluster: Cluster) -> None:
     assert [one.who for one in audited(cluster.engine, cluster.id, who="ann", with_service=True)] == ["ann"]
 
 
-def test_all_of_it_is_kept_for_more_than_a_year(cluster: Cluster) -> None:
+def test_audit_and_mutes_are_kept_for_more_than_a_year(cluster: Cluster) -> None:
     wish = Wish("f", None, None, NOW_MS + 1, "known")
     with cluster.engine.begin() as connection:
         audit_events.add(connection, None, EVENT)
@@ -115,7 +115,7 @@ def finding(**more: object) -> Finding:
     return change.finding.with_observed(**more)
 
 
-def test_the_longest_mute_that_is_for_a_finding_counts(cluster: Cluster) -> None:
+def test_the_longest_mute_that_matches_a_finding_counts(cluster: Cluster) -> None:
     one = finding()
     name = (one.subject.transactional_id or b"").decode()
     with cluster.engine.begin() as connection:
@@ -185,18 +185,18 @@ LATER_MS = NOW_MS + audit_events.OUTCOME_WITHIN_MS
         "one of two came first",
     ],
 )
-def test_a_marker_is_ours_if_it_was_sent(attempts: list[Attempt], now_ms: int, expected: bool | None) -> None:
+def test_a_marker_is_ours_if_an_attempt_sent_it(attempts: list[Attempt], now_ms: int, expected: bool | None) -> None:
     assert audit_events.is_marker_ours(attempts, True, now_ms) is expected
 
 
-def test_a_marker_of_the_other_kind_is_somebody_elses() -> None:
+def test_a_marker_of_the_other_type_is_not_ours() -> None:
     """If a committed transaction has an ABORT marker, our earlier COMMIT must not be taken for its cause."""
     attempts = [DONE[Outcome.WRITTEN], WRITE]
     assert audit_events.is_marker_ours(attempts, False, NOW_MS) is False
     assert audit_events.is_marker_ours(attempts, None, NOW_MS) is True
 
 
-def test_an_event_that_only_the_log_has_is_in_plain_words() -> None:
+def test_an_audit_event_is_logged_in_plain_words() -> None:
     event = AuditEvent(NOW_MS, Action.MUTE, Outcome.SET, "ann\n", "127.0.0.1", "f12", "at work")
     assert str(event) == "mute f12: set, by ann\\n"
     assert str(event._replace(who="", subject=None)) == "mute: set, by nobody known"

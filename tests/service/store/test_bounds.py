@@ -29,7 +29,7 @@ def apply(cluster: Cluster, entries: list[Entry], **more: Any) -> None:
     cluster.writer.apply(batch(entries, read(0, len(entries)))._replace(**more), NOW_MS)
 
 
-def test_ids(cluster: Cluster) -> None:
+def test_the_number_of_ids_that_are_read_is_bounded(cluster: Cluster) -> None:
     cluster.start({0: 0})
     number = judge_inputs.IDS_READ + MORE
     start_ms = NOW_MS - 3_600_000
@@ -44,7 +44,9 @@ def test_ids(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(("most", "unread"), [(100_000, MORE), (3, 3)], ids=["all", "no further than is worth it"])
-def test_gaps(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, most: int, unread: int) -> None:
+def test_the_number_of_gaps_that_are_read_is_bounded(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, most: int, unread: int
+) -> None:
     monkeypatch.setattr(judge_inputs, "GAPS_READ", 2)
     monkeypatch.setattr(judge_inputs, "MOST_COUNTED", most)
     cluster.start({0: 0})
@@ -56,7 +58,7 @@ def test_gaps(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, most: int, unre
         assert judge_inputs.gaps(connection, cluster.id, NOW_MS + 1) == ([], 0)
 
 
-def test_what_cannot_be_decoded(cluster: Cluster) -> None:
+def test_the_number_of_undecoded_ids_that_are_read_is_bounded(cluster: Cluster) -> None:
     cluster.start({0: 0})
     number = judge_inputs.UNDECODED_READ + MORE
     rejects = tuple(Reject(0, 0, n, "value version 9", b"id-%d" % n, b"", b"") for n in range(number))
@@ -67,7 +69,9 @@ def test_what_cannot_be_decoded(cluster: Cluster) -> None:
         assert (len(one.names), len(one.rejects), unread) == (number - MORE, number - MORE, MORE)
 
 
-def test_events_by_their_cause(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_events_that_are_read_is_bounded_by_cause(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(id_events, "EVENTS_READ", 2)
     cluster.start({0: 0})
     log: list[Entry] = []
@@ -87,7 +91,7 @@ def test_events_by_their_cause(cluster: Cluster, monkeypatch: pytest.MonkeyPatch
     assert dict(new.unread) == all_
 
 
-def test_what_is_left_out_replaces_what_was(cluster: Cluster) -> None:
+def test_new_counts_of_truncated_findings_replace_the_old_ones(cluster: Cluster) -> None:
     writer = FindingWriter(cluster.engine, cluster.lease)
     empty: dict[Kind, int] = {}
     for counts in ({Kind.DATA_GAP: 3, Kind.OVERDUE: 9}, {Kind.DATA_GAP: 4}, empty):

@@ -38,7 +38,7 @@ def test_a_second_name_for_one_kafka_cluster_is_refused_with_the_remedy(engine: 
     assert names(engine) == ["our prod"]
 
 
-def test_a_cluster_that_was_renamed_goes_on_under_its_new_name(engine: Engine) -> None:
+def test_a_renamed_cluster_continues_under_its_new_name(engine: Engine) -> None:
     """The test renames the cluster as docs/running.md describes."""
     number = clusters.bind(engine, "old", "abc", NOW_MS)
     with engine.begin() as connection:
@@ -48,7 +48,7 @@ def test_a_cluster_that_was_renamed_goes_on_under_its_new_name(engine: Engine) -
         clusters.bind(engine, "old", "abc", NOW_MS)
 
 
-def test_of_names_bound_at_the_same_moment_one_gets_the_kafka_cluster(engine: Engine, url: str) -> None:
+def test_one_of_two_names_bound_at_once_gets_the_kafka_cluster(engine: Engine, url: str) -> None:
     engines = [open_engine(patient(url)) for _ in range(6)]
     with ThreadPoolExecutor(len(engines)) as at_once:
         asked = [at_once.submit(clusters.bind, one, f"name-{n}", "abc", NOW_MS) for n, one in enumerate(engines)]
@@ -64,7 +64,7 @@ def names(engine: Engine) -> list[str]:
         return list(connection.scalars(select(schema.clusters.c.name)))
 
 
-def test_the_description_is_replaced(cluster: Cluster) -> None:
+def test_the_description_of_a_cluster_is_replaced(cluster: Cluster) -> None:
     clusters.describe(cluster.engine, cluster.id, {"brokers": [1, 2]}, NOW_MS)
     clusters.describe(cluster.engine, cluster.id, {"brokers": [1], "features": {"transaction.version": 2}}, NOW_MS + 5)
     with cluster.engine.connect() as connection:
@@ -73,7 +73,7 @@ def test_the_description_is_replaced(cluster: Cluster) -> None:
     assert row.described_at_ms == NOW_MS + 5
 
 
-def test_counting_begins_once(cluster: Cluster) -> None:
+def test_counting_of_a_cluster_begins_once(cluster: Cluster) -> None:
     with cluster.engine.begin() as connection:
         assert clusters.begin_counting(connection, cluster.id, NOW_MS)
         assert not clusters.begin_counting(connection, cluster.id, NOW_MS + 9)
@@ -84,24 +84,24 @@ def test_counting_begins_once(cluster: Cluster) -> None:
 HOUR_MS = 3_600_000
 
 
-def test_of_a_cluster_that_nobody_read_there_is_no_renewal(cluster: Cluster) -> None:
+def test_a_cluster_that_was_never_read_has_no_renewal(cluster: Cluster) -> None:
     assert lease.newest_renewal(cluster.engine, cluster.id + 1) is None
 
 
 @pytest.mark.parametrize("ahead_ms", [-HOUR_MS, 0, HOUR_MS])
-def test_a_held_lease_is_not_given_away_whatever_the_clock_says(cluster: Cluster, ahead_ms: int) -> None:
+def test_a_held_lease_is_never_given_away_because_of_the_clock(cluster: Cluster, ahead_ms: int) -> None:
     assert lease.acquire(cluster.engine, cluster.id, "standby", NOW_MS + ahead_ms) is None
 
 
 @pytest.mark.parametrize("ahead_ms", [-HOUR_MS, 1_000, HOUR_MS])
-def test_a_renewal_is_seen_and_what_it_replaced_does_not_free_the_lease(cluster: Cluster, ahead_ms: int) -> None:
+def test_a_lease_that_was_renewed_is_not_free_for_a_takeover(cluster: Cluster, ahead_ms: int) -> None:
     before = lease.newest_renewal(cluster.engine, cluster.id)
     lease.renew(cluster.engine, cluster.lease, NOW_MS + ahead_ms)
     assert lease.newest_renewal(cluster.engine, cluster.id) == ("driver", 1, NOW_MS + ahead_ms) != before
     assert lease.acquire(cluster.engine, cluster.id, "standby", NOW_MS, expired=before) is None
 
 
-def test_two_that_wait_do_not_both_take_over(cluster: Cluster) -> None:
+def test_two_standbys_do_not_both_take_over(cluster: Cluster) -> None:
     expired = lease.newest_renewal(cluster.engine, cluster.id)
     assert lease.acquire(cluster.engine, cluster.id, "standby", NOW_MS, expired=expired) is not None
     assert lease.acquire(cluster.engine, cluster.id, "another", NOW_MS, expired=expired) is None
@@ -124,7 +124,7 @@ def test_the_same_owner_comes_back_under_a_new_epoch(cluster: Cluster) -> None:
         lease.renew(cluster.engine, cluster.lease, NOW_MS)
 
 
-def test_the_driver_that_was_replaced_writes_nothing_more(cluster: Cluster) -> None:
+def test_a_driver_that_was_replaced_writes_nothing_more(cluster: Cluster) -> None:
     first, second = transaction(0, start_ms=1), transaction(3, start_ms=2)
     cluster.writer.apply(batch(first, read(0, 3)), NOW_MS)
     later_ms = NOW_MS + 1
@@ -143,13 +143,13 @@ def test_the_driver_that_was_replaced_writes_nothing_more(cluster: Cluster) -> N
     assert cluster.positions()[0].next_offset == 6
 
 
-def test_the_message_names_host_and_process(cluster: Cluster) -> None:
+def test_the_error_names_host_and_process_of_the_new_holder(cluster: Cluster) -> None:
     assert take_over(cluster.engine, cluster.id, "b:7:1:0123456789ab") is not None
     with pytest.raises(LeaseLost, match=r"the newest holder is 'b:7' at epoch 2$"):
         lease.renew(cluster.engine, cluster.lease, NOW_MS)
 
 
-def test_a_batch_does_not_renew(cluster: Cluster) -> None:
+def test_a_batch_does_not_renew_the_lease(cluster: Cluster) -> None:
     """Applying a batch does not renew the lease. Otherwise one source could keep the lease while another source is
     stuck, and no standby could take over."""
     before = lease.newest_renewal(cluster.engine, cluster.id)

@@ -110,7 +110,7 @@ def feed(cluster: Cluster, log: list[Entry], cuts: Iterable[int], counted_from: 
     cuts=st.lists(st.integers(0, 200), max_size=12),
     border=st.integers(0, 200),
 )
-def test_the_cuts_do_not_matter(
+def test_the_rows_do_not_depend_on_where_a_log_is_cut(
     new_cluster: Callable[[], Cluster], deeds: list[tuple[bytes, str]], cuts: list[int], border: int
 ) -> None:
     coordinator = Coordinator()
@@ -178,7 +178,7 @@ def expected(new_cluster: Callable[[], Cluster]) -> dict[str, list[dict[str, obj
     return everything(calm.engine, calm.id)
 
 
-def test_it_takes_several_transactions_and_none_counts(cluster: Cluster) -> None:
+def test_a_large_batch_in_several_database_transactions_counts_once(cluster: Cluster) -> None:
     cluster.start({0: 30, 1: 0})
     die_at_commit(cluster, 1 + 4 + 1)  # the plan, four transactions of three runs each, the progress
     with pytest.raises(Killed):
@@ -194,7 +194,7 @@ def test_it_takes_several_transactions_and_none_counts(cluster: Cluster) -> None
 
 
 @pytest.mark.parametrize("commit", range(1, 7))
-def test_a_kill_before_any_commit_is_made_good_by_the_same_batch(
+def test_the_same_batch_repairs_a_kill_before_any_commit(
     cluster: Cluster, expected: dict[str, list[dict[str, object]]], commit: int
 ) -> None:
     cluster.start({0: 30, 1: 0})
@@ -211,7 +211,7 @@ def test_a_kill_before_any_commit_is_made_good_by_the_same_batch(
 
 
 @pytest.mark.parametrize("commit", range(1, 6))
-def test_a_kill_while_another_generation_is_read_leaves_nothing_stale(cluster: Cluster, commit: int) -> None:
+def test_a_kill_during_a_new_generation_leaves_no_stale_rows(cluster: Cluster, commit: int) -> None:
     cluster.writer.apply(batch([entry(i, states.ONGOING, b"stale-%d" % i) for i in range(40)], read(0, 40)), NOW_MS)
     again = [entry(i, states.ONGOING, b"kept-%d" % i) for i in range(9)]
     parted = batch(again, read(0, 30, generation=1, gap=Gap(30, 40, "diverged")))
@@ -256,14 +256,16 @@ def by_runs(engine: Engine, new_cluster: Callable[[], Cluster]) -> list[list[dic
     return of_ids(engine, cluster)
 
 
-def test_columns_are_stored_as_runs_are(engine: Engine, cluster: Cluster, by_runs: list[list[dict[str, Any]]]) -> None:
+def test_columns_are_stored_in_the_same_way_as_runs(
+    engine: Engine, cluster: Cluster, by_runs: list[list[dict[str, Any]]]
+) -> None:
     cluster.start({0: 7, 1: 1})
     for _ in range(2):
         cluster.writer.apply(as_lone(HISTORY), NOW_MS)
         assert of_ids(engine, cluster) == by_runs
 
 
-def test_what_was_written_before_a_crash_is_written_once(
+def test_rows_written_before_a_crash_are_written_once(
     engine: Engine, cluster: Cluster, by_runs: list[list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.start({0: 7, 1: 1})
@@ -283,7 +285,7 @@ def test_what_was_written_before_a_crash_is_written_once(
     assert of_ids(engine, cluster) == by_runs
 
 
-def test_an_id_that_moved_to_another_partition_stays_where_it_is_alive(engine: Engine, cluster: Cluster) -> None:
+def test_a_tombstone_in_the_old_partition_leaves_a_moved_id_alive(engine: Engine, cluster: Cluster) -> None:
     """After partitions were added to the transaction log, the id hashes to another partition. The old partition then
     gets its tombstone."""
     cluster.start({0: 7, 1: 1})
@@ -295,7 +297,7 @@ def test_an_id_that_moved_to_another_partition_stays_where_it_is_alive(engine: E
     assert {one["partition"] for one in rows(engine, coordinator_states, cluster.id)} == {0}
 
 
-def test_a_producer_id_that_outlived_its_id_keeps_its_history(engine: Engine, cluster: Cluster) -> None:
+def test_a_producer_id_whose_id_was_deleted_keeps_its_history(engine: Engine, cluster: Cluster) -> None:
     """Expired ids are deleted before their producer ids."""
     cluster.start({0: 7, 1: 1})
     with engine.begin() as connection:

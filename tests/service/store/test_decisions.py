@@ -52,7 +52,7 @@ def why(
     return cause and cause.cause
 
 
-def test_aborts_by_their_rows_and_commits_by_their_minutes(cluster: Cluster) -> None:
+def test_a_marker_matches_the_row_of_an_abort_or_the_minute_of_a_commit(cluster: Cluster) -> None:
     log = [entry(0, states.EMPTY, at_ms=MINUTE - 600_000), *committed(1, MINUTE - 300_000), *committed(4, MINUTE)]
     log += [*aborted(7, MINUTE - 200_000), *committed(10, MINUTE - 100_000, markers_ms=30_000)]
     apply(cluster, sorted(log, key=lambda one: one.record.timestamp_ms))
@@ -71,7 +71,7 @@ def test_aborts_by_their_rows_and_commits_by_their_minutes(cluster: Cluster) -> 
     assert why(cluster, MarkerType.ABORT, MINUTE - 300_005) is None
 
 
-def test_a_marker_under_another_epoch_than_the_decision_of_its_time(cluster: Cluster) -> None:
+def test_a_marker_with_another_epoch_than_the_decision_was_manual(cluster: Cluster) -> None:
     apply(cluster, [entry(0, states.EMPTY, at_ms=MINUTE - 600_000), *aborted(1, MINUTE - 200_000)])
     everything = KnownPeriod(0, 2**62)
     assert why(cluster, MarkerType.ABORT, MINUTE - 200_005, known=everything, epoch=0) == OWN
@@ -79,7 +79,7 @@ def test_a_marker_under_another_epoch_than_the_decision_of_its_time(cluster: Clu
     assert why(cluster, MarkerType.ABORT, MINUTE - 200_005, epoch=1) is None
 
 
-def test_an_end_that_is_still_under_way(cluster: Cluster) -> None:
+def test_a_commit_that_is_still_under_way_matches_any_later_marker(cluster: Cluster) -> None:
     log = [entry(0, states.EMPTY, at_ms=MINUTE - 90_000), *committed(1, MINUTE - 60_000)[:2]]
     apply(cluster, log)
     for at_ms in (MINUTE - 60_000, MINUTE, MINUTE + 3_600_000):
@@ -87,7 +87,7 @@ def test_an_end_that_is_still_under_way(cluster: Cluster) -> None:
     assert why(cluster, MarkerType.COMMIT, MINUTE - 90_000) is None
 
 
-def test_an_abort_without_its_completion_is_under_way(cluster: Cluster) -> None:
+def test_an_abort_without_its_completion_is_still_under_way(cluster: Cluster) -> None:
     apply(cluster, [entry(0, states.EMPTY, at_ms=MINUTE - 90_000), *aborted(1, MINUTE - 60_000)[:2]])
     assert why(cluster, MarkerType.ABORT, MINUTE) == OWN
 
@@ -101,7 +101,7 @@ def test_an_abort_without_its_completion_is_under_way(cluster: Cluster) -> None:
     ],
     ids=["abort, complete by now", "commit"],
 )
-def test_an_end_that_was_decided_twice_is_under_way_since_the_first(
+def test_an_end_decided_twice_is_under_way_since_the_first_decision(
     cluster: Cluster, decisions_: tuple[int, ...], marker: MarkerType, cause: Cause
 ) -> None:
     start_ms, path = MINUTE - 90_000, (states.ONGOING, *decisions_)
@@ -110,7 +110,7 @@ def test_an_end_that_was_decided_twice_is_under_way_since_the_first(
         assert why(cluster, marker, start_ms + after_ms, known=KnownPeriod(0, 2**62)) == cause
 
 
-def test_a_history_too_long_to_be_read_says_from_when_on_it_was(
+def test_a_history_that_is_too_long_returns_the_time_it_begins(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log: list[Entry] = []
@@ -132,7 +132,7 @@ def all_known(cluster: Cluster, connection: Connection) -> KnownPeriod | None:
     return known_period(connection, row)
 
 
-def test_all_is_known_from_the_first_start_or_oldest_row_to_the_log_end(cluster: Cluster) -> None:
+def test_the_known_period_lasts_from_the_oldest_row_to_the_log_end(cluster: Cluster) -> None:
     with cluster.engine.connect() as connection:
         assert all_known(cluster, connection) is None
     later = NOW_MS + 600_000
@@ -152,7 +152,7 @@ def test_all_is_known_from_the_first_start_or_oldest_row_to_the_log_end(cluster:
     assert known.from_ms == later + 500_000 + CLOCKS_MS
 
 
-def test_findings_of_what_hung_and_how_it_ended(cluster: Cluster) -> None:
+def test_findings_of_hanging_transactions_are_found_by_partition(cluster: Cluster) -> None:
     subjects = [Subject("orders", 3, b"pay", pid, 0, start) for pid, start in ((7, 40), (8, 50), (9, 60))]
     others = [Subject("orders", 2, b"pay", 7, 0, 40), Subject("payments", 3, b"pay", 7, 0, 40)]
     observed = tuple(observe(Kind.HANGING)._replace(subject=subject) for subject in (*subjects, *others))

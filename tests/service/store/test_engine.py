@@ -36,7 +36,7 @@ from tests.service.store.logs import NOW_MS, batch, counters, everything, read, 
         "sqlite+x:///f",
     ],
 )
-def test_a_url_that_is_no_store_is_named_in_one_line(url: str) -> None:
+def test_the_error_names_a_bad_store_url_in_one_line(url: str) -> None:
     for opens in (open_engine, open_reader):
         with pytest.raises(StoreError) as caught:
             opens(url)
@@ -66,9 +66,7 @@ def test_a_password_is_not_shown(url: str) -> None:
     assert "host" in str(caught.value)
 
 
-def test_a_folder_that_cannot_be_looked_at_is_named_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_error_names_an_inaccessible_folder_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     long = "d" * 300
     with pytest.raises(StoreError, match=rf"^store sqlite:.*: {tmp_path}/{long}: File name too long$"):
         open_engine(f"sqlite:///{tmp_path}/{long}/s.db")
@@ -138,7 +136,7 @@ def locked(url: str) -> Iterator[None]:
         other.close()
 
 
-def test_a_locked_store_takes_nothing_and_the_same_batch_later(cluster: Cluster, url: str) -> None:
+def test_a_locked_store_stores_nothing_and_takes_the_same_batch_later(cluster: Cluster, url: str) -> None:
     before = everything(cluster.engine, cluster.id)
     new = batch(transaction(0, start_ms=1), read(0, 3))
     with locked(url), pytest.raises(StoreUnavailable, match="lock"):
@@ -149,7 +147,7 @@ def test_a_locked_store_takes_nothing_and_the_same_batch_later(cluster: Cluster,
 
 
 @only_on("sqlite")  # PostgreSQL cannot be filled here; its message is tested below
-def test_a_full_store_takes_nothing(cluster: Cluster) -> None:
+def test_a_full_store_stores_nothing(cluster: Cluster) -> None:
     with cluster.engine.connect() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
         connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
@@ -160,7 +158,7 @@ def test_a_full_store_takes_nothing(cluster: Cluster) -> None:
     assert everything(cluster.engine, cluster.id) == before
 
 
-def test_a_mistake_is_not_called_unavailable(cluster: Cluster) -> None:
+def test_a_programming_error_is_not_reported_as_unavailable(cluster: Cluster) -> None:
     with pytest.raises(DBAPIError, match=r"no such table|does not exist"), cluster.engine.begin() as connection:
         connection.exec_driver_sql("DELETE FROM missing")
 
@@ -179,14 +177,14 @@ PASSING = {
 
 @only_on("postgresql")
 @pytest.mark.parametrize("code", PASSING, ids=PASSING.values())
-def test_what_may_pass_by_itself_is_called_unavailable(engine: Engine, code: str) -> None:
+def test_a_transient_error_is_reported_as_unavailable(engine: Engine, code: str) -> None:
     says = f"DO $$ BEGIN RAISE EXCEPTION 'not now' USING ERRCODE = '{code}'; END $$"
     with pytest.raises(StoreUnavailable, match="not now"), engine.begin() as connection:
         connection.exec_driver_sql(says)
 
 
 @pytest.mark.parametrize("opens", [open_engine, open_reader])
-def test_a_server_that_is_not_there_is_unavailable_and_named(opens: Callable[[str], Engine]) -> None:
+def test_a_server_that_does_not_exist_is_unavailable_and_named(opens: Callable[[str], Engine]) -> None:
     engine = opens("postgresql://me:secret@127.0.0.1:1/db")
     with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1") as caught:
         engine.connect()
@@ -212,7 +210,7 @@ def versions(url: str, cluster: Cluster) -> Iterator[DataVersions]:
     engine.dispose()
 
 
-def test_a_commit_begins_another_version(versions: DataVersions, cluster: Cluster) -> None:
+def test_a_commit_changes_the_data_version(versions: DataVersions, cluster: Cluster) -> None:
     seen = [versions.current()]
     for name in ("payments", "stock"):
         clusters.bind(cluster.engine, name, f"kafka-{name}", NOW_MS)
@@ -222,7 +220,7 @@ def test_a_commit_begins_another_version(versions: DataVersions, cluster: Cluste
 
 
 @only_on("sqlite")
-def test_reading_begins_no_other_version(versions: DataVersions, cluster: Cluster, url: str) -> None:
+def test_reading_does_not_change_the_data_version(versions: DataVersions, cluster: Cluster, url: str) -> None:
     before = versions.current()
     engine = open_reader(url)
     with engine.connect() as connection:
@@ -254,7 +252,7 @@ def test_readers_do_not_queue_while_the_store_does_not_answer() -> None:
         first.join()
 
 
-def test_a_version_of_a_new_connection_is_another_one(versions: DataVersions) -> None:
+def test_a_new_connection_changes_the_data_version(versions: DataVersions) -> None:
     before = versions.current()
     versions.close()
     assert versions.current() not in (None, before)

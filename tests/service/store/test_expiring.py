@@ -79,7 +79,7 @@ def test_metrics_count_by_the_time_left(cluster: SeededCluster) -> None:
 
 
 @pytest.mark.parametrize("after", [None, ExpiringCursor(NOW_MS - 30_000, b"app-00100")], ids=["first", "later"])
-def test_a_page_follows_the_index_of_those_that_can(cluster: SeededCluster, after: ExpiringCursor | None) -> None:
+def test_a_page_follows_the_index_of_ids_that_can_expire(cluster: SeededCluster, after: ExpiringCursor | None) -> None:
     """The index contains only ids that can expire. A page therefore reads none of the expired ids, which may be far
     more."""
     cluster.read(mixed_ids())
@@ -88,7 +88,7 @@ def test_a_page_follows_the_index_of_those_that_can(cluster: SeededCluster, afte
     assert "USE TEMP B-TREE FOR ORDER BY" not in steps
 
 
-def test_metrics_look_at_few_ids_by_index(cluster: SeededCluster) -> None:
+def test_metrics_read_few_ids_by_index(cluster: SeededCluster) -> None:
     cluster.read(mixed_ids())
     steps = plans(cluster.engine, all_facts)
     ids = [step for step in steps if "transactional_ids" in step]

@@ -33,7 +33,7 @@ TYPES = [pytest.param(kind, cls, id=cls.__name__) for kind, entry in CATALOGUE.i
 
 @pytest.mark.parametrize(("kind", "cls"), TYPES)
 @given(data=st.data())
-def test_facts_come_back_as_they_were(kind: Kind, cls: type[Facts], data: st.DataObject) -> None:
+def test_facts_of_a_finding_come_back_unchanged(kind: Kind, cls: type[Facts], data: st.DataObject) -> None:
     facts = data.draw(st.from_type(cls))
     back = decode_facts(kind, encode_facts(kind, facts))
     assert (type(back), back) == (cls, facts)
@@ -56,7 +56,7 @@ def test_text_where_a_number_belongs_is_damage() -> None:
     assert isinstance(decode_facts(Kind.LOG_EXPANDED, stored.replace("}", ',"more":1}')), UnreadableFacts)
 
 
-def test_a_damaged_finding_hides_no_other_and_is_mended_in_the_next_round(seen: WithFindings) -> None:
+def test_a_damaged_finding_hides_no_other_and_the_next_round_repairs_it(seen: WithFindings) -> None:
     late, other = observe(Kind.OVERDUE), observe(Kind.EXPIRING)
     seen.see(late, other)
     with seen.engine.begin() as connection:

@@ -29,7 +29,7 @@ def writer(cluster: Cluster) -> GroupWriter:
     return GroupWriter(cluster.engine, cluster.lease)
 
 
-def test_a_group_stands_since_its_offset_was_seen_first(cluster: Cluster, writer: GroupWriter) -> None:
+def test_a_group_is_unchanged_since_its_offset_was_first_seen(cluster: Cluster, writer: GroupWriter) -> None:
     writer.replace([seen(), seen(partition=1, offset=5)], NOW_MS)
     writer.replace([seen(members=None), seen(partition=1, offset=6, is_unstable=True)], NOW_MS + 9)
     assert groups(cluster) == [
@@ -58,7 +58,7 @@ def test_only_steps_above_the_lso_with_members_count_as_advances(cluster: Cluste
     assert advances(cluster) == 0, "the LSO has moved"
 
 
-def test_the_time_since_which_there_are_records_to_read(cluster: Cluster, writer: GroupWriter) -> None:
+def test_the_start_of_unread_records_is_kept_while_the_offset_stays(cluster: Cluster, writer: GroupWriter) -> None:
     def since(at_ms: int, offset: int, ahead: bool | None) -> int | None:
         writer.replace([seen(offset=offset, has_records_ahead=ahead, lso=60)], at_ms)
         (one,) = groups(cluster)
@@ -84,7 +84,7 @@ def test_the_producer_id_of_a_pending_offset_is_kept(cluster: Cluster, writer: G
     assert [(one.producer_id, one.unchanged_since_ms) for one in groups(cluster)] == [(None, NOW_MS)]
 
 
-def test_what_is_not_seen_any_more_goes_unless_it_could_not_be_asked(cluster: Cluster, writer: GroupWriter) -> None:
+def test_an_unseen_group_is_removed_unless_it_could_not_be_requested(cluster: Cluster, writer: GroupWriter) -> None:
     writer.replace([seen("a"), seen("b"), seen("c"), seen("c", partition=1)], NOW_MS)
     writer.replace([seen("c")], NOW_MS + 9, unasked=["b"])
     assert [(one.group, one.partition, one.observed_at_ms) for one in groups(cluster)] == [
@@ -95,13 +95,13 @@ def test_what_is_not_seen_any_more_goes_unless_it_could_not_be_asked(cluster: Cl
     assert groups(cluster) == []
 
 
-def test_what_was_observed_before_is_left_out(cluster: Cluster, writer: GroupWriter) -> None:
+def test_an_observation_older_than_the_stored_one_is_left_out(cluster: Cluster, writer: GroupWriter) -> None:
     writer.replace([seen()], NOW_MS)
     writer.replace([seen("late", 3)], NOW_MS - 1)
     assert [one.group for one in groups(cluster)] == ["readers"]
 
 
-def test_groups_are_those_of_the_partitions_asked_for(cluster: Cluster, writer: GroupWriter) -> None:
+def test_a_query_returns_the_groups_of_the_requested_partitions(cluster: Cluster, writer: GroupWriter) -> None:
     writer.replace([seen(group, partition=n) for group in ("b", "a") for n in (0, 1, 2)], NOW_MS)
     found = groups(cluster, ("orders", 2), ("orders", 0))
     assert [(one.group, one.partition) for one in found] == [("a", 0), ("a", 2), ("b", 0), ("b", 2)]
@@ -117,7 +117,7 @@ def test_any_name_kafka_takes_can_be_kept(cluster: Cluster, writer: GroupWriter)
     assert "nul\\x00" in {one.group for one in found}
 
 
-def test_another_holder_of_the_lease_stops_it(cluster: Cluster, writer: GroupWriter) -> None:
+def test_another_holder_of_the_lease_stops_the_writer(cluster: Cluster, writer: GroupWriter) -> None:
     assert lease.acquire(cluster.engine, cluster.id, "driver", NOW_MS) is not None
     with pytest.raises(LeaseLost):
         writer.replace([seen()], NOW_MS)

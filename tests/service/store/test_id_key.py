@@ -88,11 +88,11 @@ def test_the_key_of_a_key_is_that_key() -> None:
         "of every kind",
     ],
 )
-def test_the_whole_id_comes_back_from_its_text(raw: bytes) -> None:
+def test_the_full_id_can_be_restored_from_its_text(raw: bytes) -> None:
     assert full_id(id_key(raw), display_id(raw)) == raw
 
 
-def test_a_key_beside_the_text_of_another_id_stands_for_the_id() -> None:
+def test_a_key_with_the_text_of_another_id_stays_the_key() -> None:
     raw = b"\0" + b"x" * 3_000
     found = full_id(id_key(raw), "x" * 3_000)
     assert found == id_key(raw) == id_key(found)
@@ -172,12 +172,12 @@ IDS = st.one_of(
     ],
     ids=["as it is", "nul", "controls", "bytes", "ends", "spaces", "backslashes", "its own notation"],
 )
-def test_what_would_not_survive_a_copy_is_escaped(raw: bytes, shown: str) -> None:
+def test_characters_that_would_not_survive_a_copy_are_escaped(raw: bytes, shown: str) -> None:
     assert display_id(raw) == shown
 
 
 @given(IDS)
-def test_what_is_shown_is_safe_and_names_its_id(raw: bytes) -> None:
+def test_a_displayed_id_is_printable_and_finds_its_id(raw: bytes) -> None:
     shown = display_id(raw)
     assert shown.isprintable()
     assert " ".join(shown.split(" ")) == " ".join(filter(None, shown.split(" "))), (
@@ -187,7 +187,7 @@ def test_what_is_shown_is_safe_and_names_its_id(raw: bytes) -> None:
 
 
 @given(st.sets(IDS, max_size=30))
-def test_no_two_ids_look_alike(ids: set[bytes]) -> None:
+def test_no_two_ids_are_displayed_alike(ids: set[bytes]) -> None:
     assert len({display_id(raw) for raw in ids}) == len(ids)
 
 
@@ -198,37 +198,37 @@ def test_an_id_comes_first_under_its_own_name(text: str) -> None:
 
 
 @given(TEXTS)
-def test_a_copy_out_of_raw_json_names_its_id(text: str) -> None:
+def test_a_copy_from_raw_json_finds_its_id(text: str) -> None:
     for is_ascii in (True, False):
         assert text.encode() in possible_ids(json.dumps(text, ensure_ascii=is_ascii)[1:-1])
 
 
 @given(IDS)
-def test_a_copy_from_raw_metrics_or_an_ascii_terminal_names_its_id(raw: bytes) -> None:
+def test_a_copy_from_raw_metrics_or_an_ascii_terminal_finds_its_id(raw: bytes) -> None:
     shown = display_id(raw)
     assert raw in possible_ids(shown.replace("\\", "\\\\").replace('"', '\\"'))
     assert raw in possible_ids(shown.encode("ascii", "backslashreplace").decode())
 
 
-def test_what_was_shown_before_names_its_id() -> None:
+def test_names_in_the_notation_of_logs_find_their_ids() -> None:
     """Names in the notation of `printable`, which logs and texts of findings use, still find their ids."""
     for raw in (b"tab\t", b"nul\0", "\x85\u202e".encode()):
         assert raw in possible_ids(printable(raw.decode()))
     assert b"\xff" in possible_ids(r"\xff")
 
 
-def test_what_is_no_utf_8_names_only_itself() -> None:
+def test_bytes_that_are_no_utf_8_find_only_themselves() -> None:
     assert possible_ids_of(b"\xff\\t") == [b"\xff\\t"]
 
 
 @pytest.mark.parametrize("text", [r"\u{110000}", r"\ud800", r"\u{d800}", r"\x{gg}", "\\", r"\U00110000", r"\x{"])
-def test_what_no_id_is_shown_as_is_read_as_it_is(text: str) -> None:
+def test_text_that_is_no_displayed_id_is_taken_literally(text: str) -> None:
     assert possible_ids(text)[0] == text.encode()
     assert all(isinstance(one, bytes) for one in possible_ids(text))
 
 
 @given(IDS, st.data())
-def test_a_part_of_an_id_is_found_in_what_is_shown_of_it(raw: bytes, data: st.DataObject) -> None:
+def test_a_part_of_an_id_is_found_in_its_displayed_text(raw: bytes, data: st.DataObject) -> None:
     try:
         text = raw.decode()
     except UnicodeDecodeError:

@@ -163,7 +163,7 @@ def forget(cluster: Cluster, now_ms: int = YEARS_LATER_MS) -> None:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_what_an_open_finding_rests_on_is_kept_until_it_has_ended(cluster: Cluster, case: Held) -> None:
+def test_rows_that_an_open_finding_needs_are_kept_until_it_has_ended(cluster: Cluster, case: Held) -> None:
     def left() -> set[Any]:
         return {case.left(row) for row in rows(cluster.engine, case.table, cluster.id)}
 
@@ -180,7 +180,7 @@ def test_what_an_open_finding_rests_on_is_kept_until_it_has_ended(cluster: Clust
     assert case.kept not in left()
 
 
-def test_every_table_that_is_pruned_is_one_of_these(cluster: Cluster) -> None:
+def test_every_table_with_retention_is_covered_by_these_tests(cluster: Cluster) -> None:
     """A new table with retention must state which findings need its rows."""
     assert {case.table.name for case in CASES.values()} == HELD
     with statements(cluster.engine) as ran:
@@ -189,7 +189,7 @@ def test_every_table_that_is_pruned_is_one_of_these(cluster: Cluster) -> None:
     assert pruned == HELD | NO_FINDING_RESTS_ON.keys()
 
 
-def test_events_and_gaps_are_kept_as_long_as_findings_are_told_of_them() -> None:
+def test_events_and_gaps_are_kept_longer_than_their_findings() -> None:
     """Events and gaps outlive the findings about them, even with the shortest retention that a user can set."""
     shortest = DEFAULT._replace(history=3_600_000, gaps=3_600_000)
     assert shortest.history >= REMEMBERED_MS
@@ -197,7 +197,7 @@ def test_events_and_gaps_are_kept_as_long_as_findings_are_told_of_them() -> None
     assert min(DEFAULT) >= min(shortest)
 
 
-def test_what_hangs_keeps_its_owner_whole(cluster: Cluster) -> None:
+def test_a_hanging_transaction_keeps_the_complete_row_of_its_owner(cluster: Cluster) -> None:
     """The row of the owner keeps its log partition after retention, because the judge needs it to prove the case again
     if the id returns."""
     two_expired(cluster)
@@ -217,7 +217,7 @@ def test_what_hangs_keeps_its_owner_whole(cluster: Cluster) -> None:
     )
 
 
-def test_what_is_open_and_not_judged_yet_keeps_it_too(cluster: Cluster) -> None:
+def test_an_open_entry_that_is_not_judged_yet_keeps_its_owner(cluster: Cluster) -> None:
     """An unjudged open entry may still become a finding."""
     two_expired(cluster)
     Watched(cluster).see(look(NOW_MS), described(NOW_MS, open_entry(7)))
@@ -244,7 +244,7 @@ def test_a_deleted_partition_is_remembered_until_its_findings_have_ended(cluster
     assert rows(cluster.engine, schema.data_partitions, cluster.id) == []
 
 
-def test_what_is_kept_for_a_finding_does_not_stop_the_others(cluster: Cluster) -> None:
+def test_rows_kept_for_a_finding_do_not_stop_deletion_of_others(cluster: Cluster) -> None:
     """Retention deletes in small batches. Rows that a finding keeps do not use up a batch."""
     cluster.start({0: 0})
     log = [entry(n, states.COMPLETE_ABORT, b"id-%d" % n, pid=n, at_ms=NOW_MS) for n in range(4)]

@@ -68,7 +68,7 @@ def status(cluster: Cluster) -> clusters.StatusRow | None:
         return clusters.statuses(connection, cluster.id).get(SourceName.LEDGER)
 
 
-def test_what_is_read_adds_up(cluster: Cluster, writer: LedgerWriter) -> None:
+def test_volumes_of_successive_reads_add_up(cluster: Cluster, writer: LedgerWriter) -> None:
     writer.apply(batch(span(50, 50), span(0, 0, partition=1)), NOW_MS)
     with cluster.engine.connect() as connection:
         assert counted_since_ms(connection, cluster.id, "pay", 0) == MINUTE, (
@@ -98,7 +98,7 @@ def test_what_is_read_adds_up(cluster: Cluster, writer: LedgerWriter) -> None:
     assert status(cluster) == clusters.StatusRow(SourceName.LEDGER, NOW_MS, None)
 
 
-def test_a_batch_that_comes_again_changes_nothing(cluster: Cluster, writer: LedgerWriter) -> None:
+def test_a_batch_that_is_applied_again_changes_nothing(cluster: Cluster, writer: LedgerWriter) -> None:
     batches = [batch(span(50, 50)), batch(span(50, 60)), batch(span(60, 63))]
     for one in batches:
         writer.apply(one, NOW_MS)
@@ -108,7 +108,7 @@ def test_a_batch_that_comes_again_changes_nothing(cluster: Cluster, writer: Ledg
     assert everything(cluster.engine, cluster.id) == before
 
 
-def test_of_a_batch_that_comes_again_in_part_only_the_rest_counts(cluster: Cluster, writer: LedgerWriter) -> None:
+def test_only_the_new_part_of_a_partly_repeated_batch_counts(cluster: Cluster, writer: LedgerWriter) -> None:
     writer.apply(batch(span(0, 10)), NOW_MS)
     writer.apply(batch(span(0, 10), span(0, 5, partition=1)), NOW_MS)
     assert (counted(cluster), counted(cluster, partition=1)) == ((10, 1), (5, 1))
@@ -125,7 +125,9 @@ def test_of_a_batch_that_comes_again_in_part_only_the_rest_counts(cluster: Clust
         batch()._replace(volumes=(volume(1),)),
     ],
 )
-def test_what_does_not_follow_is_refused_whole(cluster: Cluster, writer: LedgerWriter, wrong: LedgerBatch) -> None:
+def test_a_batch_with_a_range_out_of_sequence_is_refused_completely(
+    cluster: Cluster, writer: LedgerWriter, wrong: LedgerBatch
+) -> None:
     writer.apply(batch(span(0, 10)), NOW_MS)
     before = everything(cluster.engine, cluster.id)
     other = batch(span(0, 3), topic="orders")
@@ -142,7 +144,7 @@ def test_a_writer_without_the_lease_writes_nothing(cluster: Cluster, writer: Led
     assert (positions(cluster), counted(cluster)) == ({}, (0, 0))
 
 
-def test_what_retention_took_is_a_gap_and_reading_goes_on(cluster: Cluster, writer: LedgerWriter) -> None:
+def test_records_deleted_by_retention_are_a_gap_and_reading_continues(cluster: Cluster, writer: LedgerWriter) -> None:
     writer.apply(batch(span(0, 10)), NOW_MS)
     writer.apply(batch(span(10, 40, gap=Gap(10, 30, "retention"))), NOW_MS)
     assert positions(cluster)[0].next_offset == 40
@@ -164,7 +166,7 @@ def test_a_recreated_topic_begins_a_generation_and_its_offsets_repeat(cluster: C
     assert positions(cluster)[0].records == 24, "the number of records read never falls"
 
 
-def test_a_log_that_parted_goes_on_where_it_parted(cluster: Cluster, writer: LedgerWriter) -> None:
+def test_a_diverged_log_continues_at_the_offset_of_divergence(cluster: Cluster, writer: LedgerWriter) -> None:
     writer.apply(batch(span(0, 10)), NOW_MS)
     writer.apply(batch(span(6, 9, generation=1, gap=Gap(6, 10, "diverged"))), NOW_MS)
     assert counted(cluster) == (13, 2)
@@ -182,7 +184,7 @@ def test_a_topic_that_was_deleted_is_not_tailed_and_its_history_stays(cluster: C
     assert rows(cluster.engine, schema.data_gaps, cluster.id) == []
 
 
-def test_trouble_is_reported_beside_what_could_be_read(cluster: Cluster, writer: LedgerWriter) -> None:
+def test_trouble_is_stored_together_with_readable_ranges(cluster: Cluster, writer: LedgerWriter) -> None:
     writer.apply(batch(span(0, 10)), NOW_MS)
     writer.apply(batch(span(10, 12), trouble=denied("secret")), NOW_MS + 5)
     assert status(cluster) == clusters.StatusRow(SourceName.LEDGER, NOW_MS, denied("secret"))

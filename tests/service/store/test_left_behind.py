@@ -130,7 +130,9 @@ def stored(cluster: Cluster, *leave_out: str) -> list[list[dict[str, Any]]]:
 @only_on("sqlite")  # the order depends on the writer, not on the database
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_any_order_of_reading_gives_the_same_rows(new_cluster: Callable[[], Cluster], data: st.DataObject) -> None:
+def test_the_rows_do_not_depend_on_the_order_of_reading(
+    new_cluster: Callable[[], Cluster], data: st.DataObject
+) -> None:
     found = data.draw(logs())
     first, second, third, fourth = (new_cluster() for _ in range(4))
     follow(first, found, data.draw(cuts(found)))
@@ -142,7 +144,7 @@ def test_any_order_of_reading_gives_the_same_rows(new_cluster: Callable[[], Clus
     assert stored(first, *COUNTED, *OF_ABORTS, "last_outcome") == stored(third, *COUNTED, *OF_ABORTS, "last_outcome")
 
 
-def test_of_two_live_records_the_one_counts_where_a_coordinator_looks(cluster: Cluster) -> None:
+def test_the_live_record_in_the_partition_of_the_coordinator_counts(cluster: Cluster) -> None:
     """`exp-c` was in partition 2 while the log had 5 partitions, and started again in partition 3 of 8. The old record
     is read last and does not count."""
     cluster.start(dict.fromkeys(range(8), 0))
@@ -168,7 +170,7 @@ def test_counts_span_the_partitions_of_an_id(cluster: Cluster) -> None:
     assert (found["partition"], found["commits"]) == (3, 3)
 
 
-def test_a_record_counts_again_where_more_partitions_return_its_id(cluster: Cluster) -> None:
+def test_a_record_counts_again_if_more_partitions_bring_its_id_back(cluster: Cluster) -> None:
     """The id hashes to partition 2 while the log has 5 partitions, to 3 with 8, and again to 2 with 11."""
     name = next(b"id-%d" % n for n in range(1000) if _homes(b"id-%d" % n) == (2, 3, 2))
     cluster.start(dict.fromkeys(range(5), 0))
@@ -185,7 +187,7 @@ def _homes(name: bytes) -> tuple[int | None, ...]:
     return tuple(coordinator_partition(name, size) for size in SIZES)
 
 
-def test_a_partition_that_does_not_answer_yet_is_counted(cluster: Cluster) -> None:
+def test_a_partition_that_does_not_answer_yet_counts_for_the_hash(cluster: Cluster) -> None:
     """`exp-c` is in partition 3 of 8. The highest partition that was read is 6, but the number of partitions must be
     taken as 8: with 7, `exp-c` would hash to another partition."""
     assert coordinator_partition(b"exp-c", 7) != 3
@@ -218,7 +220,7 @@ def read_three_partitions(cluster: Cluster) -> None:
     cluster.writer.apply(batch(lost, read(0, 4, partition=2), here, there), NOW_MS)
 
 
-def test_partitions_that_are_no_more_are_void_and_their_positions_go(cluster: Cluster) -> None:
+def test_ids_of_removed_partitions_expire_and_their_positions_go(cluster: Cluster) -> None:
     read_three_partitions(cluster)
     moved = batch(transaction(0, b"moves", start_ms=5, pid=11), anew(0, 3, 3))
     after = moved._replace(ranges=(*moved.ranges, gone(1, 1), gone(2, 4)))
@@ -251,7 +253,7 @@ def test_partitions_that_are_no_more_are_void_and_their_positions_go(cluster: Cl
     assert everything(cluster.engine, cluster.id) == before
 
 
-def test_what_was_read_of_a_log_never_falls(cluster: Cluster) -> None:
+def test_the_sums_of_records_and_bytes_never_fall(cluster: Cluster) -> None:
     """If the sum fell, Prometheus would take the lower value for a counter that was reset to 0."""
     read_three_partitions(cluster)
 
@@ -280,7 +282,7 @@ def test_a_partition_that_comes_back_is_read_from_its_start_and_stays(cluster: C
     )
 
 
-def test_it_ends_once_also_where_the_batch_goes_in_pieces(cluster: Cluster) -> None:
+def test_a_partition_ends_once_even_if_the_batch_is_split(cluster: Cluster) -> None:
     """The batch has more ids below `counted_from` than one transaction of the database takes."""
     cluster.start({0: 9, 2: 0})
     cluster.writer.apply(batch([entry(0, states.ONGOING, b"open")], read(0, 1, partition=2)), NOW_MS)

@@ -48,7 +48,7 @@ def test_a_topic_name_that_kafka_would_refuse_does_not_stop_the_batch(cluster: C
 
 
 @pytest.mark.parametrize("limit", INT64)
-def test_numbers_at_the_limits(cluster: Cluster, limit: int) -> None:
+def test_numbers_at_the_limits_are_stored(cluster: Cluster, limit: int) -> None:
     record = LogRecord(
         0, limit, 2**31 - 1, states.ONGOING, 2**63 - 1, -(2**15), -(2**31), limit, limit, 2, limit, 2**31 - 1
     )
@@ -71,7 +71,7 @@ def test_rejects_are_bounded_and_their_count_is_not(cluster: Cluster) -> None:
     assert counters(cluster.engine, cluster.id) == {"decode_errors/crc": KEPT_REJECTS + extra}
 
 
-def test_what_is_kept_raw_is_bounded_in_bytes_and_the_newest_stays(cluster: Cluster) -> None:
+def test_raw_bytes_of_rejects_are_bounded_and_the_newest_stay(cluster: Cluster) -> None:
     half, a_third = bytes(KEPT_RAW_BYTES // 2), bytes(KEPT_RAW_BYTES // 3)
     sizes = [half, half, b"small", a_third]
     for lo, hi in ((0, 1), (1, 2), (2, 3), (3, 4), (4, 8)):

@@ -82,7 +82,7 @@ def is_at_head(engine: Engine) -> bool:
         return current(connection) == head()
 
 
-def test_an_upgrade_again_changes_nothing(engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_second_upgrade_changes_nothing(engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:
     handlers = list(logging.getLogger().handlers)
     upgrade(engine)
     assert is_at_head(engine)
@@ -90,7 +90,7 @@ def test_an_upgrade_again_changes_nothing(engine: Engine, capfd: pytest.CaptureF
     assert capfd.readouterr() == ("", "")
 
 
-def test_several_may_upgrade_at_once(empty_url: str) -> None:
+def test_several_processes_may_upgrade_at_once(empty_url: str) -> None:
     """A driver and the service may start at the same time."""
     engines = [open_engine(patient(empty_url)) for _ in range(3)]
     with ThreadPoolExecutor(len(engines)) as at_once:
@@ -100,7 +100,7 @@ def test_several_may_upgrade_at_once(empty_url: str) -> None:
         engine.dispose()
 
 
-def test_a_new_store_is_not_at_head_and_asking_changes_nothing(empty_url: str) -> None:
+def test_a_new_store_is_not_at_head_and_the_check_changes_nothing(empty_url: str) -> None:
     reader, engine = open_reader(empty_url), open_engine(empty_url)
     if engine.dialect.name == "sqlite":
         with pytest.raises(StoreUnavailable, match="there is no such file; `txnscope migrate`"):
@@ -135,7 +135,7 @@ def test_a_store_of_another_version_is_refused_and_left_as_it_is(engine: Engine,
             SchemaCheck(engine).check(connection)
 
 
-def test_an_upgrade_to_the_next_version_keeps_what_there_is(engine: Engine, next_version: Callable[[], str]) -> None:
+def test_an_upgrade_to_the_next_version_keeps_the_rows(engine: Engine, next_version: Callable[[], str]) -> None:
     clusters.bind(engine, "orders", "kafka", NOW_MS)
     revision = next_version()
     with engine.connect() as connection, pytest.raises(StoreError, match=r"revision r0001; `txnscope migrate`"):
@@ -180,7 +180,7 @@ def build_all(engine: Engine, missing: list[Index]) -> None:
         late_indexes.build_one(engine, missing)
 
 
-def test_what_is_dropped_is_built_as_it_was(engine: Engine) -> None:
+def test_dropped_indexes_are_built_again_unchanged(engine: Engine) -> None:
     before = indexes(engine)
     assert late_indexes.missing(engine) == []
     late_indexes.drop_where_empty(engine)

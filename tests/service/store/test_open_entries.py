@@ -33,7 +33,7 @@ def test_an_entry_comes_back_field_by_field(watched: Watched) -> None:
     assert watched.entries() == [("orders", 0, 9, 3, 107, -2, -1, 4, 2**40, NOW_MS + 2, NOW_MS + 2)]
 
 
-def test_it_is_the_same_one_as_long_as_it_has_its_producer_and_its_start(watched: Watched) -> None:
+def test_an_entry_is_the_same_while_producer_and_start_offset_stay(watched: Watched) -> None:
     watched.see(described(NOW_MS + 9, entry(7, epoch=4, last_timestamp_ms=NOW_MS), entry(8, 106)))
     assert watched.open() == {7: (NOW_MS + 1, 100), 8: (NOW_MS + 9, 106)}
     seven = watched.entries()[0]
@@ -57,20 +57,20 @@ SEVEN, EIGHT, NINE = {7: (NOW_MS + 1, 100)}, {8: (NOW_MS + 1, 105)}, {9: (NOW_MS
         pytest.param(silent(NOW_MS + 2), SEVEN | EIGHT, id="no answer"),
     ],
 )
-def test_an_entry_ends_only_by_a_proof(
+def test_an_entry_ends_only_with_a_proof(
     watched: Watched, fact: PartitionObservation | StalledRead, left: dict[int, tuple[int, int]]
 ) -> None:
     watched.see(fact)
     assert watched.open() == left
 
 
-def test_a_read_that_could_not_read_anything_ends_nothing(watched: Watched) -> None:
+def test_a_read_without_any_result_ends_no_entry(watched: Watched) -> None:
     watched.see(described(NOW_MS + 9, described=False, first=None, why=denied("orders")))
     assert watched.open().keys() == {7, 8}
     assert watched.there().read_why == denied("orders")
 
 
-def test_a_read_from_before_the_lso_reached_the_watermark_opens_nothing(watched: Watched) -> None:
+def test_a_read_from_before_the_lso_reached_the_watermark_opens_no_entry(watched: Watched) -> None:
     watched.see(look(NOW_MS + 9, 120, 120), described(NOW_MS + 5, entry(9)))
     assert (watched.open(), watched.there().read_at_ms) == ({}, None)
 
@@ -83,7 +83,7 @@ def test_a_read_from_before_the_lso_passed_an_entry_does_not_open_it_again(watch
     assert watched.open().keys() == {8, 9}
 
 
-def test_a_topic_of_the_same_name_has_its_own(watched: Watched) -> None:
+def test_a_recreated_topic_has_entries_of_its_own(watched: Watched) -> None:
     watched.see(look(NOW_MS + 2, topic_id="T2"))
     assert watched.open() == {}
     watched.see(described(NOW_MS + 3, entry(7)))
@@ -92,7 +92,7 @@ def test_a_topic_of_the_same_name_has_its_own(watched: Watched) -> None:
     assert watched.open() == {7: (NOW_MS + 3, 100)}
 
 
-def test_entries_of_the_partitions_asked_for_come_by_place_and_start(watched: Watched) -> None:
+def test_entries_of_requested_partitions_are_sorted_by_place_and_start(watched: Watched) -> None:
     for partition in (1, 2):
         watched.see(look(NOW_MS, partition=partition))
         watched.see(described(NOW_MS, entry(2, 109), entry(1, 109), entry(3, 102), partition=partition))
@@ -135,14 +135,14 @@ def test_pages_follow_each_other_without_gap_or_overlap(twelve: Watched) -> None
     assert len(pages(twelve, 13)) == 1
 
 
-def test_pages_of_those_that_stand_and_of_the_others(twelve: Watched) -> None:
+def test_pages_can_be_filtered_by_lagging_partitions(twelve: Watched) -> None:
     standing = [("orders", n) for n in range(0, 12, 3)]
     assert pages(twelve, 3, topic="orders", lagging=True) == [standing[:3], standing[3:]]
     assert pages(twelve, 8, topic="orders", lagging=False) == [[("orders", n) for n in range(12) if n % 3]]
     assert pages(twelve, 8, topic="no such\0topic") == [[]]
 
 
-def test_those_that_stand_come_the_longest_first(twelve: Watched) -> None:
+def test_partitions_stalled_the_longest_come_first(twelve: Watched) -> None:
     with twelve.cluster.engine.connect() as connection:
         found = partitions.stalled(connection, twelve.cluster.id)
         assert [(row.topic, row.partition) for row in found[:3]] == [("orders", 9), ("orders", 6), ("orders", 3)]
@@ -150,14 +150,14 @@ def test_those_that_stand_come_the_longest_first(twelve: Watched) -> None:
         assert len(partitions.stall_clocks(connection, twelve.cluster.id)) == 5
 
 
-def test_what_no_topic_can_be_called_is_not_found(twelve: Watched) -> None:
+def test_a_topic_with_an_impossible_name_is_not_found(twelve: Watched) -> None:
     with twelve.cluster.engine.connect() as connection:
         assert partitions.find(connection, twelve.cluster.id, "or\0ders", 0) is None
         assert partitions.find(connection, twelve.cluster.id, "orders", 99) is None
 
 
 @only_on("sqlite")
-def test_everything_is_found_by_an_index(twelve: Watched) -> None:
+def test_every_query_uses_an_index(twelve: Watched) -> None:
     number, after = twelve.cluster.id, ("orders", 3)
 
     def ask(connection: Connection) -> None:

@@ -35,7 +35,7 @@ def test_an_owner_has_every_field(cluster: Cluster) -> None:
     assert found(cluster, 7, 8) == {7: [Owner(b"pay", 0, 0, newest, partitions, *had)]}
 
 
-def test_an_id_that_went_on_to_another_producer_id_is_returned_with_it(cluster: Cluster) -> None:
+def test_an_id_that_changed_its_producer_id_is_returned_for_both(cluster: Cluster) -> None:
     log(cluster, [*transaction(0, start_ms=1_000, pid=7), entry(3, states.ONGOING, pid=8)])
     (before,), (now,) = found(cluster, 7, 8).values()
     assert (before.producer_id, before.state, before.first_seen_ms) == (8, states.ONGOING, 10_000)
@@ -71,7 +71,7 @@ def test_an_id_that_expired_is_still_named(cluster: Cluster) -> None:
     assert forgotten[-7:] == expired[-7:]
 
 
-def test_a_thousand_at_once(cluster: Cluster) -> None:
+def test_owners_of_a_thousand_producer_ids_are_found_at_once(cluster: Cluster) -> None:
     log(cluster, [entry(n, states.ONGOING, b"id-%04d" % n, pid=n) for n in range(1_200)])
     all_of_them = found(cluster, *range(1_300))
     assert {pid: one.transactional_id for pid, (one,) in all_of_them.items()} == {

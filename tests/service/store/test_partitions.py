@@ -46,7 +46,7 @@ def clocks(watched: Watched) -> list[StallClock]:
         return partitions.stall_clocks(connection, watched.cluster.id)
 
 
-def test_a_look_and_a_read_come_back_field_by_field(watched: Watched) -> None:
+def test_a_sample_and_a_read_come_back_field_by_field(watched: Watched) -> None:
     seen = look(NOW_MS, samples="[1]")
     read_ = described(NOW_MS + 5, entry(), is_whole=True, lag_bytes=4_096, why=UnresponsiveBroker(1))
     assert watched.see(seen, read_)
@@ -64,14 +64,14 @@ def test_a_look_and_a_read_come_back_field_by_field(watched: Watched) -> None:
     assert watched.there(1) == PartitionState(**observed_values(free), answered_at_ms=NOW_MS)
 
 
-def test_what_is_older_than_what_is_stored_is_left_out(watched: Watched) -> None:
+def test_facts_older_than_the_stored_ones_are_left_out(watched: Watched) -> None:
     watched.see(look(NOW_MS + 1_000), described(NOW_MS + 1_001, entry(8)))
     before = everything(watched.cluster.engine, watched.cluster.id)
     assert not watched.see(look(NOW_MS, 90, 200), described(NOW_MS, entry(7)), trouble=ErrorText("old news"))
     assert everything(watched.cluster.engine, watched.cluster.id) == before
 
 
-def test_a_batch_that_comes_again_changes_nothing(watched: Watched) -> None:
+def test_a_batch_that_is_applied_again_changes_nothing(watched: Watched) -> None:
     batch = look(NOW_MS), described(NOW_MS + 1, entry(7), entry(8, 105))
     watched.see(*batch)
     before = everything(watched.cluster.engine, watched.cluster.id)
@@ -79,12 +79,12 @@ def test_a_batch_that_comes_again_changes_nothing(watched: Watched) -> None:
     assert everything(watched.cluster.engine, watched.cluster.id) == before
 
 
-def test_of_two_samples_in_one_batch_the_newer_one_stays_in_any_order(watched: Watched) -> None:
+def test_the_newer_of_two_samples_in_a_batch_stays_in_any_order(watched: Watched) -> None:
     watched.see(look(NOW_MS + 5, 110), look(NOW_MS, 100))
     assert watched.there().last_stable_offset == 110
 
 
-def test_a_partition_without_news_is_as_old_as_the_last_sample_of_all(watched: Watched) -> None:
+def test_an_unchanged_partition_is_as_recent_as_the_last_sample(watched: Watched) -> None:
     watched.see(look(NOW_MS), look(NOW_MS, 110, partition=1))
     watched.see(look(NOW_MS + 20_000, partition=1), observed_at_ms=NOW_MS + 20_000)
     assert watched.there(0).observed_at_ms == NOW_MS + 20_000
@@ -123,7 +123,7 @@ def test_a_log_start_that_was_not_requested_is_the_last_one_reported(watched: Wa
     assert watched.there().log_start == 10
 
 
-def test_the_read_goes_when_the_lso_reached_the_high_watermark(watched: Watched) -> None:
+def test_the_read_is_removed_when_the_lso_reaches_the_high_watermark(watched: Watched) -> None:
     watched.see(look(NOW_MS), described(NOW_MS + 1, entry()))
     watched.see(look(NOW_MS + 2, 101))
     assert watched.there().read_lso == 100
@@ -150,7 +150,7 @@ def test_after_a_full_batch_only_its_partitions_are_watched(watched: Watched) ->
     assert counts(watched) == (1, 1, 1, 5, NOW_MS + 2, NOW_MS + 2)
 
 
-def test_it_is_remembered_for_a_while_that_a_partition_is_gone(watched: Watched) -> None:
+def test_a_partition_that_is_gone_is_remembered_for_a_while(watched: Watched) -> None:
     watched.see(look(NOW_MS), described(NOW_MS, entry()))
     watched.see(silent(NOW_MS + 1, "its topic was deleted", is_gone=True, stalled_since_ms=NOW_MS))
     assert (watched.row(), watched.entries(), stalled(watched), clocks(watched)) == (None, [], [], [])
@@ -182,7 +182,7 @@ def test_trouble_is_reported_beside_the_time_of_the_last_success(watched: Watche
     assert counts(watched).observed_at_ms == NOW_MS + 3
 
 
-def test_the_driver_that_was_replaced_writes_nothing_more(watched: Watched) -> None:
+def test_a_driver_that_was_replaced_writes_nothing_more(watched: Watched) -> None:
     watched.see(look(NOW_MS))
     before = everything(watched.cluster.engine, watched.cluster.id)
     assert take_over(watched.cluster.engine, watched.cluster.id) is not None
@@ -201,7 +201,7 @@ def test_a_batch_does_not_renew_the_lease(watched: Watched) -> None:
     assert lease.newest_renewal(watched.cluster.engine, watched.cluster.id) == before
 
 
-def test_of_other_clusters_everything_stays(cluster: Cluster, new_cluster: Callable[[], Cluster]) -> None:
+def test_rows_of_other_clusters_stay_unchanged(cluster: Cluster, new_cluster: Callable[[], Cluster]) -> None:
     other = Watched(new_cluster())
     other.see(look(NOW_MS), described(NOW_MS, entry()))
     before = everything(other.cluster.engine, other.cluster.id)
@@ -210,7 +210,7 @@ def test_of_other_clusters_everything_stays(cluster: Cluster, new_cluster: Calla
 
 
 @pytest.mark.parametrize(("changes", "is_full"), [(1_200, True), (1_200, False), (400, False)])
-def test_many_partitions_at_once(watched: Watched, changes: int, is_full: bool) -> None:
+def test_many_partitions_are_stored_at_once(watched: Watched, changes: int, is_full: bool) -> None:
     """The store reads the rows of many partitions all at once, or by the hundred. PostgreSQL gets new rows by COPY, or
     as single rows."""
     first = [look(NOW_MS, partition=n) for n in range(1_500)]

@@ -93,7 +93,9 @@ def test_a_walk_finds_every_id_once_and_in_order(
 
 
 @pytest.mark.parametrize("sort", SORTS)
-def test_filters_together_leave_what_fits_all_of_them(mixed: SeededCluster, connection: Connection, sort: str) -> None:
+def test_filters_together_return_only_ids_that_match_all_of_them(
+    mixed: SeededCluster, connection: Connection, sort: str
+) -> None:
     until_ms = NOW_MS - 20_000
     selection = Selection(LIVE, prefix=b"app-0", started_until_ms=until_ms, topic="payments", text=b"APP-00")
     found = {row.transactional_id for row in walk(connection, mixed.id, selection, sort, 10)}
@@ -105,7 +107,7 @@ def test_filters_together_leave_what_fits_all_of_them(mixed: SeededCluster, conn
 
 
 @pytest.mark.parametrize("sort", SORTS)
-def test_the_producer_id_finds_the_one_that_has_it(mixed: SeededCluster, connection: Connection, sort: str) -> None:
+def test_a_filter_by_producer_id_finds_its_id(mixed: SeededCluster, connection: Connection, sort: str) -> None:
     (one,) = (one for one in mixed_ids() if one.producer_id == 240)
     rows = walk(connection, mixed.id, Selection(LIVE, producer_id=240), sort, 10)
     assert [row.transactional_id for row in rows] == [one.id]
@@ -121,7 +123,7 @@ def test_the_producer_id_finds_the_one_that_has_it(mixed: SeededCluster, connect
         (b"", [b"", b"a\xff", b"a\xffb", b"a_%", b"b", b"\xff", b"\xff\xff", b"\xff\xffz"]),
     ],
 )
-def test_a_prefix_is_bytes(url: str, prefix: bytes, expected: list[bytes]) -> None:
+def test_a_prefix_is_compared_by_bytes(url: str, prefix: bytes, expected: list[bytes]) -> None:
     cluster = SeededCluster(url)
     cluster.read(Id(raw) for raw in (b"", b"b", b"a\xff", b"a\xffb", b"a_%", b"\xff", b"\xff\xff", b"\xff\xffz"))
     with cluster.engine.connect() as connection:
@@ -130,7 +132,7 @@ def test_a_prefix_is_bytes(url: str, prefix: bytes, expected: list[bytes]) -> No
     assert sorted(expected) == [row.transactional_id for row in rows]
 
 
-def test_text_is_no_pattern(url: str) -> None:
+def test_a_text_is_not_taken_as_a_pattern(url: str) -> None:
     cluster = SeededCluster(url)
     cluster.read(Id(raw) for raw in (b"100%", b"1000", b"a_b", b"axb", b"a\\b", b"A\\B"))
     found = {}
@@ -142,7 +144,7 @@ def test_text_is_no_pattern(url: str) -> None:
     assert found == {"0%": {b"100%"}, "a_b": {b"a_b"}, "a\\b": {b"a\\b", b"A\\B"}}
 
 
-def test_one_id_and_its_partitions(url: str) -> None:
+def test_an_id_is_found_with_its_partitions(url: str) -> None:
     cluster = SeededCluster(url)
     cluster.read([open_id("pay", 5_000, "b", "a"), Id(b"done")])
     with cluster.engine.connect() as connection:
@@ -199,7 +201,7 @@ def test_pages_follow_an_index_and_sort_nothing(mixed: SeededCluster, sort: str,
     ],
     ids=["prefix", "producer_id", "topic", "min_age", "open", "empty or unknown"],
 )
-def test_what_narrows_the_selection_is_looked_up(mixed: SeededCluster, sort: str, selection: Selection) -> None:
+def test_a_narrow_selection_uses_an_index(mixed: SeededCluster, sort: str, selection: Selection) -> None:
     """SQLite finds the selected ids by an index. At most it walks through the ids of the selected states."""
     steps = plan(mixed, selection, sort)
     assert not [step for step in steps if step.startswith("SCAN")]

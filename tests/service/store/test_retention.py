@@ -78,7 +78,7 @@ def state_counts(engine: Engine, cluster_id: int) -> dict[tuple[int, int], int]:
         return {(one.partition, one.state): one.ids for one in clusters.state_counts(connection, cluster_id)}
 
 
-def test_history_and_expired_ids_go_when_they_are_old(cluster: Cluster) -> None:
+def test_old_history_and_old_expired_ids_are_deleted(cluster: Cluster) -> None:
     seed(cluster)
     assert not Retention(cluster.engine, cluster.lease).delete_old(LATER_MS)
     assert {row["offset"] for row in rows(cluster.engine, schema.transitions, cluster.id)} == {13, 18, 19}
@@ -89,7 +89,7 @@ def test_history_and_expired_ids_go_when_they_are_old(cluster: Cluster) -> None:
     assert state_counts(cluster.engine, cluster.id) == {(0, states.COMPLETE_ABORT): 1}
 
 
-def test_nothing_goes_before_its_time(cluster: Cluster) -> None:
+def test_nothing_is_deleted_before_its_time(cluster: Cluster) -> None:
     seed(cluster)
     before = everything(cluster.engine, cluster.id)
     assert not Retention(cluster.engine, cluster.lease).delete_old(NOW_MS + HISTORY_MS - 120_000)
@@ -103,7 +103,7 @@ def test_an_expired_id_that_comes_back_later_begins_anew(cluster: Cluster) -> No
     assert state_counts(cluster.engine, cluster.id) == {(0, states.COMPLETE_ABORT): 1, (0, states.EMPTY): 1}
 
 
-def test_producer_ids_go_when_long_unseen_unless_an_id_has_them(cluster: Cluster) -> None:
+def test_long_unseen_producer_ids_are_deleted_unless_an_id_has_them(cluster: Cluster) -> None:
     seed(cluster)
     keep = Keep(producer_ids=30 * DAY_MS)
     much_later_ms = LATER_MS + 31 * DAY_MS
@@ -112,7 +112,7 @@ def test_producer_ids_go_when_long_unseen_unless_an_id_has_them(cluster: Cluster
     assert [row["producer_id"] for row in rows(cluster.engine, schema.producer_ids, cluster.id)] == [9]
 
 
-def test_a_producer_id_under_which_something_hangs_is_the_way_to_its_name(cluster: Cluster) -> None:
+def test_the_producer_id_of_a_hanging_transaction_is_kept(cluster: Cluster) -> None:
     seed(cluster)
     hangs = Observation(
         Kind.HANGING, Severity.CRITICAL, Subject("orders", 0, b"old", 8, 0, 100), finding_facts(Kind.HANGING), ()
@@ -130,7 +130,7 @@ def test_a_producer_id_under_which_something_hangs_is_the_way_to_its_name(cluste
     )
 
 
-def test_the_walk_over_producer_ids_goes_on_where_it_was_and_around(cluster: Cluster) -> None:
+def test_the_walk_over_producer_ids_continues_and_starts_over(cluster: Cluster) -> None:
     cluster.start({0: 0})
     log = [entry(n, states.EMPTY, b"id-%02d" % n, pid=n, at_ms=NOW_MS) for n in range(10)]
     log += [entry(10 + n, states.EXPIRED, b"id-%02d" % n, at_ms=NOW_MS) for n in range(0, 10, 2)]
@@ -143,7 +143,7 @@ def test_the_walk_over_producer_ids_goes_on_where_it_was_and_around(cluster: Clu
     assert [row["producer_id"] for row in left] == [1, 3, 5, 7, 9]
 
 
-def test_a_call_takes_a_piece_and_says_that_there_is_more(cluster: Cluster) -> None:
+def test_a_call_deletes_a_bounded_number_and_reports_if_more_is_left(cluster: Cluster) -> None:
     cluster.start({0: 0})
     log: list[Entry] = []
     for n in range(5):
@@ -167,7 +167,7 @@ def test_minutes_of_the_cluster_and_gaps_are_kept_for_a_month(cluster: Cluster) 
     assert deleted(retention, NOW_MS + 32 * DAY_MS, cluster, *tables) == (1, 1)
 
 
-def test_volume_and_markers_of_partitions_go_with_the_history(cluster: Cluster) -> None:
+def test_volume_and_markers_are_deleted_together_with_the_history(cluster: Cluster) -> None:
     days = (0, 1, 2)
     volumes = [Volume("pay", 0, NOW_MS + day * DAY_MS, 1, 9, 0, 0, 0) for day in days]
     markers = [
@@ -181,7 +181,7 @@ def test_volume_and_markers_of_partitions_go_with_the_history(cluster: Cluster) 
     assert done == [((0, 0), False), ((6, 2), True), ((10, 2), True), ((2, 0), False), ((0, 0), False)]
 
 
-def test_rejects_and_resolved_findings_are_kept_as_long_as_people_say(cluster: Cluster) -> None:
+def test_rejects_and_resolved_findings_are_kept_as_long_as_configured(cluster: Cluster) -> None:
     cluster.start({0: 0})
     broken = Reject(0, 0, 3, "value version 9", b"pay", b"key", b"value")
     cluster.writer.apply(batch([], span(0, 4))._replace(rejects=(broken,)), NOW_MS)
@@ -211,7 +211,7 @@ def test_the_audit_is_kept_for_more_than_a_year(cluster: Cluster) -> None:
     assert gone == [(0, 0), (0, 0), (1, 1)]
 
 
-def test_ids_of_a_log_that_is_read_again_are_kept_until_it_is(cluster: Cluster) -> None:
+def test_ids_of_a_log_are_kept_until_it_is_read_again_completely(cluster: Cluster) -> None:
     """While a log is read again, its expired ids may come back. Their counts then continue, so the rows must still
     exist."""
     seed(cluster)
@@ -224,7 +224,7 @@ def test_ids_of_a_log_that_is_read_again_are_kept_until_it_is(cluster: Cluster) 
     assert deleted(retention, much_later_ms, cluster, schema.transactional_ids) == (2,)
 
 
-def test_a_partition_that_is_tailed_and_behind_keeps_no_id(cluster: Cluster) -> None:
+def test_a_lagging_tailed_partition_does_not_keep_ids(cluster: Cluster) -> None:
     seed(cluster)
     behind = TopicRange("pay", span(0, 3, end=99))
     LedgerWriter(cluster.engine, cluster.lease).apply(LedgerBatch((behind,)), NOW_MS)
@@ -234,7 +234,7 @@ def test_a_partition_that_is_tailed_and_behind_keeps_no_id(cluster: Cluster) -> 
     assert deleted(retention, LATER_MS + 2 * HISTORY_MS, cluster, schema.transactional_ids) == (2,)
 
 
-def test_of_other_clusters_everything_stays(cluster: Cluster, new_cluster: Any) -> None:
+def test_rows_of_other_clusters_stay_unchanged(cluster: Cluster, new_cluster: Any) -> None:
     other = new_cluster()
     for one in (cluster, other):
         seed(one)
@@ -253,7 +253,7 @@ def test_retention_without_the_lease_deletes_nothing(cluster: Cluster) -> None:
 
 
 @only_on("sqlite")
-def test_everything_is_found_by_an_index(cluster: Cluster) -> None:
+def test_every_query_uses_an_index(cluster: Cluster) -> None:
     seed(cluster)
     with statements(cluster.engine) as ran:
         Retention(cluster.engine, cluster.lease, rows_at_once=1).delete_old(LATER_MS)

@@ -36,7 +36,7 @@ def test_an_end_split_over_two_batches_counts_once(cluster: Cluster) -> None:
     assert minutes == [{"minute_ms": NOW_MS - NOW_MS % 60_000, "commits": 2, "aborts": 0}]
 
 
-def test_an_abort_counts_and_an_empty_one_does_not(cluster: Cluster) -> None:
+def test_an_abort_counts_unless_its_transaction_is_empty(cluster: Cluster) -> None:
     apply(cluster, *transaction(0, start_ms=5))
     apply(cluster, entry(3, states.PREPARE_ABORT, start_ms=6, topics=()))
     apply(cluster, entry(4, states.COMPLETE_ABORT, start_ms=6))
@@ -57,7 +57,7 @@ def test_the_outcome_stays_while_the_next_transaction_is_open(cluster: Cluster) 
     assert row(cluster.engine, cluster.id)["last_outcome"] == states.PREPARE_COMMIT
 
 
-def test_times_of_an_open_and_of_an_ended_transaction(cluster: Cluster) -> None:
+def test_an_open_transaction_has_a_start_time_and_an_ended_one_has_none(cluster: Cluster) -> None:
     ongoing, prepare, complete = transaction(0, start_ms=5)
     seen = []
     for one in (ongoing, prepare, complete):
@@ -83,7 +83,7 @@ def test_open_partitions_are_those_of_the_newest_record(cluster: Cluster) -> Non
     assert [key for key, _, _ in participants(cluster)] == [b"other", b"other"]
 
 
-def test_a_tombstone_expires_the_id_and_a_new_life_keeps_its_counts(cluster: Cluster) -> None:
+def test_a_tombstone_expires_the_id_and_a_later_return_keeps_its_counts(cluster: Cluster) -> None:
     apply(cluster, *transaction(0, start_ms=5))
     apply(cluster, entry(3, states.EXPIRED))
     expired = row(cluster.engine, cluster.id)
@@ -114,7 +114,7 @@ def test_an_id_known_only_by_its_tombstone_is_stored(cluster: Cluster) -> None:
     assert rows(cluster.engine, schema.producer_ids, cluster.id) == []
 
 
-def test_producer_ids_keep_when_and_with_which_epochs_they_were_used(cluster: Cluster) -> None:
+def test_producer_ids_have_the_times_and_epochs_of_their_use(cluster: Cluster) -> None:
     apply(
         cluster, entry(0, states.EMPTY, pid=7, epoch=3, at_ms=100), entry(1, states.ONGOING, pid=7, epoch=3, at_ms=110)
     )

@@ -50,7 +50,7 @@ def test_a_batch_applied_twice_counts_once(cluster: Cluster) -> None:
         pytest.param(read(20, 23, generation=2, gap=Gap(9, 20, "retention")), "gap 9-20", id="a gap further on"),
     ],
 )
-def test_what_does_not_follow_is_refused_and_changes_nothing(cluster: Cluster, span: RangeRead, says: str) -> None:
+def test_a_range_out_of_sequence_is_refused_and_changes_nothing(cluster: Cluster, span: RangeRead, says: str) -> None:
     cluster.writer.apply(batch(TWICE, read(0, 6, generation=2)), NOW_MS)
     before = everything(cluster.engine, cluster.id)
     fine = batch(transaction(0, b"other", start_ms=9), read(0, 3, partition=1))
@@ -59,7 +59,7 @@ def test_what_does_not_follow_is_refused_and_changes_nothing(cluster: Cluster, s
     assert everything(cluster.engine, cluster.id) == before
 
 
-def test_a_partition_twice_or_records_without_a_range_are_refused(cluster: Cluster) -> None:
+def test_a_repeated_partition_or_records_without_a_range_are_refused(cluster: Cluster) -> None:
     with pytest.raises(OutOfSequence, match="twice"):
         cluster.writer.apply(batch([], read(0, 1), batch([], read(1, 2))), NOW_MS)
     with pytest.raises(OutOfSequence, match=r"\[4\]"):
@@ -88,7 +88,7 @@ def test_replayed_and_new_ranges_may_come_together(cluster: Cluster) -> None:
     assert counters(cluster.engine, cluster.id)["commits"] == 3
 
 
-def test_retention_passing_us_leaves_a_gap_and_reading_goes_on(cluster: Cluster) -> None:
+def test_records_deleted_before_the_read_are_a_gap_and_reading_continues(cluster: Cluster) -> None:
     cluster.writer.apply(batch(TWICE, read(0, 6)), NOW_MS)
     passed = batch(transaction(20, start_ms=5), read(20, 23, gap=Gap(6, 20, "retention")))
     cluster.writer.apply(passed, NOW_MS)
@@ -99,7 +99,7 @@ def test_retention_passing_us_leaves_a_gap_and_reading_goes_on(cluster: Cluster)
     assert row(cluster.engine, cluster.id)["commits"] == 3
 
 
-def test_a_recreated_topic_expires_what_was_there_and_keeps_its_counts(cluster: Cluster) -> None:
+def test_a_recreated_topic_expires_its_ids_and_keeps_their_counts(cluster: Cluster) -> None:
     stale = batch([entry(3, states.ONGOING, b"gone")], read(3, 4, partition=1))
     cluster.start({0: 0, 1: 3}, log_start=0)
     cluster.writer.apply(batch(TWICE, read(0, 6), batch([], read(0, 3, partition=1))), NOW_MS)
@@ -132,7 +132,7 @@ def test_the_common_part_of_a_diverged_log_is_read_but_not_counted_again(cluster
     assert (row(cluster.engine, cluster.id)["start_ms"], row(cluster.engine, cluster.id)["commits"]) == (3, 3)
 
 
-def test_a_log_that_was_left_alone_too_long_is_read_again_and_counted_once(cluster: Cluster) -> None:
+def test_a_log_unread_for_too_long_is_read_again_and_counted_once(cluster: Cluster) -> None:
     cluster.writer.apply(batch(TWICE, read(0, 6)), NOW_MS)
     again = batch([entry(5, states.COMPLETE_COMMIT)], read(0, 6, generation=1, gap=Gap(6, 6, "away")))
     cluster.writer.apply(again, NOW_MS)
@@ -155,7 +155,7 @@ def test_the_very_first_start_counts_from_the_end_and_reads_from_the_start(clust
         assert connection.scalar(select(schema.clusters.c.counted_since_ms)) == NOW_MS
 
 
-def test_a_later_start_keeps_what_is_known_and_counts_new_partitions_whole(cluster: Cluster) -> None:
+def test_a_later_start_keeps_positions_and_counts_new_partitions_fully(cluster: Cluster) -> None:
     cluster.start({0: 6})
     cluster.writer.apply(batch([*transaction(0, start_ms=1), *transaction(3, start_ms=2)], read(0, 6)), NOW_MS)
     starts = [PartitionStart(p, "T", 1, 0, 0, 100) for p in (0, 1)]
@@ -166,14 +166,14 @@ def test_a_later_start_keeps_what_is_known_and_counts_new_partitions_whole(clust
         assert connection.scalar(select(schema.clusters.c.counted_since_ms)) == NOW_MS
 
 
-def test_a_topic_that_comes_after_the_first_start_counts_whole(cluster: Cluster) -> None:
+def test_a_topic_created_after_the_first_start_counts_fully(cluster: Cluster) -> None:
     cluster.start({})
     cluster.start({0: 3})
     cluster.writer.apply(batch(transaction(0, start_ms=1), read(0, 3)), NOW_MS)
     assert counters(cluster.engine, cluster.id)["commits"] == 1
 
 
-def test_what_lies_below_feeds_state_but_no_counter(cluster: Cluster) -> None:
+def test_records_below_the_counting_offset_set_the_state_but_no_counter(cluster: Cluster) -> None:
     old, new = transaction(0, start_ms=1), transaction(3, start_ms=2)
     cluster.start({0: 5})
     cluster.writer.apply(batch([*old, *new[:2]], read(0, 5)), NOW_MS)
@@ -203,7 +203,7 @@ def unread(cluster: Cluster) -> Reason | None:
         return judged_partitions.log_unread_reason(connection, cluster.id)
 
 
-def test_no_log_and_no_transaction_is_no_trouble(cluster: Cluster) -> None:
+def test_a_cluster_without_log_and_transactions_has_no_trouble(cluster: Cluster) -> None:
     assert nothing_listed(cluster, NOW_MS) == (SourceName.TRANSACTION_LOG, NOW_MS, None)
     assert unread(cluster) is None
 
@@ -222,7 +222,7 @@ def test_an_open_transaction_shows_that_there_will_be_no_log(cluster: Cluster) -
     )
 
 
-def test_what_coordinators_list_is_kept_too_and_ends_when_the_log_appears(cluster: Cluster) -> None:
+def test_listed_transactions_are_reported_until_the_log_appears(cluster: Cluster) -> None:
     assert nothing_listed(cluster, NOW_MS, LISTED) == (SourceName.TRANSACTION_LOG, NOW_MS, LISTED)
     assert nothing_listed(cluster, NOW_MS + 1_000) == (SourceName.TRANSACTION_LOG, NOW_MS + 1_000, LISTED)
     cluster.start({0: 0})

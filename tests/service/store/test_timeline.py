@@ -72,7 +72,7 @@ def test_commits_are_folded_between_transitions(cluster: Cluster) -> None:
     assert (complete.cause, complete.marker_ms, complete.at_ms) == (None, 10, minutes_ago(4))
 
 
-def test_a_minutes_commits_stand_at_the_time_of_the_last(cluster: Cluster) -> None:
+def test_the_commits_of_a_minute_have_the_time_of_the_last_one(cluster: Cluster) -> None:
     at_ms = minutes_ago(2)
     apply(cluster, [*committed(0, at_ms + 1_000), *aborted(3, at_ms + 2_000), *committed(6, at_ms + 3_000)])
     assert shown(walk(cluster.engine, cluster.id)) == ["2 commits", 5, 4]
@@ -101,7 +101,7 @@ def test_a_commit_with_slow_markers_shows_its_decision_and_cause_too(cluster: Cl
 
 
 @pytest.mark.parametrize("is_back", [False, True])
-def test_a_fence_by_an_administrator_is_shown_when_nobody_came_back(cluster: Cluster, is_back: bool) -> None:
+def test_a_fence_by_an_administrator_is_shown_unless_the_id_returns(cluster: Cluster, is_back: bool) -> None:
     """If the application returns, the abort counts as fenced, because Kafka Connect fences its own ids through the
     admin API, too."""
     cluster.start({0: 0})
@@ -136,7 +136,7 @@ def abort_of(cluster: Cluster) -> tuple[str | None, str | None, int, int]:
     return prepare.cause, prepare.confidence, one.aborts_fenced, one.aborts_admin
 
 
-def test_a_decision_written_again_leaves_the_first_one_in_the_history(cluster: Cluster) -> None:
+def test_a_repeated_decision_keeps_the_first_one_in_the_history(cluster: Cluster) -> None:
     cluster.start({0: 0})
     log = committed(0, minutes_ago(2), markers_ms=5_000)
     again = entry(2, states.PREPARE_COMMIT, start_ms=log[1].record.start_ms, at_ms=minutes_ago(2) - 2_000)
@@ -148,7 +148,7 @@ def test_a_decision_written_again_leaves_the_first_one_in_the_history(cluster: C
     assert reported == [(3, None, None), (2, None, REPEATED), (1, "commit", None)]
 
 
-def test_of_an_id_whose_every_step_is_kept_nothing_is_folded(cluster: Cluster) -> None:
+def test_commits_of_an_id_with_full_history_are_not_folded(cluster: Cluster) -> None:
     cluster.start({0: 0})
     writer = TransactionLogWriter(cluster.engine, cluster.lease, full_history_prefixes=(b"pay",))
     log: list[Entry] = []
@@ -161,7 +161,7 @@ def test_of_an_id_whose_every_step_is_kept_nothing_is_folded(cluster: Cluster) -
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_every_page_size_gives_the_same_and_every_commit_once(cluster: Cluster, seed: int) -> None:
+def test_every_page_size_gives_the_same_rows_and_each_commit_once(cluster: Cluster, seed: int) -> None:
     rng = random.Random(seed)
     cluster.start({0: 0})
     log: list[Entry] = []
@@ -187,7 +187,7 @@ def test_every_page_size_gives_the_same_and_every_commit_once(cluster: Cluster, 
     assert not [pair for pair in pairwise(items) if all(isinstance(one, Folded) for one in pair)]
 
 
-def test_a_log_that_is_read_again_adds_nothing_twice(cluster: Cluster) -> None:
+def test_a_log_that_is_read_again_adds_no_row_twice(cluster: Cluster) -> None:
     """Compaction may have removed records since the first read, so the rows of the first read are kept."""
     cluster.start({0: 0})
     log = [*committed(0, minutes_ago(9)), *aborted(3, minutes_ago(8))]
@@ -238,7 +238,7 @@ def test_a_producer_id_has_dated_owners(cluster: Cluster) -> None:
 
 
 @only_on("sqlite")
-def test_the_timeline_is_looked_up_and_nothing_is_sorted(cluster: Cluster) -> None:
+def test_the_timeline_uses_an_index_and_sorts_nothing(cluster: Cluster) -> None:
     for begin in (TimelineCursor(), TimelineCursor((1, 5, 9), NOW_MS)):
         steps = plans(cluster.engine, lambda connection: read_timeline(connection, cluster.id, b"pay", begin, 9))  # noqa: B023
         assert all(step.startswith(("SEARCH", "CORRELATED")) for step in steps), steps
@@ -289,7 +289,9 @@ def histogram(cluster: Cluster, outcome: str) -> dict[str, int]:
 
 @pytest.mark.parametrize("cuts", [(), (1,), (2,), (3,), (1, 2), (2, 3), (1, 3), (1, 2, 3)], ids=str)
 @pytest.mark.parametrize("outcome", OUTCOMES)
-def test_markers_take_since_the_first_of_two_prepares(cluster: Cluster, outcome: str, cuts: tuple[int, ...]) -> None:
+def test_the_marker_time_counts_from_the_first_of_two_prepares(
+    cluster: Cluster, outcome: str, cuts: tuple[int, ...]
+) -> None:
     apply_in_pieces(cluster, twice(outcome), cuts)
     assert marker_times(cluster) == [TOOK_MS]
     (minute,) = (one for one in rows(cluster.engine, schema.id_minutes, cluster.id) if one["marked"])
@@ -298,7 +300,7 @@ def test_markers_take_since_the_first_of_two_prepares(cluster: Cluster, outcome:
 
 
 @pytest.mark.parametrize("cuts", [(), (2,)], ids=str)
-def test_an_id_is_in_prepare_since_the_first(cluster: Cluster, cuts: tuple[int, ...]) -> None:
+def test_an_id_is_in_prepare_state_since_the_first_prepare(cluster: Cluster, cuts: tuple[int, ...]) -> None:
     apply_in_pieces(cluster, twice("abort")[:3], cuts)
     found = row(cluster.engine, cluster.id)
     assert (found["state_since_ms"], found["timestamp_ms"]) == (FIRST_MS, AGAIN_MS)
@@ -315,7 +317,7 @@ def test_quick_markers_of_a_commit_that_was_decided_long_before_get_a_row(
 
 
 @pytest.mark.parametrize("cuts", [(), (2,), (3,), (4,), (2, 3, 4)], ids=str)
-def test_the_first_counts_although_a_later_one_raised_the_epoch(cluster: Cluster, cuts: tuple[int, ...]) -> None:
+def test_the_first_prepare_counts_even_if_a_later_one_raised_the_epoch(cluster: Cluster, cuts: tuple[int, ...]) -> None:
     """The client's abort seemed to fail, and the coordinator aborted the transaction again at its timeout. One
     transaction then has two epochs."""
     log = appended(
@@ -332,7 +334,9 @@ def test_the_first_counts_although_a_later_one_raised_the_epoch(cluster: Cluster
 
 @pytest.mark.parametrize("cuts", [(), (2,), (3,), (2, 3)], ids=str)
 @pytest.mark.parametrize("between", [states.ONGOING, states.PREPARE_COMMIT], ids=["taken back", "another outcome"])
-def test_a_prepare_that_did_not_hold_counts_for_nothing(cluster: Cluster, between: int, cuts: tuple[int, ...]) -> None:
+def test_a_prepare_that_the_coordinator_did_not_keep_does_not_count(
+    cluster: Cluster, between: int, cuts: tuple[int, ...]
+) -> None:
     """The coordinator did not know that its first append had succeeded. It then added partitions to the transaction, or
     decided on the other outcome, so the first PrepareX does not count."""
     first = states.PREPARE_ABORT if between == states.ONGOING else between
@@ -344,7 +348,7 @@ def test_a_prepare_that_did_not_hold_counts_for_nothing(cluster: Cluster, betwee
     assert marker_times(cluster) == [COMPLETE_MS - AGAIN_MS]
 
 
-def test_the_next_transaction_counts_from_its_own(cluster: Cluster) -> None:
+def test_the_next_transaction_counts_from_its_own_prepare(cluster: Cluster) -> None:
     later = [
         entry(4, states.ONGOING, start_ms=COMPLETE_MS + 1, at_ms=COMPLETE_MS + 1),
         entry(5, states.PREPARE_ABORT, start_ms=COMPLETE_MS + 1, at_ms=COMPLETE_MS + 2),

@@ -44,7 +44,7 @@ def at_once(engine: Engine, upsert: Upsert, *pieces: Rows) -> None:
 
 @pytest.mark.parametrize("upsert", [ADD, REPLACE, KEEP], ids=["add", "replace", "keep"])
 @pytest.mark.parametrize("names", [10**9, 50], ids=["few repeat", "most repeat"])
-def test_all_at_once_is_one_by_one(engine: Engine, upsert: Upsert, names: int) -> None:
+def test_rows_written_at_once_equal_rows_written_one_by_one(engine: Engine, upsert: Upsert, names: int) -> None:
     one, many = (clusters.bind(engine, name, name, NOW_MS) for name in ("one", "many"))
     for seed in range(2):
         at_once(engine, upsert, *([row] for row in counted(one, 2 * COPIES_FROM, names, seed)))
@@ -52,7 +52,7 @@ def test_all_at_once_is_one_by_one(engine: Engine, upsert: Upsert, names: int) -
     assert rows(engine, schema.counters, many) == rows(engine, schema.counters, one)
 
 
-def test_several_pieces_of_one_transaction_do_not_meet(engine: Engine) -> None:
+def test_several_copies_in_one_database_transaction_do_not_collide(engine: Engine) -> None:
     cluster = clusters.bind(engine, "c", "c", NOW_MS)
     at_once(engine, ADD, distinct(cluster, COPIES_FROM), distinct(cluster, COPIES_FROM, first=100))
     at_once(engine, ADD, distinct(cluster, COPIES_FROM, first=100))
@@ -99,7 +99,7 @@ def test_a_value_that_does_not_fit_is_refused_and_nothing_is_written(engine: Eng
 
 @only_on("postgresql")
 @pytest.mark.parametrize(("count", "copies"), [(COPIES_FROM - 1, False), (COPIES_FROM, True)])
-def test_many_rows_are_copied(engine: Engine, count: int, copies: bool) -> None:
+def test_only_many_rows_are_written_by_copy(engine: Engine, count: int, copies: bool) -> None:
     cluster = clusters.bind(engine, "c", "c", NOW_MS)
     seen: list[str] = []
     with engine.begin() as connection:
@@ -108,7 +108,7 @@ def test_many_rows_are_copied(engine: Engine, count: int, copies: bool) -> None:
     assert (seen == ["TRUNCATE TABLE"]) is copies
 
 
-def test_rows_of_one_id_that_come_back_keep_the_first_sight(engine: Engine) -> None:
+def test_a_row_that_comes_twice_in_a_batch_keeps_its_first_seen_time(engine: Engine) -> None:
     """If an id gives up a producer id and gets it again within one read, the batch contains the same key twice."""
     cluster = clusters.bind(engine, "c", "c", NOW_MS)
     many = [(cluster, n, b"id", n, n, 0, 0, *NO_END) for n in range(COPIES_FROM)]

@@ -90,7 +90,7 @@ def cut_off(postgres: Postgres, engine: Engine) -> None:
     )
 
 
-def test_work_goes_on_after_a_restart_of_the_server(own_server: Postgres) -> None:
+def test_work_continues_after_a_restart_of_the_server(own_server: Postgres) -> None:
     with own_server.database() as url:
         engine, reader = open_engine(url), open_reader(url)
         number = clusters.bind(engine, "c", "c", NOW_MS)
@@ -124,7 +124,7 @@ def test_work_goes_on_after_a_restart_of_the_server(own_server: Postgres) -> Non
 
 
 @only_on("postgresql")
-def test_a_writer_in_the_middle_is_waited_for_and_then_replaced(url: str, postgres: Postgres) -> None:
+def test_a_standby_waits_for_a_running_transaction_and_takes_over(url: str, postgres: Postgres) -> None:
     """A standby takes over an expired lease. The database transaction that the old writer has begun is still committed;
     its next one is refused."""
     old, standby, blocking = (open_engine(patient(url)) for _ in range(3))
@@ -159,7 +159,7 @@ def test_a_writer_in_the_middle_is_waited_for_and_then_replaced(url: str, postgr
 
 @only_on("postgresql")
 @pytest.mark.parametrize("opens", [open_engine, open_reader])
-def test_a_password_behind_the_question_mark_reaches_the_server(url: str, opens: Callable[[str], Engine]) -> None:
+def test_a_password_in_the_query_of_the_url_reaches_the_server(url: str, opens: Callable[[str], Engine]) -> None:
     """The password is in the query of the URL. The engine passes the password to the server, and hides it in the
     engine's repr."""
     password = "m4rk%2Bed"
@@ -177,7 +177,7 @@ def waiting_for_a_lock(postgres: Postgres, engine: Engine) -> int:
 
 
 @only_on("postgresql")
-def test_of_many_that_want_the_lease_one_gets_it(engine: Engine, url: str) -> None:
+def test_one_of_many_applicants_gets_the_lease(engine: Engine, url: str) -> None:
     number = clusters.bind(engine, "c", "c", NOW_MS)
     engines = [open_engine(patient(url)) for _ in range(4)]
     with ThreadPoolExecutor(len(engines)) as at_once:
@@ -207,7 +207,7 @@ with engine.begin() as connection:
 
 @only_on("postgresql")
 @pytest.mark.parametrize("where", ["in COPY", "between two statements"])
-def test_a_writer_that_is_stopped_in_the_middle_keeps_nobody_out(engine: Engine, url: str, where: str) -> None:
+def test_a_writer_stopped_in_a_transaction_does_not_block_a_takeover(engine: Engine, url: str, where: str) -> None:
     number = clusters.bind(engine, "c", "c", NOW_MS)
     standby = open_engine(patient(url))
     arguments = [sys.executable, "-c", _STOPS_ITSELF, patient(url), str(number), where]
@@ -230,7 +230,7 @@ def test_a_writer_that_is_stopped_in_the_middle_keeps_nobody_out(engine: Engine,
 
 
 @only_on("postgresql")
-def test_the_databases_clock_decides_nothing(engine: Engine, url: str, postgres: Postgres) -> None:
+def test_the_clock_of_the_database_has_no_effect_on_the_lease(engine: Engine, url: str, postgres: Postgres) -> None:
     """The test replaces PostgreSQL's time functions by functions whose clock jumps by an hour in both directions."""
     hidden = "".join(
         f"CREATE FUNCTION moved.{name}() RETURNS timestamptz LANGUAGE sql AS $$"

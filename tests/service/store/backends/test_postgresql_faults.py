@@ -86,7 +86,7 @@ def test_a_read_only_server_is_unavailable_to_all_until_it_is_writable(
     set_read_only(own_server, "on")
     try:
         for engine in (cluster.engine, reader):
-            wait_until_equal(partial(is_told, engine), True, "its session")
+            wait_until_equal(partial(has_applied_read_only, engine), True, "its session")
         for _ in range(2):  # over the existing connection, and over a new one
             with pytest.raises(StoreUnavailable, match="read-only"):
                 cluster.writer.apply(NEW, NOW_MS)
@@ -105,7 +105,7 @@ def set_read_only(own_server: Postgres, value: str) -> None:
     wait_until_equal(lambda: own_server.execute(SHOW_READ_ONLY), [(value,)], "the setting")
 
 
-def is_told(engine: Engine) -> bool:
+def has_applied_read_only(engine: Engine) -> bool:
     """Returns whether the session of the engine's connection has applied the new setting, which a session does on its
     own a little later."""
     try:
@@ -162,7 +162,7 @@ def test_a_statement_that_takes_too_long_is_unavailable(url: str, engine: Engine
 
 
 @pytest.mark.parametrize("code", ["XX001", "XX002"])
-def test_damage_is_named_with_the_remedy(engine: Engine, code: str) -> None:
+def test_the_error_about_damage_names_the_remedy(engine: Engine, code: str) -> None:
     says = f"DO $$ BEGIN RAISE EXCEPTION 'invalid page' USING ERRCODE = '{code}'; END $$"
     with pytest.raises(StoreDamaged, match=r"invalid page.*restore a backup"), engine.begin() as connection:
         connection.exec_driver_sql(says)
@@ -188,7 +188,7 @@ def wait_until_gone(pid: int) -> None:
     wait_until_equal(lambda: is_alive(pid), False, "whether the server runs")
 
 
-def test_the_server_and_its_directory_are_gone_afterwards() -> None:
+def test_the_server_and_its_directory_are_gone_after_the_with_block() -> None:
     with Postgres() as server:
         pid = server_of(server.directory)
         assert server.execute("SELECT 1") == [(1,)]
@@ -196,7 +196,7 @@ def test_the_server_and_its_directory_are_gone_afterwards() -> None:
     assert not server.directory.exists()
 
 
-def test_a_killed_run_leaves_no_server_and_its_directory_only_for_a_while() -> None:
+def test_the_server_and_directory_of_a_killed_run_are_removed() -> None:
     run = subprocess.Popen([sys.executable, "-c", A_TEST_RUN], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert run.stdout is not None
     directory = Path(run.stdout.readline().strip())

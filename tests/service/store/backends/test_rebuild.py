@@ -69,7 +69,7 @@ def lost(rebuilt: Rebuilt) -> set[str]:
     return {one.table for one in rebuilt.tables if not one.is_whole}
 
 
-def test_a_store_without_damage_is_brought_over_whole(seeded: Cluster, url: str, file: Path) -> None:
+def test_a_store_without_damage_is_copied_completely(seeded: Cluster, url: str, file: Path) -> None:
     before = everything(seeded.engine, seeded.id)
     seeded.engine.dispose()
     rebuilt = rebuild(url, NOW_MS)
@@ -86,7 +86,7 @@ def test_a_store_without_damage_is_brought_over_whole(seeded: Cluster, url: str,
     engine.dispose()
 
 
-def test_what_lies_on_damaged_pages_is_lost_and_nothing_else(seeded: Cluster, url: str, file: Path) -> None:
+def test_only_rows_on_damaged_pages_are_lost(seeded: Cluster, url: str, file: Path) -> None:
     pages = pages_of(file, "audit")
     assert len(pages) > 20
     damaged = pages[3:5] + pages[10:11] + pages[-2:-1]
@@ -100,14 +100,14 @@ def test_what_lies_on_damaged_pages_is_lost_and_nothing_else(seeded: Cluster, ur
     engine.dispose()
 
 
-def test_a_file_that_was_cut_gives_what_is_left(seeded: Cluster, url: str, file: Path) -> None:
+def test_the_remaining_rows_of_a_truncated_file_are_copied(seeded: Cluster, url: str, file: Path) -> None:
     os.truncate(file, PAGE * pages_of(file, "audit")[-5])
     rebuild(url, NOW_MS)
     assert 0 < len(kept(url)) < ATTEMPTS
 
 
 @pytest.mark.parametrize("pages", [[1], None])
-def test_where_nothing_can_be_read_a_store_at_head_is_made(
+def test_an_unreadable_file_gives_an_empty_store_at_head(
     seeded: Cluster, url: str, file: Path, pages: list[int] | None
 ) -> None:
     overwrite(file, pages or list(range(1, file.stat().st_size // PAGE + 1)))
@@ -128,7 +128,7 @@ def again(engine: Engine, cluster: Cluster) -> Cluster:
     return Cluster(engine, cluster.id, held, TransactionLogWriter(engine, held))
 
 
-def test_a_log_read_again_is_not_counted_again_but_what_follows_is(seeded: Cluster, url: str, file: Path) -> None:
+def test_a_log_read_again_is_not_counted_twice_but_new_records_count(seeded: Cluster, url: str, file: Path) -> None:
     overwrite(file, pages_of(file, "transactional_ids")[1:3])
     rebuilt = rebuild(url, NOW_MS)
     assert (lost(rebuilt), rebuilt.counts_go_on) == ({"transactional_ids"}, True)
@@ -145,7 +145,7 @@ def test_a_log_read_again_is_not_counted_again_but_what_follows_is(seeded: Clust
 
 
 @pytest.mark.parametrize("table", ["log_partitions", "counters"])
-def test_without_positions_or_counters_counting_begins_anew(seeded: Cluster, url: str, file: Path, table: str) -> None:
+def test_counting_restarts_if_positions_or_counters_are_lost(seeded: Cluster, url: str, file: Path, table: str) -> None:
     overwrite(file, pages_of(file, table))
     rebuilt = rebuild(url, NOW_MS)
     assert (lost(rebuilt), rebuilt.counts_go_on) == ({table}, False)
@@ -168,7 +168,7 @@ def test_the_audit_of_a_cluster_that_cannot_be_read_is_kept(seeded: Cluster, url
     engine.dispose()
 
 
-def test_an_earlier_writer_and_lease_holder_have_to_start_again(seeded: Cluster, url: str) -> None:
+def test_the_previous_writer_and_lease_holder_have_to_start_again(seeded: Cluster, url: str) -> None:
     lease.renew(seeded.engine, seeded.lease, NOW_MS)
     rebuild(url, NOW_MS)
     with pytest.raises(StoreReplaced):
@@ -179,7 +179,7 @@ def test_an_earlier_writer_and_lease_holder_have_to_start_again(seeded: Cluster,
     engine.dispose()
 
 
-def test_the_new_file_is_for_the_same_users(seeded: Cluster, url: str, file: Path) -> None:
+def test_the_new_file_has_the_same_owner_and_permissions(seeded: Cluster, url: str, file: Path) -> None:
     file.chmod(0o640)
     if os.geteuid() == 0:
         os.chown(file, 65534, 65534)
@@ -190,7 +190,7 @@ def test_the_new_file_is_for_the_same_users(seeded: Cluster, url: str, file: Pat
     assert after.st_ino != before.st_ino
 
 
-def test_an_older_store_is_brought_over_and_migrated(url: str, next_version: Callable[[], str]) -> None:
+def test_an_older_store_is_copied_and_migrated(url: str, next_version: Callable[[], str]) -> None:
     engine = open_engine(url)
     migrate.upgrade(engine)
     clusters.bind(engine, "a", "b", NOW_MS)
@@ -226,6 +226,6 @@ def test_a_file_that_is_locked_or_missing_is_refused_in_one_line(
     assert [one.name for one in file.parent.iterdir()] == ["store.db"]
 
 
-def test_postgresql_is_left_to_its_backups() -> None:
+def test_a_rebuild_of_postgresql_is_refused_with_advice_to_restore() -> None:
     with pytest.raises(StoreError, match=r"^store postgresql.*restore a backup"):
         rebuild("postgresql://me@127.0.0.1:1/db", NOW_MS)

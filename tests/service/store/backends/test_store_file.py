@@ -97,14 +97,14 @@ def test_a_reader_of_a_deleted_file_is_refused_then_reads_the_new_one(reader: En
     other.dispose()
 
 
-def test_a_reader_goes_over_to_the_file_that_took_the_place(cluster: Cluster, reader: Engine, file: Path) -> None:
+def test_a_reader_switches_to_a_replaced_file(cluster: Cluster, reader: Engine, file: Path) -> None:
     cluster.writer.apply(NEW, NOW_MS)
     assert ids(reader) == 1
     replace(file)
     assert ids(reader) == 0
 
 
-def test_a_connection_that_is_kept_open_notices_it_too(reader: Engine, file: Path) -> None:
+def test_an_open_connection_notices_a_replaced_file(reader: Engine, file: Path) -> None:
     with reader.connect() as connection:
         connection.execute(NAMES)
         connection.commit()
@@ -113,7 +113,7 @@ def test_a_connection_that_is_kept_open_notices_it_too(reader: Engine, file: Pat
             connection.execute(NAMES)
 
 
-def test_a_deleted_log_keeps_readers_away_no_longer_than_the_writer(
+def test_readers_recover_from_a_deleted_wal_when_the_writer_restarts(
     cluster: Cluster, reader: Engine, url: str, file: Path
 ) -> None:
     """A sound file without its WAL may look damaged to readers until the writer has restarted."""
@@ -135,7 +135,7 @@ def test_a_deleted_log_keeps_readers_away_no_longer_than_the_writer(
     again.dispose()
 
 
-def test_the_end_of_old_connections_leaves_the_log_of_the_new_file(cluster: Cluster, file: Path) -> None:
+def test_closing_old_connections_keeps_the_wal_of_the_new_file(cluster: Cluster, file: Path) -> None:
     """When its last connection closes, SQLite deletes the WAL by name; the new file's WAL has the same name."""
     replace(file)
     writer = open_engine(f"sqlite:///{file}")
@@ -174,7 +174,7 @@ def cut(file: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [overwrite_ids, cut])
-def test_damage_is_named_with_its_remedy_until_the_file_is_another_one(
+def test_damage_is_reported_with_its_remedy_until_the_file_is_replaced(
     cluster: Cluster, url: str, file: Path, harm: Harm
 ) -> None:
     fill(cluster)
@@ -228,7 +228,7 @@ def on_disk(small_disk: Path) -> Iterator[Cluster]:
     engine.dispose()
 
 
-def test_a_disk_without_room_takes_nothing_and_the_same_batch_later(on_disk: Cluster, small_disk: Path) -> None:
+def test_a_full_disk_stores_nothing_and_takes_the_same_batch_later(on_disk: Cluster, small_disk: Path) -> None:
     ballast = small_disk / "ballast"
     with suppress(OSError), ballast.open("wb", buffering=0) as out:
         while True:
@@ -244,7 +244,7 @@ def test_a_disk_without_room_takes_nothing_and_the_same_batch_later(on_disk: Clu
     assert counters(on_disk.engine, on_disk.id)["commits"] == 50
 
 
-def test_a_read_only_disk_takes_nothing_and_the_same_batch_later(on_disk: Cluster, small_disk: Path) -> None:
+def test_a_read_only_disk_stores_nothing_and_takes_the_same_batch_later(on_disk: Cluster, small_disk: Path) -> None:
     """Linux remounts a disk with errors read-only. After the disk is writable again, the same batch applies."""
     on_disk.writer.apply(NEW, NOW_MS)
     assert counters(on_disk.engine, on_disk.id)["commits"] == 1

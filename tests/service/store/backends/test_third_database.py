@@ -78,7 +78,7 @@ print(len(answer["items"]))
 """
 
 
-def test_the_store_works_on_a_database_that_it_does_not_know(tmp_path: Path) -> None:
+def test_the_store_works_on_a_database_without_special_support(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-c", THIRD, f"third:///{tmp_path / 'store.db'}"], cwd=ROOT, capture_output=True, text=True
     )

@@ -138,7 +138,7 @@ def test_new_ids_are_found_before_the_index_holds_them(seeded: SeededCluster) ->
 
 
 @only_on("sqlite")
-def test_an_id_that_gets_the_row_of_a_deleted_one_is_found(seeded: SeededCluster) -> None:
+def test_an_id_that_reuses_the_row_id_of_a_deleted_one_is_found(seeded: SeededCluster) -> None:
     seeded.read([Id(b"the-last")])
     trigram_index.extend(seeded.engine)
     with seeded.engine.begin() as connection:
@@ -153,7 +153,7 @@ def test_an_id_that_gets_the_row_of_a_deleted_one_is_found(seeded: SeededCluster
 
 
 @only_on("sqlite")
-def test_answers_stay_the_same_behind_a_vacuum(seeded: SeededCluster, tmp_path: Path) -> None:
+def test_answers_stay_the_same_after_a_vacuum(seeded: SeededCluster, tmp_path: Path) -> None:
     """SQLite does not guarantee stable row ids across VACUUM, but keeps them for a table like this one."""
     trigram_index.extend(seeded.engine)
     expected = answers(seeded)
@@ -190,7 +190,7 @@ OPERATORS_INDEX = (
 
 
 @only_on("postgresql")
-def test_an_index_of_the_operator_s_own_is_used(seeded: SeededCluster) -> None:
+def test_an_index_that_the_operator_created_is_used(seeded: SeededCluster) -> None:
     expected = answers(seeded)
     document = (ROOT / "docs" / "running.md").read_text()
     with seeded.engine.begin() as connection:
