@@ -182,7 +182,7 @@ def a_commit(key: bytes) -> list[Entry]:
     return [(0, key, NO_RECORD._replace(offset=i, state=state, **fields)) for i, state in enumerate(path)]
 
 
-def test_of_chosen_ids_every_step_is_kept() -> None:
+def test_every_step_of_chosen_ids_is_kept() -> None:
     log = [*a_commit(b"orders-1"), *a_commit(b"billing-1")]
     batch = facts(merge(singles(log), Scope(frozenset({0}), history_prefixes=(b"orders-",))))
     assert batch.steps == tuple(Step(0, b"orders-1", a[2], b[2]) for a, b in pairwise(log[:3]))

@@ -54,7 +54,7 @@ def _question(name: str, coordinator: int) -> Question:
     return Question(row, coordinator)
 
 
-def test_a_broker_that_does_not_answer_hides_nothing_of_the_others() -> None:
+def test_an_unresponsive_broker_does_not_hide_answers_of_the_others() -> None:
     probe = CoordinatorProber(ClientSettings(("127.0.0.1:1",)), Liveness(list))
     probe._client = Cluster()  # type: ignore[assignment]
     probe._answer([_question("lost", FROZEN), _question("pay", LIVING)])

@@ -354,7 +354,7 @@ def test_transactions_that_can_no_longer_be_followed_are_forgotten(audited: Audi
     assert audited.waiting() == 0
 
 
-def test_what_was_written_before_the_audit_began_is_not_compared(cluster: Cluster, reader: Engine) -> None:
+def test_transactions_begun_before_the_audit_are_not_compared(cluster: Cluster, reader: Engine) -> None:
     one = Audited(cluster, reader)
     one.read("a", ("data", 0), ("abort", 0), ("data", 0))
     one.read("b", ("data", 0))

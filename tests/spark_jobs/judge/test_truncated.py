@@ -117,9 +117,7 @@ def test_events_that_are_dropped_before_they_are_reported_are_counted(
     assert stored(judged.cluster)[Kind.TIMED_OUT] == 2
 
 
-def test_events_that_were_reported_and_are_forgotten_are_not_left_out(
-    judged: Judged, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reported_events_that_are_forgotten_are_not_counted(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(id_events, "EVENTS_READ", 4)
     judged.at(NOW_MS)
     for n in range(6):

@@ -51,7 +51,7 @@ def cluster() -> Cluster:
     return Cluster()
 
 
-def test_the_modules_that_tasks_import_are_sent_and_no_pages(tmp_path: Path) -> None:
+def test_executors_get_the_modules_that_tasks_import_and_no_pages(tmp_path: Path) -> None:
     session = Mock()
     ship_code(session, tmp_path)
     (archive,) = session.sparkContext.addPyFile.call_args.args

@@ -146,7 +146,7 @@ def test_jobs_wait_for_kafka_and_the_store_without_limit(monkeypatch: pytest.Mon
     assert run_jobs([Job("partitions", fails)], LEASE, nobody(), renewed, stopping) is None
 
 
-def test_the_lease_is_renewed_only_while_all_make_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lease_is_renewed_only_while_all_jobs_make_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_runner, "RENEW_EVERY_S", 0.01)
     renewals: list[int] = []
     stopping = threading.Event()

@@ -118,7 +118,7 @@ def test_packages_are_not_read_from_archives(tmp_path: Path) -> None:
         ("raise ValueError('two\\nlines')", "a Python process of Spark ends: ValueError: two lines (broken.py:1)\n"),
     ],
 )
-def test_a_failure_is_one_line_and_a_lost_connection_none(tmp_path: Path, code: str, expected: str) -> None:
+def test_a_failure_prints_one_line_and_a_lost_connection_none(tmp_path: Path, code: str, expected: str) -> None:
     (tmp_path / "broken.py").write_text(code)
     process = run("-m", "broken", PYTHONPATH=str(tmp_path))
     _, said = process.communicate(timeout=LIMIT_S)
@@ -198,7 +198,7 @@ def test_without_a_server_a_process_does_its_work_itself(tmp_path: Path) -> None
     assert process.communicate(timeout=LIMIT_S) == (f"{process.pid}\n", "")
 
 
-def test_the_server_ends_with_the_application_also_when_that_is_killed(tmp_path: Path) -> None:
+def test_the_fork_server_ends_with_a_killed_application(tmp_path: Path) -> None:
     keeps = "import sys; from pathlib import Path; from spark_jobs.runtime import fork_server\n" + (
         "with fork_server.running(Path(sys.argv[1])): sys.stdin.read()"
     )

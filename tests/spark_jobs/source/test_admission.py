@@ -30,7 +30,7 @@ def test_no_range_straddles_the_offset_where_counting_begins() -> None:
     assert admit({0: at(100, counted_from=100)}, {0: 200}, BatchLimits()) == {0: 200}
 
 
-def test_a_log_that_lost_history_before_it_was_read_is_not_waited_for() -> None:
+def test_a_truncated_log_is_read_up_to_its_end() -> None:
     """The log was truncated after the first start, so `counted_from` lies beyond its end."""
     assert admit({0: at(50, counted_from=100)}, {0: 50}, BatchLimits()) == {0: 50}
 

@@ -64,7 +64,7 @@ class Tailing:
         wait_until_equal(read, (records, commits), "the records and commits that are read")
 
 
-def test_the_life_of_a_topic(broker_431: Broker) -> None:
+def test_a_tailed_topic_is_followed_through_its_life(broker_431: Broker) -> None:
     create_topic(broker_431.bootstrap, TOPIC, 2)
 
     def write(partition: int, records: int) -> None:

@@ -121,7 +121,7 @@ def test_reading_continues_at_the_stored_position() -> None:
     assert (read.generation, read.lo, read.hi, read.counts, read.gap) == (4, 60, 100, True, None)
 
 
-def test_a_topic_does_not_begin_before_all_of_it_answers() -> None:
+def test_tailing_of_a_topic_begins_once_all_its_partitions_answer() -> None:
     """If a topic began earlier, a partition that answers later would be taken for an added one, and its history would
     be read."""
     planned = Planned(cluster := Cluster(pay=[(0, 50), (0, 60)], orders=[(0, 5)]))

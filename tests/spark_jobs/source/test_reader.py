@@ -115,8 +115,8 @@ def test_a_record_that_cannot_be_decoded_is_a_hole_and_not_missing(monkeypatch: 
     assert [(one.missing, one.hole_end) for one in batch.ranges] == [(0, 2)]
 
 
-def test_a_partition_with_an_error_does_not_keep_the_others_of_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = Fetched("topic", 0, CORRUPT_MESSAGE, 1, -1, 0, b"")
+def test_only_the_partition_with_an_error_is_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = Fetched("topic", 0, errors.CORRUPT_MESSAGE, 1, -1, 0, b"")
     asked = answering(
         monkeypatch, lambda _, w: Fetched("topic", w.partition, 0, 1, -1, 0, good(0)) if w.partition else broken
     )

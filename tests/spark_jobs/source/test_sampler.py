@@ -253,7 +253,7 @@ def test_the_samples_around_the_record_at_the_lso_are_kept(cluster: Cluster) -> 
     assert [one.high_watermark for one in decode(reported.samples)] == [16, 18, 20, 30]
 
 
-def test_a_late_write_is_reported_with_rounds_before_anything_was_open(cluster: Cluster) -> None:
+def test_a_late_write_is_reported_with_samples_from_before_the_transaction(cluster: Cluster) -> None:
     """The transaction was open at high watermark 11, and its marker moved the high watermark to 12. The late write came
     in the next round."""
     cluster.look(3)
@@ -369,7 +369,7 @@ def test_a_topic_that_may_no_longer_be_described_is_not_reported_as_gone(cluster
     assert [look.why for look in cluster.looks(9)] == [None]
 
 
-def test_many_topics_that_go_at_once_are_checked_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_topics_deleted_at_once_are_checked_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "_CHECKS_AT_ONCE", 2)
     cluster = Cluster()
     for topic in "abcde":
