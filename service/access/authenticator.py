@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from service.access.configuration import AuthConfig
 from service.access.credentials import Passwords, StoredKey, digest_of
 from service.access.oidc import Tokens
-from service.access.principal import Grant, Principal, PrincipalKind, Role
+from service.access.principal import Grant, Principal, Role
 from service.access.refusals import BadCredentials
 
 KEYS_READ_EVERY_S: Final = 2.0
@@ -51,13 +51,8 @@ class Authenticator:
 
     def __init__(self, config: AuthConfig, operators: Mapping[str, str], read_keys: ReadKeys) -> None:
         writes = frozenset({Grant(Role.OPERATOR)})
-        self._operators = {
-            digest_of(key): Principal(name, PrincipalKind.KEY, writes) for name, key in operators.items()
-        }
-        people = {
-            name: (one.password, Principal(name, PrincipalKind.PASSWORD, one.roles))
-            for name, one in config.basic.items()
-        }
+        self._operators = {digest_of(key): Principal(name, writes) for name, key in operators.items()}
+        people = {name: (one.password, Principal(name, one.roles)) for name, one in config.basic.items()}
         self._passwords = Passwords(people)
         self._keys = _StoredKeys(read_keys) if config.keys else None
         self._tokens = None if config.oidc is None else Tokens(config.oidc)
@@ -144,7 +139,7 @@ class _StoredKeys:
             is_known = self._known is not None and digest in self._known
             if self._known is None or now_s >= self._read_at_s + (KEYS_READ_EVERY_S if is_known else _NEW_KEY_AFTER_S):
                 try:
-                    keys = {one.digest: Principal(one.name, PrincipalKind.KEY, one.grants) for one in self._read()}
+                    keys = {one.digest: Principal(one.name, one.grants) for one in self._read()}
                 except Exception:
                     if self._known is None:
                         raise

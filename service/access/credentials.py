@@ -124,7 +124,7 @@ def new_key() -> str:
 
 def digest_of(key: str) -> str:
     """Returns what is kept of a key: its SHA-256, in hex. A key has too many random bits to be guessed from that, so it
-    needs no slow hash; a password does (`service.access.credentials`)."""
+    needs no slow hash; a password does (`Hashed`)."""
     return sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 

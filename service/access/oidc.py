@@ -16,7 +16,7 @@ import jwt
 from jwt import PyJWKClient, PyJWKClientError, PyJWTError
 
 from service.access.configuration import Oidc
-from service.access.principal import Principal, PrincipalKind
+from service.access.principal import Principal
 from service.access.refusals import BadCredentials
 from service.http_client import NoAnswer, send
 
@@ -95,7 +95,7 @@ class Tokens:
             raise BadCredentials(
                 f"the token of {name!r} gives no role: no value of its {self._config.roles_claim} is in [auth.oidc]"
             )
-        return Principal(name, PrincipalKind.TOKEN, frozenset().union(*found))
+        return Principal(name, frozenset().union(*found))
 
     def _keys(self) -> PyJWKClient:
         """Returns the client for the issuer's keys. Asks the issuer for their address once."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 
@@ -37,10 +37,9 @@ class Grant(NamedTuple):
 
 
 class Principal(NamedTuple):
-    """The sender of a request. `kind`: how the name was proved: KEY, PASSWORD, TOKEN, or NOBODY."""
+    """The sender of a request."""
 
     name: str
-    kind: str
     grants: frozenset[Grant]
 
     def may(self, role: Role, cluster: str | None) -> bool:
@@ -61,16 +60,7 @@ class Principal(NamedTuple):
         return self.may(Role.VIEWER, None)
 
 
-class PrincipalKind(StrEnum):
-    """The way in which a principal proved its name."""
-
-    KEY = "key"
-    PASSWORD = "password"  # noqa: S105 - the name of a kind
-    TOKEN = "token"  # noqa: S105
-    NOBODY = "nobody"
-
-
-ANYBODY: Final = Principal("anybody", PrincipalKind.NOBODY, frozenset({Grant(Role.VIEWER)}))
+ANYBODY: Final = Principal("anybody", frozenset({Grant(Role.VIEWER)}))
 """The sender of every request to a service without authentication: may read everything, and write nothing."""
 
 

@@ -1,1 +1,1 @@
-"""The REST API. Imported by `service.app`, and by the pages, which show its answers."""
+"""The REST API. Imported by `service.app`, and by the pages, which share its parameters, errors and caching."""

@@ -68,14 +68,14 @@ class StoreCollector(Collector):
     def collect(self) -> Iterator[Family]:
         """Yields every family of the catalogue that comes from the store, also those without series."""
         began = time.perf_counter()
-        families = {metric.name: _family(metric, "cluster", *metric.labels) for metric in OF_CLUSTERS}
+        families = {metric.name: _family(metric) for metric in OF_CLUSTERS}
         facts, is_up = self._read()
         now_ms = self._now_ms()
         for cluster, one in bounded([(one.name, _all(one, now_ms)) for one in facts], SERIES_LIMIT):
             _add(families[one.metric.name], (cluster, *one.labels), one.value)
         yield from families.values()
-        yield _single(UP, is_up)
-        yield _single(RENDER_SECONDS, time.perf_counter() - began)
+        yield GaugeMetricFamily(UP.name, UP.help, is_up)
+        yield GaugeMetricFamily(RENDER_SECONDS.name, RENDER_SECONDS.help, time.perf_counter() - began)
 
     def _read(self) -> tuple[list[ClusterFacts], bool]:
         try:
@@ -98,7 +98,8 @@ def _all(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
     yield from clusters(facts)
 
 
-def _family(metric: Metric, *labels: str) -> _Family:
+def _family(metric: Metric) -> _Family:
+    labels = ("cluster", *metric.labels)
     if metric.kind == "histogram":
         return HistogramMetricFamily(metric.name, metric.help, labels=labels)
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
@@ -113,12 +114,6 @@ def _add(family: _Family, texts: Sequence[str], value: float | Distribution) -> 
     else:
         assert not isinstance(value, Distribution)
         family.add_metric(labels, value)
-
-
-def _single(metric: Metric, value: float) -> Family:
-    family = _family(metric)
-    _add(family, (), value)
-    return family
 
 
 class _Page(NamedTuple):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.metrics.catalogue import HTTP_REQUESTS, HTTP_SECONDS
 
@@ -16,11 +16,6 @@ UNROUTED: Final = "(none)"
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 _CONVERTOR: Final = re.compile(r":\w+}")
 """Matches the convertor in `{name:path}`, which is not part of the name."""
@@ -44,10 +39,10 @@ class RequestMetrics:
 class HttpMetrics:
     """Counts and measures requests. To be added with `app.add_middleware(HttpMetrics, requests=metrics.requests)`."""
 
-    def __init__(self, app: App, requests: RequestMetrics) -> None:
+    def __init__(self, app: ASGIApp, requests: RequestMetrics) -> None:
         self._app, self._requests = app, requests
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Counts the request. An exception that reaches this middleware counts as 500, because the server answers it
         with 500.
         """
@@ -69,7 +64,7 @@ class HttpMetrics:
             self._requests.count(scope["method"], route_of(scope), status, time.perf_counter() - began)
 
 
-def route_of(scope: Message) -> str:
+def route_of(scope: Scope) -> str:
     """Returns the template that the router left in the scope, with the prefix under which its router is included: a
     REST route and a page may have the same path.
     """

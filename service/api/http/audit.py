@@ -88,8 +88,7 @@ def mute(app: AppState, request: Request, cluster: str, wish: Wish) -> mutes.Mut
     now_ms = app.now_ms()
     if not now_ms < wish.until_ms <= now_ms + LONGEST_MS:
         raise unusable("until", "a mute must end in the future, and at most 90 days from now")
-    with app.store.read() as connection:
-        found = known_cluster(connection, cluster)
+    with app.reading(cluster) as (connection, found):
         if wish.finding_id is not None:
             known_finding(connection, found, wish.finding_id)
     detail = f"{wish.text} until {text_of_clock(wish.until_ms)}: {wish.reason}"

@@ -88,7 +88,15 @@ class Kafka:
             raise ProblemError(429, TOO_MANY_REQUESTS, f"{MOST_AT_ONCE} requests to Kafka wait already", retry=True)
         try:
             with self._own_turn(), self._kafka_errors_as_problems():
-                yield self._client_of(cluster, self._settings)
+                client = self._connected(self._settings)
+                if self._cluster_id != cluster.kafka_cluster_id:
+                    raise ProblemError(
+                        503,
+                        NO_BROKERS,
+                        f"no brokers configured for cluster {cluster.name!r}: --bootstrap-servers leads to another"
+                        f" cluster, with the id {self._cluster_id}",
+                    )
+                yield client
         finally:
             self._places.release()
 
@@ -119,17 +127,6 @@ class Kafka:
         except KafkaRefused as error:
             self._drop()
             raise ProblemError(502, KAFKA_REFUSED, str(error)) from error
-
-    def _client_of(self, cluster: ClusterRow, settings: ClientSettings) -> KafkaClient:
-        client = self._connected(settings)
-        if self._cluster_id != cluster.kafka_cluster_id:
-            raise ProblemError(
-                503,
-                NO_BROKERS,
-                f"no brokers configured for cluster {cluster.name!r}: --bootstrap-servers leads to another cluster,"
-                f" with the id {self._cluster_id}",
-            )
-        return client
 
     def _connected(self, settings: ClientSettings) -> KafkaClient:
         """Returns a client whose brokers have just answered; connects anew if the kept client fails, because brokers

@@ -7,11 +7,11 @@ from typing import Final
 from fastapi import Request
 from starlette.types import Scope
 
-from service.access.principal import Principal, PrincipalKind, Role
+from service.access.principal import Principal, Role
 
 _PRINCIPAL: Final = "txnscope.principal"
 
-UNKNOWN: Final = Principal("", PrincipalKind.NOBODY, frozenset())
+UNKNOWN: Final = Principal("", frozenset())
 """The sender before authentication: may do nothing."""
 
 

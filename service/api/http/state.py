@@ -47,6 +47,13 @@ class AppState:
     answers: Answers
     metrics: Metrics
 
+    @contextmanager
+    def reading(self, cluster: str) -> Iterator[tuple[Connection, ClusterRow]]:
+        """Yields a connection to the store, and the cluster of that name. Raises ProblemError (404) if the store has
+        none, and the errors of `Store.read`."""
+        with self.store.read() as connection:
+            yield connection, known_cluster(connection, cluster)
+
 
 def state_of(request: Request) -> AppState:
     """Returns the state of the application that answers the request."""

@@ -50,8 +50,7 @@ def get_cluster(app: App, cluster: str) -> Response:
 @router.read("/clusters/{cluster}/coordinators", "listCoordinators", Coordinators)
 def list_coordinators(app: App, cluster: str, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
     """Lists all partitions of `__transaction_state`, by number. `ids` does not count expired ids."""
-    with app.store.read() as connection:
-        found = known_cluster(connection, cluster)
+    with app.reading(cluster) as (connection, found):
         logs = clusters.partitions(connection, found.id, SourceName.TRANSACTION_LOG)
         coordinators = coordinators_of(logs, clusters.state_counts(connection, found.id))
         status = clusters.statuses(connection, found.id).get(SourceName.TRANSACTION_LOG)

@@ -14,7 +14,7 @@ from service.api.http.answers import KeptRouter, answer, answer_page
 from service.api.http.fields import text_of_time
 from service.api.http.paging import LIMIT, Cursor, Int64, Limit, read_place, write_place
 from service.api.http.parameters import bytes_of
-from service.api.http.state import App, known_cluster, known_finding
+from service.api.http.state import App, known_finding
 from service.api.schemas.findings import Finding, Findings, KindWord, OneFinding, SeverityWord, StatusWord
 from service.api.schemas.shape import shaped
 from service.domain.findings.kinds import Kind, Status
@@ -77,8 +77,7 @@ def list_hanging(
 @router.read("/clusters/{cluster}/findings/{finding}", "getFinding", OneFinding)
 def get_finding(app: App, cluster: str, finding: str) -> Response:
     """Returns one finding, also a resolved one until it is forgotten."""
-    with app.store.read() as connection:
-        found = known_cluster(connection, cluster)
+    with app.reading(cluster) as (connection, found):
         (one,) = findings.with_full_ids(connection, found.id, [known_finding(connection, found, finding)])
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
     body = shaped(OneFinding, Finding.of(one, found.name), as_of=text_of_time(as_of_ms))
@@ -98,8 +97,7 @@ def _page(
     findings last answered."""
     place = read_place(_PLACE, cursor, *filters)
     after = None if place is None else FindingCursor(*place)
-    with app.store.read() as connection:
-        found = known_cluster(connection, cluster)
+    with app.reading(cluster) as (connection, found):
         selection = findings.named(connection, found.id, selection)
         page, next_place = findings.read_page(connection, found.id, selection, after, limit)
         page = findings.with_full_ids(connection, found.id, page)

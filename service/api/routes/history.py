@@ -12,7 +12,7 @@ from service.api.http.fields import text_of_time
 from service.api.http.paging import LIMIT, Cursor, Key, Limit, cut, read_timeline_cursor, write_place
 from service.api.http.parameters import Id, IdBase64, Window, id_of, known_id, window_ms
 from service.api.http.problems import NO_SUCH_PRODUCER, ProblemError
-from service.api.http.state import App, known_cluster
+from service.api.http.state import App
 from service.api.schemas.history import (
     FoldedCommits,
     ProducerOwner,
@@ -100,8 +100,7 @@ def list_owners(
     """Lists the transactional ids that wrote under a producer id, the newest first, expired ids included.
     404 if none is known: the producer id belongs to a producer without transactions, or was forgotten after 90 days.
     """
-    with app.store.read() as connection:
-        found = known_cluster(connection, cluster)
+    with app.reading(cluster) as (connection, found):
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
         owners = read_owners(connection, found.id, producer_id)
     if not owners:

@@ -12,7 +12,7 @@ from service.api.http.answers import KeptRouter, answer_page
 from service.api.http.paging import LIMIT, Cursor, Int64, Limit, cut, read_place, write_place
 from service.api.http.parameters import PartitionNumber, Window, window_ms
 from service.api.http.problems import NOT_TAILED, ProblemError
-from service.api.http.state import App, known_cluster
+from service.api.http.state import App
 from service.api.schemas.partitions import Marker, Markers, Volume, VolumeMinute
 from service.domain.partitions import ledger
 from service.domain.transaction_log.id_delta import MINUTE_MS, minute_of
@@ -41,8 +41,7 @@ def list_markers(
     """
     filters = (cluster, "markers", topic, partition)
     before = read_place(_PLACE, cursor, *filters)
-    with app.store.read() as connection:
-        found = known_cluster(connection, cluster)
+    with app.reading(cluster) as (connection, found):
         as_of_ms = _tailed_as_of_ms(connection, found, topic, partition)
         rows, after = read_ledger.read_markers(connection, found.id, topic, partition, before, limit)
         owners = {pid: read_owners(connection, found.id, pid) for pid in {row.producer_id for row in rows}}
@@ -71,8 +70,7 @@ def get_volume(
     with `--partitions all`.
     """
     length_ms = window_ms(window)
-    with app.store.read() as connection:
-        found = known_cluster(connection, cluster)
+    with app.reading(cluster) as (connection, found):
         as_of_ms = _tailed_as_of_ms(connection, found, topic, partition)
         from_ms = minute_of(as_of_ms - length_ms)
         since_ms = read_ledger.counted_since_ms(connection, found.id, topic, partition)

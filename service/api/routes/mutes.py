@@ -39,7 +39,7 @@ class MuteWish(BaseModel):
     )
     topic: str | None = Field(None, pattern=_TOPIC, description="Findings of topics that match: a glob.")
     until: AwareDatetime = Field(description="The end, at most 90 days from now.")
-    reason: str = Field(min_length=3, max_length=LONGEST_REASON, pattern=r"\S")
+    reason: str = Field(min_length=SHORTEST_REASON, max_length=LONGEST_REASON, pattern=r"\S")
 
     @model_validator(mode="after")
     def _has_one_subject(self) -> MuteWish:

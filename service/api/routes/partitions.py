@@ -58,8 +58,7 @@ def list_partitions(
     """
     filters = (cluster, "partitions", lagging, topic)
     after = read_place(_PLACE, cursor, *filters)
-    with app.store.read() as connection:
-        found = known_cluster(connection, cluster)
+    with app.reading(cluster) as (connection, found):
         as_of_ms = observed_at_ms(connection, found.id)
         rows, next_place = partitions.page(connection, found.id, after, limit, lagging=lagging, topic=topic)
         items = _described(connection, found, rows)
@@ -70,8 +69,7 @@ def list_partitions(
 @router.read("/clusters/{cluster}/partitions/{topic}/{partition}", "getPartition", OnePartition)
 def get_partition(app: App, cluster: str, topic: str, partition: PartitionNumber) -> Response:
     """Returns one watched partition."""
-    with app.store.read() as connection:
-        found = known_cluster(connection, cluster)
+    with app.reading(cluster) as (connection, found):
         row = partitions.find(connection, found.id, topic, partition)
         if row is None:
             name = f"{printable(topic)[:249]}-{partition}"
@@ -109,8 +107,7 @@ def list_groups(
     `__consumer_offsets`), even a group without committed offsets so far. An LSO that is at the high watermark blocks no
     group.
     """
-    with app.store.read() as connection:
-        found = known_cluster(connection, cluster)
+    with app.reading(cluster) as (connection, found):
         as_of_ms = observed_at_ms(connection, found.id)
         affected = read_affected_groups(connection, found.id)
     chosen = (one for one in affected if blocked is None or one.is_blocked == blocked)

@@ -20,7 +20,7 @@ from service.api.http.fields import text_of_clock
 from service.api.http.parameters import only_known
 from service.api.http.principals import address_of, principal_of
 from service.api.http.problems import KAFKA_UNAVAILABLE, NOT_NOW, ProblemError, describe
-from service.api.http.state import App, known_cluster, known_finding
+from service.api.http.state import App, known_finding
 from service.api.schemas.findings import Resolution
 from service.api.schemas.shape import shaped
 from service.clock import wall_clock_ms
@@ -73,8 +73,7 @@ def resolve_finding(
     have been written.
     """
     dry_run = wish is None or wish.dry_run
-    with app.store.read() as connection:
-        found = known_cluster(connection, cluster)
+    with app.reading(cluster) as (connection, found):
         one = known_finding(connection, found, finding)
     if not dry_run:  # the audit must be writable; awaited here, so that the observations are fresh for the marker
         with store_writer(app.store_url, API_WAIT_S) as engine:

@@ -12,7 +12,7 @@ from service.api.http.answers import KeptRouter, answer, answer_page
 from service.api.http.fields import text_of_time
 from service.api.http.paging import LIMIT, Cursor, Limit, read_cursor, seal, unseal, write_cursor
 from service.api.http.parameters import Duration, Id, IdBase64, bytes_of, id_of, known_id
-from service.api.http.state import App, known_cluster
+from service.api.http.state import App
 from service.api.schemas.shape import shaped
 from service.api.schemas.transactions import OneTransaction, State, Transaction, Transactions
 from service.domain.duration_text import span_ms
@@ -71,8 +71,7 @@ def list_transactions(
     states = frozenset(CODES[name] for name in state) if state else frozenset(CODES.values()) - {EXPIRED}
     filters = (cluster, sort, sorted(states), raw_prefix, min_age, producer_id, topic, text)
     after = None if cursor is None else read_cursor(cursor, sort, *filters)
-    with app.store.read() as connection:
-        found = known_cluster(connection, cluster)
+    with app.reading(cluster) as (connection, found):
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
         selection = Selection(
             states=states,
@@ -126,8 +125,7 @@ def list_expiring(
         data = unseal(cursor, _HEAD.size, *filters)
         (last_update_ms,) = _HEAD.unpack_from(data)
         after = ExpiringCursor(last_update_ms, data[_HEAD.size :])
-    with app.store.read() as connection:
-        found = known_cluster(connection, cluster)
+    with app.reading(cluster) as (connection, found):
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
         until_ms = (as_of_ms or 0) + span_ms(within) - found.expiration_ms
         page = read_expiring(connection, found.id, until_ms, after, limit)

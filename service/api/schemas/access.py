@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -17,7 +16,6 @@ ActionWord = Annotated[Action, OneOf(*Action)]
 OutcomeWord = Annotated[Outcome, OneOf(*Outcome)]
 
 
-@dataclass(slots=True, kw_only=True)
 class AuditEntry(Shape):
     """Something that somebody did, tried, or was refused. `subject`: of the finding, key or mute."""
 
@@ -49,7 +47,6 @@ class AuditEntry(Shape):
 class AuditEntries(Page[AuditEntry]): ...
 
 
-@dataclass(slots=True, kw_only=True)
 class Mute(Shape):
     """A mute that an operator set. One of `finding`, `prefix` and `topic` says for which findings."""
 

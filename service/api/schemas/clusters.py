@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -19,7 +18,6 @@ from service.views.cluster.sources import Coordinator
 from service.views.cluster.unknowns import Unknown, UnknownKind
 
 
-@dataclass(slots=True, kw_only=True)
 class Coverage(Shape):
     """Numbers of partitions of a source. `judged`: read to the end; data partitions: with a verdict. `why`: the reason
     for `unknown`."""
@@ -30,7 +28,6 @@ class Coverage(Shape):
     why: str | None
 
 
-@dataclass(slots=True, kw_only=True)
 class Source(Shape):
     """The progress of a source: how far it is read, how old that is, and why it stalls. `position`, `end` and `lag` are
     sums over its partitions, in records; null for data partitions: these are sampled, not read.
@@ -72,7 +69,6 @@ class Source(Shape):
         )
 
 
-@dataclass(slots=True, kw_only=True)
 class States(Shape):
     """Numbers of ids, by state."""
 
@@ -85,7 +81,6 @@ class States(Shape):
     Unknown: Annotated[int, Field(description="Ids whose newest record could not be decoded.")]
 
 
-@dataclass(slots=True, kw_only=True)
 class PartitionCounts(Shape):
     """Numbers of data partitions, as of the source `partitions`."""
 
@@ -100,14 +95,12 @@ class PartitionCounts(Shape):
     not_covered: Annotated[int, Field(description="Partitions that are not watched.")]
 
 
-@dataclass(slots=True, kw_only=True)
 class FindingCount(Shape):
     kind: KindWord
     status: StatusWord
     count: int
 
 
-@dataclass(slots=True, kw_only=True)
 class TruncatedCount(Shape):
     """Counts what was left out because a bound for its kind was reached: findings that were not opened, and ids,
     partitions, groups, transactions or events that were not read (up to 100,000)."""
@@ -116,7 +109,6 @@ class TruncatedCount(Shape):
     count: int
 
 
-@dataclass(slots=True, kw_only=True)
 class Totals(Shape):
     """Transactions that ended since `counted_since`."""
 
@@ -125,7 +117,6 @@ class Totals(Shape):
     aborts: Aborts
 
 
-@dataclass(slots=True, kw_only=True)
 class Rates(Shape):
     """Rates over the last whole minutes before the cluster's newest `as_of`. `window_ms` 0: none was counted yet."""
 
@@ -134,7 +125,6 @@ class Rates(Shape):
     aborts_per_s: float
 
 
-@dataclass(slots=True, kw_only=True)
 class Broker(Shape):
     id: int
     host: str
@@ -148,13 +138,11 @@ class Broker(Shape):
     ]
 
 
-@dataclass(slots=True, kw_only=True)
 class Config(Shape):
     value: str
     source: Annotated[str, OneOf("broker", "assumed")]
 
 
-@dataclass(slots=True, kw_only=True)
 class UnknownThing(Shape):
     """Something that cannot be known now, and the permission that would help."""
 
@@ -168,7 +156,6 @@ class UnknownThing(Shape):
         return shaped(UnknownThing, unknown, grant=None if unknown.grant is None else unknown.grant.text)
 
 
-@dataclass(slots=True, kw_only=True)
 class Cluster(Shape):
     cluster: str
     cluster_id: str
@@ -223,7 +210,6 @@ class Cluster(Shape):
 class Clusters(Page[Cluster]): ...
 
 
-@dataclass(slots=True, kw_only=True)
 class CoordinatorPartition(Shape):
     partition: int
     leader: int

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated
 
 from pydantic import Field
 
 from service.api.http.fields import cluster_link, id_fields, text_of_clock, text_of_time
 from service.api.schemas.offsets import MarkerWord
-from service.api.schemas.shape import IdBytes, OneOf, Page, Shape, Time, Wide
+from service.api.schemas.shape import IdBytes, OneOf, Page, Shape, Time, Wide, shaped
 from service.domain.findings import finding as domain
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.transaction_log.causes import Confidence
@@ -22,12 +21,6 @@ DecisionWord = Annotated[Decided, OneOf(*Decided)]
 WorldWord = Annotated[World, OneOf(*World)]
 
 
-_OF_OBSERVATION: Final = ("kind", "severity", "confidence", "owner", "decision", "summary", "advice")
-_OF_LIFE: Final = ("status", "count", "reopened", "resolution")
-"""Fields of a finding that are fields of its body as they are."""
-
-
-@dataclass(slots=True, kw_only=True)
 class FindingSubject(Shape):
     """The subject of a finding. If all fields are null, it is the whole cluster."""
 
@@ -48,7 +41,6 @@ class FindingSubject(Shape):
         return FindingSubject(**subject._asdict() | shown)
 
 
-@dataclass(slots=True, kw_only=True)
 class FindingEvidence(Shape):
     at: Time | None
     source: str
@@ -59,7 +51,6 @@ class FindingEvidence(Shape):
         return FindingEvidence(at=text_of_time(evidence.at_ms), source=str(evidence.source), text=evidence.text)
 
 
-@dataclass(slots=True, kw_only=True)
 class FindingProof(Shape):
     kind: Annotated[ProofKind, OneOf(*ProofKind)]
     at: Time | None
@@ -71,7 +62,6 @@ class FindingProof(Shape):
         return FindingProof(kind=proof.kind, at=text_of_time(proof.at_ms), source=str(proof.source), text=proof.text)
 
 
-@dataclass(slots=True, kw_only=True)
 class FindingAcknowledgement(Shape):
     """Somebody's word that the finding was seen and needs nothing more."""
 
@@ -84,7 +74,6 @@ class FindingAcknowledgement(Shape):
         return FindingAcknowledgement(at=text_of_clock(given.at_ms), by=given.by, reason=given.reason)
 
 
-@dataclass(slots=True, kw_only=True)
 class Finding(Shape):
     id: str
     cluster: str
@@ -130,11 +119,15 @@ class Finding(Shape):
         """Returns the body of a finding. `cluster`: the cluster's name."""
         seen, life = finding.observation, finding.life
         given = finding.acknowledgement
-        return Finding(
-            **{name: getattr(seen, name) for name in _OF_OBSERVATION},
-            **{name: getattr(life, name) for name in _OF_LIFE},
+        return shaped(
+            Finding,
+            seen,
             id=finding.id,
             cluster=cluster,
+            status=life.status,
+            count=life.count,
+            reopened=life.reopened,
+            resolution=life.resolution,
             subject=FindingSubject.of(seen.subject),
             opened_at=text_of_clock(life.opened_at_ms),
             confirmed_at=text_of_time(life.confirmed_at_ms),
@@ -152,12 +145,10 @@ class Finding(Shape):
         )
 
 
-@dataclass(slots=True, kw_only=True)
 class OneFinding(Finding):
     as_of: Time | None
 
 
-@dataclass(slots=True, kw_only=True)
 class Findings(Page[Finding]):
     truncated: Annotated[
         int,
@@ -168,7 +159,6 @@ class Findings(Page[Finding]):
     ]
 
 
-@dataclass(slots=True, kw_only=True)
 class Resolution(Shape):
     """The marker for a hanging transaction. `executed`: the marker is in the log. `command`: the command of Kafka's
     tool that does the same; null if there is none.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -21,7 +20,6 @@ CauseWord = Annotated[CauseCode, OneOf(*CauseCode)]
 ConfidenceWord = Annotated[Confidence, OneOf(*Confidence)]
 
 
-@dataclass(slots=True, kw_only=True)
 class Transition(Shape):
     """A record of the transaction log that is more than a step of an ordinary commit."""
 
@@ -46,9 +44,6 @@ class Transition(Shape):
 
     @staticmethod
     def of(one: journal.Transition) -> Transition:
-        """Returns the body of a transition. Fields about the producer are null if the record has none (an expiry, or
-        undecodable); `from_state` is null if no earlier record was seen.
-        """
         has_producer = one.producer_id != NO_ID
         return shaped(
             Transition,
@@ -62,7 +57,6 @@ class Transition(Shape):
         )
 
 
-@dataclass(slots=True, kw_only=True)
 class FoldedCommits(Shape):
     """Ordinary commits with no transition between them."""
 
@@ -81,7 +75,6 @@ class FoldedCommits(Shape):
         )
 
 
-@dataclass(slots=True, kw_only=True)
 class Timeline(Page[Annotated[Transition | FoldedCommits, Field(discriminator="type")]]):
     counted_since: Annotated[
         Time | None,
@@ -92,7 +85,6 @@ class Timeline(Page[Annotated[Transition | FoldedCommits, Field(discriminator="t
     ]
 
 
-@dataclass(slots=True, kw_only=True)
 class Durations(Shape):
     """Durations in milliseconds; null if none was measured in that minute."""
 
@@ -104,7 +96,6 @@ class Durations(Shape):
         return Durations(mean=round(sum_ms / count), max=max_ms) if count else Durations(mean=None, max=None)
 
 
-@dataclass(slots=True, kw_only=True)
 class TransactionMinute(Shape):
     minute: Annotated[RawTime, Field(description="Start of the minute, by the timestamps of the records.")]
     commits: int
@@ -127,7 +118,6 @@ class TransactionMinute(Shape):
 class TransactionRates(Page[TransactionMinute]): ...
 
 
-@dataclass(slots=True, kw_only=True)
 class ProducerOwner(Shape):
     transactional_id: Annotated[
         str, Field(description="The id itself; its display form (escaped) if it is not valid UTF-8.")
@@ -142,7 +132,6 @@ class ProducerOwner(Shape):
 
     @staticmethod
     def of(owner: Owner, cluster: str) -> ProducerOwner:
-        """Returns the body of an owner. `cluster`: the cluster's name."""
         return shaped(
             ProducerOwner,
             owner,

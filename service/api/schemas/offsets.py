@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -21,7 +20,6 @@ SpanWord = Annotated[SpanKind, OneOf(*SpanKind)]
 MarkerWord = Annotated[MarkerType, OneOf(*MarkerType)]
 
 
-@dataclass(slots=True, kw_only=True)
 class DecisionWithoutMarker(Shape):
     """The coordinator's decision about the transaction of records, of which no marker is in the partition: lost,
     skipped, cleaned away, or not written yet."""
@@ -42,7 +40,6 @@ class DecisionWithoutMarker(Shape):
         return shaped(DecisionWithoutMarker, own, at=text_of_time(own.decided_ms))
 
 
-@dataclass(slots=True, kw_only=True)
 class LogSpan(Shape):
     """Neighbouring offsets of one kind, of one transaction, as files of the log alone show them."""
 
@@ -115,7 +112,6 @@ class LogSpan(Shape):
         )
 
 
-@dataclass(slots=True, kw_only=True)
 class AbortedBy(Shape):
     """The aborted transactions of one producer id in a run."""
 
@@ -130,7 +126,6 @@ class AbortedBy(Shape):
         return shaped(AbortedBy, owner, transactional_id=name, transactional_id_b64=id_b64)
 
 
-@dataclass(slots=True, kw_only=True)
 class AbortedRun(Shape):
     """Offsets from the first one on that hold only aborted records, markers and gaps: read_committed consumers get
     nothing from them. It may reach beyond the spans."""
@@ -174,7 +169,6 @@ RunOrNone = Annotated[
 ]
 
 
-@dataclass(slots=True, kw_only=True)
 class LogExplanation(Shape):
     """An explanation from segment files alone. Its `as_of` is null: the files do not show when they were written."""
 
@@ -184,7 +178,6 @@ class LogExplanation(Shape):
     as_of: Time | None
 
 
-@dataclass(slots=True, kw_only=True)
 class Span(LogSpan):
     """A range of adjacent offsets of one kind and one transaction."""
 
@@ -197,7 +190,6 @@ class Span(LogSpan):
         return shaped(Span, LogSpan.of(one), href=href)
 
 
-@dataclass(slots=True, kw_only=True)
 class Explanation(Shape):
     spans: list[Span]
     truncated_at: Annotated[

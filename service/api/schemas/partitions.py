@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
 
-from service.api.http.fields import (
-    id_fields,
-    partition_link,
-    text_of_time,
-    transaction_link,
-)
+from service.api.http.fields import id_fields, partition_link, text_of_time, transaction_link
 from service.api.schemas.offsets import MarkerWord
 from service.api.schemas.shape import IdBytes, OneOf, Page, RawTime, Shape, Time, Wide, moment, past_moment, shaped
 from service.domain.findings.hanging import is_blocking
@@ -33,7 +27,6 @@ Ids = Mapping[bytes, bytes]
 """Transactional ids by the keys of owners."""
 
 
-@dataclass(slots=True, kw_only=True)
 class OpenTransaction(Shape):
     """A transaction that is open on the partition. `relation`: what will end it."""
 
@@ -77,7 +70,6 @@ class OpenTransaction(Shape):
         )
 
 
-@dataclass(slots=True, kw_only=True)
 class Partition(Shape):
     """A partition as its leader reported it at `observed_at`, with the newest leader and epoch of the metadata; fields
     that the leader never reported are null."""
@@ -114,15 +106,12 @@ class Partition(Shape):
 
     @staticmethod
     def of(judged: JudgedPartition, blocked_groups: Sequence[str], cluster: str, ids: Ids) -> Partition:
-        """Returns the partition as judged.
-
-        `blocked_groups`: the names of the consumer groups blocked on the partition. `cluster`: the name of its cluster.
-        """
+        """Returns the partition as judged. `blocked_groups`: the names of the groups blocked on it."""
         row, blocker = judged.row, judged.blocker
         has_answered = row.answered_at_ms is not None
-        return Partition(
-            topic=row.topic,
-            partition=row.partition,
+        return shaped(
+            Partition,
+            row,
             leader=row.leader if row.leader >= 0 else None,
             leader_epoch=row.leader_epoch if row.leader_epoch >= 0 else None,
             log_start_offset=row.log_start if row.log_start >= 0 else None,
@@ -142,7 +131,6 @@ class Partition(Shape):
         )
 
 
-@dataclass(slots=True, kw_only=True)
 class OnePartition(Partition):
     as_of: Time | None
 
@@ -150,7 +138,6 @@ class OnePartition(Partition):
 class Partitions(Page[Partition]): ...
 
 
-@dataclass(slots=True, kw_only=True)
 class Group(Shape):
     """A consumer group on a partition where an open transaction affects it. `lag_to_lso` is the lag that clients
     measure: it is 0 where a `read_committed` consumer waits at the LSO. `lag_to_hw` counts everything written behind
@@ -225,7 +212,6 @@ class Group(Shape):
 class Groups(Page[Group]): ...
 
 
-@dataclass(slots=True, kw_only=True)
 class Marker(Shape):
     """A control record that ended a transaction on the partition."""
 
@@ -263,7 +249,6 @@ class Marker(Shape):
 class Markers(Page[Marker]): ...
 
 
-@dataclass(slots=True, kw_only=True)
 class VolumeMinute(Shape):
     minute: Annotated[Time | None, Field(description="Start of the minute, by the timestamps of the batches.")]
     records: int

@@ -12,7 +12,19 @@ from enum import StrEnum
 from functools import cache, lru_cache
 from operator import attrgetter
 from types import UnionType
-from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Generic,
+    NamedTuple,
+    TypeVar,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import ConfigDict, Field, GetCoreSchemaHandler, TypeAdapter
 from pydantic.json_schema import SkipJsonSchema
@@ -139,15 +151,20 @@ def _parts(hint: Any) -> Iterator[Any]:
         yield hint
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass_transform(kw_only_default=True)
+@dataclass(kw_only=True)
 class Shape:
-    """A body of the API. Behind every number `x` above 2^53 stands `x_str`, its digits; behind a time that is none
-    stands its number.
+    """A body of the API; each subclass is a dataclass. Behind every number `x` above 2^53 stands `x_str`, its digits;
+    behind a time that is none stands its number.
 
     A field with a default is left out of the JSON while it has that value; every other field is there, null if None.
     """
 
     __pydantic_config__ = ConfigDict(json_schema_extra={"patternProperties": {"_str$": {"type": "string"}}})
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        dataclass(kw_only=True)(cls)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -173,7 +190,6 @@ B = TypeVar("B", bound=Shape)
 T = TypeVar("T")
 
 
-@dataclass(slots=True, kw_only=True)
 class Page(Shape, Generic[T]):
     """A page of a list. Each kind of page is a class of its own, because OpenAPI names a page by its class."""
 
@@ -185,7 +201,7 @@ class Page(Shape, Generic[T]):
         """Gives `items` its type, which pydantic does not take from the base class."""
         (page,) = cls.__orig_bases__  # type: ignore[attr-defined]
         cls.__annotations__ = {"items": list[get_args(page)[0]], **cls.__annotations__}  # type: ignore[misc]
-        dataclass(kw_only=True)(cls)
+        super().__init_subclass__()
 
 
 def shaped(kind: type[B], source: object, **more: Any) -> B:

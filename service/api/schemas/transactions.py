@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -17,7 +16,6 @@ from service.views.transactions.described import DescribedId
 State = Annotated[str, OneOf(*states.NAMES.values())]
 
 
-@dataclass(slots=True, kw_only=True)
 class Aborts(Shape):
     """Numbers of aborted transactions, by cause."""
 
@@ -28,13 +26,11 @@ class Aborts(Shape):
     unattributed: int
 
 
-@dataclass(slots=True, kw_only=True)
 class TopicPartition(Shape):
     topic: str
     partition: int
 
 
-@dataclass(slots=True, kw_only=True)
 class Coordinator(Shape):
     """The leader of the id's partition of `__transaction_state`; null while that partition is not known."""
 
@@ -43,7 +39,6 @@ class Coordinator(Shape):
     epoch: int | None
 
 
-@dataclass(slots=True, kw_only=True)
 class Counts(Shape):
     """Transactions of the id that ended since `since`, also those before an expiry of the id."""
 
@@ -52,7 +47,6 @@ class Counts(Shape):
     aborts: Aborts
 
 
-@dataclass(slots=True, kw_only=True)
 class Transaction(Shape):
     transactional_id: Annotated[
         str, Field(description="The id itself; its display form (escaped) if it is not valid UTF-8.")
@@ -106,7 +100,6 @@ class Transaction(Shape):
         )
 
 
-@dataclass(slots=True, kw_only=True)
 class OneTransaction(Transaction):
     as_of: Time | None
 

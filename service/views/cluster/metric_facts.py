@@ -118,13 +118,14 @@ def all_facts(connection: Connection) -> list[ClusterFacts]:
 
 def _facts(connection: Connection, cluster: ClusterRow) -> ClusterFacts:
     oldest = _OLDEST_FIRST.where(_T.cluster_id == cluster.id)
+    counted = _COUNTERS.where(counters.c.cluster_id == cluster.id)
     return ClusterFacts(
         name=cluster.name,
         kafka_cluster_id=cluster.kafka_cluster_id,
         description=cluster.description or {},
         holder=_holder(connection, cluster.id),
         states=tuple(state_counts(connection, cluster.id)),
-        counters=_counters(connection, cluster.id),
+        counters={(row.name, row.label): row.value for row in connection.execute(counted)},
         logs=tuple(partitions(connection, cluster.id)),
         statuses=statuses(connection, cluster.id),
         oldest=_oldest(connection, cluster.id),
@@ -143,11 +144,6 @@ def _facts(connection: Connection, cluster: ClusterRow) -> ClusterFacts:
 def _holder(connection: Connection, cluster_id: int) -> Holder | None:
     row = connection.execute(_HOLDER.where(leases.c.cluster_id == cluster_id)).one_or_none()
     return None if row is None else Holder(*row)
-
-
-def _counters(connection: Connection, cluster_id: int) -> dict[tuple[str, str], int]:
-    rows = connection.execute(_COUNTERS.where(counters.c.cluster_id == cluster_id))
-    return {(row.name, row.label): row.value for row in rows}
 
 
 def _oldest(connection: Connection, cluster_id: int) -> dict[int, int]:

@@ -56,7 +56,11 @@ def of_cluster(
     """Returns what cannot be known, the gravest first: sources that fail, partitions, findings, gaps, ids, configs.
     `truncated`: how many of each kind have no finding.
     """
-    found = [_failing(status.source, status.error) for status in statuses if status.error is not None]
+    found = [
+        Unknown(UnknownKind.SOURCE, f"source {one.source}", str(one.error), grant_for(one.error), one.source, one.error)
+        for one in statuses
+        if one.error is not None
+    ]
     found += [_missing(missing) for missing in coverage.missing]
     if coverage.not_covered:
         why = "not watched: --topics or --mirrored leaves them out"
@@ -73,10 +77,6 @@ def of_cluster(
         why = f"{', '.join(assumed)}: not read from the brokers, Kafka's defaults are assumed"
         found.append(Unknown(UnknownKind.CONFIGS, "broker configs", why, CONFIGS_GRANT))
     return found
-
-
-def _failing(source: str, error: Reason) -> Unknown:
-    return Unknown(UnknownKind.SOURCE, f"source {source}", str(error), grant_for(error), source, error)
 
 
 def _missing(missing: UnjudgedPartitions) -> Unknown:

@@ -58,10 +58,6 @@ def story_of(finding: Finding) -> Story:
     return Story(finding.observation.title, lead, text, _TONES[finding.severity])
 
 
-def title_of(finding: Finding) -> str:
-    return story_of(finding).title
-
-
 def who_of(finding: Finding) -> str:
     subject = finding.subject
     if subject.transactional_id is not None:

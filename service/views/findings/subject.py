@@ -73,18 +73,13 @@ def other_findings(findings: Iterable[Finding], chain: Sequence[Link], cluster: 
     """Returns the findings that the chain does not show already, the worst first."""
     shown = {link.finding.id for link in chain if link.finding is not None}
     waiting = {one.offset.group for link in chain for one in link.waiting}
-    found = [
-        _other(one, cluster, now_ms)
-        for one in findings
-        if one.id not in shown and not (one.kind == Kind.BLOCKED_GROUP and one.subject.group in waiting)
-    ]
+    found = []
+    for one in findings:
+        if one.id not in shown and not (one.kind == Kind.BLOCKED_GROUP and one.subject.group in waiting):
+            muted_until_ms = one.observation.muted_until_ms if is_muted(one, now_ms) else None
+            kind, heal = CATALOGUE[one.kind].word, outlook_of_finding(one)
+            found.append(Other(one, kind, about(one, cluster), heal, muted_until_ms))
     return sorted(found, key=_worst_first)
-
-
-def _other(finding: Finding, cluster: str, now_ms: int) -> Other:
-    muted_until_ms = finding.observation.muted_until_ms if is_muted(finding, now_ms) else None
-    about_ = about(finding, cluster)
-    return Other(finding, CATALOGUE[finding.kind].word, about_, outlook_of_finding(finding), muted_until_ms)
 
 
 def _worst_first(one: Other) -> tuple[bool, int, int, int]:

@@ -12,39 +12,40 @@ from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.states import is_time
 from service.views.words import Word, word_of
 
-_HEADS: Final = {
-    SpanKind.COMMITTED: "Committed.",
-    SpanKind.ABORTED: "Aborted.",
-    SpanKind.OPEN: "Still open.",
-    SpanKind.HANGING: "Hanging.",
-    SpanKind.NON_TRANSACTIONAL: "Written without a transaction.",
-    SpanKind.MARKER: "A marker.",
-    SpanKind.GAP: "Not in the log.",
-    SpanKind.UNKNOWN: "Unknown.",
-}
-_READERS: Final = {
-    SpanKind.COMMITTED: "read_committed consumers get it once the LSO has passed it.",
-    SpanKind.ABORTED: "read_committed consumers skip it.",
-    SpanKind.OPEN: "read_committed consumers get nothing from here on until its transaction ends.",
-    SpanKind.HANGING: "read_committed consumers get nothing from here on: no coordinator will ever end it.",
-    SpanKind.NON_TRANSACTIONAL: "read_committed consumers get it once the LSO has passed it.",
-    SpanKind.MARKER: "It ends a transaction and uses an offset; no consumer ever gets it.",
-    SpanKind.GAP: (
-        "The log has no record at this offset (any more): compaction or retention removed it, or there never was one."
+
+class _Words(NamedTuple):
+    """The words for a kind of span: its outcome, and whether read_committed consumers get the records. `icon`: empty if
+    the tone has none."""
+
+    head: str
+    readers: str
+    tone: str = "quiet"
+    icon: str = ""
+
+
+_LATER: Final = "read_committed consumers get it once the LSO has passed it."
+_NOTHING: Final = "read_committed consumers get nothing from here on"
+_WORDS: Final = {
+    SpanKind.COMMITTED: _Words("Committed.", _LATER),
+    SpanKind.ABORTED: _Words("Aborted.", "read_committed consumers skip it."),
+    SpanKind.OPEN: _Words("Still open.", f"{_NOTHING} until its transaction ends.", "info", "open"),
+    SpanKind.HANGING: _Words("Hanging.", f"{_NOTHING}: no coordinator will ever end it.", "critical", "critical"),
+    SpanKind.NON_TRANSACTIONAL: _Words("Written without a transaction.", _LATER),
+    SpanKind.MARKER: _Words("A marker.", "It ends a transaction and uses an offset; no consumer ever gets it."),
+    SpanKind.GAP: _Words(
+        "Not in the log.",
+        "The log has no record at this offset (any more): compaction or retention removed it, or there never was one.",
+        "unknown",
+        "unknown",
     ),
-    SpanKind.UNKNOWN: "It could not be read, or what ended its transaction was not found.",
+    SpanKind.UNKNOWN: _Words(
+        "Unknown.", "It could not be read, or what ended its transaction was not found.", "unknown", "unknown"
+    ),
 }
 _ENDS_NOTHING: Final = (
     "It ends nothing: its producer id had no record open here, as at the head of a topic that was created again inside"
     " a transaction. No consumer ever gets it."
 )
-_TONES: Final = {
-    SpanKind.HANGING: "critical",
-    SpanKind.OPEN: "info",
-    SpanKind.UNKNOWN: "unknown",
-    SpanKind.GAP: "unknown",
-}
-_ICONS: Final = {SpanKind.OPEN: "open"}
 _BY_HAND: Final = word_of(CauseCode.ADMIN)._replace(text="a marker by hand")
 
 
@@ -66,19 +67,18 @@ class ExplainedSpan(NamedTuple):
 
     @property
     def head(self) -> str:
-        return _HEADS[self.span.kind]
+        return _WORDS[self.span.kind].head
 
     @property
     def readers(self) -> str:
         """Returns, in a sentence, whether read_committed consumers get the records."""
-        return _ENDS_NOTHING if self.span.ends_nothing else _READERS[self.span.kind]
+        return _ENDS_NOTHING if self.span.ends_nothing else _WORDS[self.span.kind].readers
 
     @property
     def pill(self) -> tuple[str, str, str]:
         """Returns the tone, the text and the icon of the outcome; the icon is empty if the tone has none."""
-        kind = self.span.kind
-        tone = _TONES.get(kind, "quiet")
-        return tone, self.head.replace(".", "").lower(), _ICONS.get(kind, _TONES.get(kind, ""))
+        of_kind = _WORDS[self.span.kind]
+        return of_kind.tone, of_kind.head.replace(".", "").lower(), of_kind.icon
 
     @property
     def cause_word(self) -> Word | None:

@@ -62,7 +62,10 @@ def get_landing(request: Request, app: App) -> Response:
             seen = [one for one in clusters.all_clusters(connection) if principal.sees(one.name)]
             listed = [_listed(connection, cluster, now_ms) for cluster in seen]
         unseen = {*filter(principal.sees, app.configured_clusters)} - {one.name for one in listed}
-        listed = sorted([*listed, *(Listed(name, _UNSEEN) for name in unseen)], key=_rank)
+        listed = sorted(
+            [*listed, *(Listed(name, _UNSEEN) for name in unseen)],
+            key=lambda one: (_WORST_FIRST.index(one.verdict.tone), one.name),
+        )
     except StoreError as error:
         trouble = str(error)
     page = render_bare(
@@ -87,10 +90,6 @@ def go(request: Request, app: App, cluster: str) -> Response:
     with app.store.read() as connection:
         name = known_cluster(connection, cluster).name
     return RedirectResponse(cluster_page(name), 303)
-
-
-def _rank(one: Listed) -> tuple[int, str]:
-    return _WORST_FIRST.index(one.verdict.tone), one.name
 
 
 def _listed(connection: Connection, cluster: ClusterRow, now_ms: int) -> Listed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -25,7 +24,7 @@ from service.store.queries import findings
 from service.store.queries.findings import FindingCursor, FindingSelection
 from service.views.addresses import page_of
 from service.views.cluster.frame import Frame
-from service.views.findings.headline import how_it_ended, title_of
+from service.views.findings.headline import how_it_ended, story_of
 from service.views.findings.subject import is_muted, outlook_of_finding
 from service.web.findings.finding_page import show_finding
 from service.web.shared.frame import framed
@@ -158,9 +157,8 @@ def _lately(connection: Connection, frame: Frame) -> list[Finding]:
 
 
 def _row(one: Finding) -> Row:
-    if one.is_open:
-        return Row(one, title_of(one), outlook_of_finding(one), "")
-    return Row(one, title_of(one), None, how_it_ended(one))
+    heal, ended = (outlook_of_finding(one), "") if one.is_open else (None, how_it_ended(one))
+    return Row(one, story_of(one).title, heal, ended)
 
 
 def _worst_first(row: Row, now_ms: int) -> tuple[bool, int, int, int, int]:
@@ -182,15 +180,16 @@ def _chips(frame: Frame, selection: FindingSelection) -> list[Chip]:
         counts[one.status] += one.findings
     query = _query(selection)
     found = []
-    for text, statuses, count in (
-        ("Open", (Status.CONFIRMED,), counts[Status.CONFIRMED]),
-        ("Candidates", (Status.CANDIDATE,), counts[Status.CANDIDATE]),
-        ("Resolved", (Status.RESOLVED,), counts[Status.RESOLVED]),
-        ("All", tuple(Status), None),
+    for text, chosen in (
+        ("Open", {Status.CONFIRMED}),
+        ("Candidates", {Status.CANDIDATE}),
+        ("Resolved", {Status.RESOLVED}),
+        ("All", set(Status)),
     ):
-        named: Sequence[Status] | None = None if statuses == (Status.CONFIRMED,) else sorted(statuses)
+        named = None if chosen == {Status.CONFIRMED} else sorted(chosen)
         href = page_of(frame.name, "findings", **query | {"status": named})
-        found.append(Chip(text, count, href, selection.statuses == frozenset(statuses)))
+        number = sum(counts[one] for one in chosen) if len(chosen) == 1 else None
+        found.append(Chip(text, number, href, selection.statuses == chosen))
     return found
 
 

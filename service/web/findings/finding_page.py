@@ -101,8 +101,7 @@ def _facts(finding: Finding, where: Where, frame: Frame) -> list[Fact]:
     elif finding.life.count > 1:
         found.append(Fact("Concerns", words.plural(finding.life.count, "id"), "ids in this finding now"))
     found += _waiting(finding, where)
-    if where.judged is not None:
-        found += _of_partition(where)
+    found += _of_partition(where)
     found += _owner(finding, where, frame)
     return found
 
@@ -126,9 +125,7 @@ def _waiting(finding: Finding, where: Where) -> list[Fact]:
         names = len({one.offset.group for one in blocked})
         stopped = len({one.offset.group for one in blocked if one.to_go is None})
         will = names - stopped
-        text = ", ".join(
-            part for part in (f"{stopped} stopped" * bool(stopped), f"{will} will stop" * bool(will)) if part
-        )
+        text = ", ".join(filter(None, (f"{stopped} stopped" * bool(stopped), f"{will} will stop" * bool(will))))
         return [Fact("Who waits", words.plural(names, "group"), text)]
     if finding.observation.blocked_groups:
         return [Fact("Who waits", words.plural(len(finding.observation.blocked_groups), "group"), "at the last sample")]
@@ -138,7 +135,8 @@ def _waiting(finding: Finding, where: Where) -> list[Fact]:
 
 
 def _of_partition(where: Where) -> list[Fact]:
-    assert where.judged is not None
+    if where.judged is None:
+        return []
     row = where.judged.row
     found = []
     if where.hidden:
@@ -150,17 +148,13 @@ def _of_partition(where: Where) -> list[Fact]:
 
 
 def _owner(finding: Finding, where: Where, frame: Frame) -> list[Fact]:
-    subject = finding.subject
-    found = []
-    if subject.transactional_id is not None or subject.producer_id is not None:
-        row = where.row
-        producer_id = subject.producer_id if row is None else row.record.producer_id
-        epoch = subject.producer_epoch if row is None else row.record.producer_epoch
-        pair = "" if producer_id is None else f"producer id {producer_id}, epoch {epoch}"
-        href = None
-        if subject.transactional_id is not None:
-            href = transaction_page(frame.name, subject.transactional_id)
-        found.append(Fact("Whose", who_of(finding), pair, href=href))
-        if row is not None:
-            found.append(Fact("State now", NAMES[row.state], f"timeout {words.duration(row.timeout_ms)}"))
+    id_, row = finding.subject.transactional_id, where.row
+    if id_ is None and finding.subject.producer_id is None:
+        return []
+    named = finding.subject if row is None else row.record
+    pair = "" if named.producer_id is None else f"producer id {named.producer_id}, epoch {named.producer_epoch}"
+    href = None if id_ is None else transaction_page(frame.name, id_)
+    found = [Fact("Whose", who_of(finding), pair, href=href)]
+    if row is not None:
+        found.append(Fact("State now", NAMES[row.state], f"timeout {words.duration(row.timeout_ms)}"))
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from fastapi import APIRouter, Path, Request, Response
 from sqlalchemy import Connection
@@ -128,11 +128,36 @@ def get_partition(
     with framed(request, cluster) as (connection, frame):
         seen = _seen(connection, frame, topic, partition)
     if seen.judged is None and not (offset or to):
-        name = f"{printable(topic)[:249]}-{partition}"
-        raise ProblemError(404, NO_SUCH_PARTITION, f"partition {name!r} of cluster {frame.name!r} is not watched")
+        named = f"{printable(topic)[:249]}-{partition}"
+        raise ProblemError(404, NO_SUCH_PARTITION, f"partition {named!r} of cluster {frame.name!r} is not watched")
     # Kafka is asked when somebody opens the page: not when the page refreshes itself, nor while the store is held
     answer = None if REFRESH in request.headers else _explanation(request, frame, (topic, partition), wanted)
-    return _page(frame, (topic, partition), seen, answer, wanted)
+    open_ = () if seen.judged is None else seen.judged.entries
+    name = f"{printable(topic)}-{partition}"
+    return render(
+        "one_partition.html",
+        frame,
+        page="partitions",
+        status=422 if answer is not None and wanted.mistake is not None else 200,
+        topic=topic,
+        partition=partition,
+        place=name,
+        verdict=partition_verdict(frame.freshness, name, seen.judged, seen.link),
+        judged=seen.judged,
+        link=seen.link,
+        open=open_[:ENTRIES_SHOWN],
+        outlook=partial(outlook_of, limits=frame.limits),
+        more_open=max(len(open_) - ENTRIES_SHOWN, 0),
+        groups=seen.groups[:GROUPS_SHOWN],
+        more_groups=max(len(seen.groups) - GROUPS_SHOWN, 0),
+        stopped=sum(row.is_blocked and row.to_go is None for row in seen.groups),
+        will_stop=sum(row.to_go is not None for row in seen.groups),
+        findings=seen.findings,
+        drawing=seen.ruler,
+        answer=answer,
+        spans_shown=SPANS_SHOWN,
+        wanted=wanted,
+    )
 
 
 def _seen(connection: Connection, frame: Frame, topic: str, partition: int) -> _Seen:
@@ -169,34 +194,6 @@ def _explanation(request: Request, frame: Frame, place: TopicPartition, wanted: 
         return Answer(explained(state_of(request), frame.cluster, *place, wanted.offset, wanted.to))
     except ProblemError as problem:
         return Answer(problem=problem.detail)
-
-
-def _page(frame: Frame, place: TopicPartition, seen: _Seen, answer: Answer | None, wanted: Asked) -> Response:
-    topic, partition = place
-    open_ = () if seen.judged is None else seen.judged.entries
-    name = f"{printable(topic)}-{partition}"
-    values: dict[str, Any] = {
-        "topic": topic,
-        "partition": partition,
-        "place": name,
-        "verdict": partition_verdict(frame.freshness, name, seen.judged, seen.link),
-        "judged": seen.judged,
-        "link": seen.link,
-        "open": open_[:ENTRIES_SHOWN],
-        "outlook": partial(outlook_of, limits=frame.limits),
-        "more_open": max(len(open_) - ENTRIES_SHOWN, 0),
-        "groups": seen.groups[:GROUPS_SHOWN],
-        "more_groups": max(len(seen.groups) - GROUPS_SHOWN, 0),
-        "stopped": sum(row.is_blocked and row.to_go is None for row in seen.groups),
-        "will_stop": sum(row.to_go is not None for row in seen.groups),
-        "findings": seen.findings,
-        "drawing": seen.ruler,
-        "answer": answer,
-        "spans_shown": SPANS_SHOWN,
-        "wanted": wanted,
-    }
-    status = 422 if answer is not None and wanted.mistake is not None else 200
-    return render("one_partition.html", frame, page="partitions", status=status, **values)
 
 
 _SAYS: Final = {

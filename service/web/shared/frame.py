@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from service.access.principal import Role
 from service.api.http.principals import principal_of
-from service.api.http.state import AppState, known_cluster, state_of
+from service.api.http.state import state_of
 from service.views.cluster.frame import Frame, Rights, read_frame
 
 
@@ -19,13 +19,9 @@ def framed(request: Request, cluster: str) -> Iterator[tuple[Connection, Frame]]
     """Yields a connection and the frame of the cluster. Raises ProblemError (404) if the store does not know the
     cluster, StoreError if the store does not answer."""
     app = state_of(request)
-    with app.store.read() as connection:
-        found = known_cluster(connection, cluster)
+    with app.reading(cluster) as (connection, found):
         frame = read_frame(connection, found, app.now_ms())
         seen = tuple(filter(principal_of(request).sees, frame.clusters))
-        yield connection, frame._replace(clusters=seen, rights=_rights(request, app, found.name))
-
-
-def _rights(request: Request, app: AppState, cluster: str) -> Rights:
-    operates = principal_of(request).may(Role.OPERATOR, cluster)
-    return Rights(audit=operates or not app.access.authenticator.is_on, write=operates)
+        operates = principal_of(request).may(Role.OPERATOR, found.name)
+        rights = Rights(audit=operates or not app.access.authenticator.is_on, write=operates)
+        yield connection, frame._replace(clusters=seen, rights=rights)

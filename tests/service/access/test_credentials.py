@@ -11,7 +11,7 @@ from service.access.actions import Action
 from service.access.authenticator import KEYS_READ_EVERY_S, Authenticator
 from service.access.configuration import AuthConfig, Person
 from service.access.credentials import KEPT_S, PREFIX, Hashed, Passwords, StoredKey, digest_of, new_key, weakness_of
-from service.access.principal import Principal, PrincipalKind, Role, parse_grants
+from service.access.principal import Principal, Role, parse_grants
 from service.access.refusals import (
     EACH_S,
     LONGEST_S,
@@ -94,8 +94,8 @@ def test_a_password_is_kept_as_scrypt() -> None:
         assert other == "" or other not in str(error.value)
 
 
-def test_a_correct_password_is_not_hashed_again_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    people = Passwords({"ann": (HASHED, Principal("ann", PrincipalKind.PASSWORD, VIEWER))})
+def test_a_pair_that_was_right_is_not_hashed_again_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    people = Passwords({"ann": (HASHED, Principal("ann", VIEWER))})
     assert people.known("ann", RIGHT, 0.0) is None
     assert people.check("ann", RIGHT, 0.0) is not None
     monkeypatch.setattr(credentials, "_scrypt", lambda *_: pytest.fail("a known password is hashed again"))
@@ -113,7 +113,7 @@ def test_an_unknown_name_takes_as_long_as_a_wrong_password(monkeypatch: pytest.M
         return b"x" * 32
 
     monkeypatch.setattr(credentials, "_scrypt", scrypt)
-    people = Passwords({"ann": (HASHED, Principal("ann", PrincipalKind.PASSWORD, VIEWER))})
+    people = Passwords({"ann": (HASHED, Principal("ann", VIEWER))})
     assert people.check("ann", "wrong", 0.0) is None
     assert people.check("nobody", "wrong", 0.0) is None
     assert hashed == ["wrong", "wrong"]

@@ -31,12 +31,12 @@ def test_an_invalid_grant_or_list_of_grants_is_named(parse: Callable[[object], o
 
 
 def test_a_higher_role_includes_the_lower_ones_where_it_holds() -> None:
-    one = Principal("ann", "key", parse_grants(["operator@orders", "viewer@payments"]))
+    one = Principal("ann", parse_grants(["operator@orders", "viewer@payments"]))
     assert [one.may(role, "orders") for role in Role] == [True, True, True, False]
     assert [one.may(role, "payments") for role in Role] == [True, True, False, False]
     assert (one.may(Role.METRICS, None), one.may(Role.VIEWER, "others"), one.sees_all) == (False, False, False)
     assert (one.may_somewhere(Role.OPERATOR), one.may_somewhere(Role.ADMIN)) == (True, False)
-    assert Principal("bob", "key", frozenset({Grant(Role.ADMIN)})).may(Role.ADMIN, "any")
+    assert Principal("bob", frozenset({Grant(Role.ADMIN)})).may(Role.ADMIN, "any")
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,6 @@ from tests.helpers.stores import NOW, NOW_MS
 WIDE = EXACT_UP_TO + 1
 
 
-@dataclass(slots=True, kw_only=True)
 class Deep(Shape):
     from_: Annotated[Wide, Field(alias="from")]
     at: RawTime

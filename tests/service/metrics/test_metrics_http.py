@@ -14,10 +14,11 @@ import pytest
 from fastapi import APIRouter, FastAPI
 from fastapi.responses import StreamingResponse
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.types import Message
 
 from service.metrics.catalogue import OF_CLUSTERS
 from service.metrics.page import Metrics
-from service.metrics.requests import HttpMetrics, Message
+from service.metrics.requests import HttpMetrics
 from service.store.engine import open_reader
 from tests.helpers.metrics_document import DOCUMENT, OURS, document, page
 from tests.helpers.waiting import ANSWER_S
