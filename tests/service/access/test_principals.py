@@ -93,7 +93,7 @@ def test_on_every_interface_the_address_of_the_connection_is_ours() -> None:
     assert not hosts.allows("0.0.0.0:8080", "10.0.0.7")
 
 
-def test_an_address_has_many_forms() -> None:
+def test_every_form_of_an_allowed_address_is_accepted() -> None:
     hosts = AllowedHosts("::")
     assert hosts.allows("10.0.0.7:8080", "::ffff:10.0.0.7")
     assert hosts.allows("[2001:DB8:0::0007]:8080", "2001:db8::7")
@@ -102,7 +102,7 @@ def test_an_address_has_many_forms() -> None:
     assert not hosts.allows("[::ffff:10.0.0.8]", "::ffff:10.0.0.7")
 
 
-def test_only_loopback_is_loopback() -> None:
+def test_only_loopback_addresses_and_localhost_are_loopback() -> None:
     hosts = ("127.9.9.9", "::1", "localhost", "0.0.0.0", "10.0.0.1", "::", "x")
     assert [one for one in hosts if is_loopback(one)] == ["127.9.9.9", "::1", "localhost"]
 

@@ -110,7 +110,7 @@ def test_markers_are_written_with_the_settings_for_writing(silent: SilentBroker,
     cluster.close()
 
 
-def test_places_are_free_again_after_failures(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_request_frees_its_place_in_the_queue(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise KafkaUnavailable("the broker is gone")
 

@@ -190,7 +190,7 @@ def test_a_full_last_page_has_no_cursor(cluster: SeededCluster) -> None:
 
 
 @pytest.mark.parametrize("raw", NASTY, ids=lambda raw: repr(raw[:12]))
-def test_an_id_may_hold_anything(cluster: SeededCluster, raw: bytes) -> None:
+def test_an_id_may_contain_any_bytes(cluster: SeededCluster, raw: bytes) -> None:
     cluster.read([open_id(raw, 5_000), Id(b"another")])
     with client_of(cluster.url) as client:
         first, _ = get(client, LIST)["items"]

@@ -149,7 +149,7 @@ def test_ingest_keeps_the_application_running(start: Start) -> None:
     assert command.process.wait(LIMIT_S) == 0
 
 
-def test_watch_migrates_and_runs_both_until_sigterm(start: Start, port: int, tmp_path: Path) -> None:
+def test_watch_migrates_and_runs_both_processes_until_sigterm(start: Start, port: int, tmp_path: Path) -> None:
     watched = start("watch", "--bootstrap-servers", "a:1", "--port", str(port))
     watched.wait_for_status(port, "/-/ready")
     watched.wait_for_text("ingest | ingest ")

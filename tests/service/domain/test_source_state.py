@@ -46,7 +46,7 @@ def test_a_source_stalls_a_millisecond_after_the_limit() -> None:
     ("unrenewed_ms", "cause"),
     [(LEASE_LAPSES_AFTER_MS, StallCause.NO_PROGRESS), (LEASE_LAPSES_AFTER_MS + 1, StallCause.LOST)],
 )
-def test_a_lease_is_held_until_another_may_take_it(unrenewed_ms: int, cause: StallCause) -> None:
+def test_a_lease_is_held_until_another_process_may_take_it(unrenewed_ms: int, cause: StallCause) -> None:
     stall = stall_of(OLD, None, LeaseState(NOW - unrenewed_ms, released=False), NOW)
     assert stall is not None
     assert stall.cause is cause

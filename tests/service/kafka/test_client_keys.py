@@ -28,7 +28,7 @@ def test_each_key_has_its_recorded_outcome(key: str) -> None:
     assert client_keys.outcome(key, client_keys.sample(key, entry)) == entry["here"]
 
 
-def test_only_keys_with_custom_java_classes_are_refused() -> None:
+def test_refused_keys_name_java_classes_or_have_the_refused_prefix() -> None:
     refused = {key for key, entry in KNOWN.items() if entry["here"] == "refused"}
     assert {key for key in refused if not key.startswith(keys.REFUSED_PREFIX)} == {
         "sasl.client.callback.handler.class",

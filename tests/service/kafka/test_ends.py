@@ -110,7 +110,7 @@ def test_partitions_added_during_sampling_are_sampled_too(broker: Broker, client
     assert watcher.sample({}, with_start=True) == {}
 
 
-def looked(watcher: EndsWatcher, layouts: Watched) -> tuple[dict[int, int], float]:
+def sample_and_seconds(watcher: EndsWatcher, layouts: Watched) -> tuple[dict[int, int], float]:
     """Returns the error code by leader, and the duration of the sample in seconds."""
     began = time.monotonic()
     found = watcher.sample(layouts, with_start=False)
@@ -130,13 +130,13 @@ def test_a_broker_that_freezes_or_dies_does_not_hold_up_the_others(version: str,
         cluster.nodes[2].pause()
         # the signal is asynchronous: the broker may answer once more
         codes, seconds = wait_until(
-            lambda: looked(watcher, layouts), lambda found: found[0][2] != 0, "broker 2 to stop answering"
+            lambda: sample_and_seconds(watcher, layouts), lambda found: found[0][2] != 0, "broker 2 to stop answering"
         )
         assert codes == {1: errors.NONE, 2: silent, 3: errors.NONE}
         assert seconds < 2 * WAITS_S
         assert "broker 2" in trouble(watcher)
         for again in (watcher, other, watcher):
-            codes, seconds = looked(again, layouts)
+            codes, seconds = sample_and_seconds(again, layouts)
             assert codes == {1: errors.NONE, 2: silent, 3: errors.NONE}
             assert seconds < WAITS_S, "broker 2 is known to be unresponsive"
             assert "broker 2" in trouble(again)
@@ -145,7 +145,7 @@ def test_a_broker_that_freezes_or_dies_does_not_hold_up_the_others(version: str,
         assert trouble(watcher) == "none"
 
         cluster.nodes[3].kill()
-        codes, seconds = looked(watcher, layouts)
+        codes, seconds = sample_and_seconds(watcher, layouts)
         assert codes == {1: errors.NONE, 2: errors.NONE, 3: silent}
         assert seconds < WAITS_S
         cluster.nodes[3].start()
@@ -160,4 +160,4 @@ def test_a_broker_that_freezes_or_dies_does_not_hold_up_the_others(version: str,
 
 
 def answered(watcher: EndsWatcher, layouts: Watched) -> set[int]:
-    return set(looked(watcher, layouts)[0].values())
+    return set(sample_and_seconds(watcher, layouts)[0].values())

@@ -220,7 +220,7 @@ def test_settings_for_other_machines_need_no_files(tmp_path: Path, self_signed: 
     assert answer_of_server(self_signed, arguments["ssl_context"]) == b"localhost"
 
 
-def test_certificates_given_as_text_and_as_file_are_both_used(tmp_path: Path, self_signed: Path) -> None:
+def test_certificates_as_text_are_used_beside_a_file(tmp_path: Path, self_signed: Path) -> None:
     text = (self_signed.parent / "certificate.pem").read_text().replace("\n", "\\n")
     arguments = load(tmp_path, f"ssl.truststore.certificates={text}", *own_lines(self_signed)[1:]).kafka_python()
     assert answer_of_server(self_signed, arguments["ssl_context"]) == b"localhost"

@@ -109,7 +109,7 @@ def test_requests_are_counted_by_route_template_and_status(metrics: Metrics) -> 
     }
 
 
-def test_a_name_with_slashes_is_one_name(metrics: Metrics) -> None:
+def test_a_name_with_slashes_is_counted_under_one_route(metrics: Metrics) -> None:
     assert ask(app(metrics), "/api/v1/guide/runbooks/One.md") == (200, [b'"runbooks/One.md"'])
     assert counted(metrics) == {("GET", "/api/v1/guide/{name}", "200"): 1}
 

@@ -127,7 +127,7 @@ def test_overdue_advice_names_the_feature_only_where_it_was_lowered() -> None:
         assert ("Raising the feature again does not help" in text) == is_lower, facts
 
 
-def test_overdue_advice_after_the_feature_was_lowered_under_one_id() -> None:
+def test_advice_for_a_transaction_left_open_by_a_lowered_feature() -> None:
     """Case C4: `A` is Ongoing under version 2 beyond its timeout, other ids of its log partition were written since,
     and the finalized version is 0."""
     place, sink = Place(3, 1), Sink(TwoPhase.NO, 7, 3, DEADLINE_MS)

@@ -35,7 +35,9 @@ def happened(*sequences: int, kind: Kind = Kind.TIMED_OUT, name: bytes = b"a", a
     return observe(kind, name, occurrences=tuple(Occurrence(s, at_ms) for s in sequences))
 
 
-def look(*observations: Observation, partitions: frozenset[int] = frozenset({0}), whole: bool = True) -> RoundResult:
+def round_of(
+    *observations: Observation, partitions: frozenset[int] = frozenset({0}), whole: bool = True
+) -> RoundResult:
     return RoundResult(observations, ALL, partitions, whole)
 
 
@@ -57,19 +59,19 @@ class Story:
 
 def test_a_finding_opens_with_its_condition_and_ends_without_it() -> None:
     story = Story()
-    assert [c.event for c in story.see(look(observe()), NOW_MS)] == ["opened"]
+    assert [c.event for c in story.see(round_of(observe()), NOW_MS)] == ["opened"]
     found = story.one()
     assert (found.status, found.life.opened_at_ms, found.life.confirmed_at_ms) == (Status.CONFIRMED, NOW_MS, NOW_MS)
-    assert story.see(look(observe()), NOW_MS + 1) == []
-    assert [c.event for c in story.see(look(), NOW_MS + 2)] == ["resolved"]
+    assert story.see(round_of(observe()), NOW_MS + 1) == []
+    assert [c.event for c in story.see(round_of(), NOW_MS + 2)] == ["resolved"]
     assert (story.one().status, story.one().life.resolution) == (Status.RESOLVED, Resolution.HEALED)
-    assert story.see(look(), NOW_MS + 3) == []
+    assert story.see(round_of(), NOW_MS + 3) == []
 
 
 def test_a_stuck_completion_is_resolved_by_a_coordinator_marker() -> None:
     story = Story()
-    story.see(look(observe(Kind.STUCK_COMPLETION)), NOW_MS)
-    story.see(look(), NOW_MS + 1)
+    story.see(round_of(observe(Kind.STUCK_COMPLETION)), NOW_MS)
+    story.see(round_of(), NOW_MS + 1)
     assert story.one().life.resolution == Resolution.COORDINATOR_MARKER
 
 
@@ -77,29 +79,29 @@ def test_a_stuck_completion_is_resolved_by_a_coordinator_marker() -> None:
     "unjudged",
     [
         RoundResult((), frozenset({Kind.STUCK_COMPLETION}), frozenset({0}), True),
-        look(partitions=frozenset({1}), whole=False),
+        round_of(partitions=frozenset({1}), whole=False),
         RoundResult((), ALL, frozenset({0}), True, frozenset({b"b"})),
     ],
 )
 def test_a_finding_that_cannot_be_judged_stays_open(unjudged: RoundResult) -> None:
     story = Story()
-    story.see(look(observe()), NOW_MS)
+    story.see(round_of(observe()), NOW_MS)
     assert story.see(unjudged, NOW_MS + H) == []
 
 
 def test_a_finding_about_many_ids_ends_only_if_all_can_be_judged() -> None:
     story = Story()
-    story.see(look(observe(subject=Subject(), log_partition=None)), NOW_MS)
-    assert story.see(look(whole=False), NOW_MS + 1) == []
-    assert len(story.see(look(), NOW_MS + 2)) == 1
+    story.see(round_of(observe(subject=Subject(), log_partition=None)), NOW_MS)
+    assert story.see(round_of(whole=False), NOW_MS + 1) == []
+    assert len(story.see(round_of(), NOW_MS + 2)) == 1
 
 
 def test_a_finding_reopens_within_a_day_and_is_a_new_one_later() -> None:
     story = Story()
-    story.see(look(observe()), NOW_MS)
+    story.see(round_of(observe()), NOW_MS)
     first = story.one().id
-    story.see(look(), NOW_MS + 1)
-    assert [c.event for c in story.see(look(observe()), NOW_MS + 1 + REOPENS_WITHIN_MS)] == ["reopened"]
+    story.see(round_of(), NOW_MS + 1)
+    assert [c.event for c in story.see(round_of(observe()), NOW_MS + 1 + REOPENS_WITHIN_MS)] == ["reopened"]
     found = story.one()
     assert (found.id, found.life.reopened, found.life.opened_at_ms, found.life.resolved_at_ms) == (
         first,
@@ -109,8 +111,8 @@ def test_a_finding_reopens_within_a_day_and_is_a_new_one_later() -> None:
     )
     assert found.life.resolution is None
     later = NOW_MS + 2 * REOPENS_WITHIN_MS
-    story.see(look(), later)
-    assert [c.event for c in story.see(look(observe()), later + REOPENS_WITHIN_MS + 1)] == ["opened"]
+    story.see(round_of(), later)
+    assert [c.event for c in story.see(round_of(observe()), later + REOPENS_WITHIN_MS + 1)] == ["opened"]
     assert story.one().id != first
     assert not story.one().life.reopened
 
@@ -118,13 +120,13 @@ def test_a_finding_reopens_within_a_day_and_is_a_new_one_later() -> None:
 @pytest.mark.parametrize("kind", sorted(UNTIL_ACKNOWLEDGED))
 def test_only_an_acknowledgement_ends_a_finding_that_waits_for_one(kind: Kind) -> None:
     story = Story()
-    story.see(look(happened(5, kind=kind)), NOW_MS)
-    assert story.see(look(), NOW_MS + 400 * 24 * H) == []
-    assert story.see(look(happened(5, kind=kind)), NOW_MS + 400 * 24 * H) == [], "the same event is counted once"
+    story.see(round_of(happened(5, kind=kind)), NOW_MS)
+    assert story.see(round_of(), NOW_MS + 400 * 24 * H) == []
+    assert story.see(round_of(happened(5, kind=kind)), NOW_MS + 400 * 24 * H) == [], "the same event is counted once"
     given = RoundResult((), frozenset({kind}), resolutions={story.one().subject: Resolution.ACKNOWLEDGED})
     assert [c.event for c in story.see(given, NOW_MS + 401 * 24 * H)] == ["resolved"]
     assert (story.one().life.resolution, story.one().life.count) == (Resolution.ACKNOWLEDGED, 1)
-    assert story.see(look(happened(5, kind=kind)), NOW_MS + 401 * 24 * H) == [], (
+    assert story.see(round_of(happened(5, kind=kind)), NOW_MS + 401 * 24 * H) == [], (
         "the same event does not reopen the finding"
     )
 
@@ -132,15 +134,15 @@ def test_only_an_acknowledgement_ends_a_finding_that_waits_for_one(kind: Kind) -
 def test_a_candidate_is_confirmed_or_withdrawn() -> None:
     story = Story()
     seen = observe(Kind.COORDINATOR_MISMATCH, confirmed=False)
-    story.see(look(seen), NOW_MS)
+    story.see(round_of(seen), NOW_MS)
     assert (story.one().status, story.one().life.confirmed_at_ms) == (Status.CANDIDATE, None)
-    confirmed = story.see(look(seen._replace(confirmed=True)), NOW_MS + 1)
+    confirmed = story.see(round_of(seen._replace(confirmed=True)), NOW_MS + 1)
     assert [(c.event, c.finding.status, c.finding.life.confirmed_at_ms) for c in confirmed] == [
         ("confirmed", Status.CONFIRMED, NOW_MS + 1)
     ]
     withdrawn = Story()
-    withdrawn.see(look(seen), NOW_MS)
-    withdrawn.see(look(), NOW_MS + 1)
+    withdrawn.see(round_of(seen), NOW_MS)
+    withdrawn.see(round_of(), NOW_MS + 1)
     found = withdrawn.one()
     assert (found.status, found.life.resolution, found.life.confirmed_at_ms) == (
         Status.RESOLVED,
@@ -151,43 +153,43 @@ def test_a_candidate_is_confirmed_or_withdrawn() -> None:
 
 def test_listeners_get_changes_of_the_severity_but_not_of_the_facts() -> None:
     story = Story()
-    story.see(look(observe()), NOW_MS)
-    assert [c.event for c in story.see(look(observe(facts=finding_facts(Kind.OVERDUE, "b"))), NOW_MS + 1)] == [None]
-    assert [c.event for c in story.see(look(observe(severity=Severity.CRITICAL)), NOW_MS + 2)] == ["updated"]
+    story.see(round_of(observe()), NOW_MS)
+    assert [c.event for c in story.see(round_of(observe(facts=finding_facts(Kind.OVERDUE, "b"))), NOW_MS + 1)] == [None]
+    assert [c.event for c in story.see(round_of(observe(severity=Severity.CRITICAL)), NOW_MS + 2)] == ["updated"]
 
 
 def test_an_open_finding_is_written_once_a_minute() -> None:
     story = Story()
-    story.see(look(observe()), NOW_MS)
-    assert story.see(look(observe()), NOW_MS + SEEN_AGAIN_MS - 1) == []
-    (change,) = story.see(look(observe()), NOW_MS + SEEN_AGAIN_MS)
+    story.see(round_of(observe()), NOW_MS)
+    assert story.see(round_of(observe()), NOW_MS + SEEN_AGAIN_MS - 1) == []
+    (change,) = story.see(round_of(observe()), NOW_MS + SEEN_AGAIN_MS)
     assert (change.finding.life.last_seen_ms, change.event) == (NOW_MS + SEEN_AGAIN_MS, None)
 
 
 def test_a_finding_counts_each_event_once_and_ends_after_a_quiet_time() -> None:
     story = Story()
-    story.see(look(happened(1, 2)), NOW_MS)
-    assert story.see(look(happened(1, 2)), NOW_MS + 1) == []
-    story.see(look(happened(1, 2, 5, at_ms=NOW_MS + M)), NOW_MS + M)
+    story.see(round_of(happened(1, 2)), NOW_MS)
+    assert story.see(round_of(happened(1, 2)), NOW_MS + 1) == []
+    story.see(round_of(happened(1, 2, 5, at_ms=NOW_MS + M)), NOW_MS + M)
     assert (story.one().life.count, story.one().life.last_seen_ms) == (3, NOW_MS + M)
-    assert story.see(look(), NOW_MS + M + QUIET_MS - 1) == []
-    assert [c.event for c in story.see(look(), NOW_MS + M + QUIET_MS)] == ["resolved"]
-    assert story.see(look(happened(1, 2, 5)), NOW_MS + M + QUIET_MS + 1) == []  # the same observation again
-    story.see(look(happened(6)), NOW_MS + H)
+    assert story.see(round_of(), NOW_MS + M + QUIET_MS - 1) == []
+    assert [c.event for c in story.see(round_of(), NOW_MS + M + QUIET_MS)] == ["resolved"]
+    assert story.see(round_of(happened(1, 2, 5)), NOW_MS + M + QUIET_MS + 1) == []  # the same observation again
+    story.see(round_of(happened(6)), NOW_MS + H)
     assert (story.one().life.count, story.one().life.reopened) == (4, True)
 
 
 def test_an_event_in_the_future_does_not_keep_a_finding_open() -> None:
     story = Story()
-    story.see(look(happened(1, at_ms=NOW_MS + 100 * H)), NOW_MS)
-    assert len(story.see(look(), NOW_MS + QUIET_MS)) == 1
+    story.see(round_of(happened(1, at_ms=NOW_MS + 100 * H)), NOW_MS)
+    assert len(story.see(round_of(), NOW_MS + QUIET_MS)) == 1
 
 
 def test_open_findings_of_one_kind_are_bounded() -> None:
     story = Story()
     many = [observe(name=b"%d" % n) for n in range(MOST_OPEN + 50)]
-    assert len(story.see(look(*many), NOW_MS)) == MOST_OPEN
-    assert story.see(look(*many), NOW_MS + 1) == []
+    assert len(story.see(round_of(*many), NOW_MS)) == MOST_OPEN
+    assert story.see(round_of(*many), NOW_MS + 1) == []
 
 
 NAMES = st.sampled_from([b"a", b"b", b"c"])
@@ -215,13 +217,13 @@ def test_findings_do_not_depend_on_order_or_repetition_and_all_end(
     straight, shuffled = Story(), Story()
     for number, observations in enumerate(looks):
         now_ms = NOW_MS + number * S
-        straight.see(look(*observations), now_ms)
+        straight.see(round_of(*observations), now_ms)
         mixed = [*observations, *rng.sample(observations, rng.randint(0, len(observations)))]
         rng.shuffle(mixed)
-        shuffled.see(look(*mixed), now_ms)
-        assert shuffled.see(look(*mixed), now_ms) == []  # applying a round twice changes nothing
+        shuffled.see(round_of(*mixed), now_ms)
+        assert shuffled.see(round_of(*mixed), now_ms) == []  # applying a round twice changes nothing
         assert shuffled.stored == straight.stored
     for minute in range(17):
-        straight.see(look(), NOW_MS + 10 * S + minute * M)
+        straight.see(round_of(), NOW_MS + 10 * S + minute * M)
     assert not any(found.is_open for found in straight.stored.values())
     assert all(found.life.resolution for found in straight.stored.values())

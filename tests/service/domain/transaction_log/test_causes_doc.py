@@ -32,7 +32,7 @@ def logs(text: str) -> list[Annotated]:
     return [annotated(block) for block in re.findall(r"```log\n(.*?)```", text, flags=re.DOTALL)]
 
 
-def sayable() -> set[Pair]:
+def possible_pairs() -> set[Pair]:
     """Returns the cause and the confidence of every `Cause(word, confidence, …)` call in the code.
 
     If an expression or a function chooses the confidence, every value that can be chosen counts.
@@ -61,7 +61,7 @@ def _values(expression: ast.expr) -> set[str]:
 
 
 def test_every_cause_and_confidence_has_its_section() -> None:
-    assert set(SECTIONS) == sayable()
+    assert set(SECTIONS) == possible_pairs()
 
 
 def test_every_cause_of_random_histories_is_explained() -> None:

@@ -135,7 +135,9 @@ def test_a_commit_that_waits_for_a_frozen_leader_has_slow_markers() -> None:
         ),
     ],
 )
-def test_causes_and_counts_of_a_whole_story(log: str, causes: list[str], counts: dict[str, int]) -> None:
+def test_a_whole_history_has_the_expected_causes_and_counts(
+    log: str, causes: list[str], counts: dict[str, int]
+) -> None:
     story = reported(log)
     assert (story.causes, story.counts, story.notes) == (causes, counts, [])
     assert sum(row.to_state == states.COMPLETE_COMMIT for row in story.notable) == 0, "an ordinary commit has no row"

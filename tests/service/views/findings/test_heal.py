@@ -59,13 +59,13 @@ def test_each_relation_says_who_ends_it(kind: RelationKind, text: str, tone: str
     assert heal.brief
 
 
-def test_a_hanging_transaction_is_the_worst_relation_and_open_the_best() -> None:
+def test_hanging_is_the_worst_relation_and_open_is_the_best() -> None:
     orders = {word: outlook_of(Relation(word, owner()), LIMITS).order for word in RelationKind}
     assert min(orders, key=lambda word: orders[word]) == RelationKind.HANGING
     assert max(orders, key=lambda word: orders[word]) == RelationKind.OPEN
 
 
-def test_an_open_transaction_has_its_timeout_and_the_loss_of_records() -> None:
+def test_an_open_transaction_ends_at_its_timeout_and_loses_its_records() -> None:
     heal = outlook_of(Relation(RelationKind.OPEN, owner()), LIMITS)
     assert (heal.at_ms, heal.latest_ms) == (NOW_MS + 48_000, NOW_MS + 63_000)
     assert heal.more == "its records are then discarded"
