@@ -30,7 +30,7 @@ def test_without_authentication_the_audit_is_shown_and_no_form(url: str) -> None
         assert (audit.status_code, "at the store" in audit.text, "created" in audit.text) == (200, True, True)
 
 
-def test_the_form_mutes_and_the_audit_has_it(here: Guarded) -> None:
+def test_the_form_mutes_a_finding_and_the_audit_shows_the_mute(here: Guarded) -> None:
     sent = basic("ann", PASSWORD) | OURS
     path = FORM.format(here.finding())
     answer = here.client.post(path, content="for=4h&reason=ann+%3Clooks%3E", headers=sent, follow_redirects=False)
@@ -47,14 +47,14 @@ def test_the_form_mutes_and_the_audit_has_it(here: Guarded) -> None:
 @pytest.mark.parametrize(
     "fields", ["", "for=4h", "for=4h&reason=a", "for=soon&reason=abc", "reason=abc", "for=1000d&reason=abc"]
 )
-def test_a_form_that_cannot_be_is_a_page_that_says_so(here: Guarded, fields: str) -> None:
+def test_an_invalid_form_is_refused_with_a_page(here: Guarded, fields: str) -> None:
     sent = basic("ann", PASSWORD) | OURS
     answer = here.client.post(FORM.format(here.finding()), content=fields, headers=sent)
     assert (answer.status_code, answer.headers["Content-Type"]) == (422, "text/html; charset=utf-8")
     assert here.client.post(FORM.format("nope"), content="for=4h&reason=abc", headers=sent).status_code == 404
 
 
-def test_a_browser_mutes_from_our_page_and_not_from_another(url: str, browse: Browse) -> None:
+def test_a_browser_may_mute_from_our_page_but_not_from_another_site(url: str, browse: Browse) -> None:
     """The form works without JavaScript. A form on another site is refused, although the browser sends the password
     with it."""
     with guarded_app(url) as (app, _, _):

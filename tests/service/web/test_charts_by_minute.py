@@ -13,7 +13,7 @@ from service.web.charts.minutes import BOTTOM, TOP, WIDTH, area, nice_top, stack
     ("most", "top"),
     [(0, 2), (1, 2), (3, 4), (5, 6), (7, 8), (9, 10), (11, 20), (41, 60), (13_900, 20_000), (80, 80), (10**12, 10**12)],
 )
-def test_the_axis_ends_on_a_number_people_can_halve(most: int, top: int) -> None:
+def test_the_axis_ends_on_a_round_even_number(most: int, top: int) -> None:
     assert nice_top(most) == top >= most
     assert top % 2 == 0
 
@@ -25,14 +25,14 @@ def test_an_area_goes_from_edge_to_edge() -> None:
     assert [(line.y, line.text) for line in drawn.grid] == [(106.0, "0"), (58.0, "10"), (10.0, "20")]
 
 
-def test_minutes_that_were_not_counted_are_not_drawn_as_nothing() -> None:
+def test_minutes_that_were_not_counted_are_not_drawn_as_zero() -> None:
     xs = [float(x) for x in re.findall(r"[ML]([0-9.]+) ", area([5, 5], missing=58).line)]
     assert min(xs) > 0.9 * WIDTH
     assert max(xs) == WIDTH
     assert area([], missing=60).line == ""
 
 
-def test_bars_stand_on_one_another_and_leave_nothing_out() -> None:
+def test_bars_are_stacked_without_gaps() -> None:
     drawn = stacked([{"abort": 3, "timeout": 1}, {}, {"fenced": 2}], ["abort", "timeout", "fenced"])
     first, above, other = drawn.bars
     assert (first.style, above.style, other.style) == ("abort", "timeout", "fenced")

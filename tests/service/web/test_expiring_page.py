@@ -36,7 +36,7 @@ def unused(name: bytes, left_ms: int, state: int = states.COMPLETE_COMMIT, **mor
     return Id(name, state, start_ms=at_ms - 1_000, last_update_ms=at_ms, timestamp_ms=at_ms)._replace(**more)
 
 
-def test_the_soonest_first_with_exact_times(cluster: WithPartitions) -> None:
+def test_ids_that_expire_soonest_come_first_with_exact_times(cluster: WithPartitions) -> None:
     ids = [
         unused(b"refunds-batch", HOUR_MS, states.EMPTY),
         unused(b"loyalty-0", 37 * HOUR_MS, commits=4),
@@ -68,7 +68,7 @@ def test_the_soonest_first_with_exact_times(cluster: WithPartitions) -> None:
     page_of(cluster.url, f"{PATH}?within=soon", 422)
 
 
-def test_what_expired_lately_and_was_not_seen_again(cluster: WithPartitions) -> None:
+def test_the_page_lists_recently_expired_ids_that_did_not_return(cluster: WithPartitions) -> None:
     gone = [Id(name, producer_id=7, producer_epoch=2) for name in (b"cdc-mirror", b"came-back", b"long-ago")]
     gone += [Id(b"reporting-%08x" % (n * 7919), producer_id=n) for n in range(9)]
     cluster.read(gone)
@@ -83,7 +83,7 @@ def test_what_expired_lately_and_was_not_seen_again(cluster: WithPartitions) -> 
     assert page.links["reporting-…"] == "/clusters/orders/transactions?prefix=reporting-&state=Expired"
 
 
-def test_assumed_limits_are_said_to_be(tmp_path: Path) -> None:
+def test_assumed_limits_are_marked_as_assumed(tmp_path: Path) -> None:
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.read([unused(b"a", HOUR_MS)])
     page = page_of(cluster.url, PATH)
@@ -92,7 +92,7 @@ def test_assumed_limits_are_said_to_be(tmp_path: Path) -> None:
     assert "Kafka's default" in page.texts["soonest"]
 
 
-def test_none_expires_or_nothing_is_known(cluster: WithPartitions) -> None:
+def test_the_page_distinguishes_no_expiring_id_from_unknown(cluster: WithPartitions) -> None:
     page = page_of(cluster.url, PATH)
     assert "Within 24 hours unknown" in page.texts[""]
     assert "not known" in page.texts["soonest"]
@@ -103,14 +103,14 @@ def test_none_expires_or_nothing_is_known(cluster: WithPartitions) -> None:
     assert "No id expired in the last 24 hours." in page.texts["gone"]
 
 
-def test_while_the_log_is_read_for_the_first_time(tmp_path: Path) -> None:
+def test_the_page_reports_that_the_first_read_is_not_complete(tmp_path: Path) -> None:
     cluster = reading_for_the_first_time(f"sqlite:///{tmp_path / 'store.db'}", unused(b"a", HOUR_MS))
     page = page_of(cluster.url, PATH)
     cluster.close()
     assert "The transaction log is not read to its end yet." in page.texts["not-read"]
 
 
-def test_bars_by_time_left() -> None:
+def test_bars_group_ids_by_time_left() -> None:
     assert bounds_ms(KEPT_MS) == [DAY_MS * day for day in range(1, 8)]
     drawn = bars([4, 2, 0, 5, 3, 9, 376], KEPT_MS)
     assert [bar.text for bar in drawn][::6] == ["0 to 1 d", "6 to 7 d"]
@@ -126,7 +126,7 @@ def test_bars_by_time_left() -> None:
     assert bars([1] * 7, HOUR_MS)[0].text == "< 8 m 34 s"
 
 
-def test_times_that_are_none_break_nothing(cluster: WithPartitions) -> None:
+def test_invalid_times_do_not_break_the_page(cluster: WithPartitions) -> None:
     absurd = [
         unused(b"a%d" % n, HOUR_MS)._replace(last_update_ms=ms) for n, ms in enumerate((INT64_MAX, -1, INT64_MIN))
     ]

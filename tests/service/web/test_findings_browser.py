@@ -28,7 +28,7 @@ pytestmark = pytest.mark.cluster(stored=stored)
 
 
 @pytest.mark.parametrize("width", [PHONE, 768, 1024, DESK, 1920])
-def test_nothing_scrolls_sideways_but_boxes(cluster: WithPartitions, browse: Browse, width: int) -> None:
+def test_pages_of_findings_do_not_scroll_sideways(cluster: WithPartitions, browse: Browse, width: int) -> None:
     tab = browse(cluster.url, width=width)
     for path in (LIST, address(the(cluster)), address(the(cluster, "stuck_completion"))):
         page = tab.open(path)
@@ -50,7 +50,7 @@ def test_the_lso_is_in_the_middle_of_the_ruler_on_a_phone(cluster: WithPartition
     expect(page.locator("#ruler")).not_to_have_js_property("scrollLeft", before)
 
 
-def test_a_command_is_copied_as_it_is(cluster: WithPartitions, browse: Browse) -> None:
+def test_a_command_is_copied_unchanged(cluster: WithPartitions, browse: Browse) -> None:
     tab = browse(cluster.url, permissions=["clipboard-read", "clipboard-write"])
     page = tab.open(f"{address(the(cluster))}#do")
     page.locator("button[data-copy]").nth(1).click()
@@ -58,7 +58,7 @@ def test_a_command_is_copied_as_it_is(cluster: WithPartitions, browse: Browse) -
     assert page.evaluate("navigator.clipboard.readText()") == ABORT
 
 
-def test_without_script_all_is_there_but_the_buttons(cluster: WithPartitions, browse: Browse) -> None:
+def test_the_page_without_script_lacks_only_the_copy_buttons(cluster: WithPartitions, browse: Browse) -> None:
     page = browse(cluster.url, script=False).open(address(the(cluster)))
     assert ABORT in " ".join(page.locator("code").all_inner_texts())
     assert page.locator("button[data-copy]:visible").count() == 0

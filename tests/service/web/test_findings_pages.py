@@ -136,7 +136,7 @@ SAID: Mapping[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("kind", tuple(Kind))
-def test_one_of_each_kind_says_what_it_is_what_to_do_and_what_it_rests_on(
+def test_a_page_of_each_kind_has_description_advice_and_evidence(
     cluster: WithPartitions, look: Look, kind: str
 ) -> None:
     cluster.see(EVERY[kind])
@@ -155,7 +155,7 @@ def test_one_of_each_kind_says_what_it_is_what_to_do_and_what_it_rests_on(
 
 
 @pytest.mark.parametrize("kind", sorted(UNTIL_ACKNOWLEDGED))
-def test_what_stays_heads_the_cluster_and_says_how_to_acknowledge_it(
+def test_a_lasting_finding_heads_the_cluster_and_can_be_acknowledged(
     cluster: WithPartitions, look: Look, kind: str
 ) -> None:
     """The headline first names the finding that awaits acknowledgement, and then says that nothing hangs."""
@@ -176,7 +176,7 @@ def test_a_fencing_conflict_leads_to_the_timeline_of_the_id(cluster: WithPartiti
     )
 
 
-def test_what_hangs_has_its_commands_its_ruler_and_who_waits(cluster: WithPartitions, look: Look) -> None:
+def test_a_hanging_transaction_has_commands_a_ruler_and_blocked_groups(cluster: WithPartitions, look: Look) -> None:
     seen = [
         GroupOffset("settlement", "orders", 0, LSO, 3, False),
         GroupOffset("fraud", "orders", 0, LSO - 5, 2, False),
@@ -205,7 +205,7 @@ def test_what_hangs_has_its_commands_its_ruler_and_who_waits(cluster: WithPartit
     )
 
 
-def test_a_committed_one_says_first_that_it_must_not_be_aborted(cluster: WithPartitions, look: Look) -> None:
+def test_a_committed_transaction_has_a_warning_against_abort_first(cluster: WithPartitions, look: Look) -> None:
     cluster.see(hanging("commit"))
     one = the(cluster)
     page = look(address(one))
@@ -218,7 +218,7 @@ def test_a_committed_one_says_first_that_it_must_not_be_aborted(cluster: WithPar
     assert "do not abort it: it was committed" in look().text
 
 
-def test_where_operators_have_keys_the_page_shows_how_and_writes_nothing(cluster: WithPartitions, look: Look) -> None:
+def test_a_page_with_remediation_on_has_no_form_and_no_key(cluster: WithPartitions, look: Look) -> None:
     cluster.see(hanging("commit"))
     page = look(address(the(cluster)), operators=KEYS)
     assert "Remediation is on" in page.text
@@ -227,7 +227,7 @@ def test_where_operators_have_keys_the_page_shows_how_and_writes_nothing(cluster
     assert not any(part in page.html for pair in KEYS.items() for part in pair)
 
 
-def test_an_aborted_one_offers_the_command_and_says_which_marker(cluster: WithPartitions, look: Look) -> None:
+def test_an_aborted_transaction_has_the_command_and_the_marker_type(cluster: WithPartitions, look: Look) -> None:
     cluster.see(hanging("abort"))
     page = look(address(the(cluster)))
     assert "no committed transaction can have written it, and no coordinator will write the missing marker" in page.text
@@ -235,7 +235,7 @@ def test_an_aborted_one_offers_the_command_and_says_which_marker(cluster: WithPa
     assert page.commands[-1] == ABORT
 
 
-def test_an_unknown_decision_offers_no_command_and_says_why(cluster: WithPartitions, look: Look) -> None:
+def test_an_unknown_decision_has_a_reason_and_no_command(cluster: WithPartitions, look: Look) -> None:
     cluster.see(hanging("unknown"))
     page = look(address(the(cluster)))
     assert page.commands == []
@@ -245,7 +245,7 @@ def test_an_unknown_decision_offers_no_command_and_says_why(cluster: WithPartiti
     assert "Find out from the application" in page.text
 
 
-def test_a_candidate_is_no_verdict_and_has_no_command(cluster: WithPartitions, look: Look) -> None:
+def test_a_candidate_has_no_critical_verdict_and_no_command(cluster: WithPartitions, look: Look) -> None:
     cluster.see(hanging(confirmed=False))
     one = the(cluster)
     page = look(address(one))
@@ -258,7 +258,7 @@ def test_a_candidate_is_no_verdict_and_has_no_command(cluster: WithPartitions, l
     assert "being checked again" in look(f"{LIST}?status=candidate").text
 
 
-def test_three_that_hang_stand_first_the_one_with_most_groups_above(cluster: WithPartitions, look: Look) -> None:
+def test_hanging_transactions_come_first_sorted_by_blocked_groups(cluster: WithPartitions, look: Look) -> None:
     others = [
         hanging(
             subject=Subject("orders", n, f"id-{n}".encode(), n, 3, LSO),
@@ -275,7 +275,7 @@ def test_three_that_hang_stand_first_the_one_with_most_groups_above(cluster: Wit
     assert text.count("will not heal by itself") == 3
 
 
-def test_a_resolved_one_keeps_its_address_and_says_when_and_how_it_ended(cluster: WithPartitions, look: Look) -> None:
+def test_a_resolved_finding_keeps_its_address_and_shows_how_it_ended(cluster: WithPartitions, look: Look) -> None:
     cluster.see(hanging())
     one = the(cluster)
     cluster.see(now_ms=NOW_MS + 60_000)
@@ -306,7 +306,7 @@ ENDED: Mapping[str, str] = {
 
 
 @pytest.mark.parametrize("resolution", tuple(Resolution))
-def test_every_way_to_end_has_words(cluster: WithPartitions, look: Look, resolution: str) -> None:
+def test_every_resolution_has_a_description(cluster: WithPartitions, look: Look, resolution: str) -> None:
     cluster.see(hanging())
     cluster.see(now_ms=NOW_MS + 1)
     with cluster.engine.begin() as connection:
@@ -316,7 +316,7 @@ def test_every_way_to_end_has_words(cluster: WithPartitions, look: Look, resolut
     assert f"({resolution})" in page.text
 
 
-def test_a_committed_one_that_was_aborted_by_hand_stays_critical(cluster: WithPartitions, look: Look) -> None:
+def test_a_committed_transaction_that_was_manually_aborted_stays_critical(cluster: WithPartitions, look: Look) -> None:
     cluster.see(hanging("commit"))
     cluster.see(now_ms=NOW_MS + 1)
     with cluster.engine.begin() as connection:
@@ -327,7 +327,7 @@ def test_a_committed_one_that_was_aborted_by_hand_stays_critical(cluster: WithPa
     assert "Find out from the application which records are missing." in page.text
 
 
-def test_owner_mute_confidence_and_that_it_came_back_are_shown(cluster: WithPartitions, look: Look) -> None:
+def test_owner_mute_confidence_and_reopening_are_shown(cluster: WithPartitions, look: Look) -> None:
     muted = hanging(owner="team payments", muted_until_ms=NOW_MS + 3_600_000, confidence=Confidence.LIKELY)
     cluster.see(muted)
     cluster.see(now_ms=NOW_MS + 1)
@@ -343,7 +343,7 @@ def test_owner_mute_confidence_and_that_it_came_back_are_shown(cluster: WithPart
     assert "muted" not in look(now_ms=NOW_MS + 3_700_000).text.lower(), "the mute has ended"
 
 
-def test_what_a_transaction_holds_is_shown_with_its_id(cluster: WithPartitions, look: Look) -> None:
+def test_the_partitions_of_an_overdue_transaction_are_shown(cluster: WithPartitions, look: Look) -> None:
     own = owner(b"late", producer_id=9)
     cluster.read([own._replace(topics=(Participants("orders", (0, 2)),))])
     cluster.look(stalled_partition(), read(entry(9)), stalled_partition(2), read(entry(9), partition=2))
@@ -355,7 +355,7 @@ def test_what_a_transaction_holds_is_shown_with_its_id(cluster: WithPartitions, 
     assert "State now Ongoing" in page.text
 
 
-def test_filters_are_in_the_address_and_those_of_rest(cluster: WithPartitions, look: Look) -> None:
+def test_filters_are_in_the_address_and_the_same_as_in_rest(cluster: WithPartitions, look: Look) -> None:
     odd = b"p\xff"
     cluster.see(
         hanging(),
@@ -390,11 +390,11 @@ def test_filters_are_in_the_address_and_those_of_rest(cluster: WithPartitions, l
 
 
 @pytest.mark.parametrize("query", ["kind=nonsense", "partition=-1", "partition=x", "wrong=1", "status=open"])
-def test_a_filter_that_is_none_is_refused(cluster: WithPartitions, look: Look, query: str) -> None:
+def test_an_invalid_filter_is_refused(cluster: WithPartitions, look: Look, query: str) -> None:
     assert look(f"{LIST}?{query}").status == 422
 
 
-def test_long_lists_go_on_page_after_page_the_gravest_first(cluster: WithPartitions, look: Look) -> None:
+def test_long_lists_have_pages_sorted_by_severity(cluster: WithPartitions, look: Look) -> None:
     def many(number: int, severity: Severity) -> list[Observation]:
         found = EVERY[Kind.OVERDUE]._replace(severity=severity)
         return [found._replace(subject=Subject(transactional_id=f"{severity}-{n}".encode())) for n in range(number)]
@@ -416,7 +416,7 @@ def test_long_lists_go_on_page_after_page_the_gravest_first(cluster: WithPartiti
     assert look(f"{LIST}?cursor=nonsense").status == 400
 
 
-def test_a_gap_names_the_permission_and_the_line_that_gives_it(cluster: WithPartitions, look: Look) -> None:
+def test_a_gap_names_the_permission_and_the_command_that_grants_it(cluster: WithPartitions, look: Look) -> None:
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
     hidden = denied("__transaction_state", DESCRIBE, READ)
     cluster.see(
@@ -433,7 +433,7 @@ def test_a_gap_names_the_permission_and_the_line_that_gives_it(cluster: WithPart
     assert "--operation Read --topic __transaction_state" in line
 
 
-def test_what_is_not_there_is_404(look: Look) -> None:
+def test_an_unknown_finding_or_cluster_is_404(look: Look) -> None:
     assert look(f"{LIST}/0000000000000000").status == 404
     assert look(LIST.replace("orders", "other")).status == 404
 
@@ -445,13 +445,13 @@ def test_without_findings_partitions_that_cannot_be_judged_are_named(cluster: Wi
     assert "cannot be judged: whether anything is wrong there is not known." in text
 
 
-def test_old_data_are_called_the_last_known(cluster: WithPartitions, look: Look) -> None:
+def test_old_data_are_marked_as_last_known(cluster: WithPartitions, look: Look) -> None:
     cluster.see(hanging())
     page = look(address(the(cluster)), now_ms=NOW_MS + 60_000)
     assert page.title == "Last known: orders-0 is blocked by a hanging transaction of pay"
 
 
-def test_names_are_text_and_never_cut(cluster: WithPartitions, look: Look) -> None:
+def test_names_are_escaped_and_never_cut(cluster: WithPartitions, look: Look) -> None:
     name = "<script>" + "wide-" * 40
     cluster.see(hanging(subject=Subject("orders", 0, name.encode(), PID, 3, LSO)))
     page = look(address(the(cluster)))

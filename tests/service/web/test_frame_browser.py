@@ -38,7 +38,7 @@ def test_another_cluster_is_chosen_at_once(well: WithPartitions, browse: Browse)
     expect(page).to_have_url(re.compile(r"/clusters/staging$"))
 
 
-def test_a_command_is_copied_as_it_stands(well: WithPartitions, browse: Browse) -> None:
+def test_a_command_is_copied_unchanged(well: WithPartitions, browse: Browse) -> None:
     breaks(well)
     page = browse(well.url, permissions=["clipboard-read", "clipboard-write"]).open(PAGE)
     page.get_by_role("link", name="What to do").first.click()
@@ -49,7 +49,7 @@ def test_a_command_is_copied_as_it_stands(well: WithPartitions, browse: Browse) 
     assert "\n" not in copied
 
 
-def test_everything_is_there_without_script(well: WithPartitions, browse: Browse) -> None:
+def test_the_page_is_complete_without_script(well: WithPartitions, browse: Browse) -> None:
     breaks(well)
     page = browse(well.url, script=False).open(PAGE)
     title(page, HANGS)

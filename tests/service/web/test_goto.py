@@ -83,7 +83,7 @@ def shows(client: TestClient, typed: str) -> PageText:
         ("a.b-c", f"{C}/partitions?topic=a.b-c"),
     ],
 )
-def test_one_thing_is_gone_to(client: TestClient, typed: str, address: str) -> None:
+def test_a_search_with_one_result_leads_to_its_page(client: TestClient, typed: str, address: str) -> None:
     assert leads(client, typed) == address
 
 
@@ -92,24 +92,24 @@ def test_a_finding_is_found_by_its_id(client: TestClient) -> None:
     assert leads(client, found["id"]) == f"{C}/findings/{found['id']}"
 
 
-def test_several_are_a_list_to_choose_from(client: TestClient) -> None:
+def test_several_results_are_a_list_to_choose_from(client: TestClient) -> None:
     page = shows(client, "payments")
     assert page.texts["content"].startswith("2 pages may be meant")
     assert page.links["payments-3"] == f"{C}/transaction?id=payments-3"
     assert page.links["payments-30"] == f"{C}/transaction?id=payments-30"
 
 
-def test_an_id_that_reads_like_a_partition_is_not_hidden_by_it(client: TestClient) -> None:
+def test_an_id_with_the_name_of_a_partition_is_found_beside_it(client: TestClient) -> None:
     page = shows(client, "twin-0")
     assert "transactional.id" in page.texts["hits"]
     assert "partition" in page.texts["hits"]
 
 
-def test_a_number_may_be_an_id(client: TestClient) -> None:
+def test_a_number_may_be_a_transactional_id(client: TestClient) -> None:
     assert leads(client, "123") == f"{C}/transaction?id=123"
 
 
-def test_more_than_fit_lead_to_the_list_with_filters(client: TestClient) -> None:
+def test_too_many_results_lead_to_the_list_with_filters(client: TestClient) -> None:
     page = shows(client, "many-")
     assert page.texts["content"].startswith("20 pages and more may be meant")
     assert page.links["All ids that hold it"] == f"{C}/transactions?q=many-"
@@ -145,13 +145,13 @@ def test_owners_of_a_producer_id_have_dates(orders: WithPartitions, client: Test
         ("%", "No id of this cluster contains this text"),
     ],
 )
-def test_nothing_found_says_what_was_looked_for_and_why_not(client: TestClient, typed: str, why: str) -> None:
+def test_a_search_without_results_shows_what_was_searched_and_why(client: TestClient, typed: str, why: str) -> None:
     page = shows(client, typed)
     assert page.texts["content"].startswith("Nothing was found")
     assert why in page.texts["why"]
 
 
-def test_nothing_typed_says_what_can_be(client: TestClient) -> None:
+def test_an_empty_search_shows_what_can_be_searched(client: TestClient) -> None:
     assert shows(client, " ").texts["content"].startswith("What are you looking for?")
     assert client.get(f"{C}/goto").status_code == 200
 

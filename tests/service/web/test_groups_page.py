@@ -32,7 +32,7 @@ def seen(cluster: WithPartitions) -> WithPartitions:
     return cluster
 
 
-def test_each_relation_with_both_lags(seen: WithPartitions) -> None:
+def test_each_group_has_its_state_and_both_lags(seen: WithPartitions) -> None:
     page = page_of(seen.url, PATH)
     at = page.texts["group-at-orders-0"]
     assert shows(at, "orders-0 stopped", "likely", "100", "100 0", "to the LSO", "10 2"), (
@@ -48,7 +48,7 @@ def test_each_relation_with_both_lags(seen: WithPartitions) -> None:
     assert all(fact in page.texts[""] for fact in ("Stopped 2", "Not blocked 1", "Not known 1"))
 
 
-def test_what_a_relation_rests_on(seen: WithPartitions) -> None:
+def test_each_group_state_has_its_reason(seen: WithPartitions) -> None:
     writer = GroupWriter(seen.engine, seen.lease)
     rows = [
         group("new", -1),
@@ -76,7 +76,7 @@ def test_pending_offsets_of_groups_without_members_or_an_answer(seen: WithPartit
     assert shows(untold, "cannot fetch its offsets", "unknown for")
 
 
-def test_those_that_wait_come_first_and_filters(seen: WithPartitions) -> None:
+def test_blocked_groups_come_first_and_groups_can_be_filtered(seen: WithPartitions) -> None:
     def names(query: str = "") -> list[str]:
         return [row.split()[0] for row in page_of(seen.url, PATH + query).rows("group-")]
 
@@ -90,7 +90,7 @@ def test_those_that_wait_come_first_and_filters(seen: WithPartitions) -> None:
     page_of(seen.url, f"{PATH}?show=some", 422)
 
 
-def test_groups_that_may_not_be_asked_are_unknown(seen: WithPartitions) -> None:
+def test_groups_that_may_not_be_described_are_unknown(seen: WithPartitions) -> None:
     seen.see(observe(Kind.COVERAGE_GAP, subject=Subject(group="secret"), log_partition=None))
     page = page_of(seen.url, PATH)
     (row,) = page.rows("unasked-")
@@ -99,7 +99,7 @@ def test_groups_that_may_not_be_asked_are_unknown(seen: WithPartitions) -> None:
     assert "Not readable 1" in page.texts[""]
 
 
-def test_share_groups_that_cannot_be_judged_say_why(seen: WithPartitions) -> None:
+def test_share_groups_that_cannot_be_judged_have_a_reason(seen: WithPartitions) -> None:
     gap = observe(Kind.COVERAGE_GAP, log_partition=None)
     seen.see(
         gap._replace(subject=Subject(group="levels"), reason=ShareLevelNotReported()),
@@ -115,7 +115,7 @@ def test_share_groups_that_cannot_be_judged_say_why(seen: WithPartitions) -> Non
     assert "do not report the offsets" in unknown
 
 
-def test_nobody_is_held_back(cluster: WithPartitions) -> None:
+def test_the_page_reports_that_no_group_is_held_back(cluster: WithPartitions) -> None:
     cluster.look(moving_partition())
     assert "No group is held back." in page_of(cluster.url, PATH).texts["groups"]
     cluster.look(moving_partition(), unanswered_partition("away", 1))
@@ -123,13 +123,15 @@ def test_nobody_is_held_back(cluster: WithPartitions) -> None:
     assert "No group is known to be held back." in text
 
 
-def test_before_anything_was_looked_at_nothing_is_zero(cluster: WithPartitions) -> None:
+def test_no_number_is_zero_before_the_first_sample(cluster: WithPartitions) -> None:
     page = page_of(cluster.url, PATH)
     assert "Nothing is known about groups yet." in page.texts["not-read"]
     assert "Stopped unknown" in page.texts[""]
     assert "No group is held back." not in page.texts[""]
 
 
-def test_that_only_the_first_are_read_is_said(seen: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_reports_that_only_the_first_rows_are_read(
+    seen: WithPartitions, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(partition_list, "GROUPS_READ", 6)
     assert "first 6 rows" in page_of(seen.url, PATH).texts["groups"]

@@ -32,7 +32,7 @@ def page(client: TestClient, address: str) -> PageText:
     return PageText(answer.text)
 
 
-def test_it_is_docs_whole() -> None:
+def test_the_guide_contains_all_of_docs() -> None:
     assert DOCS.resolve() == ROOT / "docs"
     assert guide_names() == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} != set()
 
@@ -57,7 +57,7 @@ def test_a_runbook_is_read_as_a_page(client: TestClient) -> None:
     assert shown.links["Runbooks"] == f"{GUIDE}/{INDEX}"
 
 
-def test_what_is_not_here_is_no_link(client: TestClient) -> None:
+def test_a_file_outside_the_guide_is_named_without_a_link(client: TestClient) -> None:
     """The page names a file of the repository that is not part of the guide, without a hyperlink."""
     shown = page(client, f"{GUIDE}/runbooks/KafkaTxnWatchdog.md")
     assert "alertmanager.example.yml" in shown.texts["main"]
@@ -65,18 +65,18 @@ def test_what_is_not_here_is_no_link(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing.md", "openapi.json", "../pyproject.toml", "%2e%2e/README.md", "runbooks"])
-def test_nothing_else_is_shown(client: TestClient, name: str) -> None:
+def test_files_outside_the_guide_are_not_served(client: TestClient, name: str) -> None:
     answer = client.get(f"{GUIDE}/{name}")
     assert answer.status_code == 404
     assert answer.headers["content-type"].startswith("text/html")
 
 
-def test_what_it_does_not_have_is_named(client: TestClient) -> None:
+def test_the_error_names_the_page_that_does_not_exist(client: TestClient) -> None:
     shown = PageText(client.get(f"{GUIDE}/nothing.md").text)
     assert shown.texts["problem"] == "The guide has no page 'nothing.md'. /guide lists the runbooks."
 
 
 @pytest.mark.parametrize("address", [GUIDE, f"{GUIDE}/"])
-def test_it_begins_with_the_list_of_runbooks(client: TestClient, address: str) -> None:
+def test_the_guide_begins_with_the_list_of_runbooks(client: TestClient, address: str) -> None:
     answer = client.get(address, follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (303, f"{GUIDE}/{INDEX}")

@@ -35,7 +35,7 @@ def test_each_cluster_has_its_verdict(cluster: WithPartitions, url: str) -> None
     assert page.links["quiet"] == "/clusters/quiet"
 
 
-def test_the_worst_comes_first_and_one_that_was_never_reached_is_named(cluster: WithPartitions, url: str) -> None:
+def test_the_worst_cluster_comes_first_and_unreached_ones_are_listed(cluster: WithPartitions, url: str) -> None:
     quiet = empty_store(url, "a-quiet-one")
     quiet.read([Id(b"a")])
     quiet.look(moving_partition())
@@ -50,7 +50,7 @@ def test_the_worst_comes_first_and_one_that_was_never_reached_is_named(cluster: 
     assert "cluster-4" not in page.texts
 
 
-def test_old_data_are_said_to_be_old(cluster: WithPartitions, url: str) -> None:
+def test_old_data_are_marked_as_last_known(cluster: WithPartitions, url: str) -> None:
     assert "Last known: 1 transaction hangs." in overview(url, 43_000, "/").texts["cluster-1"]
     assert "Unknown: nothing of" in overview(url, 372_000, "/").texts["cluster-1"]
 
@@ -64,7 +64,7 @@ def test_every_link_works(cluster: WithPartitions, url: str) -> None:
                 assert client.get(link).status_code == 200, link
 
 
-def test_it_obeys_no_name_and_needs_no_script(cluster: WithPartitions, url: str) -> None:
+def test_names_are_escaped_and_the_page_needs_no_script(cluster: WithPartitions, url: str) -> None:
     with client_of(url) as client:
         answer = client.get("/")
     assert answer.headers["content-security-policy"] == "default-src 'self'; frame-ancestors 'none'"
@@ -76,7 +76,7 @@ def test_it_obeys_no_name_and_needs_no_script(cluster: WithPartitions, url: str)
     assert "style=" not in answer.text, "the content security policy would block inline styles"
 
 
-def test_nothing_was_read_yet(url: str) -> None:
+def test_a_cluster_that_was_not_read_yet_is_unknown(url: str) -> None:
     cluster = empty_store(url, "new")
     cluster.close()
     assert "Unknown: nothing of new" in overview(url, path="/").texts["cluster-1"]
@@ -91,7 +91,7 @@ def test_a_store_without_clusters_says_how_to_begin(url: str) -> None:
     assert "No cluster was read yet. txnscope watch" in overview(url, path="/").texts[""]
 
 
-def test_it_says_that_the_store_cannot_be_read_and_keeps_its_links(url: str) -> None:
+def test_an_unreadable_store_is_reported_and_the_links_stay(url: str) -> None:
     with client_of(url) as client:
         answer = client.get("/")
     assert answer.status_code == 503

@@ -42,7 +42,7 @@ from tests.service.web.stories import PAGE, hanging, tell
 QUIET = "Nothing hangs. Nothing is blocked."
 
 
-def test_a_finding_appears_by_itself_and_goes(well: WithPartitions, browse: Browse) -> None:
+def test_a_finding_appears_and_disappears_without_a_reload(well: WithPartitions, browse: Browse) -> None:
     page = browse(well.url).open(PAGE)
     title(page, QUIET)
     page.evaluate("window.same = true")
@@ -56,7 +56,7 @@ def test_a_finding_appears_by_itself_and_goes(well: WithPartitions, browse: Brow
     assert page.evaluate("window.same"), "the page must be refreshed without a reload"
 
 
-def test_without_events_it_is_asked_every_five_seconds(well: WithPartitions, browse: Browse) -> None:
+def test_the_page_polls_every_five_seconds_without_events(well: WithPartitions, browse: Browse) -> None:
     tab = browse(well.url)
     tab.page.route("**/events?*", lambda route: route.fulfill(status=204))
     page = tab.open(PAGE)
@@ -82,7 +82,7 @@ def test_ages_tick_between_refreshes(well: WithPartitions, browse: Browse) -> No
     expect(old).to_have_text(re.compile(r"^[1-9]\.\d s old$"))
 
 
-def test_pause_keeps_the_page_and_counts_what_it_misses(well: WithPartitions, browse: Browse) -> None:
+def test_pause_keeps_the_page_and_counts_missed_changes(well: WithPartitions, browse: Browse) -> None:
     page = browse(well.url).open(PAGE)
     pause = page.get_by_role("button", name="Pause")
     pause.click()
@@ -97,7 +97,7 @@ def test_pause_keeps_the_page_and_counts_what_it_misses(well: WithPartitions, br
     expect(pause).to_have_attribute("aria-pressed", "false")
 
 
-def test_what_a_reader_does_survives_a_refresh(well: WithPartitions, browse: Browse) -> None:
+def test_scroll_position_and_selection_survive_a_refresh(well: WithPartitions, browse: Browse) -> None:
     page = browse(well.url, width=PHONE).open(PAGE)
     page.evaluate(
         """() => {
@@ -125,7 +125,7 @@ def test_what_a_reader_does_survives_a_refresh(well: WithPartitions, browse: Bro
     assert search.input_value() == "payments-"
 
 
-def test_what_was_opened_stays_open(well: WithPartitions, browse: Browse) -> None:
+def test_opened_details_stay_open_after_a_refresh(well: WithPartitions, browse: Browse) -> None:
     """An open <details> element stays open after a refresh, as on the page of an id."""
     page = browse(well.url).open(PAGE)
     page.evaluate(
@@ -168,7 +168,7 @@ def test_a_hidden_tab_pauses_itself(well: WithPartitions, browse: Browse) -> Non
     title(page, HANGS)
 
 
-def test_a_lost_connection_is_said_and_what_is_there_is_the_last_known(well: WithPartitions, browse: Browse) -> None:
+def test_a_lost_connection_is_reported_and_data_become_last_known(well: WithPartitions, browse: Browse) -> None:
     tab = browse(well.url)
     page = tab.open(PAGE)
     title(page, QUIET)
@@ -191,7 +191,7 @@ def test_a_lost_connection_is_said_and_what_is_there_is_the_last_known(well: Wit
     assert take(tab, "ERR_INTERNET_DISCONNECTED")
 
 
-def test_a_store_that_is_gone_is_another_thing_than_a_lost_connection(well: WithPartitions, browse: Browse) -> None:
+def test_a_missing_store_is_not_reported_as_a_lost_connection(well: WithPartitions, browse: Browse) -> None:
     tab = browse(well.url)
     page = tab.open(PAGE)
     with well.engine.begin() as connection:
@@ -214,7 +214,7 @@ def test_a_paused_page_does_not_stay_green(well: WithPartitions, browse: Browse)
     expect(page.locator("#verdict")).not_to_have_class(re.compile("verdict--ok"))
 
 
-def test_countdowns_end_and_go_on_as_overdue(well: WithPartitions, browse: Browse) -> None:
+def test_countdowns_that_end_continue_as_overdue(well: WithPartitions, browse: Browse) -> None:
     tell(well.url.replace("store.db", "other.db")).close()
     clock = Clock(NOW_MS + 47_900)
     page = browse(create_app(well.url.replace("store.db", "other.db"), "1", now_ms=clock)).open(PAGE)
@@ -225,7 +225,7 @@ def test_countdowns_end_and_go_on_as_overdue(well: WithPartitions, browse: Brows
     expect(heal).to_have_text(re.compile(r"aborts itself \(overdue by \d\.\d s\)"))
 
 
-def test_a_page_of_results_is_not_asked_for_again(well: WithPartitions, browse: Browse) -> None:
+def test_a_page_of_search_results_is_not_refreshed(well: WithPartitions, browse: Browse) -> None:
     page = browse(well.url).open(f"{PAGE}/goto?q=nobody")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

@@ -40,7 +40,7 @@ HERE = "/clusters/orders/partitions/orders/0"
         ("offset=&to=", 200, "Who wrote the record"),
     ],
 )
-def test_what_cannot_be_explained_is_a_sentence_on_the_page(
+def test_an_offset_without_explanation_has_a_sentence_on_the_page(
     cluster: WithPartitions, query: str, status: int, says: str
 ) -> None:
     cluster.look(moving_partition())
@@ -151,7 +151,7 @@ def test_records_that_a_finding_calls_lost_are_not_only_called_aborted(
     assert "may cover" not in explain("offset=8").texts["explained"]
 
 
-def test_the_refresh_of_the_page_asks_kafka_nothing(explain: Callable[..., PageText]) -> None:
+def test_a_refresh_of_the_page_sends_no_request_to_kafka(explain: Callable[..., PageText]) -> None:
     """A refresh does not read the log again. The browser keeps the explanation that it shows (hx-morph-skip)."""
     assert explain("offset=4").texts["asked"] == "1"
     page = explain("offset=4", {"X-Refresh": "1"})
@@ -159,7 +159,7 @@ def test_the_refresh_of_the_page_asks_kafka_nothing(explain: Callable[..., PageT
     assert "Aborted" not in page.texts["explained"]
 
 
-def test_offsets_as_people_paste_them() -> None:
+def test_pasted_offsets_may_contain_separators() -> None:
     assert asked(" 48,211,900 ", "") == Asked(48_211_900, 48_211_901)
     assert asked("48_211_900", "48 211 910") == Asked(48_211_900, 48_211_910)
     assert asked("", "") == Asked()

@@ -38,7 +38,7 @@ from tests.service.web.stories import (
 pytestmark = pytest.mark.cluster(of=empty_store)
 
 
-def test_the_story_of_the_design(url: str) -> None:
+def test_the_page_shows_the_incident_of_the_design(url: str) -> None:
     tell(url).close()
     page = overview(url)
     words = page.texts["content"]
@@ -51,7 +51,7 @@ def test_the_story_of_the_design(url: str) -> None:
     assert "<title>1 hanging · prod-eu · txnscope</title>" in page.html
 
 
-def test_six_facts_each_with_its_context(url: str) -> None:
+def test_each_of_six_facts_has_its_context(url: str) -> None:
     tell(url).close()
     words = overview(url).texts["facts"]
     assert shows(words, "Hanging transactions 1", "Blocked partitions 3", "5 judged", "6 unknown")
@@ -60,14 +60,14 @@ def test_six_facts_each_with_its_context(url: str) -> None:
     assert re.search(r"Aborts < 0.01 % last hour: 43 of 1.22 M$", words)
 
 
-def test_medians_where_they_were_counted(cluster: WithPartitions, url: str) -> None:
+def test_medians_are_shown_where_they_were_counted(cluster: WithPartitions, url: str) -> None:
     logged = [one for n in range(5) for one in committed(3 * n, MINUTE - 90_000, b"a-%d" % n, markers_ms=20)]
     cluster.writer.apply(batch(logged, read(0, 15, partition=1)), NOW_MS - 90_000)
     quiet(cluster)
     assert shows(overview(url).texts["facts"], "half within 100 ms", "markers 25 ms")
 
 
-def test_before_a_whole_minute_was_counted_rates_are_not_known(url: str) -> None:
+def test_rates_are_unknown_before_a_whole_minute_was_counted(url: str) -> None:
     cluster = empty_store(url, started_ms=NOW_MS - 20_000)
     cluster.read([Id(b"a")])
     cluster.look(moving_partition())
@@ -75,7 +75,7 @@ def test_before_a_whole_minute_was_counted_rates_are_not_known(url: str) -> None
     assert shows(overview(url).texts[""], "Commits not known yet", "No whole minute")
 
 
-def test_other_findings_the_worst_first(url: str) -> None:
+def test_other_findings_are_listed_with_the_worst_first(url: str) -> None:
     tell(url).close()
     page = overview(url)
     words = page.texts["others"]
@@ -87,7 +87,7 @@ def test_other_findings_the_worst_first(url: str) -> None:
     assert any("/findings/" in link for link in page.links.values())
 
 
-def test_what_ended_in_the_last_hour(url: str) -> None:
+def test_the_page_shows_transactions_ended_in_the_last_hour(url: str) -> None:
     tell(url).close()
     page = overview(url)
     words = page.texts["ended"]
@@ -98,7 +98,7 @@ def test_what_ended_in_the_last_hour(url: str) -> None:
     assert "between 10,600 and 30,100 commits" in page.html
 
 
-def test_nothing_hangs(cluster: WithPartitions, url: str) -> None:
+def test_the_headline_is_green_when_nothing_hangs(cluster: WithPartitions, url: str) -> None:
     quiet(cluster)
     cluster.see(hanging("orders", 0))
     cluster.see(now_ms=NOW_MS)
@@ -111,7 +111,7 @@ def test_nothing_hangs(cluster: WithPartitions, url: str) -> None:
     assert "verdict--ok" in page.html
 
 
-def test_blocked_and_nothing_hangs(cluster: WithPartitions, url: str) -> None:
+def test_the_headline_names_a_blocked_partition_when_nothing_hangs(cluster: WithPartitions, url: str) -> None:
     own = Id(b"slow", states.ONGOING, start_ms=NOW_MS - 20_000, producer_id=7, timeout_ms=60_000)
     cluster.read([own._replace(topics=(Participants("orders", (0,)),))])
     cluster.look(*on("orders", 0, entry(7)))
@@ -121,7 +121,7 @@ def test_blocked_and_nothing_hangs(cluster: WithPartitions, url: str) -> None:
     assert shows(page.texts["verdict"], "slow", "orders-0", "21 s", "39 s", "reporting")
 
 
-def test_three_hang_and_the_one_with_most_stopped_groups_is_named(cluster: WithPartitions, url: str) -> None:
+def test_the_hanging_transaction_with_most_stopped_groups_is_named(cluster: WithPartitions, url: str) -> None:
     cluster.read([Id(b"p-%d" % n, producer_id=n) for n in (1, 2, 3)])
     cluster.look(*(fact for n in (1, 2, 3) for fact in on("orders", n, entry(n))))
     wait(cluster, [group("g", "orders", 2)])
@@ -142,7 +142,7 @@ def test_a_decision_to_commit_is_named_before_somebody_aborts_it(cluster: WithPa
     assert "command is ready" not in page.texts[""]
 
 
-def test_a_committed_one_among_several_is_named(cluster: WithPartitions, url: str) -> None:
+def test_a_committed_transaction_among_several_hanging_ones_is_named(cluster: WithPartitions, url: str) -> None:
     cluster.read([Id(b"p-%d" % n, producer_id=n) for n in (1, 2)])
     cluster.look(*(fact for n in (1, 2) for fact in on("orders", n, entry(n))))
     cluster.see(hanging("orders", 1, b"p-1", 1), hanging("orders", 2, b"p-2", 2, decision="commit", bootstrap=None))
@@ -151,13 +151,13 @@ def test_a_committed_one_among_several_is_named(cluster: WithPartitions, url: st
     assert shows(overview(url).texts["verdict"], "committed", "p-2", "do not abort it")
 
 
-def test_a_decision_that_is_not_known_has_no_command(cluster: WithPartitions, url: str) -> None:
+def test_an_unknown_decision_has_no_command(cluster: WithPartitions, url: str) -> None:
     cluster.look(*on("payments", 7, entry(7)))
     cluster.see(hanging(decision="unknown", bootstrap=None))
     assert shows(overview(url).texts["chain"], "not known", "no command")
 
 
-def test_what_hangs_behind_another_heads_the_page_too(cluster: WithPartitions, url: str) -> None:
+def test_a_hang_on_a_partition_that_is_not_stalled_heads_the_page_too(cluster: WithPartitions, url: str) -> None:
     cluster.read([Id(b"payments-3", producer_id=7)])
     cluster.look(moving_partition(7, "payments"))
     cluster.see(hanging())
@@ -168,7 +168,7 @@ def test_what_hangs_behind_another_heads_the_page_too(cluster: WithPartitions, u
     assert "hanging" in page.texts["others"]
 
 
-def test_nothing_hangs_in_what_can_be_judged(cluster: WithPartitions, url: str) -> None:
+def test_the_headline_counts_partitions_that_can_be_judged(cluster: WithPartitions, url: str) -> None:
     quiet(cluster)
     cluster.look(unanswered_partition(DENIED, 0, "hr.payroll"))
     page = overview(url)
@@ -179,7 +179,7 @@ def test_nothing_hangs_in_what_can_be_judged(cluster: WithPartitions, url: str) 
     assert "/clusters/prod-eu/pipeline#unknown" in page.links.values()
 
 
-def test_nothing_hangs_while_some_is_left_out(cluster: WithPartitions, url: str) -> None:
+def test_the_headline_is_not_green_while_findings_are_truncated(cluster: WithPartitions, url: str) -> None:
     quiet(cluster)
     FindingWriter(cluster.engine, cluster.lease).save_truncated({Kind.HANGING: 50})
     page = overview(url)
@@ -189,7 +189,7 @@ def test_nothing_hangs_while_some_is_left_out(cluster: WithPartitions, url: str)
     assert "50 hanging_transaction" in page.texts["left-out"]
 
 
-def test_what_is_muted_is_marked_and_does_not_head_the_page(cluster: WithPartitions, url: str) -> None:
+def test_a_muted_finding_is_marked_and_does_not_head_the_page(cluster: WithPartitions, url: str) -> None:
     cluster.read([Id(b"payments-3", producer_id=7)])
     cluster.look(*on("payments", 7, entry(7)))
     cluster.see(hanging(muted_until_ms=NOW_MS + HOUR_MS, owner="payments team"))
@@ -201,7 +201,7 @@ def test_what_is_muted_is_marked_and_does_not_head_the_page(cluster: WithPartiti
     assert overview(url, HOUR_MS).title.startswith("Unknown"), "after an hour without new data, nothing is known"
 
 
-def test_no_transactions_yet(cluster: WithPartitions, url: str) -> None:
+def test_the_page_reports_that_no_transaction_was_seen_yet(cluster: WithPartitions, url: str) -> None:
     cluster.read()
     cluster.look(moving_partition(0))
     page = overview(url)
@@ -229,7 +229,7 @@ def test_the_first_read_shows_its_progress_and_no_numbers(cluster: WithPartition
     assert "First read, 50 %" in page.texts["live"]
 
 
-def test_nothing_was_read_at_all(cluster: WithPartitions, url: str) -> None:
+def test_the_page_is_unknown_if_nothing_was_read(cluster: WithPartitions, url: str) -> None:
     cluster.writer.report_trouble(NoBroker("kafka:9092"))
     page = overview(url)
     assert page.title == "Unknown: nothing of prod-eu has been read yet."
@@ -238,7 +238,7 @@ def test_nothing_was_read_at_all(cluster: WithPartitions, url: str) -> None:
     assert "Nothing read yet" in page.texts["live"]
 
 
-def test_stale_data_are_the_last_known(url: str) -> None:
+def test_stale_data_are_marked_as_last_known(url: str) -> None:
     tell(url).close()
     page = overview(url, 43_000)
     words = page.texts[""]
@@ -256,7 +256,7 @@ def test_old_data_without_a_finding_are_not_green(cluster: WithPartitions, url: 
     assert "verdict--ok" not in page.html
 
 
-def test_kafka_is_away(url: str) -> None:
+def test_the_page_is_unknown_while_no_broker_answers(url: str) -> None:
     cluster = tell(url)
     cluster.read(trouble=NoBroker("kafka:9092"))
     lease.renew(cluster.engine, cluster.lease, NOW_MS + 371_000)
@@ -271,7 +271,7 @@ def test_kafka_is_away(url: str) -> None:
     assert "<title>Unknown · prod-eu · txnscope</title>" in page.html
 
 
-def test_nobody_writes_the_store(url: str) -> None:
+def test_a_missing_streaming_application_is_named(url: str) -> None:
     tell(url).close()
     words = overview(url, 372_000).texts["verdict"]
     assert shows(
@@ -279,7 +279,7 @@ def test_nobody_writes_the_store(url: str) -> None:
     )
 
 
-def test_without_the_log_the_rest_stays_fresh(cluster: WithPartitions, url: str) -> None:
+def test_data_of_partitions_stay_fresh_without_the_log(cluster: WithPartitions, url: str) -> None:
     """Without READ permission on the transaction log, data of the partitions stay current, and only facts from the log
     are unknown."""
     cluster.writer.report_trouble(denied("__transaction_state"))
@@ -292,7 +292,7 @@ def test_without_the_log_the_rest_stays_fresh(cluster: WithPartitions, url: str)
     assert shows(page.texts["verdict"], "__transaction_state", "READ", "not known")
 
 
-def test_brokers_without_a_log_are_no_cluster_without_transactions(url: str) -> None:
+def test_a_missing_log_does_not_mean_that_there_are_no_transactions(url: str) -> None:
     other = empty_store(url, "other", partitions=0)
     other.look(moving_partition(0))
     other.writer.apply(LogBatch((), (), (), NoTransactionLog(TransactionsSeen.LISTED)), NOW_MS)
@@ -306,7 +306,7 @@ def test_brokers_without_a_log_are_no_cluster_without_transactions(url: str) -> 
     other.close()
 
 
-def test_before_the_first_transaction_there_is_no_log(url: str) -> None:
+def test_a_missing_log_is_expected_before_the_first_transaction(url: str) -> None:
     new = empty_store(url, "new", partitions=0)
     new.look(moving_partition(0))
     new.writer.apply(LogBatch((), (), ()), NOW_MS)
@@ -316,7 +316,7 @@ def test_before_the_first_transaction_there_is_no_log(url: str) -> None:
     new.close()
 
 
-def test_ids_and_groups_are_text_and_never_cut(cluster: WithPartitions, url: str) -> None:
+def test_ids_and_groups_are_escaped_and_never_cut(cluster: WithPartitions, url: str) -> None:
     name = b"<script>alert(1)</script>" + b"x" * 200
     cluster.read([Id(name, producer_id=7)])
     cluster.look(*on("payments", 7, entry(7)))

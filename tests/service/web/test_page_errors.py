@@ -51,27 +51,27 @@ def test_an_error_of_a_page_is_a_page(client: TestClient, path: str, status: int
         "/version/x",
     ],
 )
-def test_programs_get_problems(client: TestClient, path: str) -> None:
+def test_paths_for_programs_return_problem_json(client: TestClient, path: str) -> None:
     answer = client.get(path)
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_what_only_begins_like_a_path_of_programs_is_a_page() -> None:
+def test_a_path_that_only_begins_like_an_api_path_is_a_page() -> None:
     assert not is_page("/api")
     assert is_page("/apiary")
     assert is_page("/eventsource")
     assert not is_page("/-/ready")
 
 
-def test_a_page_cannot_be_written(client: TestClient) -> None:
+def test_a_post_to_a_page_is_refused(client: TestClient) -> None:
     answer = client.post("/clusters/orders")
     assert answer.status_code == 405
     assert "GET" in answer.headers["allow"]
     assert "Method Not Allowed" in PageText(answer.text).texts["problem"]
 
 
-def test_a_store_that_is_not_ready_is_said_in_the_same_words(tmp_path: Path) -> None:
+def test_a_store_that_is_not_ready_is_reported_in_the_same_words(tmp_path: Path) -> None:
     with client_of(f"sqlite:///{tmp_path / 'new.db'}") as client:
         answer, problem = client.get("/clusters/orders"), client.get("/api/v1/clusters/orders").json()
     assert answer.status_code == 503
@@ -81,7 +81,7 @@ def test_a_store_that_is_not_ready_is_said_in_the_same_words(tmp_path: Path) -> 
     assert "Reload the page when the store can be reached again." in page.texts[""]
 
 
-def test_a_mistake_of_ours_is_a_page_without_its_details(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_a_page_without_its_details(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("a secret")
 
@@ -94,6 +94,6 @@ def test_a_mistake_of_ours_is_a_page_without_its_details(store: str, monkeypatch
     assert "secret" not in answer.text
 
 
-def test_a_head_of_an_error_has_no_body(client: TestClient) -> None:
+def test_the_answer_to_head_has_no_body(client: TestClient) -> None:
     answer = client.head("/clusters/nope")
     assert (answer.status_code, answer.content) == (404, b"")

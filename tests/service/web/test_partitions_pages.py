@@ -79,7 +79,7 @@ TITLES = {
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_each_relation_in_words(cluster: WithPartitions, relation: str) -> None:
+def test_each_state_of_an_entry_is_described_in_words(cluster: WithPartitions, relation: str) -> None:
     id_, word, heal, *observations = RELATIONS[relation]
     now_ms = NOW_MS + (40_000 if relation == "overdue" else 0)
     cluster.look(stalled_partition(), read(entry()))
@@ -98,7 +98,7 @@ def test_each_relation_in_words(cluster: WithPartitions, relation: str) -> None:
     assert "holds the LSO" in page.texts["open-7"]
 
 
-def test_a_marker_that_is_not_replicated(cluster: WithPartitions) -> None:
+def test_a_marker_that_is_not_replicated_is_shown(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a", state=states.COMPLETE_COMMIT, topics=())])
     cluster.look(stalled_partition(), read())
     page = page_of(cluster.url, HERE)
@@ -106,7 +106,7 @@ def test_a_marker_that_is_not_replicated(cluster: WithPartitions) -> None:
     assert "heals when the replicas catch up" in page.texts["open-7"]
 
 
-def test_only_what_hides_records_is_listed_the_worst_first(cluster: WithPartitions) -> None:
+def test_partitions_that_hide_records_are_listed_with_the_worst_first(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a"), owner(LONG, 2, 8), owner(b"pay", 3, 9, states.COMPLETE_ABORT, topics=())])
     cluster.look(stalled_partition(), stalled_partition(2), stalled_partition(3), moving_partition(1))
     cluster.look(read(entry()), read(entry(8), partition=2), read(entry(9), partition=3))
@@ -146,7 +146,7 @@ def test_filters_and_sorts_in_the_address(cluster: WithPartitions) -> None:
     page_of(cluster.url, f"{PATH}?sort=best", 422)
 
 
-def test_what_does_not_answer_is_listed_as_unknown_with_why(cluster: WithPartitions) -> None:
+def test_unreadable_partitions_are_listed_as_unknown_with_a_reason(cluster: WithPartitions) -> None:
     hidden = denied("hr.payroll", DESCRIBE, READ)
     cluster.read()
     cluster.look(moving_partition(), *(unanswered_partition(hidden, n, "hr.payroll") for n in range(6)))
@@ -163,7 +163,7 @@ def test_what_does_not_answer_is_listed_as_unknown_with_why(cluster: WithPartiti
     assert "High watermark unknown" in one.texts[""]
 
 
-def test_an_unknown_holder_has_its_reason(cluster: WithPartitions) -> None:
+def test_an_entry_of_unknown_owner_has_a_reason(cluster: WithPartitions) -> None:
     cluster.read()
     cluster.look(stalled_partition(), read(entry()))
     row = page_of(cluster.url, f"{PATH}?show=unknown").texts["partition-orders-0"]
@@ -172,7 +172,7 @@ def test_an_unknown_holder_has_its_reason(cluster: WithPartitions) -> None:
     assert shows(page_of(cluster.url, HERE).texts["verdict"], "not known", "no owner of its producer id is known")
 
 
-def test_the_last_numbers_of_what_fell_silent(cluster: WithPartitions) -> None:
+def test_a_partition_that_no_longer_answers_shows_its_last_sample(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a")])
     cluster.look(stalled_partition(), read(entry()))
     later_ms = NOW_MS + 60_000
@@ -181,14 +181,14 @@ def test_the_last_numbers_of_what_fell_silent(cluster: WithPartitions) -> None:
     assert shows(page.texts["verdict"], "Unknown: orders-0", "Broker 1 does not answer", "14:13:50")
 
 
-def test_nothing_is_said_to_be_fine_before_it_was_looked_at(cluster: WithPartitions) -> None:
+def test_no_partition_is_fine_before_the_first_sample(cluster: WithPartitions) -> None:
     page = page_of(cluster.url, PATH)
     assert "No partition has been sampled yet." in page.texts["not-read"]
     assert "With hidden records 0" not in page.texts[""]
     assert "No partition hides records." not in page.texts[""]
 
 
-def test_the_holder_is_not_judged_during_the_first_read_of_the_log(tmp_path: Path) -> None:
+def test_entries_are_not_judged_during_the_first_read_of_the_log(tmp_path: Path) -> None:
     cluster = reading_for_the_first_time(f"sqlite:///{tmp_path / 'store.db'}", Id(b"a"))
     cluster.look(stalled_partition(), read(entry()))
     assert "The partitions are not judged yet." in page_of(cluster.url, PATH).texts["not-read"]
@@ -204,7 +204,7 @@ def test_the_holder_is_not_judged_during_the_first_read_of_the_log(tmp_path: Pat
         (180_000, "Unknown: nothing has been read for 3 m"),
     ],
 )
-def test_old_data_is_not_fine(cluster: WithPartitions, age_ms: int, title: str) -> None:
+def test_a_partition_with_old_data_is_not_fine(cluster: WithPartitions, age_ms: int, title: str) -> None:
     cluster.read([Id(b"a")])
     cluster.look(moving_partition())
     page = page_of(cluster.url, HERE, now_ms=NOW_MS + age_ms)
@@ -212,7 +212,9 @@ def test_old_data_is_not_fine(cluster: WithPartitions, age_ms: int, title: str) 
     assert ("verdict--ok" in page.html) == (age_ms == 0)
 
 
-def test_many_at_once_say_how_many_are_not_judged(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_counts_stalled_partitions_that_are_not_judged(
+    cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The test lowers the limits, so that ten stalled partitions behave like 10,000."""
     monkeypatch.setattr(judged_partitions, "MOST_JUDGED", 6)
     monkeypatch.setattr(partition_list, "MOST_JUDGED", 6)
@@ -251,7 +253,7 @@ def test_one_partition_shows_all_that_is_known_of_it(cluster: WithPartitions) ->
     assert page.links["This page as JSON"] == "/api/v1/clusters/orders/partitions/orders/0"
 
 
-def test_offsets_of_an_unwatched_partition_may_be_asked_for(cluster: WithPartitions) -> None:
+def test_offsets_of_an_unwatched_partition_may_be_requested(cluster: WithPartitions) -> None:
     cluster.look(moving_partition())
     page_of(cluster.url, f"{PATH}/other/7", 404)
     page_of(cluster.url, f"{PATH}/orders/x", 422)

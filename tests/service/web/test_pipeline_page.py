@@ -53,7 +53,7 @@ def described(url: str, **more: Any) -> WithPartitions:
 pytestmark = pytest.mark.cluster(of=described)
 
 
-def test_all_is_well(cluster: WithPartitions) -> None:
+def test_verdicts_can_be_trusted_when_all_sources_are_current(cluster: WithPartitions) -> None:
     cluster.read([Id(b"a")])
     cluster.look(moving_partition(), moving_partition(1))
     page = page_of(cluster.url, PATH, now_ms=NOW_MS + 1_200)
@@ -70,7 +70,7 @@ def test_all_is_well(cluster: WithPartitions) -> None:
     assert "All are read to their end." in page.texts["coordinators"]
 
 
-def test_what_is_unknown_comes_with_the_line_that_grants_it(cluster: WithPartitions) -> None:
+def test_each_unknown_has_the_command_that_grants_its_permission(cluster: WithPartitions) -> None:
     cluster.read([Id(b"a")])
     cluster.look(moving_partition(), *(unanswered_partition(DENIED, n, "hr.payroll") for n in range(6)))
     cluster.see(observe(Kind.COVERAGE_GAP, subject=Subject(group="hr sync"), log_partition=None))
@@ -112,7 +112,7 @@ def test_assumed_configs_are_marked_and_can_be_granted(tmp_path: Path) -> None:
         (180_000, "No verdict can be trusted: nothing new for 3 m", "stopped: unknown"),
     ],
 )
-def test_a_source_that_is_old(cluster: WithPartitions, age_ms: int, title: str, state: str) -> None:
+def test_an_old_source_weakens_the_verdict(cluster: WithPartitions, age_ms: int, title: str, state: str) -> None:
     """The verdict depends on both sources, so one old source is enough to weaken it."""
     cluster.look(moving_partition())
     cluster.read([Id(b"a")], now_ms=NOW_MS + age_ms)
@@ -129,7 +129,7 @@ def test_a_source_that_is_old(cluster: WithPartitions, age_ms: int, title: str, 
     assert shows(page.texts["source-partitions"], "14:13:50", "no streaming application")
 
 
-def test_a_source_in_trouble_says_what_it_is(cluster: WithPartitions) -> None:
+def test_a_failing_source_shows_its_error(cluster: WithPartitions) -> None:
     cluster.read([Id(b"a")])
     cluster.look(moving_partition())
     cluster.read(trouble="broker 2 does not answer")
@@ -139,14 +139,14 @@ def test_a_source_in_trouble_says_what_it_is(cluster: WithPartitions) -> None:
     assert shows(row, "source transaction_state", "state, cause, timeouts, expiry, blockers", "broker 2 does not")
 
 
-def test_before_anything_was_read(cluster: WithPartitions) -> None:
+def test_nothing_can_be_judged_before_the_first_read(cluster: WithPartitions) -> None:
     page = page_of(cluster.url, PATH)
     assert page.texts["verdict"].startswith("Nothing can be judged yet")
     assert "never read never unknown" in page.texts["source-partitions"]
     assert "not read yet never" in page.texts["source-groups"]
 
 
-def test_while_the_log_is_read_for_the_first_time(tmp_path: Path) -> None:
+def test_nothing_can_be_judged_during_the_first_read_of_the_log(tmp_path: Path) -> None:
     cluster = reading_for_the_first_time(f"sqlite:///{tmp_path / 'store.db'}", Id(b"a"))
     page = page_of(cluster.url, PATH)
     cluster.close()
@@ -154,7 +154,7 @@ def test_while_the_log_is_read_for_the_first_time(tmp_path: Path) -> None:
     assert page.texts["cell-0"] == "0 lag 3"
 
 
-def test_coordinators_as_cells_with_a_table(url: str) -> None:
+def test_coordinators_are_shown_as_cells_and_as_a_table(url: str) -> None:
     cluster = described(url, partitions=4)
     for number in range(3):
         cluster.read([Id(b"a%d" % number)], partition=number, behind=240 if number == 1 else 0)
@@ -171,7 +171,7 @@ def test_coordinators_as_cells_with_a_table(url: str) -> None:
     assert "__transaction_state-2@1 unknown version, 91 B kept" in page.texts["rejects"]
 
 
-def test_gaps_are_shown_with_what_was_done(cluster: WithPartitions) -> None:
+def test_gaps_are_shown_with_their_offsets_and_reason(cluster: WithPartitions) -> None:
     cluster.read([Id(b"a")], gap=Gap(0, 4_210, "retention"))
     cluster.look(moving_partition())
     page = page_of(cluster.url, PATH)
@@ -190,7 +190,7 @@ def test_thousands_of_reasons_are_not_all_listed(cluster: WithPartitions) -> Non
     assert "three confirmation steps" in page.rows("unknown-")[0]
 
 
-def test_lines_only_where_something_can_be_granted() -> None:
+def test_commands_appear_only_where_a_permission_can_be_granted() -> None:
     assert lines_of(grant_of(denied("t")), None) == []
     assert lines_of(None, "b:9092") == []
     (line,) = lines_of(grant_of(denied("t", DESCRIBE)), "b:9092")

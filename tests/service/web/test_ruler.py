@@ -56,7 +56,7 @@ def test_other_offsets_are_decided_below_the_lso_and_hidden_above() -> None:
     ]
 
 
-def test_three_records_among_millions_are_seen_beside_a_break_in_the_scale() -> None:
+def test_three_records_among_millions_are_visible_beside_a_scale_break() -> None:
     ruler = drawn(HANGS)
     hangs = next(block for block in ruler.blocks if block.css == "hanging")
     assert hangs.width > 1.6
@@ -90,7 +90,7 @@ def test_between_breaks_one_scale_holds() -> None:
     assert scales["committed"] / 17 == pytest.approx(scales["hanging"] / 3, abs=0.01)
 
 
-def test_groups_are_pinned_where_they_stand_and_near_the_lso_to_scale() -> None:
+def test_groups_are_pinned_at_their_offsets_and_near_the_lso_to_scale() -> None:
     stopped = Pin(LSO, "settlement", STOPPED, "stopped here")
     soon = Pin(LSO - 19, "fraud-scoring", SOON, "will stop, 19 offsets to go")
     free = Pin(HW - 2, "audit-tail", FREE, "reads uncommitted, not blocked")
@@ -110,7 +110,7 @@ def test_groups_at_one_offset_share_a_pin() -> None:
     assert (pin.title, pin.note) == ("3 groups", "stopped here")
 
 
-def test_groups_without_room_are_counted_and_those_that_wait_are_kept() -> None:
+def test_groups_without_room_are_counted_and_blocked_ones_are_kept() -> None:
     idle = [Pin(LSO - 1_000 * n, f"idle-{n}", FREE, "inactive") for n in range(2, 40)]
     ruler = drawn(HANGS, pins=(*idle, Pin(LSO, "settlement", STOPPED, "stopped here")))
     assert "group settlement" in [pin.title for pin in ruler.pins]
@@ -136,7 +136,7 @@ def test_a_log_that_is_empty_has_no_ruler() -> None:
     assert draw(-1, -1, -1, ()) is None
 
 
-def test_with_nothing_hidden_there_is_one_end() -> None:
+def test_lso_and_high_watermark_share_an_end_if_nothing_is_hidden() -> None:
     ruler = drawn(start=0, lso=50, hw=50)
     assert ruler.hidden == 0
     assert ruler.lso_x == END

@@ -45,18 +45,18 @@ def story(url: str) -> Iterator[WithPartitions]:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_every_page_says_it_once(story: WithPartitions, url: str, path: str) -> None:
+def test_every_page_reports_a_stalled_source_once(story: WithPartitions, url: str, path: str) -> None:
     assert overview(url, LATER_MS, path).texts[""].count(GONE) == 1
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_no_page_says_anything_while_all_is_read(story: WithPartitions, url: str, path: str) -> None:
+def test_no_page_reports_a_stall_while_all_sources_are_read(story: WithPartitions, url: str, path: str) -> None:
     words = overview(url, 10_000, path).texts[""]
     assert "Nothing new of" not in words
     assert "No complete read of" not in words
 
 
-def test_it_leads_to_the_runbook(story: WithPartitions, url: str) -> None:
+def test_the_report_of_a_stall_leads_to_its_runbook(story: WithPartitions, url: str) -> None:
     runbook = f"{RUNBOOKS}/KafkaTxnPipelineStale.md"
     assert "runbooks/KafkaTxnPipelineStale.md" in guide_names()
     for path in (PAGE, f"{PAGE}/transactions", f"{PAGE}/pipeline"):
@@ -122,7 +122,7 @@ def test_sources_that_stall_together_share_a_line() -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_the_line_fits_where_it_stands(story: WithPartitions, browse: Browse, dark: bool) -> None:
+def test_the_line_of_a_stall_fits_the_window(story: WithPartitions, browse: Browse, dark: bool) -> None:
     story.read(trouble=f"no broker of {','.join(f'broker-{n}.kafka.internal.example:9092' for n in range(9))} answers")
     tab = browse(story.url, dark=dark)
     for path in (PAGE, f"{PAGE}/transactions", f"{PAGE}/pipeline", "/"):

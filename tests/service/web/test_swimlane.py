@@ -69,7 +69,7 @@ def test_a_week_has_dates_on_its_axis() -> None:
     assert (len(ticks), ticks[-1]) == (8, Label(100, "09-21 15:00"))
 
 
-def test_what_lies_beyond_the_axis_is_drawn_at_its_edge_or_not_at_all() -> None:
+def test_a_bar_beyond_the_axis_is_cut_at_the_edge_or_left_out() -> None:
     begins_before = Life(CauseCode.COMMIT, FROM - 5_000, FROM + 9_000, FROM + 9_010)
     over = Life(CauseCode.COMMIT, FROM - 9_000, FROM - 6_000, FROM - 5_900)
     (drawn,) = lanes(over, begins_before).drawn
@@ -82,7 +82,7 @@ def test_a_bar_is_pale_while_open_and_dark_from_the_decision_on() -> None:
     assert (drawn.dark_x, drawn.dark_width, drawn.end_x) == (10, 10, 20)
 
 
-def test_a_transaction_under_way_reaches_until_now_and_has_no_dark_end() -> None:
+def test_the_bar_of_an_open_transaction_ends_now_without_a_dark_end() -> None:
     reported = lanes(Life(None, NOW - 90_000, None, None))
     (drawn,) = reported.drawn
     assert (drawn.style, drawn.end_x, drawn.dark_width) == ("open", None, 0)
@@ -90,7 +90,7 @@ def test_a_transaction_under_way_reaches_until_now_and_has_no_dark_end() -> None
     assert reported.letters[0].text == "open"
 
 
-def test_a_stuck_completion_is_as_long_as_it_is() -> None:
+def test_a_stuck_completion_is_drawn_until_now() -> None:
     (drawn,) = lanes(Life(CauseCode.COMMIT, NOW - 99_000, NOW - 90_000, None, open_ms=9_000)).drawn
     assert (drawn.dark_width, drawn.end_x) == (10, 99)
     assert "its markers are not all written" in drawn.title
@@ -110,7 +110,7 @@ def test_open_time_is_drawn_against_the_timeout_line() -> None:
     assert short >= 1  # wide enough to be visible
 
 
-def test_what_never_times_out_has_no_timeout_line() -> None:
+def test_a_transaction_without_timeout_has_no_timeout_line() -> None:
     assert lanes(Life(None, NOW - 9_000, None, None), timeout_ms=TWO_PHASE_TIMEOUT_MS).timeout_y is None
     assert lanes(timeout_ms=-1).timeout_y is None
 
@@ -145,16 +145,16 @@ def test_an_abort_is_drawn_from_its_rows() -> None:
     assert life == Life(CauseCode.FENCED, FROM + 43_950, FROM + 59_950, FROM + 60_000, 43, 16_000, 16_000, offset=10)
 
 
-def test_an_abort_of_nothing_was_no_transaction() -> None:
+def test_an_abort_without_records_is_not_drawn_as_a_transaction() -> None:
     assert lives(newest(), abort(10, FROM + 60_000, CauseCode.EMPTY_ABORT), ()) == []
 
 
-def test_a_repeated_record_ends_nothing_again() -> None:
+def test_a_repeated_record_ends_no_second_transaction() -> None:
     again = row(12, FROM + 61_000, states.COMPLETE_ABORT, states.COMPLETE_ABORT, note=REPEATED)
     assert len(lives(newest(), [*abort(10, FROM + 60_000), again], ())) == 1
 
 
-def test_a_commit_alone_in_its_minute_is_known_whole() -> None:
+def test_a_commit_alone_in_its_minute_has_all_its_times() -> None:
     alone = minute(
         commits=1,
         opened=1,
@@ -221,12 +221,12 @@ def test_a_slow_commit_with_a_row_of_its_own_is_drawn_once() -> None:
     assert (life.cause, life.prepared_ms, life.ended_ms) == (CauseCode.COMMIT, FROM + 21_000, FROM + 30_000)
 
 
-def test_times_that_are_none_draw_nothing() -> None:
+def test_invalid_times_draw_nothing() -> None:
     absurd = [row(1, 2**62, states.PREPARE_ABORT), row(2, -5, states.COMPLETE_ABORT, states.PREPARE_ABORT)]
     assert lives(newest(states.ONGOING, started_at_ms=2**62), absurd, ()) == []
 
 
-def test_bars_stack_what_ended_in_each_minute() -> None:
+def test_bars_stack_the_transactions_that_ended_in_each_minute() -> None:
     reported = bars_of(
         AXIS, WINDOW, [minute(FROM, 90), minute(FROM + MINUTE, 30, aborts=Aborts(fenced=10)), minute(FROM - MINUTE, 5)]
     )
@@ -237,7 +237,7 @@ def test_bars_stack_what_ended_in_each_minute() -> None:
     assert fenced.y + fenced.height == commits.y
 
 
-def test_one_abort_among_thousands_of_commits_is_seen() -> None:
+def test_one_abort_among_thousands_of_commits_is_visible() -> None:
     commits, abort_ = bars_of(AXIS, WINDOW, [minute(FROM, 9_999, aborts=Aborts(client=1))]).pieces
     assert (abort_.style, abort_.height) == ("abort", LEAST)
     assert abort_.y == 0
@@ -256,7 +256,7 @@ def test_a_week_has_bars_of_an_hour() -> None:
     )
 
 
-def test_totals_leave_out_what_there_was_not() -> None:
+def test_totals_contain_only_outcomes_that_occurred() -> None:
     assert Past((), (), [minute(FROM, 2), minute(FROM, 3, aborts=Aborts(timeout=1))]).totals == {
         "commit": 5,
         "timeout": 1,

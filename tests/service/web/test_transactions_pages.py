@@ -98,7 +98,7 @@ def tv2(at: int, state: int, at_ms: int, epoch: int, start_ms: int = -1, **more:
 # ---- the list of ids
 
 
-def test_every_state_says_what_comes_next(cluster: WithPartitions, client: TestClient) -> None:
+def test_every_state_shows_what_comes_next(cluster: WithPartitions, client: TestClient) -> None:
     day_ms = 24 * HOUR_MS
     description = {"configs": {"transactional.id.expiration.ms": {"value": str(7 * day_ms), "source": "broker"}}}
     clusters.describe(cluster.engine, cluster.id, description, NOW_MS)
@@ -150,13 +150,13 @@ def test_while_the_log_is_not_read_to_its_end_nothing_is_overdue_or_stuck(
     assert "overdue by" in get(client, f"{ONE}?id=late")
 
 
-def test_the_oldest_open_one_comes_first(cluster: WithPartitions, client: TestClient) -> None:
+def test_the_oldest_open_transaction_comes_first(cluster: WithPartitions, client: TestClient) -> None:
     cluster.read([Id(b"a"), open_id("young", 1_000), open_id("old", 40_000)])
     assert listed(get(client, LIST)) == ["old", "young", "a"]
     assert listed(get(client, f"{LIST}?sort=transactional_id")) == ["a", "old", "young"]
 
 
-def test_overdue_is_only_said_of_what_the_log_was_read_for(cluster: WithPartitions) -> None:
+def test_a_transaction_is_overdue_only_if_the_log_was_read_recently(cluster: WithPartitions) -> None:
     cluster.read([open_id("late", 50_000)])
     with TestClient(create_app(cluster.url, now_ms=lambda: NOW_MS + HOUR_MS)) as client:
         assert "any moment now" in row_of(get(client, LIST), "late")
@@ -185,7 +185,7 @@ def test_the_address_holds_the_filters(
     assert f'href="/api/v1{LIST}?' in html
 
 
-def test_the_form_keeps_what_was_asked_and_chips_keep_the_form(cluster: WithPartitions, client: TestClient) -> None:
+def test_the_form_keeps_its_values_and_chips_keep_the_form(cluster: WithPartitions, client: TestClient) -> None:
     cluster.read([open_id("orders-1", 40_000)])
     html = get(client, f"{LIST}?state=Ongoing&prefix=ord&min_age=30s&q=%22%3E&sort=last_updated")
     assert '<input type="hidden" name="state" value="Ongoing">' in html
@@ -200,12 +200,12 @@ def test_the_form_keeps_what_was_asked_and_chips_keep_the_form(cluster: WithPart
     "query",
     ["state=Foo", "min_age=9x", "producer_id=x", "producer_id=-1", "sort=colour", "stat=Empty", "sort=age&sort=age"],
 )
-def test_a_filter_that_is_none_is_refused(cluster: WithPartitions, client: TestClient, query: str) -> None:
+def test_an_invalid_filter_is_refused(cluster: WithPartitions, client: TestClient, query: str) -> None:
     response = client.get(f"{LIST}?{query}")
     assert (response.status_code, query.partition("=")[0] in response.text) == (422, True)
 
 
-def test_next_leads_through_all_of_them_once(cluster: WithPartitions, client: TestClient) -> None:
+def test_the_next_link_leads_through_all_ids_once(cluster: WithPartitions, client: TestClient) -> None:
     cluster.read(mixed_ids(120))
     seen: list[str] = []
     address: str | None = f"{LIST}?sort=age"
@@ -218,7 +218,7 @@ def test_next_leads_through_all_of_them_once(cluster: WithPartitions, client: Te
     assert client.get(f"{LIST}?sort=last_updated&cursor=AAAA").status_code == 400
 
 
-def test_nothing_that_fits_says_so_and_names_the_nearest(cluster: WithPartitions, client: TestClient) -> None:
+def test_a_filter_without_matches_names_the_nearest_prefix(cluster: WithPartitions, client: TestClient) -> None:
     cluster.read([Id(b"orders-1"), Id(b"orders-2")])
     html = get(client, f"{LIST}?prefix=ordes-")
     assert shows(words(html), "“ordes-”", "2 ids", "orde.")
@@ -227,11 +227,13 @@ def test_nothing_that_fits_says_so_and_names_the_nearest(cluster: WithPartitions
     assert "fits these filters" in words(get(client, f"{LIST}?state=Ongoing"))
 
 
-def test_an_empty_store_says_that_none_was_seen(client: TestClient, cluster: WithPartitions) -> None:
+def test_an_empty_store_is_reported_as_no_id_seen(client: TestClient, cluster: WithPartitions) -> None:
     assert "No transactional.id was seen yet." in words(get(client, LIST))
 
 
-def test_an_idle_id_that_hangs_says_so_where_it_stands_and_before(cluster: WithPartitions, client: TestClient) -> None:
+def test_an_idle_id_that_hangs_is_marked_in_its_row_and_above_the_list(
+    cluster: WithPartitions, client: TestClient
+) -> None:
     cluster.read([Id(b"zzz", producer_id=7), *(Id(b"idle-%d" % n, states.EMPTY) for n in range(60))])
     cluster.see(hanging_finding(3, name=b"zzz"))
     assert shows(words(get(client, LIST)), "zzz hangs on orders-3", "further down")
@@ -250,7 +252,7 @@ def test_an_open_transaction_names_the_groups_it_blocks(cluster: WithPartitions,
     assert "blocks" not in row_of(html, "other")
 
 
-def test_the_last_hour_and_the_last_outcome_are_beside_each(cluster: WithPartitions, client: TestClient) -> None:
+def test_each_id_has_its_last_outcome_and_counts_of_the_last_hour(cluster: WithPartitions, client: TestClient) -> None:
     log = [*committed(0, NOW_MS - 2 * HOUR_MS), *committed(3, NOW_MS - 90_000), *aborted(6, NOW_MS - 60_000)]
     apply(cluster, log)
     assert "client abort likely 1 · 1" in row_of(get(client, LIST), "pay")
@@ -275,14 +277,14 @@ def test_an_id_of_any_bytes_is_listed_linked_and_shown(
     assert "Ids that contain" not in page
 
 
-def test_a_prefix_may_be_typed_as_it_is_shown(cluster: WithPartitions, client: TestClient) -> None:
+def test_a_prefix_may_be_typed_as_displayed(cluster: WithPartitions, client: TestClient) -> None:
     cluster.read([Id(b"\xffpay"), Id(b"other")])
     assert listed(get(client, f"{LIST}?prefix=%FF")) == [r"\x{ff}pay"]
     for typed in (r"\x{ff}", r"\xff"):
         assert listed(get(client, f"{LIST}?prefix={quote(typed)}")) == [r"\x{ff}pay"]
 
 
-def test_an_unknown_id_says_so_and_offers_what_is_like_it(cluster: WithPartitions, client: TestClient) -> None:
+def test_an_unknown_id_has_a_page_that_offers_similar_ids(cluster: WithPartitions, client: TestClient) -> None:
     cluster.read([Id(b"my-pay-1")])
     html = get(client, f"{ONE}?id=pay", 404)
     assert shows(words(html), "not known", "orders", "pay")
@@ -301,7 +303,7 @@ def test_an_address_that_names_no_id_is_refused(cluster: WithPartitions, client:
 # ---- the page of one id
 
 
-def test_a_fenced_id_says_why_how_often_and_what_to_do(cluster: WithPartitions, client: TestClient) -> None:
+def test_a_fenced_id_shows_cause_count_and_advice(cluster: WithPartitions, client: TestClient) -> None:
     log: list[Entry] = []
     for number in range(3):
         start, epoch, at = NOW_MS - 300_000 + number * 60_000, 4 + 2 * number, len(log)
@@ -337,7 +339,7 @@ def test_a_fenced_id_says_why_how_often_and_what_to_do(cluster: WithPartitions, 
     assert "7 14:08:50 14:11:06 4 to 10 in use" in text
 
 
-def test_a_timed_out_id_says_how_long_it_was_open(cluster: WithPartitions, client: TestClient) -> None:
+def test_a_timed_out_id_shows_how_long_it_was_open(cluster: WithPartitions, client: TestClient) -> None:
     start = NOW_MS - 100_000
     log = [
         tv2(0, states.ONGOING, start, 5, start),
@@ -372,7 +374,7 @@ def test_an_abort_before_the_window_is_shown_as_the_last_one(cluster: WithPartit
     assert "Nothing was aborted" not in words(get(client, f"{ONE}?id=pay&window=24h"))
 
 
-def test_an_expired_id_says_when_and_what_that_means(cluster: WithPartitions, client: TestClient) -> None:
+def test_an_expired_id_shows_the_time_and_the_consequence(cluster: WithPartitions, client: TestClient) -> None:
     apply(cluster, [*aborted(0, NOW_MS - 90_000), entry(3, states.EXPIRED, at_ms=NOW_MS - 30_000)])
     text = words(get(client, f"{ONE}?id=pay"))
     assert shows(text, "expired at 14:13:20", "InvalidPidMappingException")
@@ -389,7 +391,7 @@ def test_an_undecodable_id_is_unknown_never_idle(cluster: WithPartitions, client
     assert 'href="/clusters/orders/pipeline#unknown"' in html
 
 
-def test_an_id_that_hangs_says_so_first(cluster: WithPartitions, client: TestClient) -> None:
+def test_the_page_of_an_id_that_hangs_begins_with_the_hang(cluster: WithPartitions, client: TestClient) -> None:
     apply(cluster, aborted(0, NOW_MS - 90_000))
     cluster.see(hanging_finding(7, name=b"pay"))
     html = get(client, f"{ONE}?id=pay")
@@ -398,7 +400,7 @@ def test_an_id_that_hangs_says_so_first(cluster: WithPartitions, client: TestCli
     assert re.search(r'href="/clusters/orders/findings/[0-9a-f]+#do"', html)
 
 
-def test_what_is_open_says_how_long_and_where(cluster: WithPartitions, client: TestClient) -> None:
+def test_an_open_transaction_shows_its_duration_and_partitions(cluster: WithPartitions, client: TestClient) -> None:
     cluster.read([open_id("pay", 9_000, "stock", commits=2)])
     html = get(client, f"{ONE}?id=pay")
     text = words(html)
@@ -418,7 +420,7 @@ def test_the_dark_end_of_a_bar_is_five_pixels_wide_however_short_it_took(
     assert '<rect class="tx tx--abort" x="-4" y="-3" width="5" height="28">' in get(client, f"{ONE}?id=pay")
 
 
-def test_any_row_leads_to_its_phases(cluster: WithPartitions, client: TestClient) -> None:
+def test_every_row_of_the_timeline_leads_to_its_phases(cluster: WithPartitions, client: TestClient) -> None:
     apply(cluster, [*aborted(0, NOW_MS - 200_000), *aborted(3, NOW_MS - 90_000)])
     html = get(client, f"{ONE}?id=pay")
     assert 'id="phases"' in html
@@ -450,9 +452,7 @@ def test_ordinary_commits_are_folded_and_older_rows_are_a_link_away(
     assert client.get(f"{ONE}?{name}&older=nonsense").status_code == 400
 
 
-def test_a_timeline_from_the_middle_says_since_when_commits_are_counted(
-    cluster: WithPartitions, client: TestClient
-) -> None:
+def test_a_partial_timeline_shows_since_when_commits_are_counted(cluster: WithPartitions, client: TestClient) -> None:
     history = [*aborted(0, MINUTE - 900_000), *committed(3, MINUTE - 840_000)]
     cluster.writer.apply(batch(history, range_of(0, 6, counts=False)), NOW_MS)
     cluster.writer.apply(batch(committed(6, MINUTE), range_of(6, 9)), NOW_MS)
@@ -464,7 +464,7 @@ def test_a_timeline_from_the_middle_says_since_when_commits_are_counted(
     )
 
 
-def test_much_becomes_bars_with_a_table(cluster: WithPartitions, client: TestClient) -> None:
+def test_many_transactions_are_shown_as_bars_with_a_table(cluster: WithPartitions, client: TestClient) -> None:
     apply(cluster, [*seventy(), *aborted(210, NOW_MS - 60_000)])
     html = get(client, f"{ONE}?id=pay")
     text = words(html)
@@ -490,7 +490,7 @@ def test_a_rotated_producer_id_is_routine(cluster: WithPartitions, client: TestC
     assert "9 / 0 before: 7 until" in text
 
 
-def test_a_wide_id_with_absurd_times_makes_a_page(cluster: WithPartitions, client: TestClient) -> None:
+def test_an_id_with_absurd_times_has_a_page(cluster: WithPartitions, client: TestClient) -> None:
     cluster.read([one._replace(commits=1) for one in mixed_ids(80)])
     for number in range(80):
         get(client, f"{ONE}?id=app-{number * 7919 % 80:05d}&window=7d")
@@ -504,14 +504,14 @@ def documented() -> str:
     return re.sub(r"\s+", " ", text.replace("`", "").replace("> ", ""))
 
 
-def test_every_cause_of_an_abort_has_something_to_do(cluster: WithPartitions) -> None:
+def test_every_cause_of_an_abort_has_advice(cluster: WithPartitions) -> None:
     for cause in (*COUNTED_AS, CauseCode.EMPTY_ABORT):
         for confidence in (Confidence.CERTAIN, Confidence.LIKELY, Confidence.AMBIGUOUS):
             assert (why_ended(cause, confidence) is None) == ((cause, confidence) not in TO_DO)
 
 
 @pytest.mark.parametrize("line", [*(one.rstrip(".") for one in TO_DO.values()), *PROOFS.values()])
-def test_remediation_and_proofs_are_those_of_the_documentation(line: str) -> None:
+def test_remediation_and_proofs_match_the_documentation(line: str) -> None:
     assert line in documented()
 
 
@@ -523,9 +523,7 @@ def refresh(page: Page) -> None:
     page.evaluate("new Promise(done => document.addEventListener('txnscope:refreshed', () => done(), { once: true }))")
 
 
-def test_on_a_phone_nothing_is_cut_and_the_timeline_begins_at_the_newest(
-    cluster: WithPartitions, browse: Browse
-) -> None:
+def test_on_a_phone_nothing_is_cut_and_the_newest_bar_is_visible(cluster: WithPartitions, browse: Browse) -> None:
     cluster.read([open_id(WIDE, 9_000), open_id(MARKUP, 8_000)])
     cluster.see(hanging_finding(name=MARKUP), observe(Kind.OVERDUE, subject=Subject(transactional_id=WIDE)))
     tab = browse(cluster.url, width=PHONE)
@@ -566,7 +564,7 @@ def test_without_script_the_bars_are_a_drawing(cluster: WithPartitions, browse: 
     assert page.locator(".rates__plain rect").count() > 0
 
 
-def test_a_record_that_was_left_behind_promises_no_end(tmp_path: Path) -> None:
+def test_a_record_left_behind_shows_no_expected_abort(tmp_path: Path) -> None:
     """Partitions were added to the transaction log. `exp-a` was in partition 0 of 5, and now hashes to partition 1 of
     8."""
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'left.db'}", partitions=8)
