@@ -80,7 +80,7 @@ async def ended(stream: AsyncIterator[tuple[int, str]]) -> bool:
     return False
 
 
-def test_two_hundred_streams_ask_the_store_no_more_often_than_one(cluster: WithFindings, streams: Streams) -> None:
+def test_two_hundred_streams_query_the_store_no_more_often_than_one(cluster: WithFindings, streams: Streams) -> None:
     async def listen() -> list[list[int]]:
         open_ = [streams.feed.follow(0) for _ in range(200)]
         hearing = [asyncio.create_task(hear(stream, 4)) for stream in open_]
@@ -95,7 +95,7 @@ def test_two_hundred_streams_ask_the_store_no_more_often_than_one(cluster: WithF
     assert streams.asked < 50, "the streams do not share their reads of the store"
 
 
-def test_a_stream_far_behind_reads_all_of_it_and_then_goes_on(
+def test_a_stream_far_behind_reads_all_old_events_and_then_new_ones(
     cluster: WithFindings, streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stream of a slow or returning client can be behind the events in memory. The stream then reads the older
@@ -116,7 +116,7 @@ def test_a_stream_far_behind_reads_all_of_it_and_then_goes_on(
     assert asyncio.run(listen()) == ([10], [*range(11, 19)], [*range(1, 19)])
 
 
-def test_streams_have_places_and_one_too_many_is_refused(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_streams_is_bounded(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "MOST_STREAMS", 2)
     with streams.feed.place(), streams.feed.place(), pytest.raises(AllPlacesTaken), streams.feed.place():
         pass
@@ -173,7 +173,7 @@ def test_all_streams_end_at_once_when_the_service_does(streams: Streams) -> None
     assert asyncio.run(listen()) == [True] * 4
 
 
-def test_streams_that_were_given_up_are_forgotten(streams: Streams) -> None:
+def test_cancelled_streams_are_forgotten(streams: Streams) -> None:
     async def listen() -> int:
         for _ in range(3):
             waiting = asyncio.create_task(hear(streams.feed.follow(0), 1))
@@ -199,7 +199,7 @@ class Notebook:
         self.noted += [one.sequence for one in events]
 
 
-def test_a_new_receiver_begins_with_what_happens_next(cluster: WithFindings) -> None:
+def test_a_new_receiver_begins_with_the_next_event(cluster: WithFindings) -> None:
     happen(cluster, 2)
     mail = Notebook("mail")
     assert deliver(cluster.engine, mail) == Delivered(0, skipped=False, is_all=True)
@@ -224,7 +224,7 @@ def test_each_receiver_has_a_position_of_its_own_that_outlives_it(cluster: WithF
     assert mail.noted == chat_again.noted == [1, 2, 3, 4, 5, 6]
 
 
-def test_many_events_come_in_pieces_in_order(cluster: WithFindings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_events_are_delivered_in_pieces_in_order(cluster: WithFindings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "AT_ONCE", 3)
     mail = Notebook("mail")
     deliver(cluster.engine, mail)
@@ -234,7 +234,7 @@ def test_many_events_come_in_pieces_in_order(cluster: WithFindings, monkeypatch:
     assert mail.noted == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_a_receiver_that_was_away_for_too_long_hears_that_events_are_gone(
+def test_a_receiver_that_returns_too_late_is_informed_of_lost_events(
     cluster: WithFindings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "EVENTS_KEPT", 3)
