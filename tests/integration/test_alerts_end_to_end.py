@@ -94,7 +94,7 @@ def set_up(tmp_path: Path) -> Iterator[SetUp]:
         yield SetUp(connection, watched, monitoring, called)
 
 
-def test_what_hangs_calls_with_its_finding_and_calls_again_when_it_ends(
+def test_a_hang_causes_a_webhook_call_and_another_when_it_ends(
     set_up: SetUp, capsys: pytest.CaptureFixture[str]
 ) -> None:
     connection, watched, monitoring, called = set_up

@@ -51,7 +51,9 @@ def plant(broker: Broker, record_key: bytes | None, value: bytes | None) -> None
     assert producer.flush(ANSWER_S) == 0
 
 
-def test_records_of_the_future_are_kept_raw_and_the_stream_goes_on(make_broker: MakeBroker, tmp_path: Path) -> None:
+def test_records_of_unknown_versions_are_kept_raw_and_reading_continues(
+    make_broker: MakeBroker, tmp_path: Path
+) -> None:
     broker = make_broker("4.3.1", **ONE_PARTITION)
     create_topic(broker.bootstrap, "future")
     with ingesting(broker.bootstrap, tmp_path) as app:
@@ -73,7 +75,7 @@ def test_records_of_the_future_are_kept_raw_and_the_stream_goes_on(make_broker: 
         assert app.ids()["good"].state == "CompleteCommit"
 
 
-def test_retention_that_passed_our_position_is_a_gap(make_broker: MakeBroker, tmp_path: Path) -> None:
+def test_records_deleted_by_retention_before_the_read_are_a_gap(make_broker: MakeBroker, tmp_path: Path) -> None:
     broker = make_broker("3.9.2", **ONE_PARTITION, **{"log.retention.check.interval.ms": 300})
     create_topic(broker.bootstrap, "retained")
     with ingesting(broker.bootstrap, tmp_path) as app:
@@ -97,7 +99,7 @@ def test_retention_that_passed_our_position_is_a_gap(make_broker: MakeBroker, tm
         assert app.ids()["retained"].state == "CompleteCommit"
 
 
-def test_a_locked_store_takes_the_batch_when_it_is_free_again(make_broker: MakeBroker, tmp_path: Path) -> None:
+def test_a_locked_store_takes_the_batch_once_it_is_unlocked(make_broker: MakeBroker, tmp_path: Path) -> None:
     broker = make_broker("4.3.1", **ONE_PARTITION)
     create_topic(broker.bootstrap, "locked")
     with ingesting(broker.bootstrap, tmp_path) as app:

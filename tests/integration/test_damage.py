@@ -40,7 +40,7 @@ class Harm:
         return answer
 
 
-def test_what_suffers_on_the_way_is_fetched_again(make_broker: MakeBroker, tmp_path: Path) -> None:
+def test_answers_damaged_on_the_network_are_fetched_again(make_broker: MakeBroker, tmp_path: Path) -> None:
     broker = make_broker("4.3.1", **{"transaction.state.log.num.partitions": 1})
     harm = Harm(flipped=b"damp-1", cut=b"torn-2")
     with Proxies({1: broker.bootstrap}, rewrite=harm) as proxies:
@@ -55,7 +55,7 @@ def test_what_suffers_on_the_way_is_fetched_again(make_broker: MakeBroker, tmp_p
             assert "reading stopped" not in app.log.read_text()
 
 
-def test_a_batch_broken_on_disk_is_kept_raw_and_the_stream_goes_on(make_broker: MakeBroker, tmp_path: Path) -> None:
+def test_a_batch_broken_on_disk_is_kept_raw_and_reading_continues(make_broker: MakeBroker, tmp_path: Path) -> None:
     broker = make_broker("3.9.2", **{"transaction.state.log.num.partitions": 1})
     create_topic(broker.bootstrap, "rotten")
     for name in ("before", "rotten", "behind"):

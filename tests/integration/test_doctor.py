@@ -109,7 +109,7 @@ def granted(said: Said) -> list[str]:
 
 
 @on("4.3.1")
-def test_who_may_see_everything_hears_that_all_can_be_trusted(version: str, guarded: Of, doctor: Doctor) -> None:
+def test_a_principal_with_all_permissions_gets_certain_verdicts_only(version: str, guarded: Of, doctor: Doctor) -> None:
     there = guarded(version)
     allow_all(there, "all")
     said = doctor(there, "all")
@@ -127,7 +127,7 @@ def test_who_may_see_everything_hears_that_all_can_be_trusted(version: str, guar
 
 
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
-def test_what_is_printed_is_all_that_is_missing(version: str, guarded: Of, doctor: Doctor) -> None:
+def test_the_printed_grants_are_all_that_is_missing(version: str, guarded: Of, doctor: Doctor) -> None:
     there = guarded(version)
     there.allow("topics", acls.topic(), "DESCRIBE")
     said = doctor(there, "topics")
@@ -148,7 +148,7 @@ def test_what_is_printed_is_all_that_is_missing(version: str, guarded: Of, docto
     assert doctor(there, "topics")[:2] == (0, {})
 
 
-def test_without_the_log_what_hangs_is_likely_at_most(guarded: Of, doctor: Doctor) -> None:
+def test_hanging_transactions_are_at_most_likely_without_the_log(guarded: Of, doctor: Doctor) -> None:
     there = guarded("4.3.1")
     allow_all(there, "nolog")
     there.deny("nolog", acls.topic(LOG), "READ")
@@ -238,7 +238,7 @@ def test_a_topic_that_kafka_hides_is_found_in_the_log(guarded: Of, doctor: Docto
     assert granted(said) == ["--operation Read --topic vault"]
 
 
-def test_what_is_not_to_be_watched_is_not_missed(guarded: Of, doctor: Doctor) -> None:
+def test_topics_that_are_not_watched_need_no_permission(guarded: Of, doctor: Doctor) -> None:
     there = guarded("4.3.1")
     allow_all(there, "wishes", but="topics")
     for topic in (LOG, "orders", "payments"):
@@ -267,7 +267,7 @@ def test_a_clock_is_read_from_records_that_are_being_written(guarded: Of, doctor
     assert int(found[1]) < 5_000, "broker and test share one clock, so the difference must be small"
 
 
-def test_an_advertised_address_that_nobody_is_at_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_advertised_address_without_a_listener_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The bootstrap address answers, but nothing listens at the advertised address, as is common with containers and
     tunnels."""
     port, behind, nobody = free_ports(3)

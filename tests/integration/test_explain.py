@@ -164,7 +164,7 @@ def lines(story: Story, body: Any) -> list[str]:
     return reported
 
 
-def test_every_span_and_every_single_offset(story: Story, client: TestClient) -> None:
+def test_every_span_and_every_single_offset_is_explained(story: Story, client: TestClient) -> None:
     body = ask(client, story, 0, 99)
     assert lines(story, body) == SPANS
     assert body["truncated_at"] is None
@@ -180,7 +180,7 @@ def fits(text: str, offset: int) -> bool:
     return first <= offset <= last
 
 
-def tell_the_store(cluster: WithFindings, story: Story, markers: dict[int, int]) -> int:
+def store_the_log(cluster: WithFindings, story: Story, markers: dict[int, int]) -> int:
     """Stores the transaction log of the story, read to its end 20 s after the last marker. `markers` maps the offset of
     each marker to its time. Returns the time of reading."""
     log = [entry(0, states.EMPTY, b"explain-paid", pid=story.ids["paid"].producer_id, at_ms=markers[3] - 600_000)]
@@ -200,7 +200,7 @@ def test_names_and_causes_come_from_the_coordinators_log(
 ) -> None:
     before = ask(client, story, 0, 99)["spans"]
     markers = {one["marker_offset"]: ms(one["ended_at"]) for one in before if one["kind"] == "marker"}
-    now_ms = tell_the_store(cluster, story, markers)
+    now_ms = store_the_log(cluster, story, markers)
     hangs = Subject(story.topic, 0, None, story.ids["stuck"].producer_id, 0, 13)
     cluster.see(observe(Kind.HANGING)._replace(subject=hangs), now_ms=now_ms)
     body = ask(client, story, 0, 99)
@@ -247,7 +247,7 @@ def test_deleted_records_are_a_gap(brokers: Callable[[str], Broker], tmp_path: P
         assert [(one.first, one.next, one.kind) for one in walk.spans({})] == expected
 
 
-def test_a_run_of_aborted_records_reaches_beyond_what_was_asked(story: Story, client: TestClient) -> None:
+def test_a_run_of_aborted_records_extends_beyond_the_requested_range(story: Story, client: TestClient) -> None:
     body = ask(client, story, 8)
     assert [(one["from"], one["to"]) for one in body["spans"]] == [(8, 9)]
     run = body["only_aborted"]
@@ -258,7 +258,7 @@ def test_a_run_of_aborted_records_reaches_beyond_what_was_asked(story: Story, cl
     assert ask(client, story, 0)["only_aborted"] is None
 
 
-def test_a_bound_of_reading_ends_a_run_of_aborted_records(story: Story) -> None:
+def test_the_limit_of_bytes_ends_a_run_of_aborted_records(story: Story) -> None:
     with connect(story.broker.bootstrap) as client:
         walk = SpanBuilder(8, 9)
         bounds = Bounds(bytes=150, seconds=5, first_bytes=1, next_bytes=1)
@@ -269,7 +269,7 @@ def test_a_bound_of_reading_ends_a_run_of_aborted_records(story: Story) -> None:
     assert (walk.only_aborted.ended_by, walk.only_aborted.to < 13) == ("bound", True)
 
 
-def test_reading_is_bounded_and_asks_the_leader_what_is_open(story: Story) -> None:
+def test_reading_is_bounded_and_the_leader_reports_open_transactions(story: Story) -> None:
     """The bounds allow one or two batches. The outcome is then unknown, unless it can be proven without reading
     further."""
     one_batch = Bounds(bytes=1, seconds=5, first_bytes=1, next_bytes=1)
@@ -303,7 +303,7 @@ def test_reading_is_bounded_and_asks_the_leader_what_is_open(story: Story) -> No
         ("{topic}/0/offsets/5?to=5", 422, "bad-parameter", "to: has to be above the offset 5"),
     ],
 )
-def test_what_is_not_there_is_said(
+def test_a_bad_partition_or_offset_is_refused_with_a_reason(
     story: Story, client: TestClient, place: str, status: int, kind: str, words: str
 ) -> None:
     answer = client.get(f"/api/v1/clusters/orders/partitions/{place.format(topic=story.topic)}")
@@ -337,7 +337,7 @@ def test_a_missing_permission_is_named(cluster: WithFindings, tmp_path: Path) ->
                 assert answer.json()["detail"] == f"no permission on topic {topic}: grant {grant} on it"
 
 
-def test_many_ask_at_once_from_many_threads(story: Story, client: TestClient) -> None:
+def test_requests_of_many_threads_at_once_are_answered(story: Story, client: TestClient) -> None:
     answers: list[list[str]] = []
     threads = [
         threading.Thread(target=lambda: answers.append(lines(story, ask(client, story, 0, 99)))) for _ in range(12)
@@ -349,7 +349,7 @@ def test_many_ask_at_once_from_many_threads(story: Story, client: TestClient) ->
     assert answers == [SPANS] * 12
 
 
-def test_a_connection_that_was_cut_is_made_anew(story: Story, cluster: WithFindings) -> None:
+def test_a_connection_that_was_cut_is_opened_again(story: Story, cluster: WithFindings) -> None:
     app = create_app(cluster.url, "1.2.3", story.kafka)
     with TestClient(app) as client:
         assert lines(story, ask(client, story, 4)) == ["4-4 non_transactional"]
@@ -357,11 +357,11 @@ def test_a_connection_that_was_cut_is_made_anew(story: Story, cluster: WithFindi
         assert lines(story, ask(client, story, 4)) == ["4-4 non_transactional"]
 
 
-def test_the_command_line_over_rest(
+def test_the_command_line_explains_offsets_over_rest(
     story: Story, cluster: WithFindings, client: TestClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spans = ask(client, story, 0, 99)["spans"]
-    tell_the_store(cluster, story, {s["marker_offset"]: ms(s["ended_at"]) for s in spans if s["kind"] == "marker"})
+    store_the_log(cluster, story, {s["marker_offset"]: ms(s["ended_at"]) for s in spans if s["kind"] == "marker"})
     with serving_app(create_app(cluster.url, "1.2.3", story.kafka)) as url:
         run = partial(command_line(url, capsys), "explain")
         code, out, err = run(f"{story.topic}-0@6", "--to", "8")

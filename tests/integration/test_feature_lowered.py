@@ -27,7 +27,7 @@ PROPERTIES = {
 }
 
 
-def test_the_remedy_is_that_of_one_id_that_is_held_up(make_broker: MakeBroker, tmp_path: Path) -> None:
+def test_a_lowered_feature_gets_the_advice_for_a_single_stuck_id(make_broker: MakeBroker, tmp_path: Path) -> None:
     """Case C4. The advice must be the one for a single stuck id. 4.3.1 is the only version of the suite that has the
     feature."""
     broker = make_broker("4.3.1", **PROPERTIES)

@@ -59,7 +59,9 @@ def wait_for_finding(app: Ingest, kind: str, is_so: Callable[[Any], bool] = lamb
 
 
 @on("3.9.2")
-def test_every_trouble_is_named_and_nothing_else(version: str, make_broker: MakeBroker, tmp_path: Path) -> None:
+def test_every_trouble_has_a_finding_and_nothing_else_has(
+    version: str, make_broker: MakeBroker, tmp_path: Path
+) -> None:
     bootstrap = make_broker(version, **PROPERTIES).bootstrap
     create_topic(bootstrap, TOPIC)
     time_out_together(bootstrap, "before-our-time")

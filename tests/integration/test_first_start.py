@@ -30,7 +30,7 @@ SHORT_LIVED = UNGUARDED | {
 
 
 @on("3.9.2")
-def test_what_hung_before_and_whose_id_has_expired_is_named_and_decided(version: str, tmp_path: Path) -> None:
+def test_hangs_from_before_the_first_start_are_named_and_decided(version: str, tmp_path: Path) -> None:
     with Broker(version, free_port(), tmp_path / "kafka", SHORT_LIVED) as broker:
         with Connection(broker.bootstrap, threading.Event()) as connection:
             create_topic(broker.bootstrap, "first-day", 4)
@@ -51,7 +51,7 @@ def test_what_hung_before_and_whose_id_has_expired_is_named_and_decided(version:
 
 
 @on_those(SKIPS_THE_LOST, "4.3.1")
-def test_a_commit_that_was_skipped_before_is_decided(version: str, tmp_path: Path) -> None:
+def test_a_commit_skipped_before_the_first_start_is_decided(version: str, tmp_path: Path) -> None:
     with Cluster(version, tmp_path / "kafka", BACK_SOON) as brokers:
         with stopped_leader(brokers, "skipped") as torn:
             pass

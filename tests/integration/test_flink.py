@@ -150,18 +150,18 @@ def seen(
 _LOSSES: Final = (Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS)
 
 
-def test_nothing_is_found_but_the_loss_that_was_staged(seen: Seen) -> None:
+def test_the_staged_loss_is_the_only_finding(seen: Seen) -> None:
     assert {one.kind for one in seen.findings} <= ALLOWED, seen.reported()
     assert not any("Give each instance" in one.advice for one in seen.observations), seen.reported()
 
 
-def test_the_loss_is_called_one_and_says_where_to_look(seen: Seen) -> None:
+def test_the_advice_about_the_loss_names_the_log_line_of_flink(seen: Seen) -> None:
     losses = [one for one in seen.observations if one.kind in _LOSSES]
     assert all('"Unable to commit transaction"' in one.advice for one in losses), seen.reported()
     assert not any("trace of an outage" in one.advice for one in losses), seen.reported()
 
 
-def test_ids_that_a_job_left_open_are_known_as_those_of_its_sinks(seen: Seen) -> None:
+def test_ids_that_a_job_left_open_are_recognised_as_ids_of_its_sinks(seen: Seen) -> None:
     assert {name.rsplit("-", 2)[0] for name in seen.makers} == STRATEGIES.keys()
     wrong = {
         name: maker
@@ -172,7 +172,7 @@ def test_ids_that_a_job_left_open_are_known_as_those_of_its_sinks(seen: Seen) ->
     assert wrong == {}
 
 
-def test_a_recovery_commits_what_the_checkpoint_holds(seen: Seen) -> None:
+def test_a_recovery_commits_the_transactions_of_the_checkpoint(seen: Seen) -> None:
     """At least one transaction that the killed process left open is committed by the recovery, by the old protocol and
     under the id of the killed process."""
     recovered = [name for name in seen.makers if seen.rows[name].commits]

@@ -18,7 +18,7 @@ from tests.integration.producers import create_topic, open_producer, transact
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
-def test_a_full_store_takes_the_batches_when_there_is_room_again(make_broker: MakeBroker, tmp_path: Path) -> None:
+def test_a_full_store_takes_the_batches_once_there_is_space_again(make_broker: MakeBroker, tmp_path: Path) -> None:
     broker = make_broker("3.9.2", **{"transaction.state.log.num.partitions": 1})
     create_topic(broker.bootstrap, "full")
     with ingesting(broker.bootstrap, tmp_path) as app:
@@ -28,12 +28,12 @@ def test_a_full_store_takes_the_batches_when_there_is_room_again(make_broker: Ma
 
         with no_room(app, (tmp_path / "txnscope.db-wal").stat().st_size):
             wait_for(lambda: tries(app), "the log line about the unavailable store")
-            stands = what_stands(app)
+            stands = stored_progress(app)
             for _ in range(5):
                 transact(producer, "full", commit=False)
             before = tries(app)
             wait_for(lambda: tries(app) > before + 1, "another try")
-            assert what_stands(app) == stands
+            assert stored_progress(app) == stands
             assert app.counts() == {"full": (1, 0)}
         app.wait_for_counts({"full": (1, 5)})
         wait_until_equal(app.log_trouble, None, f"the reported error ({app.log})")
@@ -59,7 +59,7 @@ def tries(app: Ingest) -> int:
     return app.log.read_text().count("the store does not take the batch")
 
 
-def what_stands(app: Ingest) -> tuple[dict[int, int], list[int]]:
+def stored_progress(app: Ingest) -> tuple[dict[int, int], list[int]]:
     """Returns the stored positions, and the time of the source's last success. Both must not change while the disk is
     full."""
     return app.positions(), [row.as_of_ms for row in app.log_status()]

@@ -33,7 +33,7 @@ ONE_SHARE_COORDINATOR = {
 }
 
 
-def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) -> None:
+def test_groups_behind_an_open_transaction_are_blocked(broker: Broker, tmp_path: Path) -> None:
     topic, calm = f"groups-{broker.version}", f"groups-calm-{broker.version}"
     for name in (topic, calm):
         create_topic(broker.bootstrap, name, 1)
@@ -84,7 +84,7 @@ def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) ->
         assert one.rows() == 0
 
 
-def test_above_the_lso_only_movement_shows_what_a_group_reads(broker: Broker, tmp_path: Path) -> None:
+def test_above_the_lso_only_movement_shows_that_a_group_reads_uncommitted(broker: Broker, tmp_path: Path) -> None:
     """Above the LSO, only a growing committed offset shows that a group reads uncommitted records. A read_committed
     group that was reset to the latest offset while the partition was stalled gets no records."""
     topic = f"groups-above-{broker.version}"
@@ -120,7 +120,7 @@ def test_above_the_lso_only_movement_shows_what_a_group_reads(broker: Broker, tm
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_members_without_an_offset_are_likely_to_wait(broker_431: Broker, tmp_path: Path, protocol: str) -> None:
+def test_members_without_an_offset_are_likely_blocked(broker_431: Broker, tmp_path: Path, protocol: str) -> None:
     topic, group = f"groups-new-{protocol}", f"new-{protocol}"
     create_topic(broker_431.bootstrap, topic, 2)
     producer = hold_open(broker_431.bootstrap, topic, topic, 3)
@@ -150,7 +150,7 @@ def test_members_without_an_offset_are_likely_to_wait(broker_431: Broker, tmp_pa
         producer.abort_transaction(ANSWER_S)
 
 
-def test_below_the_lso_only_a_group_without_records_left_waits(broker: Broker, tmp_path: Path) -> None:
+def test_below_the_lso_only_a_group_without_records_left_is_blocked(broker: Broker, tmp_path: Path) -> None:
     """Below the LSO, only a group without records left to read waits for it. A group far below the LSO that does not
     move has another reason."""
     topic = f"groups-below-{broker.version}"
@@ -187,7 +187,7 @@ def test_below_the_lso_only_a_group_without_records_left_waits(broker: Broker, t
         producer.abort_transaction(ANSWER_S)
 
 
-def test_share_groups_wait_by_their_isolation_level(make_broker: MakeBroker, tmp_path: Path) -> None:
+def test_the_isolation_level_decides_if_a_share_group_is_blocked(make_broker: MakeBroker, tmp_path: Path) -> None:
     broker, topic = make_broker("4.3.1", **ONE_SHARE_COORDINATOR), "groups-share"
     create_topic(broker.bootstrap, topic, 1)
     for group, level in (("waits", "read_committed"), ("reads", "read_uncommitted"), ("empty", "read_committed")):
@@ -266,7 +266,7 @@ def test_two_hundred_groups_are_known_in_one_round(broker_431: Broker, tmp_path:
         producer.abort_transaction(ANSWER_S)
 
 
-def test_where_nothing_stands_no_broker_is_asked(broker_431: Broker, tmp_path: Path) -> None:
+def test_no_broker_gets_a_request_while_no_partition_is_stalled(broker_431: Broker, tmp_path: Path) -> None:
     topic = "groups-nothing"
     create_topic(broker_431.bootstrap, topic, 1)
     with watched(broker_431, tmp_path, topic) as one:
@@ -298,7 +298,7 @@ def test_a_group_without_permission_is_reported_and_the_others_are_known(tmp_pat
         producer.abort_transaction(ANSWER_S)
 
 
-def test_a_group_without_permission_is_named_where_its_offset_is_pending(tmp_path: Path) -> None:
+def test_a_pending_offset_names_its_group_without_permission_on_the_group(tmp_path: Path) -> None:
     """A pending offset names its group even without permission on the group: READ on `__consumer_offsets` is enough."""
     with BrokerWithAcls("4.3.1", tmp_path, ["ann"]) as guarded:
         create_topic(guarded.admin, "orders", 1)

@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 IDS = ["harmed-0", "harmed-1", "harmed-2"]
 
 
-def test_every_kind_of_process_killed(broker_431: Broker, tmp_path: Path) -> None:
+def test_counts_stay_exact_when_every_kind_of_process_is_killed(broker_431: Broker, tmp_path: Path) -> None:
     create_topic(broker_431.bootstrap, "killed")
     with restarted(Watch(broker_431.bootstrap, tmp_path)) as app:
         app.wait_until_counting()
@@ -54,7 +54,9 @@ def test_every_kind_of_process_killed(broker_431: Broker, tmp_path: Path) -> Non
         _is_exact(app, broker_431)
 
 
-def test_every_kind_of_process_frozen(broker_392: Broker, broker_431: Broker, tmp_path: Path) -> None:
+def test_counts_stay_exact_when_every_kind_of_process_is_frozen(
+    broker_392: Broker, broker_431: Broker, tmp_path: Path
+) -> None:
     """Each freeze takes half a minute to be noticed. Two processes are therefore frozen at the same time if different
     processes notice their failures."""
     create_topic(broker_392.bootstrap, "frozen")

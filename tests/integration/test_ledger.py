@@ -105,7 +105,7 @@ def markers_of(batches: list[DumpedBatch]) -> list[tuple[Any, ...]]:
 
 
 @on("4.3.1")
-def test_what_is_counted_is_what_kafka_has_also_over_a_kill(
+def test_counts_match_the_logs_of_kafka_even_after_a_kill(
     brokers: Callable[[str], Broker], version: str, tmp_path: Path
 ) -> None:
     broker = brokers(version)

@@ -101,7 +101,7 @@ def everything() -> Iterator[ExitStack]:
 
 
 @on("3.9.2")
-def test_what_was_left_behind_hangs_and_no_coordinator_is_blamed(
+def test_transactions_left_behind_hang_and_no_coordinator_is_blamed(
     everything: ExitStack, version: str, make_broker: MakeBroker, tmp_path: Path
 ) -> None:
     broker = make_broker(version, **PROPERTIES)

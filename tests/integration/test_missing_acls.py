@@ -82,7 +82,7 @@ def not_judged(lab: HangLab, topic: str, because: str) -> Any:
 
 
 @on("4.3.1")
-def test_one_id_one_topic_and_one_group_that_may_not_be_seen(
+def test_a_hidden_id_topic_or_group_causes_gaps_but_no_wrong_hang(
     version: str, guarded: BrokerWithAcls, tmp_path: Path
 ) -> None:
     guarded.deny(USER, acls.transactional_id("secret"), "DESCRIBE")
@@ -120,7 +120,7 @@ def test_one_id_one_topic_and_one_group_that_may_not_be_seen(
 
 
 @on("3.9.2")
-def test_without_the_log_the_answers_of_coordinators_are_likely(version: str, tmp_path: Path) -> None:
+def test_hangs_are_likely_from_coordinator_answers_without_the_log(version: str, tmp_path: Path) -> None:
     topics = ("orders", "open", "hidden")
     with reading(version, tmp_path, *topics) as guarded:
         guarded.allow(USER, acls.topic(LOG), "DESCRIBE")

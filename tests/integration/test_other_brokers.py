@@ -90,7 +90,7 @@ def assert_no_absurd_times(lab: HangLab, *topics: str) -> None:
 
 @pytest.mark.spark
 @on("4.3.1")
-def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_path: Path) -> None:
+def test_hangs_on_a_cluster_without_a_transaction_log_are_likely(version: str, other: Other, tmp_path: Path) -> None:
     answers, connection = other.answers, other.connection
     topics = ("orders", "open", "prepared")
     for topic in topics:
@@ -153,7 +153,7 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
 
 @pytest.mark.spark
 @on("4.3.1")
-def test_open_transactions_show_what_list_transactions_hides(version: str, other: Other, tmp_path: Path) -> None:
+def test_open_transactions_reveal_ids_that_list_transactions_hides(version: str, other: Other, tmp_path: Path) -> None:
     create_topic(other.broker.bootstrap, "open")
     other.answers.unlisted.add("keeper")
     with watched(other, tmp_path) as lab:
@@ -195,7 +195,7 @@ def first_lines(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, di
 
 
 @on("4.3.1")
-def test_doctor_says_first_what_the_cluster_is(version: str, other: Other, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_first_names_the_kind_of_cluster(version: str, other: Other, capsys: pytest.CaptureFixture[str]) -> None:
     create_topic(other.broker.bootstrap, "orders")
     at = ("--bootstrap-servers", other.bootstrap)
     code, first, _ = first_lines(capsys, *at)

@@ -92,7 +92,7 @@ def _about(finding: Any) -> str:
     return str(finding.prefix or (finding.transactional_id or b"").decode())
 
 
-def test_nothing_is_found_but_what_timed_out_and_what_churns(seen: Seen) -> None:
+def test_timeouts_and_churn_are_the_only_findings(seen: Seen) -> None:
     """The only findings are about timeouts and about the application with random ids. No transaction hangs, a restart
     is no fencing conflict, and a first rolling start is no churn."""
     assert {one.kind for one in seen.findings} <= {Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS, Kind.CHURN}, (
@@ -109,14 +109,14 @@ def test_nothing_is_found_but_what_timed_out_and_what_churns(seen: Seen) -> None
 
 
 @pytest.mark.parametrize("name", COMMANDED)
-def test_an_application_that_follows_commands_is_counted_right(seen: Seen, name: str) -> None:
+def test_ends_of_a_controlled_application_are_counted_correctly(seen: Seen, name: str) -> None:
     seen.needs(name)
     did = Ends(5, {CauseCode.CLIENT_ABORT: 3, CauseCode.FENCED: 1, CauseCode.TIMEOUT: 1})
     assert seen.counted[name] == did, f"{seen.timeline[name]}"
 
 
 @pytest.mark.parametrize("name", COMMANDED)
-def test_a_restart_after_a_kill_reads_as_a_restart_first(seen: Seen, name: str) -> None:
+def test_the_page_first_explains_a_restart_after_a_kill_as_a_restart(seen: Seen, name: str) -> None:
     seen.needs(name)
     said = " ".join(seen.scenario.restarted[name].split())
     restart, two = said.find("started again after a crash"), said.find("two instances")
@@ -144,7 +144,7 @@ def test_timeouts_are_those_that_the_coordinator_logs(seen: Seen) -> None:
     assert reported <= ran_out, f"the coordinator reported {reported}"
 
 
-def test_kafka_streams_leaves_one_to_fencing_and_aborts_the_rest_itself(seen: Seen) -> None:
+def test_kafka_streams_ends_transactions_by_fence_or_abort_after_a_kill(seen: Seen) -> None:
     """After a kill, one thread of Kafka Streams leaves its transaction to fencing, and the others abort theirs. A
     thread that aborts and starts again under its id leaves the same records as a fenced thread, so the test only checks
     bounds of the number of fences."""

@@ -86,7 +86,7 @@ def test_a_late_write_is_aborted_once_its_id_is_fenced(here: ResolveClients) -> 
 
 
 @on("3.9.2")
-def test_the_command_line_ends_what_nobody_ever_had(here: ResolveClients) -> None:
+def test_the_command_line_aborts_an_orphaned_transaction(here: ResolveClients) -> None:
     lab = here.lab
     lab.create_topic("r-cli")
     producer = orphan_producer(lab.connection, "r-nobody")
@@ -137,7 +137,7 @@ def test_the_command_line_ends_what_nobody_ever_had(here: ResolveClients) -> Non
 
 
 @on("3.9.2")
-def test_what_a_coordinator_will_end_is_never_touched(here: ResolveClients) -> None:
+def test_no_marker_is_written_for_a_transaction_that_will_end(here: ResolveClients) -> None:
     """No marker is written for a transaction that its coordinator will end, even if a finding claims that the
     transaction hangs."""
     lab = here.lab
@@ -160,7 +160,7 @@ def test_what_a_coordinator_will_end_is_never_touched(here: ResolveClients) -> N
 
 
 @on("3.9.2")
-def test_not_while_the_log_is_not_read(here: ResolveClients) -> None:
+def test_no_marker_is_written_while_the_log_is_not_read_to_its_end(here: ResolveClients) -> None:
     """No marker is written while the log is not read to its end, because the unread part may end the transaction."""
     lab = here.lab
     lab.create_topic("r-behind")
@@ -184,7 +184,7 @@ def test_not_while_the_log_is_not_read(here: ResolveClients) -> None:
 
 
 @on("4.3.1")
-def test_a_committed_transaction_gets_the_commit_that_it_lost(tmp_path: Path, version: str) -> None:
+def test_a_committed_transaction_gets_its_skipped_commit_marker(tmp_path: Path, version: str) -> None:
     """KAFKA-20734: a COMMIT marker was skipped. Writing it makes both halves of the transaction readable; the ABORT of
     Kafka's own tool would destroy one half."""
     with (

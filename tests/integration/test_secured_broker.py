@@ -14,7 +14,7 @@ from tests.integration.producers import create_topic, open_producer, transact
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
-def test_a_password_is_changed_without_a_restart(tmp_path: Path) -> None:
+def test_a_changed_password_is_used_without_a_restart(tmp_path: Path) -> None:
     with SecuredBroker("3.9.2", tmp_path / "secured") as secured:
         create_topic(secured.admin, "guarded")
         secured.set_scram("old", "reader")

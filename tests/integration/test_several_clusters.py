@@ -30,7 +30,7 @@ NAMES = ["shared-0", "shared-1"]
 """Ids that exist in both clusters."""
 
 
-def test_two_clusters_that_begin_together_in_one_store_do_no_harm(
+def test_two_clusters_of_one_store_do_not_disturb_each_other(
     make_broker: MakeBroker, broker_431: Broker, postgres: Postgres, tmp_path: Path
 ) -> None:
     with postgres.database(is_empty=True) as url:
@@ -117,7 +117,7 @@ class WatchOfSeveral(Ingest):
             wait_until_equal(listed, list(clusters), "the order of the clusters")
 
 
-def test_watch_goes_on_with_others_while_the_brokers_of_one_are_away(make_broker: MakeBroker, tmp_path: Path) -> None:
+def test_watch_continues_while_the_brokers_of_one_cluster_are_away(make_broker: MakeBroker, tmp_path: Path) -> None:
     brokers = {"billing": make_broker("3.9.2"), "orders": make_broker("4.3.1")}
     for broker in brokers.values():
         create_topic(broker.bootstrap, "shared")

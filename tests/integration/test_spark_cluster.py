@@ -47,7 +47,7 @@ def test_counts_stay_exact_when_an_executor_and_a_worker_are_killed(
         assert "Traceback" not in app.log.read_text()
 
 
-def test_a_cluster_without_a_free_worker_is_named(broker_431: Broker, tmp_path: Path) -> None:
+def test_the_log_names_a_spark_cluster_without_a_free_worker(broker_431: Broker, tmp_path: Path) -> None:
     with spark_cluster(tmp_path / "spark", workers=0) as spark:
         app = Ingest(broker_431.bootstrap, tmp_path, "--spark-master", spark.url)
         app.start()

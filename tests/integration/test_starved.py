@@ -18,7 +18,9 @@ STARVED_S = 60
 """Seconds of starvation. `make soak` starves the application for ten minutes."""
 
 
-def test_starved_it_is_slow_and_right(make_broker: MakeBroker, broker_431: Broker, tmp_path: Path) -> None:
+def test_an_application_without_processor_time_stays_correct(
+    make_broker: MakeBroker, broker_431: Broker, tmp_path: Path
+) -> None:
     outcome = starve(make_broker("4.3.1", **UNGUARDED), broker_431, tmp_path, STARVED_S)
     assert outcome.wrong == [], reported(outcome)
     assert outcome.restarts == 0, outcome.log

@@ -75,7 +75,7 @@ def replace(file: Path, other: Path) -> None:
     other.rename(file)
 
 
-def test_nothing_is_lost_and_nothing_is_counted_twice(app: Supervised, broker_431: Broker, tmp_path: Path) -> None:
+def test_store_faults_neither_lose_nor_repeat_a_count(app: Supervised, broker_431: Broker, tmp_path: Path) -> None:
     create_topic(broker_431.bootstrap, ID)
     producer = open_producer(broker_431.bootstrap, ID)
     transact(producer, ID)

@@ -60,7 +60,7 @@ def write(producer: AnyProducer, *topics: str) -> None:
 
 
 @pytest.mark.parametrize(("version", "protocol"), PROTOCOLS)
-def test_a_marker_by_hand_tears_a_transaction_and_nothing_else_is_torn(
+def test_only_a_transaction_with_a_manual_marker_is_torn(
     brokers: Callable[[str], Broker], version: str, protocol: str, tmp_path: Path
 ) -> None:
     """C13: an operator takes a live transaction for a hanging one, and aborts it on a-0 with Kafka's tool. The client
@@ -130,7 +130,7 @@ def wait_until_gone(app: Ingest, before: dict[str, str], topics: set[str], again
 
 
 @pytest.mark.parametrize(("version", "protocol"), PROTOCOLS)
-def test_a_topic_that_goes_inside_a_committed_transaction_tears_it(
+def test_a_topic_deleted_inside_a_committed_transaction_tears_it(
     brokers: Callable[[str], Broker], version: str, protocol: str, tmp_path: Path
 ) -> None:
     """C13: five topics are deleted, and one of them is created again. Only transactions that were committed after the

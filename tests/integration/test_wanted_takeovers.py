@@ -114,7 +114,7 @@ def feeding(bootstrap: str) -> Iterator[None]:
     producer.flush(ANSWER_S)
 
 
-def test_nothing_is_found(seen: Seen) -> None:
+def test_wanted_takeovers_cause_no_finding(seen: Seen) -> None:
     assert [(one.kind, finding_of(one).summary) for one in seen.findings] == []
 
 
