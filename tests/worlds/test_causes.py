@@ -16,7 +16,7 @@ LIVES = 1_500
 """Number of lives. `make worlds` draws 200,000."""
 
 
-def test_certain_is_never_wrong_and_likely_rarely() -> None:
+def test_certain_causes_are_never_wrong_and_likely_ones_rarely() -> None:
     tally = Tally()
     for seed in range(LIVES):
         draw_causes(seed, tally)
@@ -30,7 +30,7 @@ def test_certain_is_never_wrong_and_likely_rarely() -> None:
     assert tally.truths[CauseCode.CLIENT_ABORT, Confidence.LIKELY][ITSELF] > 0
 
 
-def test_a_certain_end_under_an_unchanged_epoch_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_draws_detect_a_wrongly_certain_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test makes the cause of commits wrongly certain under an unchanged epoch. The draws must detect this;
     otherwise the test above would prove little."""
     judged = causes.cause_of

@@ -142,19 +142,19 @@ def _files(folder: Path, one: History) -> list[Path]:
     return files
 
 
-def test_spans_are_the_same(reported: list[Told]) -> None:
+def test_spans_equal_those_read_from_the_files(reported: list[Told]) -> None:
     for one, of_service, of_files in reported:
         assert_same_spans(of_service, of_files, one.partition.topic)
 
 
-def test_causes_are_the_same(reported: list[Told]) -> None:
+def test_causes_equal_those_read_from_the_files(reported: list[Told]) -> None:
     compared: Counter[str | None] = Counter()
     for one, of_service, of_files in reported:
         compared.update(same_causes(of_service, of_files, one.partition.topic))
     assert min(compared[cause] for cause in ("commit", "client_abort", "timeout", "fenced")) > 10, compared
 
 
-def test_sums_are_the_same(reported: list[Told]) -> None:
+def test_runs_of_aborted_records_equal_those_read_from_the_files(reported: list[Told]) -> None:
     compared: Counter[str] = Counter()
     for one, of_service, of_files in reported:
         if of_service["spans"][0]["from"] > one.partition.last_stable_offset:
@@ -171,7 +171,7 @@ def test_sums_are_the_same(reported: list[Told]) -> None:
     assert min(compared[ended_by] for ended_by in ("none", "open", "readable")) > 3, compared
 
 
-def test_what_is_said_of_a_missing_marker_is_true(reported: list[Told]) -> None:
+def test_the_decision_about_a_missing_marker_is_true(reported: list[Told]) -> None:
     said: Counter[str] = Counter()
     for one, of_service, of_files in reported:
         for answer in (of_service, of_files):
@@ -191,7 +191,9 @@ def test_what_is_said_of_a_missing_marker_is_true(reported: list[Told]) -> None:
 
 
 @pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
-def test_the_bytes_of_real_brokers(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explanations_of_logs_of_real_brokers_are_the_same(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     group = GOLDEN / version / "main"
     logs = sorted(group.glob("__transaction_state-*"))
     segments = {int(log.name.rpartition("-")[2]): (log / f"{0:020}.log").read_bytes() for log in logs}

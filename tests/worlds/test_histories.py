@@ -42,7 +42,7 @@ def share_unknown(tally: Tally, kind: str) -> float:
     return found.get("unknown", 0) / sum(found.values())
 
 
-def test_nothing_that_goes_on_is_confirmed_to_hang_and_what_hangs_is(tmp_path: Path) -> None:
+def test_only_transactions_that_hang_are_confirmed_to_hang(tmp_path: Path) -> None:
     """The real judge and store judge the histories. `make worlds` draws 2,000."""
     tally, confirmed = Tally(), 0
     with opened_store(tmp_path) as store:
@@ -52,13 +52,13 @@ def test_nothing_that_goes_on_is_confirmed_to_hang_and_what_hangs_is(tmp_path: P
 
 
 @pytest.mark.parametrize("seed", ONCE_CONFIRMED + ONCE_WRONG_IN_TIME)
-def test_what_all_of_txnscope_once_had_wrong(seed: int, tmp_path: Path) -> None:
+def test_histories_that_the_judge_once_had_wrong_stay_right(seed: int, tmp_path: Path) -> None:
     with opened_store(tmp_path) as store:
         draw_judged(store, seed, Tally())
 
 
 @pytest.mark.parametrize("seed", ONCE_WRONG)
-def test_what_was_once_wrong(seed: int) -> None:
+def test_histories_that_were_once_wrong_stay_right(seed: int) -> None:
     draw(seed, Tally())
 
 

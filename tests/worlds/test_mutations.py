@@ -38,13 +38,13 @@ MUTATIONS: dict[str, tuple[Any, str, Any]] = {
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
-def test_a_test_fails_without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_test_fails_without_each_proof(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     where, attribute, replacement = MUTATIONS[name]
     monkeypatch.setattr(where, attribute, replacement)
     assert any(map(_fails, _tests())), f"no test fails without {name!r}"
 
 
-def test_none_fails_as_it_is() -> None:
+def test_no_test_fails_without_a_mutation() -> None:
     assert not any(map(_fails, _sequences()))
 
 
@@ -52,7 +52,7 @@ def _tests() -> Iterator[Callable[[], object]]:
     yield from _sequences()
     yield _no_small_world_is_wrong
     for seed in test_histories.ONCE_WRONG:
-        yield partial(test_histories.test_what_was_once_wrong, seed)
+        yield partial(test_histories.test_histories_that_were_once_wrong_stay_right, seed)
 
 
 def _no_small_world_is_wrong() -> None:

@@ -142,7 +142,7 @@ def test_a_later_commit_elsewhere_changes_nothing(protocol: Protocol) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_the_cleaned_rest_of_a_later_commit_is_not_the_earlier_abort(protocol: Protocol) -> None:
+def test_the_remains_of_a_later_commit_are_not_taken_for_the_earlier_abort(protocol: Protocol) -> None:
     """Transaction N aborts, and its marker is written. N+1 commits, and its marker is skipped. Compaction leaves only
     CompleteCommit of N+1."""
     story = Story(protocol).init()
@@ -166,13 +166,13 @@ def test_on_a_cleaned_log_a_producer_id_without_records_may_have_committed(proto
     assert isinstance(found.open_question, RecordsGone)
 
 
-def test_an_orphan_is_none_where_the_log_was_read_whole() -> None:
+def test_an_orphan_belongs_to_nothing_if_the_whole_log_was_read() -> None:
     story = Story(Protocol.OLD).init()
     story.cluster.write(77, 0, None)
     assert story.judged().possible == {World.NONE}
 
 
-def test_an_orphan_that_came_after_a_sample_is_none_in_spite_of_cleaning() -> None:
+def test_an_orphan_after_a_sample_belongs_to_nothing_despite_compaction() -> None:
     story = Story(Protocol.OLD).init()
     story.expire_and_clean()
     story.watch()
@@ -195,7 +195,7 @@ def test_a_late_write_after_its_marker_belongs_to_nothing(is_expired: bool) -> N
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("is_expired", [True, False])
-def test_what_was_never_added_belongs_to_nothing(protocol: Protocol, is_expired: bool) -> None:
+def test_records_on_a_partition_never_added_belong_to_nothing(protocol: Protocol, is_expired: bool) -> None:
     story = Story(protocol).init()
     story.begin(OTHER)
     story.end(is_commit=True)
@@ -213,7 +213,7 @@ def test_a_skipped_abort_loses_nothing(protocol: Protocol) -> None:
     assert (found.decision, World.COMMIT in found.possible) == (Decided.ABORT, False)
 
 
-def test_equal_markers_of_the_old_protocol_differ_by_how_long_they_took() -> None:
+def test_equal_markers_far_apart_are_of_two_transactions() -> None:
     """Two commits under one epoch leave two equal markers. The markers are further apart in time than two copies of one
     marker can be."""
     story = Story(Protocol.OLD).init()
@@ -238,7 +238,7 @@ def test_a_marker_that_may_be_a_copy_proves_nothing() -> None:
     assert World.COMMIT in story.judged().possible
 
 
-def test_what_was_written_right_behind_its_marker_belongs_to_nothing() -> None:
+def test_records_written_right_after_a_marker_belong_to_nothing() -> None:
     """In the newest sample without the late record, the partition is read after the marker, but the transaction log
     before PrepareCommit. This sample must prove nothing."""
     story = Story(Protocol.OLD).watch().init()
@@ -252,7 +252,7 @@ def test_what_was_written_right_behind_its_marker_belongs_to_nothing() -> None:
     assert story.write_late().look().judged().possible == {World.NONE}
 
 
-def test_where_markers_were_not_read_one_may_lie() -> None:
+def test_an_offset_range_that_was_not_read_may_contain_a_marker() -> None:
     """If the COMMIT marker was read, a late write after it is not taken for a part of the committed transaction. If the
     marker was not read, it may be."""
     story = Story(Protocol.OLD).init()
@@ -290,14 +290,14 @@ def test_a_transaction_may_have_written_to_a_partition_it_did_not_list() -> None
     assert found.open_question == UnlistedWriter(is_committed=True, holds_committed=False)
 
 
-def test_committed_records_under_those_of_an_aborted_transaction_are_named() -> None:
+def test_committed_records_before_those_of_an_aborted_one_are_reported() -> None:
     found = _two_under_one_epoch(first_commits=True, second_commits=False).judged()
     assert found.decision == Decided.UNKNOWN
     assert found.holds_committed
     assert "holds records of a committed transaction" in str(found.open_question)
 
 
-def test_an_unlisted_transaction_that_goes_on_may_yet_commit() -> None:
+def test_an_open_unlisted_transaction_may_still_commit() -> None:
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED)
     story.end_by_old_request(is_commit=False)
@@ -308,7 +308,7 @@ def test_an_unlisted_transaction_that_goes_on_may_yet_commit() -> None:
     assert found.overrules
 
 
-def test_behind_a_commit_that_kept_its_epoch_a_client_may_have_begun_again() -> None:
+def test_a_client_may_have_begun_again_after_a_commit_with_the_same_epoch() -> None:
     """Under TV2, a transaction that has only written to the partition is not in the transaction log yet."""
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED)
@@ -331,7 +331,7 @@ def test_a_recreated_topic_has_no_records_of_earlier_commits(protocol: Protocol)
     assert World.NONE in found.possible
 
 
-def test_a_single_batch_is_of_a_transaction_that_lists_the_partition() -> None:
+def test_a_single_batch_belongs_to_a_transaction_that_lists_the_partition() -> None:
     """Under TV2, the leader adds the partition if no entry is open there. A single batch therefore belongs to a
     transaction that lists the partition."""
     story = Story(Protocol.TV2).init()
@@ -341,7 +341,7 @@ def test_a_single_batch_is_of_a_transaction_that_lists_the_partition() -> None:
     assert story.write_late().judged().possible == {World.NONE}
 
 
-def test_a_client_of_the_old_protocol_lists_what_it_writes_to() -> None:
+def test_a_client_of_the_old_protocol_lists_its_partitions() -> None:
     story = Story(Protocol.OLD).init()
     story.begin(JUDGED)
     story.cluster.lose_leader()
@@ -353,7 +353,7 @@ def test_a_client_of_the_old_protocol_lists_what_it_writes_to() -> None:
     assert World.COMMIT not in story.judged().possible
 
 
-def test_a_lost_marker_leaves_a_commit_to_write() -> None:
+def test_a_lost_commit_marker_has_to_be_written_again() -> None:
     """A leader from an unclean election lacks the COMMIT marker, so a COMMIT has to be written."""
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED)
@@ -366,7 +366,9 @@ def test_a_lost_marker_leaves_a_commit_to_write() -> None:
     ("epoch", "age_ms", "sequence", "sign"),
     [(3, 0, 0, ForeignSign.EPOCH), (0, 3_600_000, 0, ForeignSign.OLDER), (0, 0, 5, ForeignSign.SEQUENCE)],
 )
-def test_records_of_another_cluster_are_nobodys(epoch: int, age_ms: int, sequence: int, sign: ForeignSign) -> None:
+def test_records_copied_from_another_cluster_have_no_owner(
+    epoch: int, age_ms: int, sequence: int, sign: ForeignSign
+) -> None:
     """The records are copies from another cluster. Later, this cluster assigns their producer id to one of its ids."""
     story = Story(Protocol.OLD)
     story.copy(epoch, age_ms, sequence)
@@ -376,7 +378,7 @@ def test_records_of_another_cluster_are_nobodys(epoch: int, age_ms: int, sequenc
     assert found.open_question.sign == sign
 
 
-def test_what_was_there_before_its_producer_id_is_nobodys() -> None:
+def test_records_older_than_their_producer_id_have_no_owner() -> None:
     """Samples prove that the records are older than the assignment of the producer id, whatever the timestamps are."""
     story = Story(Protocol.OLD).watch()
     story.copy(0, 0, 0)
@@ -385,7 +387,7 @@ def test_what_was_there_before_its_producer_id_is_nobodys() -> None:
     assert found.open_question.sign == ForeignSign.ORDER
 
 
-def test_a_producer_may_set_any_timestamp() -> None:
+def test_an_old_timestamp_alone_does_not_prove_a_copied_record() -> None:
     """An old timestamp is no sign of a copied record if the id has listed the partition, or if samples show that the
     record is new."""
     listed = Story(Protocol.OLD).init()

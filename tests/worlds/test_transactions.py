@@ -32,12 +32,12 @@ def test_markers_may_have_been_written_since_the_first_of_two_prepares() -> None
 
 
 @pytest.mark.parametrize("between", [ONGOING, PREPARE_COMMIT], ids=["taken back", "another outcome"])
-def test_none_was_written_for_a_prepare_that_did_not_hold(between: int) -> None:
+def test_no_marker_was_written_for_a_prepare_that_was_not_kept(between: int) -> None:
     path = [(ONGOING, 0), (PREPARE_ABORT, 1_000), (between, 2_000), (PREPARE_ABORT, 9_100), (COMPLETE_ABORT, 10_426)]
     assert decided(*path).marker_ms == 1_326
 
 
-def test_two_markers_of_one_transaction_are_no_two_transactions() -> None:
+def test_two_markers_of_one_transaction_count_as_one_transaction() -> None:
     """The first marker follows the first PrepareAbort. Seconds later, the second PrepareAbort is appended. Both markers
     belong to one transaction."""
     one = decided((ONGOING, 0), (PREPARE_ABORT, 1_000), (PREPARE_ABORT, 9_100), (COMPLETE_ABORT, 10_426))
