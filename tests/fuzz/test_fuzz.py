@@ -42,7 +42,7 @@ def test_inputs_are_repeatable_and_surround_the_mutated_batch_by_good_ones() -> 
         assert min(one.good) < one.bad[0] < one.bad[1] <= max(one.good)
 
 
-def test_a_batch_that_is_taken_apart_and_put_together_is_the_same() -> None:
+def test_a_batch_is_unchanged_after_splitting_and_joining() -> None:
     """Batches that real brokers wrote are the same after splitting and joining. So mutations start from the bytes that
     Kafka writes."""
     for log in segments("*/__transaction_state-*"):
@@ -51,7 +51,7 @@ def test_a_batch_that_is_taken_apart_and_put_together_is_the_same() -> None:
         assert take_apart(first).encode() == first
 
 
-def test_the_seeds_are_of_every_kind() -> None:
+def test_the_seeds_cover_every_kind_of_record_and_batch() -> None:
     """The seeds have both versions, every state and tag, tombstones, all codecs, and batches with several and with no
     records."""
     found: Counter[str] = Counter()
