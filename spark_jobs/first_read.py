@@ -29,7 +29,8 @@ def initial_positions(engine: Engine, lease: Lease, client: ClientSettings, now_
     Raises KafkaFailure if the very first start does not get the log's end offsets, because only records behind them are
     counted.
     """
-    known = read_positions(engine, lease.cluster_id, SourceName.TRANSACTION_LOG, TOPIC)
+    with engine.connect() as connection:
+        known = positions(connection, lease.cluster_id, SourceName.TRANSACTION_LOG, TOPIC)
     if not known:
         starts = _partitions(client, now_ms)
         known = start_positions(engine, lease, SourceName.TRANSACTION_LOG, TOPIC, starts, now_ms)

@@ -116,7 +116,7 @@ def test_a_record_that_cannot_be_decoded_is_a_hole_and_not_missing(monkeypatch: 
 
 
 def test_only_the_partition_with_an_error_is_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = Fetched("topic", 0, errors.CORRUPT_MESSAGE, 1, -1, 0, b"")
+    broken = Fetched("topic", 0, CORRUPT_MESSAGE, 1, -1, 0, b"")
     asked = answering(
         monkeypatch, lambda _, w: Fetched("topic", w.partition, 0, 1, -1, 0, good(0)) if w.partition else broken
     )
