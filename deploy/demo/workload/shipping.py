@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 from deploy.demo.workload.app import App, AppContext
 from deploy.demo.workload.bookkeeping import Participant
 from deploy.demo.workload.clients import PATIENCE_S, consumer, partition_count, raise_if_stopped, retry
-from deploy.demo.workload.orders import ORDERS, PARTITIONS
+from deploy.demo.workload.plain_applications import ORDER_PARTITIONS, ORDERS
 
 SHIPMENTS = "shipments"
 OFFSETS = "__consumer_offsets"
@@ -24,7 +24,7 @@ class Shipping(App):
     name = "shipping"
     example_name = "shipping-1"
     shows = "consume-process-produce: __consumer_offsets takes part in its transactions"
-    topics = {ORDERS: PARTITIONS, SHIPMENTS: 2}  # noqa: RUF012
+    topics = {ORDERS: ORDER_PARTITIONS, SHIPMENTS: 2}  # noqa: RUF012
     pause_s = 0.5
 
     def __init__(self, context: AppContext) -> None:
@@ -34,7 +34,7 @@ class Shipping(App):
 
     def step(self) -> None:
         """Ships as many orders as one step of the orders application takes, so that neither waits for long."""
-        orders = self._read(PARTITIONS)
+        orders = self._read(ORDER_PARTITIONS)
         if self.choices.random() < ABORT_RATE:
             self._ship(orders, commit=False)  # then ships the same orders again
         self._ship(orders, commit=True)

@@ -10,12 +10,9 @@ from deploy.demo.workload.app import App, AppContext
 from deploy.demo.workload.audit import Audit
 from deploy.demo.workload.bookkeeping import WorkloadRecord, merged
 from deploy.demo.workload.clients import Stopped, create_topics
-from deploy.demo.workload.imports import Imports
 from deploy.demo.workload.inventory import Inventory
-from deploy.demo.workload.orders import Orders
-from deploy.demo.workload.payments import Payments
+from deploy.demo.workload.plain_applications import Imports, Orders, Payments, Reports
 from deploy.demo.workload.raw_producer import Connection, transaction_version, wait_for_state
-from deploy.demo.workload.reports import Reports
 from deploy.demo.workload.shipping import Shipping
 
 ON_ANY_CLUSTER: tuple[type[App], ...] = (Orders, Payments, Shipping, Reports, Inventory, Imports)

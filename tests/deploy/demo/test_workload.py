@@ -16,8 +16,7 @@ from deploy.demo.broker import Broker
 from deploy.demo.workload.app import AppContext
 from deploy.demo.workload.bookkeeping import Aborts, Book, WorkloadRecord, merged
 from deploy.demo.workload.clients import create_topics, partition_count, producer
-from deploy.demo.workload.imports import IMPORTS, Imports
-from deploy.demo.workload.orders import PARTITIONS, Orders
+from deploy.demo.workload.plain_applications import IMPORTS, ORDER_PARTITIONS, Imports, Orders
 from deploy.demo.workload.shipping import Shipping
 from deploy.demo.workload.workload import Workload, WorkloadError
 from tests.conftest import MakeBroker
@@ -185,7 +184,7 @@ def test_orders_of_a_dropped_consumer_are_shipped_later(broker_431: Broker, *, p
     create_topics(context.bootstrap, {context.prefix + name: count for name, count in Shipping.topics.items()})
     orders, shipping = Orders(context), Shipping(context)
     orders.step()
-    read = shipping._read(PARTITIONS)
+    read = shipping._read(ORDER_PARTITIONS)
     if producer_dies:
         shipping.producer = cast("Producer", DiesOnce(shipping.producer))
     shipping._consumer = Dropped(shipping._consumer)
