@@ -13,68 +13,49 @@ class DecodeError(Exception):
 
     reason: ClassVar[str]
 
+    def __init_subclass__(cls, reason: str) -> None:
+        cls.reason = reason
 
-class BadLength(DecodeError):
+
+class BadLength(DecodeError, reason="bad_length"):
     """A batch length that is too small for a header: the start of the next batch is unknown."""
 
-    reason = "bad_length"
 
-
-class BadChecksum(DecodeError):
+class BadChecksum(DecodeError, reason="bad_crc"):
     """The CRC-32C over attributes and records does not match: damaged on disk or in transit."""
 
-    reason = "bad_crc"
 
-
-class BadOffset(DecodeError):
+class BadOffset(DecodeError, reason="bad_offset"):
     """A batch that begins before the end of its predecessor (the offset is not under the checksum)."""
 
-    reason = "bad_offset"
 
-
-class UnsupportedMagic(DecodeError):
+class UnsupportedMagic(DecodeError, reason="unsupported_magic"):
     """A message format other than 2. Formats 0 and 1 have no transactions; Kafka 4.0 dropped them."""
 
-    reason = "unsupported_magic"
 
-
-class BadCodec(DecodeError):
+class BadCodec(DecodeError, reason="bad_codec"):
     """An unknown compression type, a stream that does not decompress, or one that grows past the limit."""
 
-    reason = "bad_codec"
 
-
-class MalformedBatch(DecodeError):
+class MalformedBatch(DecodeError, reason="malformed_batch"):
     """A batch with a good checksum and inconsistent records: it was written that way."""
 
-    reason = "malformed_batch"
 
-
-class NullKey(DecodeError):
+class NullKey(DecodeError, reason="null_key"):
     """A record without a key in a compacted topic."""
 
-    reason = "null_key"
 
-
-class UnknownKeyVersion(DecodeError):
+class UnknownKeyVersion(DecodeError, reason="unknown_key_version"):
     """A record type newer than this decoder (KAFKA-18604: the key's first int16 is the coordinator record type)."""
 
-    reason = "unknown_key_version"
 
-
-class MalformedKey(DecodeError):
+class MalformedKey(DecodeError, reason="malformed_key"):
     """A key of a known version that cannot be read."""
 
-    reason = "malformed_key"
 
-
-class UnknownValueVersion(DecodeError):
+class UnknownValueVersion(DecodeError, reason="unknown_value_version"):
     """A value version newer than this decoder."""
 
-    reason = "unknown_value_version"
 
-
-class MalformedValue(DecodeError):
+class MalformedValue(DecodeError, reason="malformed_value"):
     """A value of a known version that cannot be read."""
-
-    reason = "malformed_value"

@@ -15,9 +15,8 @@ from service.domain.findings.catalogue import EVENTS
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation, RoundResult
 from service.domain.findings.kinds import Kind, Status
-from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change, reconcile
+from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change, Truncation, reconcile
 from service.domain.findings.rules import Rules
-from service.domain.findings.truncation import Truncation
 from service.domain.partitions.blocked_groups import AffectedGroup, BlockedGroupIndex
 from service.domain.releases import may_skip_markers
 from service.domain.transaction_log.known_log import Limits, known_log, limits_of

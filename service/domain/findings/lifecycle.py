@@ -1,5 +1,5 @@
-"""Decides how findings open, change, end and come back. Pure: takes the stored findings and the result of a judge
-round, returns changes."""
+"""Decides how findings open, change, end and come back, and counts what bounds leave out. Pure: takes the stored
+findings and the result of a judge round, returns changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_OPEN_IN_ALL: Final = MOST_OPEN * len(tuple(Kind))
 OPENED, CONFIRMED, REOPENED, RESOLVED, UPDATED = "opened", "confirmed", "reopened", "resolved", "updated"
 
 
-class OmittedObservation(NamedTuple):
+class _Omitted(NamedTuple):
     """An observation without a finding. `seen_ms`: the time it was last seen, or last happened."""
 
     seen_ms: int
@@ -67,11 +67,47 @@ def reconcile(stored: Mapping[Key, Finding], result: RoundResult, now_ms: int, c
     return changes
 
 
-def omitted(known: Mapping[Key, Finding], result: RoundResult, now_ms: int) -> dict[Key, OmittedObservation]:
+class Truncation:
+    """Counts, round by round, the observations that have no finding because of a bound. A condition counts until a
+    round that covers it does not show it any more. An event counts for as long as its finding would be open."""
+
+    def __init__(self) -> None:
+        self._omitted: dict[Key, _Omitted] = {}
+        self._unread: dict[Kind, int] = {}
+
+    def apply_round(self, known: Mapping[Key, Finding], result: RoundResult, now_ms: int) -> None:
+        """Applies one round. `known`: the findings after the changes of the round."""
+        self._omitted = {
+            key: one
+            for key, one in self._omitted.items()
+            if not (key in known and known[key].is_open) and not _omitted_is_over(key, one, result, now_ms)
+        }
+        self._omitted |= _omitted(known, result, now_ms)
+        self._unread |= result.unread
+
+    def counts(self) -> dict[Kind, int]:
+        """Returns how many of each kind are left out; kinds without any are absent."""
+        found = Counter(self._unread)
+        found.update(kind for kind, _ in self._omitted)
+        return {kind: number for kind, number in sorted(found.items()) if number}
+
+
+def _omitted_is_over(key: Key, one: _Omitted, result: RoundResult, now_ms: int) -> bool:
+    """Returns whether the condition or event that was left out is over: an event is quiet, or the round covers the
+    condition and would have shown it again."""
+    kind, subject = key
+    if kind in EVENTS:
+        return now_ms - one.seen_ms >= QUIET_MS
+    if kind not in result.kinds:
+        return False
+    return result.resolutions is not None or result.covers(subject, one.log_partition)
+
+
+def _omitted(known: Mapping[Key, Finding], result: RoundResult, now_ms: int) -> dict[Key, _Omitted]:
     """Returns the observations of the round that have no open finding, because MOST_OPEN of their kind are open.
     `known`: the findings after the changes of the round."""
     return {
-        key: OmittedObservation(_last_seen(fresh, now_ms), observation.log_partition)
+        key: _Omitted(_last_seen(fresh, now_ms), observation.log_partition)
         for key, (observation, fresh) in _uncounted(known, result.observations).items()
         if not (key in known and known[key].is_open)
     }

@@ -66,7 +66,7 @@ findings = Table(
 )
 
 # Numbers, by kind, of findings that were not opened, or data that was not read, because of a bound:
-# service.domain.findings.truncation. A kind without any has no row.
+# service.domain.findings.lifecycle. A kind without any has no row.
 findings_truncated = Table(
     "findings_truncated",
     metadata,

@@ -8,8 +8,7 @@ from typing import Any
 
 from service.domain.findings.finding import Finding, Key, Observation, Occurrence, RoundResult, Subject
 from service.domain.findings.kinds import QUIET_MS, Kind, Severity
-from service.domain.findings.lifecycle import MOST_OPEN, reconcile
-from service.domain.findings.truncation import Truncation
+from service.domain.findings.lifecycle import MOST_OPEN, Truncation, reconcile
 from tests.helpers.findings import finding_facts
 from tests.service.domain.findings.builders import NOW_MS
 
