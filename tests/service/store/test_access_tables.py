@@ -44,7 +44,7 @@ def test_only_the_digest_of_a_key_is_stored(cluster: Cluster) -> None:
     assert (valid.name, valid.digest, valid.grants) == ("ann", digest_of(key), ROLES)
 
 
-def test_a_name_has_one_valid_key_and_keeps_its_past(cluster: Cluster) -> None:
+def test_a_name_has_one_valid_key_and_keeps_its_revoked_ones(cluster: Cluster) -> None:
     for _ in range(2):
         api_keys.create(cluster.engine, "ann", new_key(), ROLES, "root", NOW_MS)
         with pytest.raises(StoreError, match="there is a key 'ann' already"):

@@ -107,7 +107,7 @@ def test_a_query_returns_the_groups_of_the_requested_partitions(cluster: Cluster
     assert [(one.group, one.partition) for one in found] == [("a", 0), ("a", 2), ("b", 0), ("b", 2)]
 
 
-def test_any_name_kafka_takes_can_be_kept(cluster: Cluster, writer: GroupWriter) -> None:
+def test_any_group_name_that_kafka_accepts_can_be_stored(cluster: Cluster, writer: GroupWriter) -> None:
     names = ["nul\0", "x" * 32_000, "x" * 32_001, "\U0001f40c" * LONGEST_NAME]
     writer.replace([seen(name) for name in names], NOW_MS)
     writer.replace([seen(name) for name in names[1:]], NOW_MS + 5, unasked=names[:1])

@@ -214,7 +214,7 @@ def test_topics_no_longer_tailed_are_forgotten_but_their_counts_stay(
     assert positions(other)[0].next_offset == 5
 
 
-def test_pages_of_markers_go_on_where_the_last_one_ended(cluster: Cluster, writer: LedgerWriter) -> None:
+def test_pages_of_markers_continue_where_the_last_one_ended(cluster: Cluster, writer: LedgerWriter) -> None:
     writer.apply(batch(span(0, 10))._replace(markers=tuple(marker(n) for n in range(5))), NOW_MS)
     again = batch(span(0, 10, generation=1, topic_id="U", gap=Gap(0, 10, "recreated")))
     writer.apply(again._replace(markers=tuple(marker(n, 1) for n in range(3))), NOW_MS)

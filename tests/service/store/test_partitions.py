@@ -117,7 +117,7 @@ def test_a_partition_that_never_answered_has_no_numbers(watched: Watched) -> Non
     assert watched.there().answered_at_ms is None
 
 
-def test_a_log_start_that_was_not_requested_is_the_last_one_reported(watched: Watched) -> None:
+def test_a_log_start_that_was_not_requested_keeps_its_last_value(watched: Watched) -> None:
     watched.see(look(NOW_MS))
     watched.see(look(NOW_MS + 1, log_start=-1))
     assert watched.there().log_start == 10
@@ -132,7 +132,7 @@ def test_the_read_is_removed_when_the_lso_reaches_the_high_watermark(watched: Wa
     assert (stalled(watched), clocks(watched)) == ([], [])
 
 
-def test_a_read_of_a_partition_nobody_watches_is_left_out(watched: Watched) -> None:
+def test_a_read_of_an_unwatched_partition_is_left_out(watched: Watched) -> None:
     assert not watched.see(described(NOW_MS, entry()))
     assert watched.entries() == []
 

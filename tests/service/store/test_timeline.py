@@ -201,7 +201,7 @@ def test_a_log_that_is_read_again_adds_no_row_twice(cluster: Cluster) -> None:
     assert walk(cluster.engine, cluster.id, 2)[2:] == before
 
 
-def test_a_clock_that_steps_back_changes_no_order_of_the_log() -> None:
+def test_a_clock_that_steps_back_does_not_change_the_order_of_rows() -> None:
     def row(offset: int, at_ms: int) -> Row:
         cause = (CauseCode.TIMEOUT, Confidence.LIKELY)
         return Row(0, offset, True, Transition(offset, at_ms, 1, 3, 7, 0, 60_000, 1, None, *cause, None))

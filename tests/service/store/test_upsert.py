@@ -61,7 +61,7 @@ def test_several_copies_in_one_database_transaction_do_not_collide(engine: Engin
     assert len(found) == COPIES_FROM + 100
 
 
-def test_every_value_a_column_can_have(engine: Engine) -> None:
+def test_every_value_that_a_column_can_have_is_stored(engine: Engine) -> None:
     cluster = clusters.bind(engine, "c", "c", NOW_MS)
     rejects = Upsert(schema.rejects, columns=[c.name for c in schema.rejects.c if c.name != "id"], key=("id",))
     odd = [None, b"", b"\x00", bytes(range(256)), b"\\N\t\n", b"x" * 40_000]
