@@ -59,7 +59,7 @@ def test_the_page_is_complete_without_script(well: WithPartitions, browse: Brows
     expect(page).to_have_url(re.compile(r"/clusters/prod-eu$"))
 
 
-def test_announcements_to_screen_readers(well: WithPartitions, browse: Browse) -> None:
+def test_the_page_has_labels_and_announcements_for_screen_readers(well: WithPartitions, browse: Browse) -> None:
     breaks(well)
     page = browse(well.url).open(PAGE)
     assert page.locator("h1").get_attribute("aria-live") == "polite"

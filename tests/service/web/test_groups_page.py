@@ -67,7 +67,7 @@ def test_each_group_state_has_its_reason(seen: WithPartitions) -> None:
     assert shows(texts["group-moves-orders-0"], "reads uncommitted", "beyond the LSO", "not blocked")
 
 
-def test_pending_offsets_of_groups_without_members_or_an_answer(seen: WithPartitions) -> None:
+def test_groups_with_pending_offsets_are_shown_without_members(seen: WithPartitions) -> None:
     first = group("eos", -1, is_unstable=True, members=0)
     GroupWriter(seen.engine, seen.lease).replace([first, first._replace(members=None, partition=3)], NOW_MS)
     page = page_of(seen.url, PATH)

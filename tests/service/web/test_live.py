@@ -279,7 +279,7 @@ def test_the_answer_and_the_typed_text_survive_a_refresh(
 
 
 @pytest.mark.parametrize("width", [PHONE, 768, 1024, DESK, 1920])
-def test_no_page_scrolls_sideways_whatever_is_long(cluster: WithPartitions, browse: Browse, width: int) -> None:
+def test_no_page_with_long_names_scrolls_sideways(cluster: WithPartitions, browse: Browse, width: int) -> None:
     tab = browse(cluster.url, width=width)
     for path in (f"{HERE}?offset=4", "/clusters/orders/partitions", "/clusters/orders/groups"):
         assert not is_wider_than_the_window(tab.open(path)), path

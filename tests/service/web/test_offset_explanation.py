@@ -104,7 +104,7 @@ def explain(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> Callabl
     return page
 
 
-def test_an_offset_has_its_owner_and_its_fate(explain: Callable[..., PageText]) -> None:
+def test_an_offset_is_shown_with_its_owner_and_outcome(explain: Callable[..., PageText]) -> None:
     aborted = explain("offset=4").texts["explained"]
     assert aborted.startswith("Aborted. Offset 4")
     assert shows(aborted, "pay (producer id 7, epoch 3)", "ABORT marker at 6, 2026-09-21 14:13:49.123", "skip it")

@@ -132,7 +132,7 @@ def test_the_hanging_transaction_with_most_stopped_groups_is_named(cluster: With
     assert page.texts["chain"].count("will not heal by itself") == 3
 
 
-def test_a_decision_to_commit_is_named_before_somebody_aborts_it(cluster: WithPartitions, url: str) -> None:
+def test_a_decision_to_commit_heads_the_page_with_a_warning(cluster: WithPartitions, url: str) -> None:
     cluster.read([Id(b"payments-3", producer_id=7)])
     cluster.look(*on("payments", 7, entry(7)))
     cluster.see(hanging(decision="commit", bootstrap=None))

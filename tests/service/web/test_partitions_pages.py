@@ -125,7 +125,7 @@ def test_partitions_that_hide_records_are_listed_with_the_worst_first(cluster: W
     assert waiting.ids("partition-") == ["partition-orders-0"]
 
 
-def test_filters_and_sorts_in_the_address(cluster: WithPartitions) -> None:
+def test_filters_and_sort_order_are_in_the_address(cluster: WithPartitions) -> None:
     cluster.read()
     cluster.look(
         stalled_partition(0, "orders", high_watermark=END + 5, stalled_since_ms=NOW_MS - 9_000),
@@ -233,7 +233,7 @@ def test_the_page_counts_stalled_partitions_that_are_not_judged(
     assert "Rows 5 to 6 of 6" in last.texts["partitions"]
 
 
-def test_one_partition_shows_all_that_is_known_of_it(cluster: WithPartitions) -> None:
+def test_the_page_of_a_partition_shows_entries_findings_and_groups(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a"), owner(b"b\xff", producer_id=8)])
     cluster.look(stalled_partition(), read(entry(records=5, bytes=900), entry(8, LSO + 2), entry(9, LSO + 5)))
     subject = Subject("orders", 0, b"a", 7, 3, LSO)

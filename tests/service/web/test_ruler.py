@@ -81,7 +81,7 @@ def test_without_a_break_everything_is_to_one_scale() -> None:
     assert [ruler.readable(span) for span in ruler.spans[:3]] == ["yes", "never delivered", "skipped"]
 
 
-def test_between_breaks_one_scale_holds() -> None:
+def test_the_scale_is_uniform_between_breaks() -> None:
     ruler = drawn(
         Span(LSO - 27, LSO - 10, COMMITTED, "payments-0"), Span(LSO - 9, LSO - 1, ABORTED, "payments-3"), HANGS
     )
@@ -118,7 +118,7 @@ def test_groups_without_room_are_counted_and_blocked_ones_are_kept() -> None:
     assert len(ruler.pins) <= 12
 
 
-def test_what_lies_outside_of_the_log_is_drawn_at_its_ends() -> None:
+def test_offsets_outside_of_the_log_are_drawn_at_its_ends() -> None:
     """The records of an entry may have been deleted, and the LSO may lie below the log start."""
     older = Span(5, 8, HANGING, "old")
     ruler = drawn(older._replace(next=120), pins=(Pin(3, "late", SOON, "will stop"),), start=100, lso=5, hw=200)
@@ -186,7 +186,7 @@ def test_the_drawing_of_any_log_is_whole_in_order_and_within_bounds(
     assert list(ruler.breaks) == sorted(ruler.breaks)
 
 
-def test_the_small_form_says_how_much_is_hidden() -> None:
+def test_the_small_ruler_shows_how_much_is_hidden() -> None:
     small = mini(0, 900, 1_000, "hanging")
     assert small is not None
     assert (small.lso_x, small.focus, small.css) == (90, 4, "hanging")

@@ -96,7 +96,7 @@ def test_an_old_error_of_a_gone_application_does_not_blame_the_brokers(story: Wi
     assert shows(page.texts["verdict"], *facts)
 
 
-def test_before_the_first_read_the_page_says_what_is_missing(tmp_path: Path) -> None:
+def test_the_page_shows_if_the_application_runs_before_the_first_read(tmp_path: Path) -> None:
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'new.db'}", "prod-eu")
     words = overview(cluster.url).texts["verdict"]
     assert shows(words, "no streaming application", "14:03:50 UTC")

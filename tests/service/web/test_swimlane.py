@@ -115,7 +115,7 @@ def test_a_transaction_without_timeout_has_no_timeout_line() -> None:
     assert lanes(timeout_ms=-1).timeout_y is None
 
 
-def test_initialisations_are_pins_where_they_happened() -> None:
+def test_initialisations_are_pins_at_their_times() -> None:
     assert lanes(inits=(AXIS.to_ms, FROM - 1, FROM, FROM + 90_000)).inits == (0, 10, 100)
 
 

@@ -352,9 +352,7 @@ def test_a_timed_out_id_shows_how_long_it_was_open(cluster: WithPartitions, clie
     assert "Ongoing → PrepareAbort 7 / 6 1 m 07 s T timeout likely" in text
 
 
-def test_causes_of_different_aborts_stand_side_by_side_the_newest_first(
-    cluster: WithPartitions, client: TestClient
-) -> None:
+def test_causes_of_aborts_are_shown_side_by_side_newest_first(cluster: WithPartitions, client: TestClient) -> None:
     start = NOW_MS - 400_000
     log = [
         *aborted(0, NOW_MS - 500_000),
@@ -413,9 +411,7 @@ def test_an_open_transaction_shows_its_duration_and_partitions(cluster: WithPart
     assert '<rect class="tx tx--open" x="' in html
 
 
-def test_the_dark_end_of_a_bar_is_five_pixels_wide_however_short_it_took(
-    cluster: WithPartitions, client: TestClient
-) -> None:
+def test_the_dark_end_of_a_short_bar_is_five_pixels_wide(cluster: WithPartitions, client: TestClient) -> None:
     apply(cluster, aborted(0, NOW_MS - 90_000))
     assert '<rect class="tx tx--abort" x="-4" y="-3" width="5" height="28">' in get(client, f"{ONE}?id=pay")
 
