@@ -136,7 +136,7 @@ def logs(draw: st.DrawFn) -> list[Entry]:
 
 
 @given(logs())
-def test_folding_columns_equals_going_through_the_records_by_hand(log: list[Entry]) -> None:
+def test_folding_columns_equals_folding_record_by_record(log: list[Entry]) -> None:
     assert reported(facts(merge(singles(log), COUNTED))) == said(log)
 
 

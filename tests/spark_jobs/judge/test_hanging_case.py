@@ -253,9 +253,7 @@ def test_a_producer_past_its_timeout_adds_no_partition() -> None:
 
 
 @pytest.mark.parametrize(("stood_for_ms", "was_there_for_ms"), [(None, 0), (500, 500), (-1_000, 0)])
-def test_an_entry_at_the_lso_was_there_when_the_lso_was_first_seen_stalled(
-    stood_for_ms: int | None, was_there_for_ms: int
-) -> None:
+def test_an_entry_at_the_lso_is_as_old_as_the_stall(stood_for_ms: int | None, was_there_for_ms: int) -> None:
     case = new()
     case.stalled_since_ms = None if stood_for_ms is None else ENTRY.first_seen_ms - stood_for_ms
     assert case.there_since_ms == ENTRY.first_seen_ms - was_there_for_ms

@@ -54,7 +54,7 @@ def test_a_busy_worker_refuses_a_request_without_blocking() -> None:
 
 
 @pytest.mark.parametrize(("failing", "reported"), [("UNAVAILABLE", 0), ("WRONG", 1)])
-def test_a_failure_costs_one_answer(failing: str, reported: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_loses_only_one_answer(failing: str, reported: int, caplog: pytest.LogCaptureFixture) -> None:
     """The next question is answered as usual. If a broker is away, no warning is logged, because the question is
     repeated soon."""
     with caplog.at_level(logging.WARNING), Echo() as echo:

@@ -167,7 +167,7 @@ def test_timeouts_some_seconds_apart_are_still_one_outage(watch: Watch) -> None:
     assert slow.found() == at_once(watch, ended)
 
 
-def test_a_straggler_belongs_to_its_outage(watch: Watch) -> None:
+def test_a_late_timeout_belongs_to_its_outage(watch: Watch) -> None:
     slow = watch()
     slow.round(1, *OUTAGE)
     assert slow.reported() == CORRELATED

@@ -79,9 +79,7 @@ def all_findings(judged: Judged) -> list[Finding]:
 @pytest.mark.parametrize(
     ("log", "until_ms", "name"), [(INCREMENTING_LOG, 20_000, b"flink-0-9"), (POOLING_LOG, 18_300, b"flink-0-0")]
 )
-def test_a_job_that_is_gone_has_a_deadline_and_is_warned_of_it(
-    judged: Judged, log: str, until_ms: int, name: bytes
-) -> None:
+def test_a_warning_precedes_the_deadline_of_a_stopped_job(judged: Judged, log: str, until_ms: int, name: bytes) -> None:
     replay(judged, log, until_ms)
     judged.at(NOW_MS + 61_000)
     found = long_running(judged, name)

@@ -33,7 +33,7 @@ def test_the_work_is_repeated_until_the_with_block_ends() -> None:
     assert len(times) == done
 
 
-def test_news_ends_the_pause() -> None:
+def test_a_wake_event_ends_the_pause() -> None:
     news, called = threading.Event(), threading.Semaphore(0)
 
     def work(_now_ms: int) -> float:
@@ -46,7 +46,7 @@ def test_news_ends_the_pause() -> None:
         assert called.acquire(timeout=LIMIT_S), "news must end the pause, which is an hour long"
 
 
-def test_news_does_not_shorten_the_pause_after_a_failure() -> None:
+def test_a_wake_event_does_not_shorten_the_pause_after_a_failure() -> None:
     news, failed, calls = threading.Event(), threading.Event(), list[int]()
 
     def work(now_ms: int) -> float:
