@@ -69,7 +69,8 @@ def find_in_events(
 
     takeovers = fencing.takeover_conflicts(events)
     conflicts = [shown[-1] for shown in takeovers.values()]
-    window = ReportWindow(since_ms, first_unsettled(_since(conflicts, since_ms), settling, after_ms))
+    unsettled_conflict = first_unsettled(_since(conflicts, since_ms), settling, after_ms + fencing.SETTLES_WITHIN_MS)
+    window = ReportWindow(since_ms, unsettled_conflict)
     found += fencing.fencing_conflicts(takeovers, context, window)
     unsettled |= _unsettled(Kind.FENCING_CONFLICT, conflicts, window)
 

@@ -57,6 +57,11 @@ ROUND_MS: Final = 10_000
 """Time within which one restart or rebalance of an application reaches all its ids."""
 
 
+SETTLES_WITHIN_MS: Final = ROUND_MS + FOLLOWS_WITHIN_MS
+"""Time after a fence within which later records still decide whether it is a takeover, and whether it is one of a
+round."""
+
+
 class _Takeover(NamedTuple):
     """An open transaction that was aborted (`fence`, its PrepareAbort) for a producer that was let in (`let_in`, its
     Empty). `run`: takeovers of an id with the same `run` number alternate: each of them fences, within a short time,

@@ -158,6 +158,23 @@ def test_findings_do_not_depend_on_how_events_are_split_into_rounds(
     check()
 
 
+def test_a_conflict_is_reported_once_no_later_fence_can_change_it() -> None:
+    """A second fence of an id within ROUND_MS shows that its first one was no part of a round. So the conflicts of
+    pay-3 and pay-4, which make the finding one about the prefix, are proven ten seconds after their fences."""
+    fences = [(4, "pay-2", 0), (5, "pay-3", 0), (6, "pay-4", 0), (104, "pay-2", 97), (105, "pay-3", 0)]
+    fences += [(107, "pay-4", 1), (108, "pay-1", 0), (207, "pay-2", 98), (515, "pay-1", 307), (1_176, "pay-1", 660)]
+    fences += [(3_176, "pay-3", 1_999), (11_900, "pay-1", 3_000), (13_900, "pay-4", 1_999), (16_901, "pay-4", 3_000)]
+    events = []
+    for at_ms, name, open_ms in fences:
+        events.append(timeout(at_ms, name)._replace(cause=CauseCode.FENCED, duration_ms=open_ms))
+        let_in = timeout(at_ms + 100, name)
+        events.append(let_in._replace(cause=CauseCode.INITIALIZED, from_state=states.COMPLETE_ABORT))
+    written = numbered(sorted(events, key=lambda e: e.at_ms))
+    prompt = follow(written, None)
+    assert prompt.keys() == {(Kind.FENCING_CONFLICT, Subject(prefix="pay-"))}
+    assert all(follow(written, Random(seed)) == prompt for seed in range(10))
+
+
 def test_events_of_a_lagging_partition_are_counted_in_their_outage() -> None:
     """An event of a lagging partition is counted although later events of the same outage were counted before."""
     steps = [(1, "a"), (3_000, "b"), (3_001, "pay-3"), (5_235, "c"), (20_235, "pay-1"), (35_235, "pay-5")]
