@@ -90,7 +90,7 @@ def _nullable(cursor: Cursor) -> bytes | None:
 def _skip_headers(cursor: Cursor) -> None:
     count = cursor.varint()
     if not 0 <= count <= cursor.left:
-        raise MalformedBatch(f"{count} record headers, {cursor.left} bytes left")
+        raise MalformedBatch(f"a record claims {count} headers, and {cursor.left} bytes are left")
     for _ in range(count):
         cursor.skip(cursor.varint())
         cursor.skip(max(cursor.varint(), 0))

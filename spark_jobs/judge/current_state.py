@@ -140,8 +140,8 @@ class ConditionObserver:
         return _result(found, unread, context)
 
     def _compare(self, connection: Connection, context: Context, suspects: list[bytes], now_ms: int) -> RoundResult:
-        """Compares answers with the stored rows. An answer waits, up to ASK_EVERY_MS, until the transaction log has
-        been read to a later time."""
+        """Compares the coordinators' answers with the stored rows. If the log partition has not been read past the time
+        of an answer, the answer is kept for the next rounds, for at most ASK_EVERY_MS."""
         assert self._prober is not None
         for answer in self._prober.answers():
             if isinstance(answer, LeftBehindAnswer):
@@ -195,6 +195,7 @@ class ConditionObserver:
 
 
 def _result(found: Iterable[Observation], unread: dict[Kind, int], context: Context) -> RoundResult:
-    """Returns the round's result on the kinds in `unread`, which are judged by what is known of the transaction log."""
+    """Returns the round's result for the kinds that are keys of `unread` (by kind, the number of cases that were not
+    read). It covers the log partitions that can be judged now; findings without a log partition only if all can."""
     known = frozenset(context.log.known_until_ms), context.log.is_complete
     return RoundResult(tuple(found), frozenset(unread), *known, unread=unread)

@@ -70,8 +70,8 @@ def _fetches(logs: Sequence[bytes]) -> list[Fetch]:
 
 
 def _decode_and_fold(task: Sequence[Fetch]) -> float:
-    """Decodes and folds a task, and returns the seconds that decoding took. As source.reader does, merges the pieces
-    when they have as many runs as the merged part."""
+    """Decodes and folds the Fetch answers of a task, and returns the seconds that decoding took. As in source.reader,
+    all folded pieces are merged into one once the later pieces have as many runs as the first."""
     seconds = 0.0
     folded: list[Folded] = []
     scope = Scope(frozenset(chunk.partition for fetch in task for chunk in fetch))

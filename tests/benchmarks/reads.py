@@ -123,8 +123,8 @@ def _application(rng: random.Random) -> str:
 
 
 def _deep(sort: str, ids: list[bytes]) -> Callable[[random.Random], str]:
-    """Returns a function that makes requests for pages that follow some 100,000 rows. The cursor is the one that the
-    preceding page would have."""
+    """Returns a function that makes the path of a request for a page deep in the list. The cursor is at a random id,
+    and for `last_updated` also at a random time of the last seven days."""
     filters = (CLUSTER, sort, LIVE, b"", None, None, None, b"")
 
     def path(rng: random.Random) -> str:

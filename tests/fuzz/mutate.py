@@ -132,8 +132,8 @@ def make(seed: int, number: int) -> Input:
 
 
 def _seal(log: bytearray, at: int, end: int, mend: bool) -> bool:
-    """Corrects the checksum over as many bytes as the length states, if the data has them. Returns whether the checksum
-    is right."""
+    """Computes the checksum of the batch at `at`, whose length claims that it ends at `end`; with `mend`, writes it
+    into the header. Returns whether the header has the right checksum; False if `end` is no possible end."""
     if not at + HEADER_SIZE <= end <= len(log):
         return False
     crc = struct.pack(">I", google_crc32c.value(bytes(log[at + 21 : end])))

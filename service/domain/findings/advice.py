@@ -287,9 +287,10 @@ def checkpoint(two_phase: TwoPhase) -> str:
 
 def _left_behind(place: Place) -> str:
     return (
-        f"Partitions were added to {TOPIC}: the record lies in partition {place.partition}, and the id's coordinator"
-        f" looks in {place.looked_for_in}. No timeout ends the transaction, unless the leader of"
-        f" {place.log_partition} has not restarted since then: it then still aborts it, and discards its records."
-        " What nobody ends is reported as hanging, with the marker that ends it. Starting the application again does"
-        " not end it: the id gets a new producer id, and this transaction stays open."
+        f"Partitions were added to {TOPIC}: the record of this id is in partition {place.partition}, and the id's"
+        f" coordinator now reads only partition {place.looked_for_in}. If the leader of {place.log_partition} has not"
+        " restarted since then, it still aborts the transaction at its timeout, and the records are discarded. After a"
+        " restart no coordinator ends the transaction; if it has a timeout, it is then reported as hanging, with the"
+        " marker that ends it. Starting the application again does not end it: the id gets a new producer id, and this"
+        " transaction stays open."
     )

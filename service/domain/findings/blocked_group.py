@@ -53,12 +53,12 @@ class StallCause:
     @property
     def outlook(self) -> str:
         if self.heals_at_ms is not None:
-            return f"It goes on when the transaction ends, at {utc(self.heals_at_ms)} at the latest."
+            return f"Consumption continues when the transaction ends, at {utc(self.heals_at_ms)} at the latest."
         if self.relation == RelationKind.OPEN:
-            return "It goes on when the application of the transaction ends it."
+            return "Consumption continues when the application commits or aborts the transaction."
         if self.has_finding:
-            return "It goes on when the transaction ends: see the finding about that transaction."
-        return "It goes on when the transaction ends; what will end the transaction is not known yet."
+            return "Consumption continues when the transaction ends: see the finding about that transaction."
+        return "Consumption continues when the transaction ends; what will end the transaction is not known yet."
 
 
 NOT_READ: Final = StallCause(None, "", None, has_finding=False)

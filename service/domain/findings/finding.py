@@ -87,8 +87,8 @@ class Facts(ABC):
 
 @dataclass(frozen=True, slots=True)
 class SharedFacts(Facts):
-    """Facts of a finding that may stand for `more` problems without a finding of their own; the facts are then those of
-    the first of these problems."""
+    """Facts of a finding that can report several problems. If `more` is above 0, the finding reports `more` problems
+    that have no finding of their own, and the other fields describe the first of them."""
 
     more: int = field(default=0, kw_only=True)
 

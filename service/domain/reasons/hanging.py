@@ -126,8 +126,9 @@ class RecordsGone(Reason):
 
 
 class SeveralLeft(Reason):
-    """Several transactions, committed or aborted, may have written the entry: no proof rules them out.
-    `holds_committed`: records of a committed transaction are proven to be in the entry, so an ABORT destroys them."""
+    """Transactions that may have written the entry: no proof excludes them. `committed`, `aborted`: a transaction with
+    this outcome is among them. `holds_committed`: records of a committed transaction are proven to be in the entry, so
+    an ABORT destroys them."""
 
     committed: bool
     aborted: bool
@@ -136,9 +137,11 @@ class SeveralLeft(Reason):
 
     def __str__(self) -> str:
         if self.holds_committed:
-            return "it holds records of a committed transaction, and may hold records of an aborted one, too"
-        outcomes = ["a committed"] * self.committed + ["an aborted"] * self.aborted
-        return f"{' and '.join(outcomes)} transaction may have written it, and nothing shows which"
+            others = "records of an aborted one" if self.aborted else "records that belong to no transaction"
+            return f"it holds records of a committed transaction, and may hold {others}, too"
+        if not self.aborted:
+            return "a committed transaction may have written it, or no transaction, and no proof shows which"
+        return "a committed transaction or an aborted one may have written it, and no proof shows which"
 
 
 class UnlistedWriter(Reason):

@@ -153,9 +153,8 @@ def marker_ms(before: LogRecord, after: LogRecord) -> int | None:
 
 
 def with_first_append_time(before: LogRecord, after: LogRecord) -> LogRecord:
-    """Returns `after` as the next pair needs it: a PrepareX that was appended again gets the append time of the first
-    one. `before` is itself a record that this function returned.
-    """
+    """Returns `after`. If `after` appends the PrepareX `before` again, the result has the append time of `before`. For
+    a third PrepareX the caller passes the earlier result as `before`, so that the time of the first append is kept."""
     return after._replace(timestamp_ms=before.timestamp_ms) if transitions.is_prepared_again(before, after) else after
 
 

@@ -260,7 +260,8 @@ def appended(*steps: tuple[int, int], key: bytes = b"pay", start_ms: int = AT_MS
 
 
 def twice(outcome: str) -> list[Entry]:
-    """Returns a log in which a coordinator appends PrepareX, a second one appends it again, and the markers follow."""
+    """Returns the records of one transaction: Ongoing, PrepareX, PrepareX appended again by a second coordinator, and
+    CompleteX."""
     prepared, complete = OUTCOMES[outcome]
     return appended((states.ONGOING, AT_MS), (prepared, FIRST_MS), (prepared, AGAIN_MS), (complete, COMPLETE_MS))
 

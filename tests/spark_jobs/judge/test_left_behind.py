@@ -110,4 +110,4 @@ def test_an_id_that_a_former_coordinator_knows_is_overdue_with_the_reason(cluste
     judged = Judged(cluster, reader, Coordinators(knows=True))
     for round_ in range(3):
         found = judged.at(NOW_MS + 1_000 * round_)
-    assert "the id's coordinator looks in 1" in found[Kind.OVERDUE].observation.advice
+    assert "coordinator now reads only partition 1" in found[Kind.OVERDUE].observation.advice

@@ -100,7 +100,7 @@ def test_overdue_advice_blames_no_component_that_works() -> None:
         if facts.place.was_left_behind:
             assert "min.insync.replicas" not in text
             assert "clock" not in text
-            assert f"looks in {facts.place.looked_for_in}" in text
+            assert f"partition {facts.place.looked_for_in}" in text
             assert "gets a new producer id" in text
             continue
         if facts.neighbours_progress:

@@ -166,10 +166,10 @@ def test_a_long_legal_transaction_is_reported_with_the_time_it_heals() -> None:
         Severity.INFO,
         NOW_MS - 10 * S + 5 * M + 10 * S + ABORT_SLACK_MS,
     )
-    assert "It goes on when the transaction ends, at 2026" in long.advice
+    assert "Consumption continues when the transaction ends, at 2026" in long.advice
     (endless,) = found([victim(stalled_ms=M)], blocker(RelationKind.OPEN, timeout_ms=TWO_PHASE_TIMEOUT_MS))
     assert endless.self_heals_at_ms is None
-    assert "when the application of the transaction ends it" in endless.advice
+    assert "when the application commits or aborts the transaction" in endless.advice
     ruled = known(Kind.LONG_RUNNING, Severity.WARNING, Subject(transactional_id=b"pay-1"))
     (past_its_rule,) = found([victim()], one, reported=ruled)
     assert past_its_rule.severity == Severity.WARNING

@@ -64,7 +64,7 @@ SAID = [
     (
         Contradiction(Proven("none"), SeveralLeft(True, True)),
         "two readings contradict each other: first no committed transaction can have written it: it belongs to none;"
-        " now a committed and an aborted transaction may have written it, and nothing shows which",
+        " now a committed transaction or an aborted one may have written it, and no proof shows which",
     ),
     (
         RecordsGone(3, 10, 20),
