@@ -28,11 +28,11 @@ from service.api.routes import (
     audit,
     clusters,
     events,
+    finding_marks,
     findings,
     health,
     history,
     ledger,
-    mutes,
     partitions,
     resolve,
     transactions,
@@ -107,8 +107,15 @@ def _routes() -> list[BaseRoute]:
     everything = APIRouter()
     for room in (
         *(clusters.router, transactions.router, history.router, findings.router, events.router, partitions.offsets),
-        *(partitions.router, partitions.groups, ledger.router, resolve.router, mutes.acknowledgements, audit.router),
-        *(mutes.router, mutes.lists),
+        *(
+            partitions.router,
+            partitions.groups,
+            ledger.router,
+            resolve.router,
+            finding_marks.acknowledgements,
+            audit.router,
+        ),
+        *(finding_marks.router, finding_marks.lists),
     ):
         everything.include_router(room, prefix=API)
     everything.include_router(health.router)

@@ -31,8 +31,8 @@ from spark_jobs.judge.disturbances import disturbances_at_start
 from spark_jobs.judge.events import EventObserver
 from spark_jobs.judge.group_prober import GroupProber, probing_groups
 from spark_jobs.judge.groups import BlockedGroupObserver
+from spark_jobs.judge.open_entries import ROUND_MS, OpenEntryObserver
 from spark_jobs.judge.partition_prober import PartitionProber
-from spark_jobs.judge.partitions import ROUND_MS, OpenEntryObserver
 from spark_jobs.judge.until_acknowledged import TornObserver, acknowledged
 from spark_jobs.runtime.liveness import JUDGE_S, Liveness
 from spark_jobs.runtime.periodic import repeated

@@ -12,7 +12,7 @@ from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation, RoundResult
 from service.domain.findings.kinds import Resolution
 from service.domain.findings.torn import torn
-from service.store.mutes import read_acknowledgements
+from service.store.finding_marks import read_acknowledgements
 from service.store.queries import marker_audit
 
 

@@ -36,7 +36,7 @@ _told: Final[dict[tuple[str, str], str]] = {}
 
 def tell(kind: str, text: str, why: str = "") -> None:
     """Records what txnscope reported in the current test: the kind of a finding, or CAUSE; the text; and the reason."""
-    _told.setdefault((kind, text), why)
+    _told.setdefault((str(kind), text), why)  # pytest-xdist sends plain values only, and no words of an enum
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -78,7 +78,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     path = os.environ.get(RECORD)
-    if path is None or hasattr(session.config, "workerinput") or not _scenarios:
+    was_whole = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    if path is None or hasattr(session.config, "workerinput") or not (was_whole and _scenarios):
         return
     record = {
         "version": VERSIONS[0],

@@ -32,8 +32,8 @@ from service.store.writers.partitions import PartitionWriter
 from service.store.writers.transaction_log import TransactionLogWriter
 from spark_jobs.judge.disturbances import disturbances_at_start
 from spark_jobs.judge.judge import Judge
+from spark_jobs.judge.open_entries import OpenEntryObserver
 from spark_jobs.judge.partition_prober import Answers, Questions
-from spark_jobs.judge.partitions import OpenEntryObserver
 from tests.helpers.clocks import no_work
 from tests.service.store.logs import Entry, batch
 from tests.worlds.cluster import JUDGED, Batch, Cluster, LogRecord

@@ -20,11 +20,11 @@ from service.api.http.state import AppState, known_cluster, known_finding
 from service.clock import wall_clock_ms
 from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import Acknowledgement, Finding
-from service.store import audit_events, mutes
+from service.store import audit_events, finding_marks
 from service.store.audit_events import AuditEvent
 from service.store.engine import API_WAIT_S, open_engine
 from service.store.errors import StoreError
-from service.store.mutes import Wish
+from service.store.finding_marks import Wish
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ LONGEST_REASON: Final = 500
 SHORTEST_REASON: Final = 3
 
 
-def mute(app: AppState, request: Request, cluster: str, wish: Wish) -> mutes.Mute:
+def mute(app: AppState, request: Request, cluster: str, wish: Wish) -> finding_marks.Mute:
     """Sets the mute in the name of the sender. Raises ProblemError (404 for an unknown cluster or finding, 422 for an
     end in the past or too far away), or StoreError if nothing was written."""
     now_ms = app.now_ms()
@@ -94,7 +94,7 @@ def mute(app: AppState, request: Request, cluster: str, wish: Wish) -> mutes.Mut
     detail = f"{wish.text} until {text_of_clock(wish.until_ms)}: {wish.reason}"
     event = event_of(request, now_ms, Action.MUTE, Outcome.SET, "", detail)
     with store_writer(app.store_url) as engine, engine.begin() as connection:
-        return mutes.set_mute(connection, found.id, wish, event)
+        return finding_marks.set_mute(connection, found.id, wish, event)
 
 
 def acknowledge(app: AppState, request: Request, cluster: str, finding_id: str, reason: str) -> Acknowledgement:
@@ -106,7 +106,7 @@ def acknowledge(app: AppState, request: Request, cluster: str, finding_id: str, 
         one = known_finding(connection, found, finding_id)
         if (why := _why_not(one)) is not None:
             raise ProblemError(409, NOT_NOW, why)
-        return mutes.acknowledge(connection, found.id, one, reason, event)
+        return finding_marks.acknowledge(connection, found.id, one, reason, event)
 
 
 def _why_not(finding: Finding) -> str | None:

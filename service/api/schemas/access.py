@@ -9,7 +9,7 @@ from pydantic import Field
 from service.access.actions import Action, Outcome
 from service.api.http.fields import text_of_clock
 from service.api.schemas.shape import OneOf, Page, Shape, Time, shaped
-from service.store import mutes
+from service.store import finding_marks
 from service.store.audit_events import AuditRow
 
 ActionWord = Annotated[Action, OneOf(*Action)]
@@ -60,7 +60,7 @@ class Mute(Shape):
     set_by: str
 
     @staticmethod
-    def of(mute: mutes.Mute) -> Mute:
+    def of(mute: finding_marks.Mute) -> Mute:
         wish = mute.wish
         return shaped(
             Mute,

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, func, select, tuple_
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.store.escaped_text import id_key, possible_ids_of
-from service.store.mutes import with_acknowledgements, with_mutes
+from service.store.finding_marks import with_acknowledgements, with_mutes
 from service.store.queries.transactions import full_ids
 from service.store.rows.findings import finding_of
 from service.store.schema import findings, findings_truncated

@@ -14,7 +14,7 @@ from service.api.http.principals import sees_service
 from service.api.http.state import App
 from service.api.schemas.access import ActionWord
 from service.store.audit_events import AuditSelection, read_page
-from service.store.mutes import read_mutes
+from service.store.finding_marks import read_mutes
 from service.views.addresses import page_of
 from service.web.shared.frame import framed
 from service.web.shared.render import render

@@ -14,7 +14,7 @@ from service.api.http.audit import LONGEST_REASON, SHORTEST_REASON, acknowledge,
 from service.api.http.parameters import unusable
 from service.api.http.state import App
 from service.domain.duration_text import span_ms
-from service.store.mutes import Wish
+from service.store.finding_marks import Wish
 from service.views.addresses import finding_page
 
 CHOICES: Final = (("1h", "1 hour"), ("4h", "4 hours"), ("24h", "1 day"), ("7d", "1 week"))

@@ -15,9 +15,9 @@ from service.app import create_app
 from service.domain.findings.kinds import Kind
 from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
-from service.store import mutes
+from service.store import finding_marks
 from service.store.audit_events import AuditEvent
-from service.store.mutes import Wish
+from service.store.finding_marks import Wish
 from service.store.writers.groups import GroupWriter
 from service.store.writers.partitions import LedgerWriter
 from service.views.addresses import encode_bytes
@@ -71,7 +71,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with cluster.engine.begin() as connection:
         for number in range(3):
             wish = Wish(None, f"prefix-{number}", None, NOW_MS + 1_000, "known")
-            mutes.set_mute(connection, cluster.id, wish, done)
+            finding_marks.set_mute(connection, cluster.id, wish, done)
     yield url
     for one in (cluster, *others):
         one.close()

@@ -24,7 +24,7 @@ from service.metrics.page import KEPT_MS, Metrics
 from service.store import clusters, lease, progress, schema
 from service.store.audit_events import AuditEvent
 from service.store.engine import open_engine, open_reader
-from service.store.mutes import Wish, set_mute
+from service.store.finding_marks import Wish, set_mute
 from service.store.queries.findings import longest_open
 from service.store.writers.history import count_detection
 from service.store.writers.transaction_log import TransactionLogWriter

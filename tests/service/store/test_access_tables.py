@@ -14,11 +14,11 @@ from service.domain.findings.finding import Finding, RoundResult
 from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import reconcile
 from service.domain.partitions.facts import MarkerType
-from service.store import api_keys, audit_events, mutes, schema
+from service.store import api_keys, audit_events, finding_marks, schema
 from service.store.audit_events import Attempt, AuditEvent, AuditSelection
 from service.store.engine import open_engine
 from service.store.errors import StoreError
-from service.store.mutes import Wish
+from service.store.finding_marks import Wish
 from service.store.retention import AUDIT_KEPT_MS, Retention
 from tests.helpers.findings import observe
 from tests.service.store.conftest import Cluster
@@ -100,7 +100,7 @@ def test_audit_and_mutes_are_kept_for_more_than_a_year(cluster: Cluster) -> None
     wish = Wish("f", None, None, NOW_MS + 1, "known")
     with cluster.engine.begin() as connection:
         audit_events.add(connection, None, EVENT)
-        mutes.set_mute(connection, cluster.id, wish, EVENT)
+        finding_marks.set_mute(connection, cluster.id, wish, EVENT)
     retention = Retention(cluster.engine, cluster.lease)
     retention.delete_old(NOW_MS + AUDIT_KEPT_MS)
     assert len(audited(cluster.engine, cluster.id, with_service=True)) == 2
@@ -127,12 +127,12 @@ def test_the_longest_mute_that_matches_a_finding_counts(cluster: Cluster) -> Non
             Wish("other", None, None, NOW_MS + 90, "another finding"),
             Wish(one.id, None, None, NOW_MS, "over when it opened"),
         ):
-            mutes.set_mute(connection, cluster.id, wish, EVENT)
+            finding_marks.set_mute(connection, cluster.id, wish, EVENT)
     with cluster.engine.connect() as connection:
-        (muted,) = mutes.with_mutes(connection, cluster.id, [one])
-        (by_rule,) = mutes.with_mutes(connection, cluster.id, [finding(muted_until_ms=NOW_MS + 60)])
-        assert mutes.with_mutes(connection, cluster.id + 1, [one]) == [one]
-        assert mutes.with_mutes(connection, cluster.id, []) == []
+        (muted,) = finding_marks.with_mutes(connection, cluster.id, [one])
+        (by_rule,) = finding_marks.with_mutes(connection, cluster.id, [finding(muted_until_ms=NOW_MS + 60)])
+        assert finding_marks.with_mutes(connection, cluster.id + 1, [one]) == [one]
+        assert finding_marks.with_mutes(connection, cluster.id, []) == []
     assert (muted.observation.muted_until_ms, by_rule.observation.muted_until_ms) == (NOW_MS + 9, NOW_MS + 60)
 
 

@@ -12,7 +12,7 @@ from service.domain.findings.finding import Finding, Observation, Occurrence, Ro
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.findings.lifecycle import reconcile
 from service.domain.findings.rules import Rules
-from service.store import mutes
+from service.store import finding_marks
 from service.store.audit_events import AuditEvent
 from service.store.queries import findings
 from service.store.retention import Retention
@@ -45,7 +45,7 @@ def see(cluster: Cluster, one: Observation, now_ms: int = NOW_MS) -> Finding:
 def acknowledge(cluster: Cluster, finding: Finding, by: str = "ann") -> None:
     event = AuditEvent(NOW_MS + 5, Action.ACKNOWLEDGE, Outcome.SET, by, None, finding.id, "sent again")
     with cluster.engine.begin() as connection:
-        mutes.acknowledge(connection, cluster.id, finding, "sent again", event)
+        finding_marks.acknowledge(connection, cluster.id, finding, "sent again", event)
 
 
 def shown(cluster: Cluster, finding: Finding) -> Finding:
@@ -104,7 +104,7 @@ def test_old_acknowledgements_are_forgotten_with_their_audit(cluster: Cluster, r
     judge_of(cluster, reader).round(NOW_MS + 1_000)
     Retention(cluster.engine, cluster.lease).delete_old(NOW_MS + 20 * DAY_MS)
     with cluster.engine.connect() as connection:
-        assert mutes.read_acknowledgements(connection, cluster.id, [finding])
+        assert finding_marks.read_acknowledgements(connection, cluster.id, [finding])
     Retention(cluster.engine, cluster.lease).delete_old(YEARS_LATER_MS)
     with cluster.engine.connect() as connection:
-        assert not mutes.read_acknowledgements(connection, cluster.id, [finding])
+        assert not finding_marks.read_acknowledgements(connection, cluster.id, [finding])

@@ -16,7 +16,7 @@ from tests.helpers.stores import client_of
 from tests.service.store.conftest import only_on, patient
 from tests.service.store.logs import NOW_MS
 from tests.service.store.looks import entry as open_entry
-from tests.spark_jobs.judge.test_partitions import Lab, lab
+from tests.spark_jobs.judge.test_open_entries import Lab, lab
 
 pytestmark = only_on("sqlite")
 __all__ = ["lab"]

@@ -13,7 +13,7 @@ from tests.helpers.builders.entry_facts import facts_of
 from tests.service.store.conftest import only_on
 from tests.service.store.logs import NOW_MS
 from tests.service.store.looks import entry as open_entry
-from tests.spark_jobs.judge.test_partitions import NO_TRANSACTION, Lab, lab
+from tests.spark_jobs.judge.test_open_entries import NO_TRANSACTION, Lab, lab
 
 pytestmark = only_on("sqlite")
 __all__ = ["lab"]

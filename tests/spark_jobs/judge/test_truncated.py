@@ -29,7 +29,7 @@ from tests.service.store.logs import read as span
 from tests.service.store.looks import described, look, silent
 from tests.service.store.looks import entry as open_entry
 from tests.spark_jobs.judge.test_judge import Judged, judged
-from tests.spark_jobs.judge.test_partitions import Lab, lab
+from tests.spark_jobs.judge.test_open_entries import Lab, lab
 
 pytestmark = only_on("sqlite")
 __all__ = ["judged", "lab"]
@@ -151,7 +151,7 @@ def test_hanging_transactions_beyond_the_limit_are_counted(lab: Lab, url: str) -
 
 
 def test_open_entries_that_are_not_judged_are_counted(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_jobs.judge.partitions.MOST_CASES", 1)
+    monkeypatch.setattr("spark_jobs.judge.open_entries.MOST_CASES", 1)
     lab.ended(NOW_MS)
     orphans(lab, NOW_MS, 3)
     lab.round(NOW_MS + S)

@@ -25,7 +25,7 @@ from tests.service.store.conftest import Cluster, only_on
 from tests.service.store.logs import NOW_MS, entry
 from tests.service.store.looks import described, look, silent
 from tests.service.store.looks import entry as open_entry
-from tests.spark_jobs.judge.test_partitions import KEY, PLACE, Lab
+from tests.spark_jobs.judge.test_open_entries import KEY, PLACE, Lab
 
 pytestmark = only_on("sqlite")  # the reads have their own tests on both databases
 

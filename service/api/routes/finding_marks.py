@@ -19,8 +19,8 @@ from service.api.http.problems import NO_SUCH_MUTE, ProblemError, describe
 from service.api.http.state import App, known_cluster
 from service.api.schemas.access import Mute, Mutes
 from service.api.schemas.findings import FindingAcknowledgement
-from service.store import mutes
-from service.store.mutes import Wish, read_mutes
+from service.store import finding_marks
+from service.store.finding_marks import Wish, read_mutes
 
 _TOPIC: Final = r"^[A-Za-z0-9._*?\[\]!-]{1,249}$"
 
@@ -93,7 +93,7 @@ def end_mute(
         found = known_cluster(connection, cluster)
     event = event_of(request, app.now_ms(), Action.MUTE, Outcome.ENDED, str(id), "")
     with store_writer(app.store_url) as engine, engine.begin() as connection:
-        if not mutes.end_mute(connection, found.id, id, event):
+        if not finding_marks.end_mute(connection, found.id, id, event):
             raise ProblemError(404, NO_SUCH_MUTE, f"cluster {found.name!r} has no mute {id} in effect")
     return Response(status_code=204, headers={"Cache-Control": "no-store"})
 

@@ -29,8 +29,8 @@ from service.store.schema.history import SUM
 from service.store.writers.findings import FindingWriter, load
 from spark_jobs.judge.disturbances import disturbances_at_start
 from spark_jobs.judge.judge import Judge
+from spark_jobs.judge.open_entries import SOON_MS, OpenEntryObserver
 from spark_jobs.judge.partition_prober import Answers, EntryKey, Questions
-from spark_jobs.judge.partitions import SOON_MS, OpenEntryObserver
 from spark_jobs.judge.resolution import LOG_WAIT_MS, MARKER_WAIT_MS
 from spark_jobs.source.reader_settings import WatchedTopics
 from tests.helpers.builders.entry_facts import facts_of
