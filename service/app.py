@@ -107,15 +107,8 @@ def _routes() -> list[BaseRoute]:
     everything = APIRouter()
     for room in (
         *(clusters.router, transactions.router, history.router, findings.router, events.router, partitions.offsets),
-        *(
-            partitions.router,
-            partitions.groups,
-            ledger.router,
-            resolve.router,
-            finding_marks.acknowledgements,
-            audit.router,
-        ),
-        *(finding_marks.router, finding_marks.lists),
+        *(partitions.router, partitions.groups, ledger.router, resolve.router, finding_marks.acknowledgements),
+        *(audit.router, finding_marks.router, finding_marks.lists),
     ):
         everything.include_router(room, prefix=API)
     everything.include_router(health.router)
