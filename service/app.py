@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache, partial
@@ -33,18 +34,30 @@ from service.api.routes import (
     health,
     history,
     ledger,
+    notifications,
     partitions,
     resolve,
     transactions,
 )
+from service.api.schemas.findings import Finding as FindingBody
+from service.api.schemas.shape import to_json
 from service.clock import wall_clock_ms
+from service.domain.findings.finding import Finding
 from service.kafka.settings import Clients, ClientSettings
 from service.metrics.page import Metrics
 from service.metrics.requests import HttpMetrics
+from service.notifications.configuration import NotifyTable
+from service.notifications.delivery import Outbox
 from service.notifications.feed import EventFeed
+from service.notifications.notification import TEST, Notification
+from service.notifications.notifier import Configured, Notifier
+from service.notifications.receivers import receiver_of
+from service.notifications.trial import CLUSTER, trial_finding
 from service.processes.lifeline import BEAT_EVERY_S
 from service.store import api_keys
-from service.store.engine import DataVersions, open_reader
+from service.store.engine import DataVersions, open_engine, open_reader
+from service.store.queries.clusters import all_clusters
+from service.views.addresses import finding_page
 from service.web.shared.render import answer_errors_of_pages
 
 _MAX_BODY: Final = 1_000_000
@@ -100,6 +113,36 @@ def create_app(
     return app
 
 
+def create_notifier(store_url: str, tables: Sequence[NotifyTable], base: str) -> Notifier:
+    """Returns the notifier of the receivers in `tables`; `start` starts it. `base`: the address of the pages."""
+    reading, writing = open_reader(store_url), open_engine(store_url, must_exist=True)
+
+    def watched_clusters() -> Sequence[str]:
+        with reading.connect() as connection:
+            return [one.kafka_cluster_id for one in all_clusters(connection)]
+
+    configured = [
+        Configured(
+            Outbox(reading, writing, table.name, table.kind, table.wanted, partial(_rendered, base)),
+            receiver_of(table, base, watched_clusters),
+        )
+        for table in tables
+    ]
+    return Notifier(writing, configured, wall_clock_ms, time.monotonic)
+
+
+def trial_notification(base: str) -> Notification:
+    """Returns a notification that says that it is a test."""
+    now_ms = wall_clock_ms()
+    finding = trial_finding(now_ms)
+    return Notification(0, TEST, now_ms, CLUSTER, finding, *_rendered(base, CLUSTER, finding))
+
+
+def _rendered(base: str, cluster: str, finding: Finding) -> tuple[str, str]:
+    """Returns the finding as REST shows it, and the address of its page."""
+    return to_json(FindingBody.of(finding, cluster)).decode(), base + finding_page(cluster, finding.id)
+
+
 @cache
 def _routes() -> list[BaseRoute]:
     """Returns the routes, which all applications of this process share: building their pydantic schemas takes 0.3 s of
@@ -108,7 +151,7 @@ def _routes() -> list[BaseRoute]:
     for room in (
         *(clusters.router, transactions.router, history.router, findings.router, events.router, partitions.offsets),
         *(partitions.router, partitions.groups, ledger.router, resolve.router, finding_marks.acknowledgements),
-        *(audit.router, finding_marks.router, finding_marks.lists),
+        *(audit.router, finding_marks.router, finding_marks.lists, notifications.router),
     ):
         everything.include_router(room, prefix=API)
     everything.include_router(health.router)

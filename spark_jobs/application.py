@@ -28,6 +28,7 @@ from service.store.errors import StoreError, StoreLost, StoreUnavailable
 from service.store.lease import Lease
 from service.store.migrate import upgrade
 from service.store.retention import Retention
+from service.store.standby import LOOK_EVERY_S, Standby
 from spark_jobs.jobs.ledger import LedgerJob, end_tailing
 from spark_jobs.jobs.partitions import PartitionsJob
 from spark_jobs.jobs.transaction_log import TransactionLogJob
@@ -35,7 +36,7 @@ from spark_jobs.judge.judge import judging
 from spark_jobs.judge.marker_audit import auditing_markers
 from spark_jobs.runtime.cluster import Executors
 from spark_jobs.runtime.error_summary import error_summary
-from spark_jobs.runtime.job_runner import LOOK_EVERY_S, Job, Standby, TooManyFailures, run_jobs
+from spark_jobs.runtime.job_runner import Job, TooManyFailures, run_jobs
 from spark_jobs.runtime.liveness import BACKGROUND_S, END_S, MIGRATION_S, START_S, Liveness, Part
 from spark_jobs.runtime.periodic import repeated
 from spark_jobs.runtime.queries import Queries

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.rules.rule import CRITICAL, INFO, NONE, Alert, Group, pick
+from dashboards.rules.rule import CRITICAL, INFO, NONE, WARNING, Alert, Group, pick
 from dashboards.shared import SCRAPE_SLOW_S
 from service.metrics import catalogue as of
 
@@ -55,6 +55,19 @@ SLOW: Final = Alert(
     " store. Prometheus gives up after its scrape_timeout (10 s by default), and all alerts would end.",
 )
 
+_FAILED: Final = f"max by (receiver) (increase({pick(of.NOTIFICATIONS, outcome='failed')}[5m]))"
+_DELIVERED: Final = f"max by (receiver) (increase({pick(of.NOTIFICATIONS, outcome='delivered')}[5m]))"
+
+NOTIFICATIONS: Final = Alert(
+    name="KafkaTxnNotificationsFailing",
+    expr=f"{_FAILED} > 0\n  unless\n{_DELIVERED} > 0",
+    severity=WARNING,
+    wait="5m",
+    summary="Receiver {{ $labels.receiver }} gets no notifications of findings",
+    description="Each attempt to notify {{ $labels.receiver }} fails. What happens meanwhile is kept and sent when it"
+    " answers again, up to 10,000 events; the page of notifications shows the error.",
+)
+
 WATCHDOG: Final = Alert(
     name="KafkaTxnWatchdog",
     expr="vector(1)",
@@ -64,4 +77,6 @@ WATCHDOG: Final = Alert(
     " Alertmanager or the way between them is broken.",
 )
 
-GROUP: Final = Group("txnscope-service", (DOWN, ABSENT, STORE_DOWN, SLOW, WATCHDOG), "txnscope-pipeline", page="/")
+GROUP: Final = Group(
+    "txnscope-service", (DOWN, ABSENT, STORE_DOWN, SLOW, NOTIFICATIONS, WATCHDOG), "txnscope-pipeline", page="/"
+)

@@ -278,6 +278,17 @@ def _mute(sub: argparse.ArgumentParser) -> None:
     _json(sub)
 
 
+def _notify(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--test",
+        metavar="RECEIVER",
+        nargs="?",
+        const="",
+        help="send a test to this receiver of [[notify]], or to all of them",
+    )
+    _json(sub)
+
+
 def _acknowledge(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("finding", metavar="FINDING_ID", help="id of the finding")
     sub.add_argument("--reason", metavar="TEXT", help="why, for colleagues and the audit")
@@ -334,6 +345,7 @@ COMMANDS: Final = (
         _SERVICE,
         _acknowledge,
     ),
+    Command("notify", "notify", "shows how deliveries to receivers go, or tries receivers", _SERVICE, _notify),
     Command("audit", "lists", "lists what people did, tried, or were refused", _SERVICE, _audit),
     Command("keys", "keys", "creates, lists and revokes keys of the service, in its store", ("store",), _keys),
     Command("explain", "explain", "shows who wrote records, and how their transactions ended", _SERVICE, _explain),

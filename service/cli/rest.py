@@ -56,6 +56,7 @@ _ITEMS: Final = {
     "audit": frozenset({"at", "action", "outcome", "who", "address", "subject", "detail", "count"}),
     "mutes": _MUTE,
 }
+_RECEIVER: Final = frozenset({"receiver", "kind", "delivered", "pending", "dropped", "failing_since", "error"})
 _CLUSTER: Final = frozenset({"cluster", "partitions", "sources", "truncated"})
 _EXPLANATION: Final = frozenset({"spans", "truncated_at", "as_of"})
 _SPAN: Final = frozenset({"from", "to", "kind", "producer_id", "marker_offset", "ended_at", "cause"})
@@ -105,6 +106,10 @@ class Service:
             cursor = page["next_cursor"]
             if cursor is None or len(items) >= limit:
                 return {**page, "items": items}
+
+    def notifications(self) -> dict[str, Any]:
+        """Returns the receivers of notifications, as a page."""
+        return self._list(self._ask(f"/notifications?limit={_PAGE}"), _RECEIVER)
 
     def transaction(self, transactional_id: str) -> dict[str, Any]:
         """Returns one id in full."""

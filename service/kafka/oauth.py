@@ -216,6 +216,12 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # the library
     def extensions(self) -> dict[str, str]:
         return dict(self._extensions)
 
+    @property
+    def expires_at_ms(self) -> int | None:
+        """The end of the present token; None if it is not known."""
+        with self._lock:
+            return None if self._token is None else self._token.expires_at_ms
+
     def forget(self) -> None:
         """Drops the token: a broker has refused it."""
         with self._lock:

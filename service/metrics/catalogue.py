@@ -210,6 +210,24 @@ CLUSTER_INFO = _metric(
 SERIES_DROPPED = _metric("series_dropped", "gauge", "Series that the cap leaves out now; the worst are kept.")
 
 
+NOTIFICATIONS = Metric(
+    f"{PREFIX}notifications_total",
+    "counter",
+    "Attempts to notify receivers: notifications that were delivered, and attempts that failed.",
+    ("receiver", "outcome"),
+)
+NOTIFICATIONS_PENDING = Metric(
+    f"{PREFIX}notifications_pending", "gauge", "Events of findings that wait for the receiver.", ("receiver",)
+)
+NOTIFICATIONS_DROPPED = Metric(
+    f"{PREFIX}notifications_dropped_total",
+    "counter",
+    "Events that the receiver will never get, because it refused them or was away for too long.",
+    ("receiver",),
+)
+OF_RECEIVERS: Final = (NOTIFICATIONS, NOTIFICATIONS_PENDING, NOTIFICATIONS_DROPPED)
+"""Metrics about the receivers of notifications, which are not of one cluster."""
+
 UP = Metric(f"{PREFIX}exporter_up", "gauge", "1 if the store answered when this page was rendered, else 0.")
 RENDER_SECONDS = Metric(
     f"{PREFIX}exporter_render_seconds", "gauge", "Time that rendering this page from the store took."

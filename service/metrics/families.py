@@ -19,6 +19,7 @@ from service.metrics import catalogue
 from service.metrics.catalogue import SERIES_DROPPED, Metric
 from service.processes.identity import host_and_pid
 from service.store.escaped_text import display_id
+from service.store.receivers import ReceiverState
 from service.store.schema import history as stored
 from service.store.schema.history import AUDITED, CONFIRMED, CONTRADICTIONS, DECODE_ERRORS, SUM
 from service.views.cluster.metric_facts import ClusterFacts
@@ -230,6 +231,15 @@ def _ratio(answering: int, partitions: int, as_of_ms: int, now_ms: int) -> float
 
 
 CAUSES: Final = ("client", "timeout", "fenced", "admin", "unattributed")
+
+
+def receivers(states: Iterable[ReceiverState]) -> Iterator[Series]:
+    """Yields the deliveries of notifications; the series have no label `cluster`."""
+    for one in states:
+        yield Series(catalogue.NOTIFICATIONS, (one.name, "delivered"), one.delivered)
+        yield Series(catalogue.NOTIFICATIONS, (one.name, "failed"), one.failed)
+        yield Series(catalogue.NOTIFICATIONS_PENDING, (one.name,), one.pending)
+        yield Series(catalogue.NOTIFICATIONS_DROPPED, (one.name,), one.dropped)
 
 
 def transactions(facts: ClusterFacts) -> Iterator[Series]:

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.metrics.catalogue import OF_CLUSTERS, RENDER_SECONDS, UP, Metric
+from service.metrics.catalogue import OF_CLUSTERS, OF_RECEIVERS, RENDER_SECONDS, UP, Metric
 from service.metrics.families import (
     Distribution,
     Series,
@@ -32,11 +32,13 @@ from service.metrics.families import (
     groups,
     partitions,
     pipeline,
+    receivers,
     transactions,
 )
 from service.metrics.requests import RequestMetrics
 from service.store.errors import StoreError
 from service.store.escaped_text import label_text
+from service.store.receivers import ReceiverState, read_receivers
 from service.store.schema_check import SchemaCheck
 from service.views.cluster.metric_facts import ClusterFacts, all_facts
 
@@ -68,23 +70,27 @@ class StoreCollector(Collector):
     def collect(self) -> Iterator[Family]:
         """Yields every family of the catalogue that comes from the store, also those without series."""
         began = time.perf_counter()
-        families = {metric.name: _family(metric) for metric in OF_CLUSTERS}
-        facts, is_up = self._read()
+        families = {metric.name: _family(metric, "cluster") for metric in OF_CLUSTERS}
+        of_receivers = {metric.name: _family(metric) for metric in OF_RECEIVERS}
+        facts, states, is_up = self._read()
         now_ms = self._now_ms()
         for cluster, one in bounded([(one.name, _all(one, now_ms)) for one in facts], SERIES_LIMIT):
             _add(families[one.metric.name], (cluster, *one.labels), one.value)
+        for series in receivers(states):
+            _add(of_receivers[series.metric.name], series.labels, series.value)
         yield from families.values()
+        yield from of_receivers.values()
         yield GaugeMetricFamily(UP.name, UP.help, is_up)
         yield GaugeMetricFamily(RENDER_SECONDS.name, RENDER_SECONDS.help, time.perf_counter() - began)
 
-    def _read(self) -> tuple[list[ClusterFacts], bool]:
+    def _read(self) -> tuple[list[ClusterFacts], list[ReceiverState], bool]:
         try:
             with self._engine.connect() as connection:
                 self._schema.check(connection)
-                return all_facts(connection), True
+                return all_facts(connection), read_receivers(connection), True
         except (StoreError, SQLAlchemyError) as error:
             log.debug("no metrics from the store: %s", error)
-            return [], False
+            return [], [], False
 
 
 def _all(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
@@ -98,8 +104,8 @@ def _all(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
     yield from clusters(facts)
 
 
-def _family(metric: Metric) -> _Family:
-    labels = ("cluster", *metric.labels)
+def _family(metric: Metric, *first: str) -> _Family:
+    labels = (*first, *metric.labels)
     if metric.kind == "histogram":
         return HistogramMetricFamily(metric.name, metric.help, labels=labels)
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily

@@ -1,56 +1,169 @@
-"""Hands the events of findings to a receiver, in order and at least once. The store keeps each receiver's position."""
+"""What one receiver is to be notified of next, and what it has taken: read from the store, and written back.
+
+The events of findings are the outbox. The judge writes them in the transaction of the finding, and the store keeps each
+receiver's position in them. A look at what is open now, once in a while, finds what events alone do not show: findings
+whose mute has ended, and those that were open before the receiver was there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
 
 from sqlalchemy import Engine
 
+from service.domain.findings.finding import Finding
+from service.domain.findings.lifecycle import OPENED, RESOLVED
 from service.notifications.feed import start_after
-from service.store import finding_events
-from service.store.finding_events import FindingEvent
+from service.notifications.notification import MUTED, Notification, Selection
+from service.store import receivers
+from service.store.finding_events import FindingEvent, events_after, findings_with_events_after
+from service.store.lease import Lease, check
+from service.store.queries import findings
 
-AT_ONCE: Final = 100
+AT_ONCE: Final = 500
+"""Events that are read at once: an outage of that many ids is one message to people."""
 
 
-class Undelivered(Exception):
-    """The receiver did not take the events; the message says why."""
+class Batch(NamedTuple):
+    """The next notifications of a receiver. `after`, `sequence`: the events that were looked at are those between these
+    two, with the second. `dropped`: events that the store no longer has. `is_all`: there are no later events."""
 
-
-class Receiver(Protocol):
-    """A receiver of findings. A new kind of receiver is a class with these two members."""
+    notifications: tuple[Notification, ...]
+    after: int
+    sequence: int
+    dropped: int = 0
+    is_all: bool = True
 
     @property
-    def name(self) -> str:
-        """The name under which the store keeps the receiver's position. It must not change between restarts."""
-
-    def receive(self, events: Sequence[FindingEvent]) -> None:
-        """Takes the events, oldest first, perhaps some of them again. Raises Undelivered."""
+    def is_news(self) -> bool:
+        return bool(self.notifications or self.dropped) or self.sequence != self.after
 
 
-class Delivered(NamedTuple):
-    """The result of one delivery. `events`: the number that the receiver took. `skipped`: True if some events were
-    deleted before it could get them. `is_all`: True if it has every event that the store holds now."""
+class Outbox:
+    """One receiver's notifications. `render` makes the body and the address of a finding's page. `reading` cannot write
+    to the store. StoreError, LeaseLost: nothing was written."""
 
-    events: int
-    skipped: bool
-    is_all: bool
+    def __init__(
+        self,
+        reading: Engine,
+        writing: Engine,
+        name: str,
+        kind: str,
+        wanted: Selection,
+        render: Callable[[str, Finding], tuple[str, str]],
+    ) -> None:
+        self._reading, self._writing, self.name, self.kind = reading, writing, name, kind
+        self._wanted, self._render = wanted, render
+
+    def begin(self, lease: Lease) -> None:
+        """Adds the receiver to the store, after the newest event. Does nothing if the store knows it."""
+        with self._writing.begin() as connection:
+            check(connection, lease)
+            if receivers.position_of(connection, self.name) is None:
+                start = start_after(connection, None)
+                receivers.add_receiver(connection, self.name, self.kind, start.sequence)
+
+    def next(self, now_ms: int) -> Batch:
+        """Returns the events after the receiver's position, AT_ONCE at most."""
+        with self._reading.connect() as connection:
+            known = receivers.position_of(connection, self.name) or 0
+            start = start_after(connection, known)
+            events = events_after(connection, start.sequence, AT_ONCE)
+            knows = receivers.notified_of(connection, self.name) if events else frozenset()
+        return Batch(
+            tuple(self._of_events(events, knows, now_ms)),
+            known,
+            events[-1].sequence if events else start.sequence,
+            max(start.sequence - known, 0) if start.is_reset else 0,
+            len(events) < AT_ONCE,
+        )
+
+    def overlooked(self, sequence: int, now_ms: int, *, with_mutes: bool) -> Batch:
+        """Returns what no event after `sequence` will say: findings that are open and not muted, and that the receiver
+        does not know; findings that it knows, and that have ended. `with_mutes`: also those that are muted now."""
+        with self._reading.connect() as connection:
+            knows = receivers.notified_of(connection, self.name)
+            standing = findings.standing(connection)
+            ended = findings.resolved(connection, knows)
+            have_events = findings_with_events_after(connection, sequence)
+        notifications = [
+            self._notification(sequence, RESOLVED, now_ms, cluster, finding)
+            for cluster, finding in ended
+            if finding.id not in have_events
+        ]
+        for cluster, finding in standing:
+            is_muted = _is_muted(finding, now_ms)
+            if finding.id in have_events:
+                continue
+            if finding.id in knows:
+                if is_muted and with_mutes:
+                    notifications.append(self._notification(sequence, MUTED, now_ms, cluster, finding))
+            elif not is_muted and self._wanted.includes(cluster, finding):
+                notifications.append(self._notification(sequence, OPENED, now_ms, cluster, finding))
+        return Batch(tuple(notifications), sequence, sequence)
+
+    def known_open(self, sequence: int, now_ms: int) -> list[Notification]:
+        """Returns the findings that the receiver knows to be open and that are not muted."""
+        with self._reading.connect() as connection:
+            knows = receivers.notified_of(connection, self.name)
+            standing = findings.standing(connection) if knows else []
+        return [
+            self._notification(sequence, OPENED, now_ms, cluster, finding)
+            for cluster, finding in standing
+            if finding.id in knows and not _is_muted(finding, now_ms)
+        ]
+
+    def check(self, lease: Lease) -> None:
+        """Raises LeaseLost if another service notifies now."""
+        with self._writing.begin() as connection:
+            check(connection, lease)
+
+    def done(self, lease: Lease, batch: Batch, now_ms: int, taken: int | None = None, refused: int = 0) -> None:
+        """Stores that the receiver has taken the batch: the first `taken` notifications of it, or all. `refused`: the
+        number of notifications after these that it will not get."""
+        gone = len(batch.notifications) if taken is None else taken + refused
+        took = batch.notifications[: gone - refused]
+        is_whole = gone == len(batch.notifications)
+        sequence = batch.sequence if is_whole else batch.notifications[gone - 1].sequence
+        knows = {one.finding.id: one.event not in (RESOLVED, MUTED) for one in took}
+        with self._writing.begin() as connection:
+            check(connection, lease)
+            receivers.note_delivery(
+                connection,
+                self.name,
+                sequence,
+                now_ms,
+                delivered=len(took),
+                dropped=refused + batch.dropped,
+                begun=[one for one, is_open in knows.items() if is_open],
+                ended=[one for one, is_open in knows.items() if not is_open],
+            )
+
+    def failed(self, lease: Lease, error: str, now_ms: int) -> None:
+        with self._writing.begin() as connection:
+            check(connection, lease)
+            receivers.note_failure(connection, self.name, error, now_ms)
+
+    def _of_events(self, events: Iterable[FindingEvent], knows: frozenset[str], now_ms: int) -> Iterator[Notification]:
+        known = set(knows)
+        for one in events:
+            finding = one.finding
+            if not one.is_confirmed:  # a candidate is no finding yet
+                continue
+            if one.event == RESOLVED:
+                if finding.id not in known:
+                    continue
+                known.discard(finding.id)
+            elif _is_muted(finding, now_ms) or not (finding.id in known or self._wanted.includes(one.cluster, finding)):
+                continue
+            else:
+                known.add(finding.id)
+            yield self._notification(one.sequence, one.event, one.at_ms, one.cluster, finding)
+
+    def _notification(self, sequence: int, event: str, at_ms: int, cluster: str, finding: Finding) -> Notification:
+        return Notification(sequence, event, at_ms, cluster, finding, *self._render(cluster, finding))
 
 
-def deliver(engine: Engine, receiver: Receiver) -> Delivered:
-    """Hands over the next events, AT_ONCE at most, and stores the new position once they are taken. A new receiver
-    begins after the newest event. Raises Undelivered, and then leaves the position as it is; StoreError.
-
-    No connection to the store is held while the receiver takes the events."""
-    with engine.begin() as connection:
-        known = finding_events.position_of(connection, receiver.name)
-        start = start_after(connection, known)
-        if start.sequence != known:
-            finding_events.save_position(connection, receiver.name, start.sequence)
-        events = finding_events.events_after(connection, start.sequence, AT_ONCE)
-    if events:
-        receiver.receive(events)
-        with engine.begin() as connection:
-            finding_events.save_position(connection, receiver.name, events[-1].sequence)
-    return Delivered(len(events), start.is_reset, len(events) < AT_ONCE)
+def _is_muted(finding: Finding, now_ms: int) -> bool:
+    return (finding.observation.muted_until_ms or 0) > now_ms

@@ -26,6 +26,7 @@ from service.access.hosts import parse_host
 from service.domain.duration_text import span_ms
 from service.domain.findings.rules import Rule
 from service.domain.retention_policy import DEFAULT, Keep
+from service.notifications.configuration import NotifyTable
 from service.store.backends import DEFAULT_URL
 
 _GLOB: Final = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
@@ -224,15 +225,19 @@ class Settings(Watching):
     ca: Path | None = None
     client_cert: Path | None = None
     rules: tuple[RuleTable, ...] = ()
+    notify: tuple[NotifyTable, ...] = ()
     keep: KeepTable = KeepTable()
 
-    @field_validator("clusters")
+    @field_validator("clusters", "notify")
     @classmethod
-    def _have_different_names(cls, clusters: Sequence[WatchedCluster]) -> Sequence[WatchedCluster]:
-        names = [one.name for one in clusters]
+    def _have_different_names(
+        cls, tables: Sequence[WatchedCluster | NotifyTable], info: ValidationInfo
+    ) -> Sequence[WatchedCluster | NotifyTable]:
+        names = [one.name for one in tables]
         if twice := next((name for name in names if names.count(name) > 1), None):
-            raise ValueError(f"two clusters have the name {twice!r}")
-        return clusters
+            what = "clusters" if info.field_name == "clusters" else "receivers"
+            raise ValueError(f"two {what} have the name {twice!r}")
+        return tables
 
     @field_validator("operators")
     @classmethod

@@ -21,6 +21,9 @@ from service.store.schema import leases
 EXPIRES_AFTER_MS: Final = 10_000
 """Time without a renewal, as a waiting driver measures it, after which the lease may be taken."""
 
+NOTIFIER: Final = 0
+"""In place of a cluster: the lease that lets one service at a time notify receivers, of all clusters."""
+
 _FREE: Final = Upsert(leases)
 _IF_HELD: Final = update(leases).where(
     leases.c.cluster_id == bindparam("held_cluster"),

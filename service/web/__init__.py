@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from service.web import goto, guide
-from service.web.cluster import audit, overview, pipeline
+from service.web.cluster import audit, notifications, overview, pipeline
 from service.web.findings import finding_list, forms
 from service.web.partitions import partition_list, partition_page
 from service.web.transactions import expiring, transaction_list, transaction_page
@@ -21,6 +21,7 @@ ROOMS: Final = (
     expiring,
     pipeline,
     audit,
+    notifications,
     transaction_list,
     transaction_page,
     guide,

@@ -1,5 +1,4 @@
-"""Runs several jobs at once under one lease: a failed job begins again alone, and the others continue. `Standby` waits
-for the lease."""
+"""Runs several jobs at once under one lease: a failed job begins again alone, and the others continue."""
 
 from __future__ import annotations
 
@@ -9,13 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from sqlalchemy import Engine
-
-from service.processes.identity import has_ended
-from service.processes.waiting import Backoff, WorkingTime
-from service.store import lease
+from service.processes.waiting import Backoff
 from service.store.errors import LeaseLost, StoreLost
-from service.store.lease import EXPIRES_AFTER_MS, Lease, Renewal
+from service.store.lease import Lease
 from spark_jobs.runtime.cluster import SessionEnded
 from spark_jobs.runtime.error_summary import error_summary, heals
 from spark_jobs.runtime.liveness import SOURCE_S, SOURCE_START_S, Liveness, Part
@@ -118,44 +113,3 @@ def _keep_running(job: Job, lease: Lease, liveness: Liveness, shared_end: _Share
                 )
                 part.note_start()
                 shared_end.ending.wait(pause_s)
-
-
-LOOK_EVERY_S: Final = 0.5
-
-
-class Standby:
-    """Waits for the lease of one cluster on behalf of `owner`, an identity (`service.processes.identity`).
-
-    Takes the lease at once if nobody holds it, or if its holder ran on this machine and has ended. Otherwise takes it
-    after EXPIRES_AFTER_MS without a new renewal. The time between two calls of `look` counts as at most one second, and
-    not at all before a failed call, because this process sees no renewals while it is stopped or the store is
-    unavailable.
-    """
-
-    def __init__(
-        self, engine: Engine, cluster_id: int, owner: str, passed_s: Callable[[], float] | None = None
-    ) -> None:
-        """`passed_s` returns the seconds since its last call, but never more than 1.0."""
-        self._engine, self._cluster_id, self._owner = engine, cluster_id, owner
-        self._passed_s = passed_s or WorkingTime(list).skip
-        self._seen: Renewal | None = None
-        self._unchanged_s = 0.0
-
-    def look(self) -> None:
-        """Checks whether the holder has renewed the lease. To be called every LOOK_EVERY_S. Raises StoreUnavailable."""
-        passed_s = self._passed_s()
-        seen = lease.newest_renewal(self._engine, self._cluster_id)
-        self._unchanged_s = self._unchanged_s + passed_s if seen == self._seen else 0.0
-        self._seen = seen
-
-    def acquire(self, now_ms: int) -> Lease | None:
-        """Calls `look`, then takes the lease if that is allowed; else returns None. Raises StoreUnavailable."""
-        self.look()
-        if self._is_held_by_another():
-            return None
-        return lease.acquire(self._engine, self._cluster_id, self._owner, now_ms, expired=self._seen)
-
-    def _is_held_by_another(self) -> bool:
-        if self._seen is None or self._seen.owner == self._owner:
-            return False
-        return self._unchanged_s < EXPIRES_AFTER_MS / 1000 and not has_ended(self._seen.owner)

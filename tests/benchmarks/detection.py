@@ -66,8 +66,8 @@ def run(cases: int = 100, rate: float = 200, ids: int = 20) -> list[Figure]:
 
 def _measure(broker: Broker, watched: Watched, connection: Connection, cases: int) -> Iterator[Figure]:
     with _Watch(watched) as watch:
-        injected = [late_write(connection, number) for number in _paced(cases)]
-        _wait_for(lambda: len(watch.confirmed) >= cases)
+        injected = [late_write(connection, number) for number in paced(cases)]
+        wait_for(lambda: len(watch.confirmed) >= cases)
         found = [watch.confirmed[i.partition] - i.at_s for i in injected if i.partition in watch.confirmed]
         yield Figure("late writes found", 100 * len(found) / cases, "%", 100, at_least=True)
         yield Figure("late write acknowledged → confirmed in REST, p50", statistics.median(found), "s", TYPICAL_S)
@@ -77,8 +77,8 @@ def _measure(broker: Broker, watched: Watched, connection: Connection, cases: in
         yield from _stages(watch, injected)
         yield from _find_hanging(broker, {i.open.producer_id for i in injected})
         yield Figure("healthy transactions that we called hanging", len(watch.false), "", 0.5)
-        marked = [_mark(connection, injected[number]) for number in _paced(cases)]
-        _wait_for(lambda: len(watch.resolved) >= cases)
+        marked = [_mark(connection, injected[number]) for number in paced(cases)]
+        wait_for(lambda: len(watch.resolved) >= cases)
     ended = [watch.resolved[p] - at_s for p, at_s in marked if p in watch.resolved]
     yield Figure("hanging transactions that we saw end", 100 * len(ended) / cases, "%", 100, at_least=True)
     yield Figure("marker written → resolved in REST, p50", statistics.median(ended), "s")
@@ -109,7 +109,7 @@ def _stages(watch: _Watch, injected: list[Injected]) -> Iterator[Figure]:
         yield Figure(f"  {name}, p50", statistics.median(seconds), "s")
 
 
-def _paced(cases: int) -> Iterator[int]:
+def paced(cases: int) -> Iterator[int]:
     began = time.monotonic()
     for number in range(cases):
         time.sleep(max(0.0, began + number * EVERY_S - time.monotonic()))
@@ -149,7 +149,7 @@ def _find_hanging(broker: Broker, hanging: set[int]) -> Iterator[Figure]:
         yield Figure(f"find-hanging {name}: a run", statistics.median(seconds), "s")
 
 
-def _wait_for(is_so: Callable[[], bool]) -> None:
+def wait_for(is_so: Callable[[], bool]) -> None:
     give_up = time.monotonic() + LOST_AFTER_S
     while not is_so() and time.monotonic() < give_up:
         time.sleep(0.1)

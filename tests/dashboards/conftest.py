@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.transaction_log import states
+from service.store.receivers import add_receiver
 from service.store.writers.groups import GroupWriter
 from service.store.writers.history import count_detection
 from tests.dashboards.boards import FILES, Json, load
@@ -36,6 +37,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithPartitions]
     GroupWriter(cluster.engine, cluster.lease).replace([GroupOffset("billing", "orders", 0, LSO, 2, False)], NOW_MS)
     with cluster.engine.begin() as connection:
         count_detection(connection, cluster.id, NOW_MS - 1_000, NOW_MS)
+        add_receiver(connection, "pager", "alertmanager", 0)
     yield cluster
     cluster.close()
 

@@ -16,12 +16,21 @@ from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Reject
-from service.metrics.catalogue import HTTP_REQUESTS, HTTP_SECONDS, OF_CLUSTERS, RENDER_SECONDS, UP, Metric
+from service.metrics.catalogue import (
+    HTTP_REQUESTS,
+    HTTP_SECONDS,
+    OF_CLUSTERS,
+    OF_RECEIVERS,
+    RENDER_SECONDS,
+    UP,
+    Metric,
+)
 from service.metrics.families import CAUSES, REASONS
 from service.metrics.page import KEPT_MS, SERIES_LIMIT, Metrics
 from service.store import clusters
 from service.store.engine import open_reader
 from service.store.escaped_text import DIGEST_DIGITS, LABEL_BYTES
+from service.store.receivers import add_receiver
 from service.store.writers.groups import GroupWriter
 from service.store.writers.history import count_batch, count_detection
 from service.views.cluster.metric_facts import EXPIRES_WITHIN_MS, HANGING_NAMED, TOP_OPEN
@@ -36,7 +45,7 @@ SHOWN: Final = 6
 """Maximum number of series of a metric in the document. Series that are not 0 come first. A histogram is shown for one
 set of labels."""
 
-OURS: Final = (UP, RENDER_SECONDS, HTTP_REQUESTS, HTTP_SECONDS)
+OURS: Final = (*OF_RECEIVERS, UP, RENDER_SECONDS, HTTP_REQUESTS, HTTP_SECONDS)
 
 _INTRODUCTION: Final = f"""\
 # Metrics
@@ -102,6 +111,7 @@ def _labels() -> dict[str, str]:
         "owner": "of the rule that fits (`[[rules]]`), or empty",
         "instance": "host and process id of a streaming application; without `honor_labels: true` in the scrape"
         " configuration, Prometheus calls this label `exported_instance`",
+        "receiver": "the name of a `[[notify]]`; `outcome` of its attempts is `delivered` or `failed`",
         "route": "template, like `/api/v1/clusters/{cluster}`; `(none)` for a path that nothing serves",
     }
 
@@ -156,6 +166,8 @@ def page() -> str:
     with TemporaryDirectory() as directory:
         cluster = WithPartitions(f"sqlite:///{directory}/store.db", partitions=2)
         _fill(cluster)
+        with cluster.engine.begin() as connection:
+            add_receiver(connection, "pager", "alertmanager", 0)
         cluster.close()
         reader = open_reader(cluster.url)
         metrics = Metrics(reader)

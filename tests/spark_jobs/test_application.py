@@ -12,9 +12,9 @@ from service.kafka.errors import KafkaUnavailable
 from service.settings import Settings
 from service.store.errors import StoreUnavailable
 from service.store.lease import Lease
+from service.store.standby import Standby
 from spark_jobs import application
 from spark_jobs.application import Application
-from spark_jobs.runtime.job_runner import Standby
 from spark_jobs.runtime.liveness import Liveness
 from spark_jobs.runtime.session import SparkStart
 from spark_jobs.runtime.watchdog import Watchdog

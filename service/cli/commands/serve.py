@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from argparse import Namespace
+from typing import Final
 
 from service.access.hosts import AllowedHosts
 from service.cli.errors import FINE, UNREACHABLE, CommandFailed, store_failures
@@ -20,6 +21,9 @@ from service.server.running import LogLimit
 from service.settings import Settings
 from service.store.engine import open_reader
 from service.store.errors import StoreError
+
+_LAST_MESSAGE_S: Final = 1.0
+"""Seconds that a message to a receiver may still take at the end. It is sent again at the next start."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -61,7 +65,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
 
     # imported here, because the web framework takes a second to load and a bad flag should not wait for it
     from service.api.http.access import AccessConfig
-    from service.app import create_app
+    from service.app import create_app, create_notifier
     from service.server.running import Server
 
     access = AccessConfig(settings.auth, AllowedHosts(settings.host, settings.allowed_hosts))
@@ -94,7 +98,14 @@ def run(_flags: Namespace, settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    address = f"{'http' if tls is None else 'https'}://{host}:{settings.port}"
+    base = settings.url if "url" in settings.model_fields_set else address
+    notifier = create_notifier(settings.store, settings.notify, base) if settings.notify else None
     running.prepare()
-    print(f"serving {'http' if tls is None else 'https'}://{host}:{settings.port}", file=sys.stderr)
+    print(f"serving {address}", file=sys.stderr)
+    if notifier is not None:
+        notifier.start()
     server.run(sockets=[listening])
+    if notifier is not None:
+        notifier.stop(_LAST_MESSAGE_S)
     return FINE if server.should_exit and server.started else UNREACHABLE

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Collection, Iterable
+from itertools import groupby
+from typing import Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, func, select, tuple_
 
@@ -11,11 +12,13 @@ from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.store.escaped_text import id_key, possible_ids_of
 from service.store.finding_marks import with_acknowledgements, with_mutes
+from service.store.many_rows import batched
 from service.store.queries.transactions import full_ids
 from service.store.rows.findings import finding_of
-from service.store.schema import findings, findings_truncated
+from service.store.schema import clusters, findings, findings_truncated
 
 _F = findings.c
+_IDS_AT_ONCE: Final = 500
 
 
 class FindingSelection(NamedTuple):
@@ -123,6 +126,30 @@ def truncated(connection: Connection, cluster_id: int) -> dict[str, int]:
 def present(connection: Connection, cluster_id: int, finding: Finding) -> Finding:
     """Returns the finding with its whole id, and with operators' mutes and acknowledgements."""
     return with_full_ids(connection, cluster_id, _with_words_of_people(connection, cluster_id, [finding]))[0]
+
+
+def standing(connection: Connection) -> list[tuple[str, Finding]]:
+    """Returns the confirmed findings of all clusters with the cluster's name, the first opened first."""
+    return _of_clusters(connection, _F.status == Status.CONFIRMED)
+
+
+def resolved(connection: Connection, ids: Collection[str]) -> list[tuple[str, Finding]]:
+    """Returns the findings among `ids` that have ended, with the cluster's name."""
+    found = []
+    for some in batched(sorted(ids), _IDS_AT_ONCE):
+        found += _of_clusters(connection, _F.status == Status.RESOLVED, _F.id.in_(some))
+    return found
+
+
+def _of_clusters(connection: Connection, *conditions: ColumnElement[bool]) -> list[tuple[str, Finding]]:
+    statement = select(clusters.c.name, *findings.c).join(clusters, clusters.c.id == _F.cluster_id).where(*conditions)
+    rows = connection.execute(statement.order_by(_F.cluster_id, _F.opened_at_ms, _F.id)).all()
+    found = []
+    for cluster_id, theirs in groupby(rows, key=lambda row: row._mapping[_F.cluster_id]):
+        of_cluster = list(theirs)
+        with_marks = _with_words_of_people(connection, cluster_id, [finding_of(row) for row in of_cluster])
+        found += [(of_cluster[0][0], one) for one in with_full_ids(connection, cluster_id, with_marks)]
+    return found
 
 
 def _with_words_of_people(connection: Connection, cluster_id: int, found: list[Finding]) -> list[Finding]:

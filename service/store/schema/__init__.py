@@ -6,7 +6,7 @@ bytes sort the same in every database.
 
 from service.store.schema.access import acknowledgements, api_keys, audit_events, mutes
 from service.store.schema.base import metadata
-from service.store.schema.findings import finding_events, findings, findings_truncated, receiver_positions
+from service.store.schema.findings import finding_events, findings, findings_truncated, notified_findings, receivers
 from service.store.schema.history import cluster_minutes, counters, id_minutes, transitions
 from service.store.schema.ids import (
     CAN_EXPIRE,
@@ -55,13 +55,14 @@ __all__ = [
     "log_partitions",
     "metadata",
     "mutes",
+    "notified_findings",
     "open_entries",
     "open_participants",
     "partition_markers",
     "partition_minutes",
     "partition_watch",
     "producer_ids",
-    "receiver_positions",
+    "receivers",
     "rejects",
     "source_status",
     "torn_transactions",

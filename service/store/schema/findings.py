@@ -85,13 +85,30 @@ finding_events = Table(
     Column("finding_id", String, nullable=False),
     Column("event", String, nullable=False),  # service.domain.findings.lifecycle: "opened", "resolved", …
     Column("at_ms", BigInteger, nullable=False),
+    Column("is_confirmed", Boolean, nullable=False),  # False: of a candidate, or of its withdrawal
     **NUMBERS_ONCE,  # a number is never given twice: listeners resume by it
 )
 
-# The last event of findings that each receiver of notifications took.
-receiver_positions = Table(
-    "receiver_positions",
+# Receivers of notifications: service.store.receivers.ReceiverState.
+receivers = Table(
+    "receivers",
     metadata,
-    Column("receiver", String, primary_key=True),
-    Column("sequence", BigInteger, nullable=False),
+    Column("name", String, primary_key=True),
+    Column("kind", String, nullable=False),
+    Column("sequence", BigInteger, nullable=False),  # of the last event that it took
+    Column("delivered", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    Column("dropped", BigInteger, nullable=False),
+    Column("delivered_at_ms", BigInteger),
+    Column("failing_since_ms", BigInteger),
+    Column("error", String),
+)
+
+# The findings that a receiver knows to be open: it will be notified of their end.
+notified_findings = Table(
+    "notified_findings",
+    metadata,
+    Column("receiver", String, nullable=False),
+    Column("finding_id", String, nullable=False),
+    PrimaryKeyConstraint("receiver", "finding_id"),
 )

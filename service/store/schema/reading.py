@@ -8,7 +8,6 @@ from sqlalchemy import (
     Boolean,
     Column,
     Float,
-    ForeignKey,
     Index,
     Integer,
     LargeBinary,
@@ -36,7 +35,7 @@ clusters = Table(
 leases = Table(
     "leases",
     metadata,
-    Column("cluster_id", Integer, ForeignKey("clusters.id"), primary_key=True),
+    Column("cluster_id", Integer, primary_key=True, autoincrement=False),  # 0: the notifier's lease
     Column("owner", String, nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("renewed_at_ms", BigInteger, nullable=False),

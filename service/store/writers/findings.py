@@ -49,7 +49,13 @@ class FindingWriter:
                 count_detection(connection, cluster_id, since_ms, now_ms)
             count_contradictions(connection, cluster_id, contradictions)
             events = [
-                {"cluster_id": cluster_id, "finding_id": c.finding.id, "event": c.event, "at_ms": now_ms}
+                {
+                    "cluster_id": cluster_id,
+                    "finding_id": c.finding.id,
+                    "event": c.event,
+                    "at_ms": now_ms,
+                    "is_confirmed": c.finding.life.confirmed_at_ms is not None,
+                }
                 for c in changes
                 if c.event is not None
             ]

@@ -4,44 +4,28 @@ transaction."""
 from __future__ import annotations
 
 import json
-import shutil
-import socket
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from tests.dashboards.rules.files import ALERTMANAGER, load, run
 from tests.dashboards.rules.test_routes import HANGS, named
+from tests.helpers.alertmanagers import alertmanager
 from tests.helpers.servers import get_json
-from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until_equal
-
-PROGRAMS: Final = ("prometheus-alertmanager", "alertmanager")
+from tests.helpers.waiting import ANSWER_S, wait_until_equal
 
 
 @pytest.fixture
-def alertmanager(tmp_path: Path) -> Iterator[str]:
-    """Yields the address of Alertmanager's API."""
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if program is None:
-        pytest.skip("Alertmanager is not installed (make system-packages)")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        place = f"127.0.0.1:{free.getsockname()[1]}"
-    given = (f"--config.file={ALERTMANAGER}", f"--storage.path={tmp_path}", f"--web.listen-address={place}")
-    with (tmp_path / "log").open("wb") as log:
-        running = subprocess.Popen([program, *given, "--cluster.listen-address="], stderr=log, stdout=log)
-        try:
-            _wait(f"http://{place}/-/ready", running)
-            yield f"http://{place}/api/v2/alerts"
-        finally:
-            running.kill()
-            running.wait(LIMIT_S)
+def alerts(tmp_path: Path) -> Iterator[str]:
+    """The address of Alertmanager's API."""
+    with alertmanager(ALERTMANAGER, tmp_path) as url:
+        yield f"{url}/api/v2/alerts"
 
 
-def test_an_outage_mutes_dependent_alerts_but_no_hanging_transaction(alertmanager: str) -> None:
+def test_an_outage_mutes_dependent_alerts_but_no_hanging_transaction(alerts: str) -> None:
     """All alerts arrive at the same time, as after a broker failure that has also stopped the streaming application."""
     sent = [
         named("KafkaTxnPipelineStale", source="partitions"),
@@ -54,7 +38,7 @@ def test_an_outage_mutes_dependent_alerts_but_no_hanging_transaction(alertmanage
         named("KafkaTxnWatchdog"),
     ]
     body = json.dumps([{"labels": labels, "annotations": {"summary": "…"}} for labels in sent]).encode()
-    request = urllib.request.Request(alertmanager, body, {"Content-Type": "application/json"})
+    request = urllib.request.Request(alerts, body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:
         assert answer.status == 200
     expected = {
@@ -63,7 +47,7 @@ def test_an_outage_mutes_dependent_alerts_but_no_hanging_transaction(alertmanage
         ("KafkaTransactionOverdue", "warning"),
     }
     # Alertmanager accepts the alerts first, and inhibits them a moment later
-    wait_until_equal(lambda: _muted(alertmanager), expected, "the muted alerts")
+    wait_until_equal(lambda: _muted(alerts), expected, "the muted alerts")
 
 
 def _muted(url: str) -> set[tuple[str, str]]:
@@ -78,15 +62,6 @@ def _alerts(url: str) -> list[dict[str, Any]]:
 
 def _key(labels: dict[str, str]) -> tuple[str, str]:
     return labels["alertname"], labels["severity"]
-
-
-def _wait(url: str, running: subprocess.Popen[bytes]) -> None:
-    def is_ready() -> bool:
-        assert running.poll() is None, "Alertmanager ended during its start"
-        with urllib.request.urlopen(url, timeout=1):
-            return True
-
-    wait_for(is_ready, f"Alertmanager to be ready at {url}", retry_on=(OSError,))
 
 
 def test_a_page_for_several_alerts_has_a_summary_and_a_link(tmp_path: Path) -> None:

@@ -43,6 +43,11 @@ def of_cluster(answer: int = 200, query: str = "") -> Row:
     return Row(401, answer, 403, answer, answer, 403, query)
 
 
+def of_all(answer: int = 200) -> Row:
+    """Returns the row of a route about all clusters together."""
+    return Row(401, 403, 403, 403, answer, 403)
+
+
 def shared(answer: int = 200, query: str = "") -> Row:
     """Returns the row of a route about no cluster. The row also fits a route that omits the clusters that the sender
     may not see."""
@@ -72,6 +77,8 @@ TABLE: Final[dict[tuple[str, str], Row]] = {
     ("GET", f"{A}/events"): shared(),
     ("GET", "/events"): shared(),
     ("GET", f"{A}/clusters"): shared(),
+    ("GET", f"{A}/notifications"): of_all(),
+    ("GET", "/notifications"): of_all(),
     ("GET", "/"): shared(),
     ("GET", "/go"): of_cluster(303, "cluster=orders"),
     ("GET", C): of_cluster(),

@@ -121,6 +121,7 @@ def test_openapi_names_every_operation_and_defines_every_reference(client: TestC
         "listHanging",
         "listMarkers",
         "listMutes",
+        "listNotifications",
         "listPartitions",
         "listProducerOwners",
         "listTransactions",

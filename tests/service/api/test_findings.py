@@ -206,7 +206,7 @@ def test_a_listener_that_reconnects_continues_after_its_last_event(cluster: With
 def test_a_listener_that_was_away_too_long_gets_a_reset(cluster: WithFindings, listen: Any, last: str) -> None:
     with cluster.engine.begin() as connection:
         connection.exec_driver_sql(
-            f"INSERT INTO finding_events VALUES ({EVENTS_KEPT}, {cluster.id}, 'forgotten', 'opened', 0)"
+            f"INSERT INTO finding_events VALUES ({EVENTS_KEPT}, {cluster.id}, 'forgotten', 'opened', 0, true)"
         )
     listener = listen(last)
     listener.hear()

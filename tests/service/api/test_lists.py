@@ -15,7 +15,7 @@ from service.app import create_app
 from service.domain.findings.kinds import Kind
 from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
-from service.store import finding_marks
+from service.store import finding_marks, receivers
 from service.store.audit_events import AuditEvent
 from service.store.finding_marks import Wish
 from service.store.writers.groups import GroupWriter
@@ -72,6 +72,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for number in range(3):
             wish = Wish(None, f"prefix-{number}", None, NOW_MS + 1_000, "known")
             finding_marks.set_mute(connection, cluster.id, wish, done)
+            receivers.add_receiver(connection, f"receiver-{number}", "webhook", 0)
     yield url
     for one in (cluster, *others):
         one.close()

@@ -1,11 +1,10 @@
-"""Tests of the feed of finding events: all streams share one reader of the store, and each receiver has its own
-position."""
+"""Tests of events of findings: all streams share one reader of the store."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -13,13 +12,11 @@ import pytest
 from sqlalchemy import event
 
 from service.api.http.state import Store
-from service.notifications import delivery, feed
-from service.notifications.delivery import Delivered, Undelivered, deliver
+from service.notifications import feed
 from service.notifications.feed import AllPlacesTaken, EventFeed
 from service.store.engine import open_reader
 from service.store.errors import StoreError
-from service.store.finding_events import FindingEvent, events_after
-from service.store.writers import findings as writer
+from service.store.finding_events import events_after
 from tests.helpers.findings import WithFindings, observe
 from tests.helpers.postgres import Postgres
 from tests.helpers.stores import NOW_MS
@@ -183,68 +180,6 @@ def test_cancelled_streams_are_forgotten(streams: Streams) -> None:
         return len(streams.feed._waiting)
 
     assert asyncio.run(listen()) == 0
-
-
-class Notebook:
-    """A receiver that notes the numbers of the events that it receives. A test can make it fail."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.noted: list[int] = []
-        self.is_away = False
-
-    def receive(self, events: Sequence[FindingEvent]) -> None:
-        if self.is_away:
-            raise Undelivered("nobody is at home")
-        self.noted += [one.sequence for one in events]
-
-
-def test_a_new_receiver_begins_with_the_next_event(cluster: WithFindings) -> None:
-    happen(cluster, 2)
-    mail = Notebook("mail")
-    assert deliver(cluster.engine, mail) == Delivered(0, skipped=False, is_all=True)
-    happen(cluster, 2, first=2)
-    assert deliver(cluster.engine, mail) == Delivered(2, skipped=False, is_all=True)
-    assert mail.noted == [3, 4]
-
-
-def test_each_receiver_has_a_position_of_its_own_that_outlives_it(cluster: WithFindings) -> None:
-    mail, chat = Notebook("mail"), Notebook("chat")
-    for one in (mail, chat):
-        deliver(cluster.engine, one)
-    happen(cluster, 4)
-    chat.is_away = True
-    deliver(cluster.engine, mail)
-    with pytest.raises(Undelivered):
-        deliver(cluster.engine, chat)
-    happen(cluster, 2, first=4)
-    chat_again = Notebook("chat")
-    for one in (mail, chat_again):
-        deliver(cluster.engine, one)
-    assert mail.noted == chat_again.noted == [1, 2, 3, 4, 5, 6]
-
-
-def test_many_events_are_delivered_in_pieces_in_order(cluster: WithFindings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "AT_ONCE", 3)
-    mail = Notebook("mail")
-    deliver(cluster.engine, mail)
-    happen(cluster, 7)
-    pieces = [deliver(cluster.engine, mail) for _ in range(3)]
-    assert [(one.events, one.is_all) for one in pieces] == [(3, False), (3, False), (1, True)]
-    assert mail.noted == [1, 2, 3, 4, 5, 6, 7]
-
-
-def test_a_receiver_that_returns_too_late_is_informed_of_lost_events(
-    cluster: WithFindings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(writer, "EVENTS_KEPT", 3)
-    mail = Notebook("mail")
-    deliver(cluster.engine, mail)
-    happen(cluster, 6)
-    assert deliver(cluster.engine, mail).skipped
-    happen(cluster, 2, first=6)
-    assert not deliver(cluster.engine, mail).skipped
-    assert mail.noted == [7, 8]
 
 
 WAITS = "SELECT count(*) FROM pg_locks WHERE NOT granted"

@@ -46,7 +46,7 @@ def upgrade() -> None:
         key="id",
         unique=["name", "kafka_cluster_id"],
     )
-    _table("leases", "cluster_id cluster, owner text, epoch long, renewed_at_ms long, released bool", key="cluster_id")
+    _table("leases", "cluster_id int, owner text, epoch long, renewed_at_ms long, released bool", key="cluster_id")
     _table(
         "log_partitions",
         "cluster_id cluster, source text, topic text, partition int, topic_id text, generation int, next_offset long,"
@@ -232,11 +232,17 @@ def upgrade() -> None:
     _table("findings_truncated", "cluster_id cluster, kind text, number long", key="cluster_id, kind")
     _table(
         "finding_events",
-        "sequence row_id, cluster_id cluster, finding_id text, event text, at_ms long",
+        "sequence row_id, cluster_id cluster, finding_id text, event text, at_ms long, is_confirmed bool",
         key="sequence",
         **NUMBERS_ONCE,
     )
-    _table("receiver_positions", "receiver text, sequence long", key="receiver")
+    _table(
+        "receivers",
+        "name text, kind text, sequence long, delivered long, failed long, dropped long, delivered_at_ms long?,"
+        " failing_since_ms long?, error text?",
+        key="name",
+    )
+    _table("notified_findings", "receiver text, finding_id text", key="receiver, finding_id")
     _table(
         "api_keys",
         "id row_id, name text, digest text, roles text, created_at_ms long, created_by text, revoked_at_ms long?,"

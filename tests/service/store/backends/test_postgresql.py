@@ -20,8 +20,8 @@ from service.store.backends.postgresql.copy_in import COPIES_FROM
 from service.store.engine import open_engine, open_reader
 from service.store.errors import LeaseLost, StoreUnavailable
 from service.store.queries import transactions
+from service.store.standby import Standby
 from service.store.writers.transaction_log import TransactionLogWriter
-from spark_jobs.runtime.job_runner import Standby
 from tests.helpers.paths import ROOT
 from tests.helpers.postgres import Postgres
 from tests.helpers.waiting import LIMIT_S, wait_until_equal

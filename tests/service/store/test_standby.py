@@ -17,7 +17,7 @@ from service.store import clusters, lease
 from service.store.engine import open_engine
 from service.store.errors import LeaseLost, StoreUnavailable
 from service.store.lease import EXPIRES_AFTER_MS, Lease
-from spark_jobs.runtime.job_runner import LOOK_EVERY_S, Standby
+from service.store.standby import LOOK_EVERY_S, Standby
 from tests.helpers.migrated import migrated
 from tests.helpers.paths import ROOT
 from tests.service.store.conftest import BACKENDS, new_store

@@ -1,0 +1,53 @@
+"""`txnscope notify`: shows how the deliveries of notifications go, or tries the receivers of the settings."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from typing import Any, Final
+
+from service.cli.errors import FINE, UNREACHABLE, CommandFailed
+from service.cli.rest import Service
+from service.cli.text import print_page
+from service.settings import Settings
+
+_HEADS: Final = ("RECEIVER", "KIND", "DELIVERED", "PENDING", "DROPPED", "FAILING SINCE", "ERROR")
+
+
+def run(flags: Namespace, settings: Settings) -> int:
+    """Returns 3 if a receiver cannot be reached. CommandFailed: 2 for an unknown receiver, 3 if the service does not
+    answer."""
+    if flags.test is None:
+        return print_page(Service(settings).notifications(), flags.json, _HEADS, _row)
+    return _try_receivers(flags.test, settings)
+
+
+def _try_receivers(name: str, settings: Settings) -> int:
+    tables = [table for table in settings.notify if name in ("", table.name)]
+    if not tables:
+        known = ", ".join(table.name for table in settings.notify)
+        raise CommandFailed(f"--test {name}: [[notify]] has {known}" if known else "no [[notify]] in the settings")
+    # imported here, because they need the web framework and the receivers' libraries
+    from service.app import trial_notification
+    from service.notifications.notification import Undelivered
+    from service.notifications.receivers import receiver_of
+
+    code = FINE
+    for table in tables:
+        receiver = receiver_of(table, settings.url, list)
+        try:
+            receiver.send([trial_notification(settings.url)])
+            print(f"{table.name}: it took the test")
+        except Undelivered as error:
+            print(f"{table.name}: {error}", file=sys.stderr)
+            code = UNREACHABLE
+        finally:
+            receiver.close()
+    return code
+
+
+def _row(one: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        *(one["receiver"], one["kind"], one["delivered"], one["pending"], one["dropped"]),
+        *(one["failing_since"] or "-", one["error"] or "-"),
+    )

@@ -1,0 +1,206 @@
+"""Notifies the configured receivers: one thread for each, in the process that holds the notifier's lease.
+
+A receiver that fails is tried again after a growing pause, and holds up no other one. A notification that it refuses
+itself is dropped after MOST_REFUSALS attempts; the store counts it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from sqlalchemy import Engine
+
+from service.notifications.delivery import Batch, Outbox
+from service.notifications.notification import Receiver, Undelivered
+from service.processes.identity import own_identity
+from service.processes.waiting import Backoff
+from service.store import lease, receivers
+from service.store.errors import LeaseLost, StoreError
+from service.store.lease import NOTIFIER, Lease
+from service.store.standby import LOOK_EVERY_S, Standby
+
+log = logging.getLogger("txnscope.notifications")
+
+RENEW_EVERY_S: Final = 1.0
+READ_EVERY_S: Final = 0.5
+OVERLOOKED_EVERY_S: Final = 10.0
+GATHER_S: Final = 1.0
+"""Time from the first event to a message of a receiver that gathers events: those of one outage come together."""
+
+FIRST_PAUSE_S: Final = 1.0
+LONGEST_PAUSE_S: Final = 60.0
+MOST_REFUSALS: Final = 5
+
+
+class Configured(NamedTuple):
+    """A receiver with its notifications."""
+
+    outbox: Outbox
+    receiver: Receiver
+
+
+class Notifier:
+    """Notifies receivers until `stop`. `now_ms`: the wall clock; `monotonic`: seconds for pauses."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        configured: Sequence[Configured],
+        now_ms: Callable[[], int],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._engine, self._configured = engine, configured
+        self._now_ms, self._monotonic = now_ms, monotonic
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="notifications", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, within_s: float) -> None:
+        """Ends the threads. A receiver that is still sending after `within_s` is left to itself."""
+        self._stopping.set()
+        self._thread.join(within_s)
+
+    def _run(self) -> None:
+        standby = Standby(self._engine, NOTIFIER, own_identity())
+        while not self._stopping.is_set():
+            with suppress(StoreError):
+                if (held := standby.acquire(self._now_ms())) is not None:
+                    self._notify(held)
+            self._stopping.wait(LOOK_EVERY_S)
+
+    def _notify(self, held: Lease) -> None:
+        """Notifies until the lease is lost or `stop`."""
+        ending = threading.Event()
+        with self._engine.begin() as connection:
+            lease.check(connection, held)
+            receivers.keep_only(connection, [one.outbox.name for one in self._configured])
+        for one in self._configured:
+            one.outbox.begin(held)
+        works = [_Work(one, held, ending, self._now_ms, self._monotonic) for one in self._configured]
+        threads = [threading.Thread(target=work.run, name=work.name, daemon=True) for work in works]
+        for thread in threads:
+            thread.start()
+        try:
+            while not ending.is_set() and not self._stopping.wait(RENEW_EVERY_S):
+                with suppress(StoreError):
+                    try:
+                        lease.renew(self._engine, held, self._now_ms())
+                    except LeaseLost:
+                        return
+        finally:
+            ending.set()
+            for thread in threads:
+                thread.join(LONGEST_PAUSE_S)
+            with suppress(StoreError):
+                lease.release(self._engine, held)
+
+
+class _Work:
+    """The notifications of one receiver under one lease."""
+
+    def __init__(
+        self,
+        configured: Configured,
+        held: Lease,
+        ending: threading.Event,
+        now_ms: Callable[[], int],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._outbox, self._receiver = configured
+        self._held, self._ending = held, ending
+        self._now_ms, self._monotonic = now_ms, monotonic
+        self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        self._refusals = 0
+        self._is_failing = True  # perhaps, before the first success
+        self._overlooked_at_s = self._repeated_at_s = float("-inf")
+
+    @property
+    def name(self) -> str:
+        return f"notifications of {self._outbox.name}"
+
+    def run(self) -> None:
+        pause_s = 0.0
+        while not self._ending.wait(pause_s):
+            try:
+                pause_s = self._step()
+            except LeaseLost:
+                self._ending.set()
+            except StoreError as error:
+                log.debug("%s: %s", self.name, error)
+                pause_s = FIRST_PAUSE_S
+            except Exception as error:  # a bug of ours, or of a library, must not end the thread
+                log.exception("%s failed", self.name)
+                pause_s = self._note_failure(type(error).__name__)
+
+    def _step(self) -> float:
+        """Delivers the next notifications, and returns the pause (s) before the next step."""
+        batch = self._outbox.next(self._now_ms())
+        if batch.notifications and self._receiver.gathers_s and batch.is_all:
+            self._ending.wait(GATHER_S)
+            batch = self._outbox.next(self._now_ms())
+        if not batch.is_news and batch.is_all and self._is_due(self._overlooked_at_s, OVERLOOKED_EVERY_S):
+            with_mutes = self._receiver.repeats_every_s is not None
+            batch = self._outbox.overlooked(batch.sequence, self._now_ms(), with_mutes=with_mutes)
+            self._overlooked_at_s = self._monotonic()
+        try:
+            if batch.notifications:
+                self._outbox.check(self._held)
+                self._receiver.send(batch.notifications)
+            elif batch.is_all:
+                self._repeat(batch)
+        except Undelivered as error:
+            return self._note_undelivered(batch, error)
+        self._succeeded(batch)
+        if batch.notifications and self._receiver.gathers_s:
+            return self._receiver.gathers_s
+        return READ_EVERY_S if batch.is_all else 0.0
+
+    def _repeat(self, batch: Batch) -> None:
+        every_s = self._receiver.repeats_every_s
+        if every_s is not None and self._is_due(self._repeated_at_s, every_s):
+            if standing := self._outbox.known_open(batch.sequence, self._now_ms()):
+                self._receiver.repeat(standing)
+            self._repeated_at_s = self._monotonic()
+
+    def _succeeded(self, batch: Batch) -> None:
+        if batch.dropped:
+            log.warning("%s: %d events were deleted before it took them", self.name, batch.dropped)
+        if batch.is_news or self._is_failing:
+            self._outbox.done(self._held, batch, self._now_ms())
+        self._is_failing = False
+        self._backoff.reset()
+        self._refusals = 0
+
+    def _note_undelivered(self, batch: Batch, error: Undelivered) -> float:
+        """Returns the pause (s) before the next attempt."""
+        self._refusals = self._refusals + 1 if error.is_refused and not error.taken else int(error.is_refused)
+        is_dropped = self._refusals >= MOST_REFUSALS
+        if error.taken or is_dropped:
+            self._outbox.done(self._held, batch, self._now_ms(), error.taken, int(is_dropped))
+        if is_dropped:
+            self._refusals = 0
+            log.warning(
+                "%s: a notification is dropped, because it was refused %d times: %s", self.name, MOST_REFUSALS, error
+            )
+            return 0.0
+        return max(self._note_failure(str(error)), error.retry_after_s)
+
+    def _note_failure(self, error: str) -> float:
+        """Stores the failure, and returns the pause (s) before the next attempt: with jitter, so that several receivers
+        on one server do not come back at the same moment."""
+        self._is_failing = True
+        pause_s = self._backoff.next_s() * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        log.warning("%s: %s; the next attempt follows in %.0f s", self.name, error, pause_s)
+        with suppress(StoreError):
+            self._outbox.failed(self._held, error, self._now_ms())
+        return pause_s
+
+    def _is_due(self, at_s: float, every_s: float) -> bool:
+        return self._monotonic() - at_s >= every_s

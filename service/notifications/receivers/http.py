@@ -1,0 +1,268 @@
+"""Receivers over HTTP: a webhook, and Alertmanager. Both send to the configured address alone, without redirects."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from jinja2 import TemplateError
+from jinja2.sandbox import SandboxedEnvironment
+
+from service import http_client
+from service.domain.findings.catalogue import CATALOGUE
+from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import Severity
+from service.http_client import NoAnswer
+from service.notifications.notification import MUTED, TEST, Notification, Undelivered
+from service.store.escaped_text import display_id
+from service.store.many_rows import batched
+
+TIMEOUT_S: Final = 10.0
+LONGEST_RETRY_AFTER_S: Final = 300.0
+_REFUSED: Final = (400, 413, 415, 422)
+"""Statuses that are about the message itself: sending it again does not help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An address, and what proves to it who we are. `secrets` reads them anew for each request: files change."""
+
+    url: Callable[[], str] = field(repr=False)
+    bearer: Callable[[], str | None] = field(repr=False)
+    ca: Path | None = None
+
+    def request(
+        self,
+        method: str,
+        path: str = "",
+        body: bytes | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        taken: int = 0,
+    ) -> bytes:
+        """Sends a request to the address, with `path` after it, and returns the answer's body. Raises Undelivered
+        unless the answer is 2xx."""
+        try:
+            token = self.bearer()
+            more = {} if token is None else {"Authorization": f"Bearer {token}"}
+            answer = http_client.send(
+                method,
+                self.url() + path,
+                {"Content-Type": "application/json", "User-Agent": "txnscope", **headers, **more},
+                body,
+                timeout_s=TIMEOUT_S,
+                tls=partial(ssl.create_default_context, cafile=self.ca),
+                is_timed_as_a_whole=True,
+            )
+        except NoAnswer as error:
+            raise Undelivered(str(error), taken=taken) from error
+        except OSError as error:
+            raise Undelivered(f"{error.filename}: {error.strerror}", taken=taken) from error
+        except Undelivered as error:  # by a file of the settings
+            raise Undelivered(str(error), taken=taken) from error
+        if not 200 <= answer.status < 300:
+            raise Undelivered(
+                f"it answered {answer.status}",
+                taken=taken,
+                is_refused=answer.status in _REFUSED,
+                retry_after_s=_retry_after_s(answer.headers.get("Retry-After", "")),
+            )
+        return answer.body
+
+
+def _retry_after_s(text: str) -> float:
+    return min(float(text), LONGEST_RETRY_AFTER_S) if text.isascii() and text.isdigit() else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """Sends each notification as JSON, in a request of its own, signed as Standard Webhooks 1.0 says.
+
+    `secret`: the key of the signature, as text or as whsec_BASE64; None: no signature. `template`: a file with a Jinja
+    template of the body, which has the names of the default body.
+    """
+
+    endpoint: Endpoint
+    secret: Callable[[], str | None] = field(repr=False)
+    template: Path | None
+    now_s: Callable[[], float]
+    repeats_every_s: float | None = None
+    gathers_s: float = 0.0
+
+    def send(self, notifications: Sequence[Notification]) -> None:
+        for taken, one in enumerate(notifications):
+            try:
+                body = self._body(one)
+                headers = self._signature(f"{one.finding.id}-{one.sequence}", body)
+            except Undelivered as error:
+                raise Undelivered(str(error), taken=taken) from error
+            self.endpoint.request("POST", "", body, headers, taken)
+
+    def repeat(self, notifications: Sequence[Notification]) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None: ...
+
+    def _body(self, one: Notification) -> bytes:
+        values = default_body(one)
+        if self.template is None:
+            return json.dumps(values, separators=(",", ":")).encode()
+        try:
+            text = self.template.read_text("utf-8")
+            return SandboxedEnvironment().from_string(text).render(values).encode()
+        except (TemplateError, OSError) as error:
+            raise Undelivered(f"{self.template}: {error}") from error
+
+    def _signature(self, message_id: str, body: bytes) -> dict[str, str]:
+        """Returns the headers of https://www.standardwebhooks.com: the id is the same in each attempt."""
+        at_s = str(int(self.now_s()))
+        headers = {"webhook-id": message_id, "webhook-timestamp": at_s}
+        if (secret := self.secret()) is not None:
+            digest = hmac.digest(_key(secret), b".".join((message_id.encode(), at_s.encode(), body)), "sha256")
+            headers["webhook-signature"] = f"v1,{base64.b64encode(digest).decode()}"
+        return headers
+
+
+def _key(secret: str) -> bytes:
+    """Returns the key. Raises Undelivered."""
+    if not secret.startswith("whsec_"):
+        return secret.encode()
+    try:
+        return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+    except ValueError as error:
+        raise Undelivered("its secret begins with whsec_, but no base64 follows") from error
+
+
+def default_body(one: Notification) -> dict[str, Any]:
+    """Returns the notification as JSON values: event, number, time, the finding as REST shows it, and its page."""
+    return {
+        "event": one.event,
+        "sequence": one.sequence,
+        "at": _time(one.at_ms),
+        "cluster": one.cluster,
+        "link": one.link,
+        "finding": json.loads(one.body),
+    }
+
+
+HOLD: Final = timedelta(hours=24)
+"""Time for which Alertmanager keeps an alert if txnscope does not end it: while txnscope is away, an alert must not end
+by itself, because nobody has seen the problem end."""
+
+TEST_HOLD: Final = timedelta(minutes=5)
+REPEAT_S: Final = 30.0
+TEST_ALERT: Final = "KafkaTxnNotificationTest"
+ALERTS: Final = "/api/v2/alerts"
+ALERTS_AT_ONCE: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Alertmanager:
+    """Posts alerts to Alertmanager's API v2: an alert for each open finding, repeated until it is resolved.
+
+    Labels are those of the rules in dashboards/rules, and the finding's subject. `base`: the address of our pages.
+    """
+
+    endpoint: Endpoint
+    base: str
+    now_s: Callable[[], float]
+    repeats_every_s: float | None = REPEAT_S
+    gathers_s: float = 0.0
+
+    def send(self, notifications: Sequence[Notification]) -> None:
+        newest = {one.finding.id: one for one in notifications}
+        self._post([alert for one in newest.values() for alert in self._alerts(one)])
+
+    def repeat(self, notifications: Sequence[Notification]) -> None:
+        """Posts the alerts again, and ends those of the same findings that Alertmanager has under other labels: the
+        severity grew, or the owner changed."""
+        alerts = {one.finding.id: self._alert(one, one.finding.severity) for one in notifications}
+        outdated = [
+            {"labels": theirs["labels"], "startsAt": theirs["startsAt"], "endsAt": self._now().isoformat()}
+            for theirs in self._present()
+            if (ours := alerts.get(theirs["labels"].get("finding"))) is not None and ours["labels"] != theirs["labels"]
+        ]
+        self._post([*alerts.values(), *outdated])
+
+    def close(self) -> None: ...
+
+    def _alerts(self, one: Notification) -> list[dict[str, Any]]:
+        """Returns the alert of a finding; of one that is over, the alerts of all severities that it may have had."""
+        is_over = not one.finding.is_open or one.event == MUTED
+        severities = CATALOGUE[one.finding.kind].severities if is_over else (one.finding.severity,)
+        holds = timedelta() if is_over else TEST_HOLD if one.event == TEST else HOLD
+        return [{**self._alert(one, severity), "endsAt": (self._now() + holds).isoformat()} for severity in severities]
+
+    def _alert(self, one: Notification, severity: Severity) -> dict[str, Any]:
+        finding = one.finding
+        name = CATALOGUE[finding.kind].alert
+        runbook = {} if name is None else {"runbook_url": f"{self.base}/guide/runbooks/{name}.md"}
+        return {
+            "labels": labels_of(one, severity),
+            "annotations": {
+                "summary": finding.summary,
+                "description": finding.observation.advice,
+                "page_url": one.link,
+                **runbook,
+            },
+            "startsAt": _time(finding.life.confirmed_at_ms or finding.life.opened_at_ms),
+            "endsAt": (self._now() + HOLD).isoformat(),
+            "generatorURL": one.link,
+        }
+
+    def _post(self, alerts: Sequence[Mapping[str, Any]]) -> None:
+        for some in batched(alerts, ALERTS_AT_ONCE):
+            self.endpoint.request("POST", ALERTS, json.dumps(some).encode())
+
+    def _present(self) -> list[dict[str, Any]]:
+        """Returns our alerts that Alertmanager has."""
+        answer = self.endpoint.request("GET", f"{ALERTS}?filter=service%3Dtxnscope&filter=scope%3Dfinding")
+        try:
+            return [one for one in json.loads(answer) if one["labels"]["finding"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise Undelivered("its answer is none of Alertmanager's API v2") from error
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self.now_s(), UTC)
+
+
+def labels_of(one: Notification, severity: Severity) -> dict[str, str]:
+    """Returns the labels of the alert of a finding. They stay the same for its whole life: Alertmanager takes another
+    set of labels for another alert."""
+    finding = one.finding
+    labels = {
+        "alertname": TEST_ALERT if one.event == TEST else CATALOGUE[finding.kind].alert or f"txnscope_{finding.kind}",
+        "service": "txnscope",
+        "scope": "finding",
+        "cluster": one.cluster,
+        "finding": finding.id,
+        "kind": str(finding.kind),
+        "severity": str(severity),
+        **_subject(finding),
+    }
+    if finding.observation.owner is not None:
+        labels["owner"] = finding.observation.owner
+    return labels
+
+
+def _subject(finding: Finding) -> dict[str, str]:
+    subject = finding.subject
+    named = {
+        "topic": subject.topic,
+        "partition": None if subject.partition is None else str(subject.partition),
+        "transactional_id": None if subject.transactional_id is None else display_id(subject.transactional_id),
+        "group": subject.group,
+    }
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()

@@ -1,0 +1,72 @@
+"""A receiver for people: Slack, Teams, PagerDuty, Opsgenie, mail and whatever else Apprise knows.
+
+An outage of 500 ids is one message: what happens within `gathers_s` comes together, a line for each finding, and of a
+finding with several events only the last one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from service.domain.findings.kinds import Severity
+from service.notifications.notification import Notification, Undelivered
+
+GATHER_S: Final = 20.0
+MOST_LINES: Final = 10
+_SEVERITIES: Final = tuple(Severity)
+
+
+class People:
+    """Sends messages to the addresses of Apprise in `urls`, read anew for each message. `gathers_s`: the shortest time
+    between two messages."""
+
+    repeats_every_s: float | None = None
+
+    def __init__(self, urls: Callable[[], Sequence[str]], gathers_s: float = GATHER_S) -> None:
+        self._urls, self.gathers_s = urls, gathers_s
+
+    def send(self, notifications: Sequence[Notification]) -> None:
+        from apprise import Apprise, AppriseAsset  # 0.3 s, and only those who have such a receiver need it
+
+        logging.getLogger("apprise").setLevel(logging.CRITICAL)  # its lines could contain tokens
+        apprise = Apprise(asset=AppriseAsset(app_id="txnscope", http_redirects=False, secure_logging=True))
+        if not all(apprise.add(url) for url in self._urls()):
+            raise Undelivered("Apprise does not know this kind of address")
+        newest = list({one.finding.id: one for one in notifications}.values())
+        title, body, kind = message(newest)
+        if not apprise.notify(body=body, title=title, notify_type=kind, body_format="text"):
+            raise Undelivered("Apprise could not send it")
+
+    def repeat(self, notifications: Sequence[Notification]) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None: ...
+
+
+def message(newest: Sequence[Notification]) -> tuple[str, str, str]:
+    """Returns title, text and Apprise's type of a message about findings, each with its newest event."""
+    open_ones = [one for one in newest if one.finding.is_open]
+    worst = min((one.finding.severity for one in open_ones), key=_SEVERITIES.index, default=None)
+    kind = "success" if worst is None else {"critical": "failure", "warning": "warning"}.get(worst, "info")
+    if len(newest) == 1:
+        one = newest[0]
+        state = str(one.finding.severity) if one.finding.is_open else "resolved"
+        return f"{one.cluster}: {state}: {one.finding.kind}", f"{_text(one)}\n{one.link}", kind
+    clusters = ", ".join(sorted({one.cluster for one in newest}))
+    parts = [f"{len(open_ones)} open"] if open_ones else []
+    if len(open_ones) < len(newest):
+        parts.append(f"{len(newest) - len(open_ones)} resolved")
+    ordered = sorted(newest, key=lambda one: (not one.finding.is_open, _SEVERITIES.index(one.finding.severity)))
+    lines = [f"- {_text(one)}\n  {one.link}" for one in ordered[:MOST_LINES]]
+    if len(ordered) > MOST_LINES:
+        lines.append(f"and {len(ordered) - MOST_LINES} more: {ordered[0].link.partition('/findings/')[0]}/findings")
+    return f"{clusters}: {len(newest)} findings: {', '.join(parts)}", "\n".join(lines), kind
+
+
+def _text(one: Notification) -> str:
+    finding = one.finding
+    if not finding.is_open:
+        return f"resolved ({finding.life.resolution}): {finding.summary}"
+    return f"{finding.severity}: {finding.summary}"
