@@ -33,10 +33,12 @@ class Request(NamedTuple):
 
 @dataclass
 class Endpoint:
-    """A real HTTP server. `answers`: the statuses of the next answers; afterwards it answers 200."""
+    """A real HTTP server. `answers`: the statuses of the next answers; afterwards it answers 200. `taken`: the requests
+    that it answered with 200."""
 
     url: str = ""
     requests: list[Request] = field(default_factory=list)
+    taken: list[Request] = field(default_factory=list)
     answers: list[int] = field(default_factory=list)
     headers: dict[str, str] = field(default_factory=dict)
 
@@ -48,8 +50,14 @@ def endpoint() -> Iterator[Endpoint]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            found.requests.append(Request(self.path, dict(self.headers), body))
-            self.send_response(found.answers.pop(0) if found.answers else 200)
+            if len(body) < int(self.headers["Content-Length"]):  # the sender was killed
+                return
+            request = Request(self.path, dict(self.headers), body)
+            found.requests.append(request)
+            status = found.answers.pop(0) if found.answers else 200
+            if status == 200:
+                found.taken.append(request)
+            self.send_response(status)
             for name, value in {"Content-Length": "0", **found.headers}.items():
                 self.send_header(name, value)
             self.end_headers()
