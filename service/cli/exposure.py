@@ -78,8 +78,11 @@ def _secret_files(settings: Settings, used: tuple[str, ...], config: str | None)
         files = [settings.kafka_config, settings.remediation_config]
         for one in settings.clusters:
             files += [one.kafka_config, one.remediation_config]
+        files += [one.kafka_config for one in settings.notify]
         for file in files:
             yield from _of_kafka(file)
+        for receiver in settings.notify:
+            yield from filter(None, (receiver.url_file, receiver.secret_file, receiver.bearer_file))
     for name in ("tls_key", "client_cert", "key_file", "operator_key_file"):
         if name in used and (file := getattr(settings, name)) is not None:
             yield file
@@ -106,12 +109,18 @@ def _of_kafka(file: Path | None) -> Iterator[Path]:
 
 
 def _has_secret(config: Path) -> bool:
-    """Returns whether the TOML file has keys, hashes of passwords, or passwords."""
+    """Returns whether the TOML file has keys, hashes of passwords, passwords, or addresses that contain tokens."""
     table: dict[str, Any] = tomllib.loads(config.read_text("utf-8"))
     auth = table.get("auth") or {}
     named = "operators" in table or "spark_conf" in table or "basic" in auth
     store = str(table.get("store", ""))
-    return named or "password=" in store or ":" in store.rpartition("@")[0].partition("//")[2]
+    addresses = [str(one["url"]) for one in table.get("notify", ()) if "url" in one]
+    return (
+        named
+        or "password=" in store
+        or ":" in store.rpartition("@")[0].partition("//")[2]
+        or not all(url.startswith(("http://", "https://", "kafka://")) and "@" not in url for url in addresses)
+    )
 
 
 def _readers(file: Path) -> str | None:

@@ -120,10 +120,20 @@ def test_a_readable_key_of_the_service_is_reported(tmp_path: Path, setting: str)
         ("store = 'postgresql://u@h/db?password=p'\n", True),
         ("store = 'postgresql://u@h/db'\n[keep]\nhistory = '7d'\n", False),
         ("[auth]\nkeys = true\n", False),
+        ("[[notify]]\nname = 'a'\nkind = 'apprise'\nurl = 'slack://a/b/c'\n", True),
+        ("[[notify]]\nname = 'a'\nkind = 'webhook'\nurl = 'https://u:p@h'\n", True),
+        ("[[notify]]\nname = 'a'\nkind = 'webhook'\nurl = 'https://h'\n", False),
     ],
 )
 def test_a_readable_settings_file_with_a_secret_is_reported(tmp_path: Path, content: str, has_secret: bool) -> None:
     assert len(reported({}, written(tmp_path / "txnscope.toml", content))) == has_secret
+
+
+def test_a_readable_file_of_a_receiver_is_reported(tmp_path: Path) -> None:
+    secret, address = (written(tmp_path / name, "secret") for name in ("secret", "address"))
+    table = f"[[notify]]\nname = 'a'\nkind = 'webhook'\nurl_file = '{address}'\nsecret_file = '{secret}'\n"
+    lines = reported({}, written(tmp_path / "txnscope.toml", table))
+    assert [line.partition(":")[0] for line in lines] == [str(address), str(secret)]
 
 
 def test_a_readable_file_of_each_cluster_is_reported(tmp_path: Path) -> None:
