@@ -57,9 +57,9 @@ def test_no_event_is_lost_or_overtaken_over_kills_and_failures(cluster: WithFind
     random, ending, written = Random(7), threading.Event(), 0
 
     def write() -> None:
-        """Opens and ends findings about ten ids, a round every tenth of a second."""
+        """Opens and ends findings about ten ids, a round every half second."""
         nonlocal written
-        while not ending.wait(0.1):
+        while not ending.wait(0.5):
             written += 1
             names = [b"pay-%d" % number for number in range(10) if (number + written) % 3]
             cluster.see(*(observe(name=name) for name in names), now_ms=NOW_MS + written)
