@@ -64,8 +64,9 @@ NOTIFICATIONS: Final = Alert(
     severity=WARNING,
     wait="5m",
     summary="Receiver {{ $labels.receiver }} gets no notifications of findings",
-    description="Each attempt to notify {{ $labels.receiver }} fails. What happens meanwhile is kept and sent when it"
-    " answers again, up to 10,000 events; the page of notifications shows the error.",
+    description="Each attempt to notify {{ $labels.receiver }} fails: {{ $value | humanize }} in 5 minutes. What"
+    " happens meanwhile is kept and sent when it answers again, up to 10,000 events; the page of notifications shows"
+    " the error.",
 )
 
 WATCHDOG: Final = Alert(

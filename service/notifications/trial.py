@@ -12,13 +12,15 @@ CLUSTER: Final = "test"
 
 
 @dataclass(frozen=True, slots=True)
-class _TrialFacts(Facts):
+class TrialFacts(Facts):
+    """Facts that no kind has."""
+
     def words(self, _: Observation, /) -> Words:
         return Words("this is a test of notifications by txnscope: nothing is wrong", "Nothing is to be done.")
 
 
 def trial_finding(now_ms: int) -> Finding:
     """Returns a finding that exists in no store."""
-    seen = Observation(Kind.COVERAGE_GAP, Severity.INFO, Subject(), _TrialFacts(), ())
+    seen = Observation(Kind.COVERAGE_GAP, Severity.INFO, Subject(), TrialFacts(), ())
     life = Life(Status.CONFIRMED, now_ms, now_ms, now_ms, 1)
     return Finding("test", seen, life)

@@ -10,6 +10,7 @@ from sqlalchemy import Engine, select
 
 from service.domain.applications import IN_USE
 from service.domain.findings.churn import UNUSED_MS
+from service.domain.findings.fencing import SETTLES_WITHIN_MS
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import QUIET_MS, Kind, Resolution, Severity
 from service.domain.findings.rules import Rule, Rules
@@ -242,7 +243,7 @@ def test_the_cause_of_an_abort_may_be_known_only_later(judged: Judged, timeout_m
         empty = entry(at + 3, states.EMPTY, version=2, epoch=epoch + 2, start_ms=start_ms, at_ms=now_ms + 500)
         judged.log([empty._replace(record=empty.record._replace(timeout_ms=timeout_ms))], now_ms + 500)
         judged.judge.round(now_ms + 1_500)
-    judged.at(now_ms + 1_500 + ALONE_MS)
+    judged.at(now_ms + 1_500 + ALONE_MS + SETTLES_WITHIN_MS)
     assert judged.found().keys() == kinds_found
 
 
@@ -274,7 +275,8 @@ def test_events_of_findings_are_numbered_and_bounded(judged: Judged) -> None:
         assert (reported.event, reported.cluster, reported.finding.kind) == ("opened", "cluster-0", Kind.OVERDUE)
         assert events_after(connection, reported.sequence, 10) == []
     crowd = [
-        {"cluster_id": judged.cluster.id, "finding_id": "x", "event": "opened", "at_ms": 0} for _ in range(EVENTS_KEPT)
+        {"cluster_id": judged.cluster.id, "finding_id": "x", "event": "opened", "at_ms": 0, "is_confirmed": True}
+        for _ in range(EVENTS_KEPT)
     ]
     with judged.cluster.engine.begin() as connection:
         connection.execute(schema.finding_events.insert(), crowd)

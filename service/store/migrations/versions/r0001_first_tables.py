@@ -296,7 +296,8 @@ def _index(table: str, name: str, columns: str, only: str | None = None, *, uniq
 def _column(name: str, type_: str) -> sa.Column[Any]:
     word = type_.rstrip("?")
     references = [sa.ForeignKey("clusters.id")] if word == "cluster" else []
-    return sa.Column(name, _TYPES[word], *references, nullable=type_.endswith("?"))
+    numbered: Any = False if word == "int" and name != "id" else "auto"  # not by the database
+    return sa.Column(name, _TYPES[word], *references, nullable=type_.endswith("?"), autoincrement=numbered)
 
 
 def downgrade() -> None:

@@ -95,7 +95,7 @@ def test_rules_observe_every_kind_with_the_severities_of_its_entry() -> None:
 def test_every_type_of_facts_belongs_to_one_kind() -> None:
     listed = [cls.__name__ for entry in CATALOGUE.values() for cls in entry.facts]
     assert len(listed) == len(set(listed))
-    assert set(listed) == set(types_of(Facts)) - {"SharedFacts", "UnreadableFacts"}
+    assert set(listed) == set(types_of(Facts)) - {"SharedFacts", "UnreadableFacts", "TrialFacts"}
 
 
 def types_of(cls: type[object]) -> Iterator[str]:
