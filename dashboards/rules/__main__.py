@@ -1,6 +1,6 @@
 """`python -m dashboards.rules` writes the rule files, or with --check names those that differ from what it would write.
 
-Exit codes: 0 written, or all as built; 1 something differs.
+Exit codes: 0 written, or all as built; 1 something differs; 2 usage.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dashboards.rules.build import files
 from dashboards.rules.rule import Links
+from dashboards.rules.scope import Scope
 
 HERE = Path(__file__).parent
 
@@ -27,10 +28,41 @@ def main(arguments: list[str]) -> int:
         default=defaults.runbooks,
         help="where docs/runbooks is (default: PAGE/guide/runbooks, the service shows it)",
     )
+    everywhere = Scope()
+    parser.add_argument(
+        "--job", default=everywhere.job, help="pattern of the names of the service's scrape jobs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--match",
+        action="append",
+        default=[],
+        metavar="MATCHER",
+        help='only series with this label, such as env="prod"; alerts keep the label (may be repeated)',
+    )
+    parser.add_argument(
+        "--by",
+        action="append",
+        default=[],
+        metavar="LABEL",
+        help="label of the targets that tells clusters of the same name apart, such as env (may be repeated)",
+    )
+    parser.add_argument(
+        "--label",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="label of every alert, for a Prometheus without external_labels (may be repeated)",
+    )
     asked = parser.parse_args(arguments)
+    pairs = tuple((name, value) for name, _, value in (label.partition("=") for label in asked.label))
+    scope = Scope(asked.job, tuple(asked.match), tuple(asked.by), pairs)
+    try:
+        scope.check()
+    except ValueError as error:
+        parser.error(str(error))
     links = Links(*(url.rstrip("/") for url in (asked.page, asked.grafana, asked.runbooks)))
     differ = False
-    for name, text in files(links).items():
+    for name, text in files(links, scope).items():
         path = asked.out / name
         if not asked.check:
             path.write_text(text, "utf-8")

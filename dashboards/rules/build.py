@@ -9,6 +9,7 @@ import yaml
 
 from dashboards.rules import aborts, hanging, partitions, pipeline, producers, service, transactions
 from dashboards.rules.rule import Alert, Group, Links
+from dashboards.rules.scope import Scope
 
 RULES: Final = "txnscope.rules.yml"
 PROMETHEUS_RULE: Final = "txnscope.prometheusrule.yaml"
@@ -24,6 +25,8 @@ GROUPS: Final[tuple[Group, ...]] = (
     service.GROUP,
 )
 
+EVERYWHERE: Final = Scope()
+
 _ONE_LINE: Final = 10_000
 """A width at which YAML folds no line: a URL with a template contains spaces, and is hard to read when folded there."""
 
@@ -35,9 +38,9 @@ def alerts() -> list[Alert]:
     return [rule for group in GROUPS for rule in group.rules if isinstance(rule, Alert)]
 
 
-def documents(links: Links) -> dict[str, dict[str, Any]]:
+def documents(links: Links, scope: Scope = EVERYWHERE) -> dict[str, dict[str, Any]]:
     """Returns the content of each file before it is written as YAML, by file name."""
-    spec = {"groups": [group.render(links) for group in GROUPS]}
+    spec = {"groups": [group.render(links, scope.fit, dict(scope.labels)) for group in GROUPS]}
     wrapped = {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
@@ -47,11 +50,11 @@ def documents(links: Links) -> dict[str, dict[str, Any]]:
     return {RULES: spec, PROMETHEUS_RULE: wrapped}
 
 
-def files(links: Links) -> dict[str, str]:
+def files(links: Links, scope: Scope = EVERYWHERE) -> dict[str, str]:
     """Returns the text of each file, by file name."""
     return {
         name: _HEAD + yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_ONE_LINE)
-        for name, document in documents(links).items()
+        for name, document in documents(links, scope).items()
     }
 
 

@@ -1,13 +1,15 @@
 """The one alert that pages without waiting: a hanging transaction. Three steps have confirmed it already.
 
-The alert has no label `source`, so that old data do not mute it (alertmanager.example.yml).
+The alert stays until the service reports the end of the transaction (hold.py). It has no label `source`, so that old
+data do not mute it (alertmanager.example.yml).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from dashboards.rules.rule import CRITICAL, OF_CLUSTER, Alert, Group, most, pick
+from dashboards.rules.hold import HELD, SCRAPE_JOB, last, recorded
+from dashboards.rules.rule import CRITICAL, OF_CLUSTER, Alert, Group, Recording, most, pick
 from dashboards.shared import ANY
 from service.domain.findings.catalogue import alert_of
 from service.domain.findings.kinds import Kind
@@ -16,34 +18,47 @@ from service.metrics import catalogue as of
 
 NAME: Final = alert_of(Kind.HANGING)
 
-_NAMED = most(pick(of.HANGING_INFO), *of.HANGING_INFO.labels)
-_COUNTED = most(pick(of.HANGING))
+LAST_REPORTED: Final = "cluster_finding:kafka_txn_hanging:last_reported"
+"""The time (s) at which the service last reported the finding as hanging; 0: it has ended."""
+
+UNNAMED: Final = "cluster:kafka_txn_hanging_unnamed:last_reported"
+"""The number of hanging transactions without a finding in metrics, as last reported."""
+
+_NAMED = most(pick(of.HANGING_INFO), SCRAPE_JOB, *of.HANGING_INFO.labels)
+_COUNTED = most(pick(of.HANGING), SCRAPE_JOB)
+
+_NAMED_NOW: Final = Recording(LAST_REPORTED, recorded(LAST_REPORTED, f"{_NAMED} * 0 + time()"))
+_UNNAMED_NOW: Final = Recording(
+    UNNAMED,
+    recorded(UNNAMED, f"(\n  {_COUNTED}\n    -\n  (count by (cluster, job) ({_NAMED}) or {_COUNTED} * 0)\n) >= {ANY}"),
+)
+
+_HOLDS: Final = f"The alert stays until txnscope reports the end, up to {HELD} without data."
 
 EACH: Final = Alert(
     name=NAME,
-    expr=f"(\n  {_NAMED}\n    * on (cluster) group_left ()\n  {_COUNTED}\n) >= {ANY}",
+    expr=f"{most(last(LAST_REPORTED), *of.HANGING_INFO.labels)} > 0",
     severity=CRITICAL,
-    keep="1m",
     labels={"scope": "finding"},
     summary="A transaction hangs on {{ $labels.topic }}-{{ $labels.partition }} of {{ $labels.cluster }}",
     description="No coordinator will ever end the transaction of {{ with $labels.transactional_id }}{{ . }}{{ else }}a"
     " producer without a known transactional.id{{ end }} on {{ $labels.topic }}-{{ $labels.partition }}: read_committed"
     " consumers are blocked there until a marker is written by hand. Waiting, its timeout and restarts do not end it."
-    " The finding says which marker, and how. Hanging in this cluster now: {{ $value | humanize }}.",
+    " The finding says which marker, and how. Last reported at {{ $value | humanizeTimestamp }}. " + _HOLDS,
     page=OF_CLUSTER + "/findings/{{ $labels.finding }}",
 )
 
 MORE: Final = Alert(
     name=NAME,
-    expr=f"(\n  {_COUNTED}\n    -\n  (count by (cluster) ({_NAMED}) or {_COUNTED} * 0)\n) >= {ANY}",
+    expr=f"{most(last(UNNAMED))} >= {ANY}",
     severity=CRITICAL,
-    keep="1m",
     labels={"scope": "cluster"},
     summary="{{ $value | humanize }} more hanging transactions on {{ $labels.cluster }} without an alert of their own",
     description="{{ $value | humanize }} confirmed hanging transaction(s) have no alert of their own: only those that"
     f" hang longest are named in metrics. The page lists up to {MOST_OPEN}. So many at once have one cause, as a rule a"
-    " broker that was lost or a bug of its version.",
+    " broker that was lost or a bug of its version. " + _HOLDS,
 )
 
-GROUP: Final = Group("txnscope-hanging", (EACH, MORE), "txnscope-partitions", interval="10s")
-"""Evaluated more often than Prometheus' default of a minute: a page should not wait for that."""
+GROUP: Final = Group("txnscope-hanging", (_NAMED_NOW, _UNNAMED_NOW, EACH, MORE), "txnscope-partitions", interval="10s")
+"""Evaluated more often than Prometheus' default of a minute: a page should not wait for that. The recording rules come
+first, so that the alerts see what was reported just now."""

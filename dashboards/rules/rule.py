@@ -3,7 +3,7 @@ severity, runbook, pages."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from dashboards.shared import SERVICE
@@ -12,6 +12,10 @@ from service.domain.findings.kinds import Kind, Status
 from service.metrics.catalogue import FINDINGS, Metric
 
 CLUSTER = "cluster"
+
+JOB: Final = ".*txnscope.*"
+"""Pattern of the names of the service's scrape jobs, for `up`, which has no other label of txnscope. The generator
+takes another one."""
 
 
 def pick(metric: Metric, **labels: str | tuple[str, ...]) -> str:
@@ -109,12 +113,16 @@ class Group(NamedTuple):
     page: str = FINDINGS_PAGE
     interval: str = ""
 
-    def render(self, links: Links) -> dict[str, Any]:
-        rules = [one._asdict() if isinstance(one, Recording) else self._alert(one, links) for one in self.rules]
+    def render(self, links: Links, fit: Callable[[str], str], labels: Mapping[str, str]) -> dict[str, Any]:
+        """Returns the group as Prometheus reads it. `fit`: what becomes of each expression; `labels`: of every alert,
+        before its own."""
+        rules = [one._asdict() if isinstance(one, Recording) else self._alert(one, links, labels) for one in self.rules]
+        for rule in rules:
+            rule["expr"] = fit(rule["expr"])
         interval = {"interval": self.interval} if self.interval else {}
         return {"name": self.name, **interval, "rules": rules}
 
-    def _alert(self, alert: Alert, links: Links) -> dict[str, Any]:
+    def _alert(self, alert: Alert, links: Links, labels: Mapping[str, str]) -> dict[str, Any]:
         source = {"source": self.rests_on} if self.rests_on and not alert.stays_true else {}
         page = alert.page or self.page
         of_cluster = "?var-cluster={{ $labels.cluster | urlquery }}" if OF_CLUSTER in page else ""
@@ -123,7 +131,7 @@ class Group(NamedTuple):
             "expr": alert.expr,
             "for": alert.wait,
             "keep_firing_for": alert.keep,
-            "labels": {"severity": alert.severity, "service": SERVICE, **alert.labels, **source},
+            "labels": {**labels, "severity": alert.severity, "service": SERVICE, **alert.labels, **source},
             "annotations": {
                 "summary": alert.summary,
                 "description": alert.description,

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.rules.rule import CRITICAL, INFO, NONE, WARNING, Alert, Group, pick
+from dashboards.rules.rule import CRITICAL, INFO, JOB, NONE, WARNING, Alert, Group, most, pick
 from dashboards.shared import SCRAPE_SLOW_S
 from service.metrics import catalogue as of
 
-JOB: Final = ".*txnscope.*"
-"""Pattern of the names of the service's scrape jobs."""
-
+_DOWN: Final = f'up{{job=~"{JOB}"}} == 0'
+_NO_STORE: Final = f"{pick(of.UP)} == 0"
 
 # These two describe the remedy themselves: the service, which shows their runbooks, is down.
 DOWN: Final = Alert(
     name="KafkaTxnExporterDown",
-    expr=f'up{{job=~"{JOB}"}} == 0',
+    expr=_DOWN,
     severity=CRITICAL,
     wait="2m",
     summary="txnscope at {{ $labels.instance }} cannot be scraped",
@@ -35,9 +34,25 @@ ABSENT: Final = Alert(
     " shows which of the two it is; `txnscope serve` starts the service.",
 )
 
+_LATELY: Final = "1d"
+
+MISSING: Final = Alert(
+    name="KafkaTxnClusterMissing",
+    expr=f"count by (cluster) (\n  {most(f'present_over_time({pick(of.HANGING)}[{_LATELY}])', 'job', 'instance')}\n"
+    f"    unless on (cluster) {pick(of.HANGING)}\n"
+    f"    unless on (job, instance) {_DOWN}\n    unless on (job, instance) {_NO_STORE}\n) > 0",
+    severity=CRITICAL,
+    wait="5m",
+    summary="No service reports {{ $labels.cluster }} any more",
+    description="{{ $labels.cluster }} was reported within the last day (by {{ $value | humanize }} target(s) that are"
+    " not down now), and no service reports it. Its service is not scraped any more, or has another store. No"
+    " alert about its transactions can begin: hanging transactions are not detected. If the cluster was removed on"
+    " purpose, silence this alert for a day.",
+)
+
 STORE_DOWN: Final = Alert(
     name="KafkaTxnStoreDown",
-    expr=f"{pick(of.UP)} == 0",
+    expr=_NO_STORE,
     severity=CRITICAL,
     wait="2m",
     summary="The store of txnscope at {{ $labels.instance }} does not answer",
@@ -64,9 +79,9 @@ NOTIFICATIONS: Final = Alert(
     severity=WARNING,
     wait="5m",
     summary="Receiver {{ $labels.receiver }} gets no notifications of findings",
-    description="Each attempt to notify {{ $labels.receiver }} fails: {{ $value | humanize }} in 5 minutes. What"
-    " happens meanwhile is kept and sent when it answers again, up to 10,000 events; the page of notifications shows"
-    " the error.",
+    description="{{ $value | humanize }} attempts to notify {{ $labels.receiver }} failed in 5 minutes, and none"
+    " succeeded. What happens meanwhile is kept and sent when it answers again, up to 10,000 events; the page of"
+    " notifications shows the error.",
 )
 
 WATCHDOG: Final = Alert(
@@ -79,5 +94,8 @@ WATCHDOG: Final = Alert(
 )
 
 GROUP: Final = Group(
-    "txnscope-service", (DOWN, ABSENT, STORE_DOWN, SLOW, NOTIFICATIONS, WATCHDOG), "txnscope-pipeline", page="/"
+    "txnscope-service",
+    (DOWN, ABSENT, MISSING, STORE_DOWN, SLOW, NOTIFICATIONS, WATCHDOG),
+    "txnscope-pipeline",
+    page="/",
 )

@@ -1,0 +1,98 @@
+"""Keeps an alert about a hanging transaction firing while no data arrive: silence is no all-clear.
+
+A recording rule writes what the service reports. Its last sample is what the alert rests on, for up to HELD: a sample
+above 0 stands for something that hangs, and 0 for its end. 0 is written only
+
+- if the service reports the cluster, and what hung is not reported any more. A store that has never seen the end of a
+  hanging transaction may be a new one, which has to find it again first: its word counts once it has judged all
+  partitions for a minute;
+- if the cluster was removed: for REMOVED_AFTER, all services of the scrape job that reported it have answered from
+  their stores, and no service has reported it.
+
+Range selectors ignore the staleness markers that Prometheus writes when a scrape fails, and find samples of before a
+restart. Everything else is read from the service's own series, all of one scrape, so that a restart of Prometheus,
+which shows old samples for 5 minutes, cannot combine old and new ones.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards.rules.rule import JOB, most, pick
+from service.domain.findings.kinds import Kind, Status
+from service.metrics import catalogue as of
+
+HELD: Final = "7d"
+"""Longest time for which an alert is kept without data. Prometheus itself keeps samples for 15 days by default."""
+
+REMOVED_AFTER: Final = "10m"
+"""Longer than KafkaTxnClusterMissing waits: it fires before the alerts of the cluster end."""
+
+SCRAPE_JOB: Final = "job"
+"""Prometheus' label for services that are replicas of one another, and so have one store."""
+
+_REPORTED: Final = most(pick(of.HANGING))
+_REPORTED_LATELY: Final = most(f"present_over_time({pick(of.HANGING)}[{REMOVED_AFTER}])")
+_RESOLVED: Final = most(pick(of.FINDINGS, kind=Kind.HANGING, status=Status.RESOLVED))
+
+
+_ONE_STORE: Final = (
+    f"{most(f'max_over_time({pick(of.HANGING)}[2m])')} == on (cluster) {most(f'min_over_time({pick(of.HANGING)}[2m])')}"
+)
+"""Holds 2 minutes after a new store took the place of the one that had the finding."""
+
+
+def _all_judged(when: str = "") -> str:
+    yes, no = (most(pick(of.PARTITIONS, judged=judged) + when) for judged in ("yes", "no"))
+    return f"{yes} > 0 and on (cluster) {no} == 0"
+
+
+# now and a minute ago: once a partition is judged, the confirmation steps take some seconds
+_ENDED: Final = f"""\
+{_REPORTED}
+    and on (cluster) (
+      {_RESOLVED} > 0
+        or
+      (
+        {_all_judged()}
+          and on (cluster)
+        {_all_judged(" offset 1m")}
+          and on (cluster)
+        {_ONE_STORE}
+      )
+    )"""
+
+_UP: Final = pick(of.UP)
+_ALL_ANSWER: Final = f"""\
+min by (job) (min_over_time({_UP}[{REMOVED_AFTER}])) == 1
+        and on (job)
+      max by (job) ({_UP} offset {REMOVED_AFTER}) == 1
+        unless on (job)
+      min by (job) (min_over_time(up{{job=~"{JOB}"}}[{REMOVED_AFTER}])) == 0"""
+
+
+def last(record: str) -> str:
+    """Returns the last value that was recorded: 0 if it is about something that has ended."""
+    return f"last_over_time({record}[{HELD}])"
+
+
+def recorded(record: str, reported: str) -> str:
+    """Returns the expression of the recording rule `record`: `reported` (values above 0, with the labels `cluster` and
+    `job`), and 0, once, for what has ended."""
+    return f"""\
+{reported}
+  or
+0 * (
+  {last(record)} > 0
+    and on (cluster)
+  {_ENDED}
+)
+  or
+0 * (
+  {last(record)} > 0
+    unless on (cluster)
+  {_REPORTED_LATELY}
+    and on (job) (
+      {_ALL_ANSWER}
+    )
+)"""
