@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 
 from dashboards.links import SITE
 from dashboards.panels import DATASOURCE, Panel
+from dashboards.queries import of_service
 from dashboards.sdk import dashboard
 from dashboards.shared import SERVICE
-from service.metrics.catalogue import TRANSACTIONAL_IDS
+from service.metrics.catalogue import TRANSACTIONAL_IDS, UP
 
 TAG: Final = "txnscope"
 SITE_URL: Final = "http://127.0.0.1:8080"
@@ -73,8 +74,9 @@ def model(board: Board, site_url: str) -> dashboard.Dashboard:
     )
 
 
-def of_label(name: str, query: str, about: str) -> Variable:
-    """Returns a variable for the values of a label: one, several or all of them."""
+def of_label(name: str, query: str, about: str, all_value: str = ".+") -> Variable:
+    """Returns a variable for the values of a label: one, several or all of them. `all_value`: the pattern for all; `.*`
+    if series may lack the label."""
     return Variable(
         type_val=dashboard.VariableType.QUERY,
         name=name,
@@ -86,7 +88,7 @@ def of_label(name: str, query: str, about: str) -> Variable:
         sort=dashboard.VariableSort.ALPHABETICAL_ASC,
         multi=True,
         include_all=True,
-        all_value=".+",
+        all_value=all_value,
         current=dashboard.VariableOption(text="All", value="$__all"),
     )
 
@@ -107,8 +109,17 @@ def _variables(site_url: str) -> list[Variable]:
         Variable(
             type_val=dashboard.VariableType.DATASOURCE, name="datasource", label="Data source", query="prometheus"
         ),
+        of_label("job", f"label_values({UP.name}, job)", "Scrape jobs of txnscope"),
         of_label(
-            "cluster", f"label_values({TRANSACTIONAL_IDS.name}, cluster)", "Kafka clusters, as txnscope names them"
+            "namespace",
+            f'label_values({UP.name}{{job=~"$job"}}, namespace)',
+            "Namespaces of txnscope, where its targets have that label: they tell clusters of the same name apart",
+            all_value=".*",
+        ),
+        of_label(
+            "cluster",
+            f"label_values({of_service(TRANSACTIONAL_IDS)}, cluster)",
+            "Kafka clusters, as txnscope names them",
         ),
         typed("txnscope", site_url, "Address of txnscope in your browser, for links"),
     ]

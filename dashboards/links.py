@@ -49,6 +49,9 @@ def page(at: At, path: str = "") -> Link:
     return Link("Open in txnscope", f"{SITE}/clusters/{at('cluster')}{path}")
 
 
+NOTIFICATIONS_PAGE: Final = Link("Open in txnscope", f"{SITE}/notifications")
+
+
 def partition_page(at: At) -> Link:
     return page(at, f"/partitions/{at('topic')}/{at('partition')}")
 
@@ -72,4 +75,6 @@ def one_id(at: At) -> Link:
     return known._replace(url=f"{known.url}&var-transactional_id={at('transactional_id')}")
 
 
-_KEPT: Final = "${datasource:queryparam}&${txnscope:queryparam}&${__url_time_range}"
+_KEPT: Final = (
+    "${datasource:queryparam}&${job:queryparam}&${namespace:queryparam}&${txnscope:queryparam}&${__url_time_range}"
+)

@@ -8,8 +8,8 @@ from dashboards import shared as at
 from dashboards.frame import Board
 from dashboards.links import of_row, of_series, page
 from dashboards.panels import Column, Query, at_least, big, lines, rows, steps
-from dashboards.queries import data_age, increase, quantile, rate, value
-from dashboards.the_service import THE_SERVICE
+from dashboards.queries import data_age, increase, of_service, quantile, rate, value
+from dashboards.the_service import NOTIFICATIONS, THE_SERVICE
 from service.metrics import catalogue
 
 _MOST: Final = 10
@@ -21,7 +21,7 @@ _NOW: Final = [
         "Service answers",
         "1: the store answered when the metrics were rendered. 0: the store is down, full or not migrated; the"
         " service's log shows which. Empty: Prometheus does not reach the service.",
-        f"min by (job, instance) ({catalogue.UP.name})",
+        f"min by (job, instance) ({of_service(catalogue.UP)})",
         steps=at_least(1),
         legend=_PROCESS,
         alert="KafkaTxnStoreDown",
@@ -204,5 +204,11 @@ BOARD: Final = Board(
     "pipeline",
     "Pipeline",
     "Freshness and completeness of the data on all other dashboards, and the state of the service.",
-    [("Now", _NOW), ("Reading", _READING), ("The service", THE_SERVICE), ("Clusters", _CLUSTERS)],
+    [
+        ("Now", _NOW),
+        ("Reading", _READING),
+        ("The service", THE_SERVICE),
+        ("Notifications", NOTIFICATIONS),
+        ("Clusters", _CLUSTERS),
+    ],
 )

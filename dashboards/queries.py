@@ -8,6 +8,9 @@ from service.metrics import catalogue
 from service.metrics.catalogue import Metric
 
 CLUSTER: Final = 'cluster=~"$cluster"'
+TARGET: Final = 'job=~"$job",namespace=~"$namespace"'
+"""Matchers of the service's targets. A target without a namespace fits `.*`, the value of the variable for all."""
+
 INTERVAL: Final = "$__rate_interval"
 PREPARED: Final = 'state=~"PrepareCommit|PrepareAbort"'
 OPEN: Final = 'state=~"Ongoing|PrepareCommit|PrepareAbort"'
@@ -18,7 +21,7 @@ CONFIRMED: Final = 'status="confirmed"'
 
 def selector(metric: Metric, *where: str, suffix: str = "") -> str:
     """Returns a selector of `metric`. `where`: matchers in addition to the cluster's."""
-    return f"{metric.name}{suffix}{{{','.join((CLUSTER, *where))}}}"
+    return f"{metric.name}{suffix}{{{','.join((CLUSTER, TARGET, *where))}}}"
 
 
 def value(metric: Metric, *by: str, where: tuple[str, ...] = ()) -> str:
@@ -75,9 +78,14 @@ def groups_waiting() -> str:
     return f"count by (cluster) ({value(catalogue.GROUP_BLOCKED, 'group')})"
 
 
+def of_service(metric: Metric, *where: str, suffix: str = "") -> str:
+    """Returns a selector of `metric` in all clusters. `where`: matchers in addition to those of the targets."""
+    return f"{metric.name}{suffix}{{{','.join((TARGET, *where))}}}"
+
+
 def ours(expr: str) -> str:
     """Limits an expression on metrics that any process exports to those of the service."""
-    return f"{expr} and on (job, instance) {catalogue.UP.name}"
+    return f"{expr} and on (job, instance) {of_service(catalogue.UP)}"
 
 
 def _max(*by: str) -> str:

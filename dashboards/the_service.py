@@ -5,18 +5,26 @@ from __future__ import annotations
 from typing import Final
 
 from dashboards import shared as at
+from dashboards.links import NOTIFICATIONS_PAGE
 from dashboards.panels import Query, lines, steps
-from dashboards.queries import INTERVAL, ours
+from dashboards.queries import INTERVAL, of_service, ours
 from service.metrics import catalogue
+from service.metrics.catalogue import Metric
 
 _PROCESS: Final = "{{job}} {{instance}}"
+_FAILED: Final = 'status=~"5.."'
+
+
+def _rate(metric: Metric, *where: str, suffix: str = "") -> str:
+    return ours(f"rate({of_service(metric, *where, suffix=suffix)}[{INTERVAL}])")
+
 
 THE_SERVICE: Final = [
     lines(
         "Rendering the metrics",
         "Seconds to read the store; the result is kept for a second. A busy store or many clusters make it slow. Keep"
         " it far below Prometheus' scrape_timeout.",
-        [Query(f"max by (job, instance) ({catalogue.RENDER_SECONDS.name})", _PROCESS)],
+        [Query(f"max by (job, instance) ({of_service(catalogue.RENDER_SECONDS)})", _PROCESS)],
         unit="s",
         steps=steps(blue=at.SCRAPE_SLOW_S),
         alert="KafkaTxnMetricsSlow",
@@ -26,7 +34,7 @@ THE_SERVICE: Final = [
         "Per second by route, of the REST interface and the pages.",
         [
             Query(
-                f"sum by (route) ({ours(f'rate({catalogue.HTTP_REQUESTS.name}[{INTERVAL}])')})",
+                f"sum by (route) ({_rate(catalogue.HTTP_REQUESTS)})",
                 "{{route}}",
             )
         ],
@@ -39,8 +47,7 @@ THE_SERVICE: Final = [
         " an error of the service: see its log.",
         [
             Query(
-                "sum by (route, status)"
-                f""" ({ours(f'rate({catalogue.HTTP_REQUESTS.name}{{status=~"5.."}}[{INTERVAL}])')})""",
+                f"sum by (route, status) ({ours(f'rate({of_service(catalogue.HTTP_REQUESTS, _FAILED)}[{INTERVAL}])')})",
                 "{{status}} {{route}}",
             )
         ],
@@ -54,8 +61,7 @@ THE_SERVICE: Final = [
         " requests.",
         [
             Query(
-                "histogram_quantile(0.99, sum by (route, le)"
-                f" ({ours(f'rate({catalogue.HTTP_SECONDS.name}_bucket[{INTERVAL}])')}))",
+                f"histogram_quantile(0.99, sum by (route, le) ({_rate(catalogue.HTTP_SECONDS, suffix='_bucket')}))",
                 "{{route}}",
             )
         ],
@@ -72,5 +78,46 @@ THE_SERVICE: Final = [
         "CPU of the service",
         "Cores in use. A full core for long means too many scrapes, or many open pages.",
         [Query(ours(f"rate(process_cpu_seconds_total[{INTERVAL}])"), _PROCESS)],
+    ),
+]
+
+NOTIFICATIONS: Final = [
+    lines(
+        "Notifications",
+        "Per second, by receiver: those that were delivered, and attempts that failed. A receiver that only fails is"
+        " away, or refuses; the page of notifications has its error.",
+        [
+            Query(
+                f"max by (receiver, outcome) (rate({of_service(catalogue.NOTIFICATIONS)}[{INTERVAL}]))",
+                "{{receiver}} {{outcome}}",
+            )
+        ],
+        NOTIFICATIONS_PAGE,
+        unit="ops",
+        empty=True,
+        width=8,
+    ),
+    lines(
+        "Events that wait for a receiver",
+        "Events of findings that are not sent yet. They are sent in order once the receiver answers again.",
+        [Query(f"max by (receiver) ({of_service(catalogue.NOTIFICATIONS_PENDING)})", "{{receiver}}")],
+        NOTIFICATIONS_PAGE,
+        unit="short",
+        empty=True,
+        width=8,
+    ),
+    lines(
+        "Events that a receiver never gets",
+        "Number in each step: the receiver refused them, or was away for too long. What is open is sent all the same.",
+        [
+            Query(
+                f"max by (receiver) (increase({of_service(catalogue.NOTIFICATIONS_DROPPED)}[{INTERVAL}]))",
+                "{{receiver}}",
+            )
+        ],
+        NOTIFICATIONS_PAGE,
+        unit="short",
+        empty=True,
+        width=8,
     ),
 ]

@@ -14,6 +14,7 @@ from tests.helpers.stores import client_of, open_id
 SITE = "${txnscope:raw}"
 PAGES = (
     r"/",
+    r"/notifications",
     r"/clusters/C",
     r"/clusters/C/findings/F",
     r"/clusters/C/transaction\?id=I",

@@ -43,7 +43,8 @@ def test_every_dashboard_has_the_common_variables(board: Json) -> None:
     assert cluster["includeAll"]
     queried = [one for one in board["templating"]["list"] if one["type"] == "query"]
     for one in queried:
-        assert (one["allValue"], one["refresh"], one["sort"]) == (".+", 2, 1), one["name"]
+        every = ".*" if one["name"] == "namespace" else ".+"  # a target need not have a namespace
+        assert (one["allValue"], one["refresh"], one["sort"]) == (every, 2, 1), one["name"]
         assert one["datasource"]["uid"] == "${datasource}"
         assert re.fullmatch(r"label_values\(.+, \w+\)", one["query"])
     assert variable(board, "txnscope")["query"] == "http://127.0.0.1:8080"
@@ -121,8 +122,15 @@ def test_counters_are_never_shown_raw(board: Json) -> None:
 
 def test_metrics_of_clusters_are_selected_by_cluster(board: Json) -> None:
     for _, target in targets(board):
-        selectors = re.findall(r"kafka_txn_(?!exporter_)\w+(\{[^}]*\})?", target["expr"])
+        selectors = re.findall(r"kafka_txn_(?!exporter_|notifications_)\w+(\{[^}]*\})?", target["expr"])
         assert all('cluster=~"$cluster"' in found for found in selectors), target["expr"]
+
+
+def test_every_metric_of_the_service_is_selected_by_job_and_namespace(board: Json) -> None:
+    """Otherwise a panel would mix two environments with clusters of the same name."""
+    for _, target in targets(board):
+        for matchers in re.findall(r"(?:kafka_txn|http)_\w+(\{[^}]*\})?", target["expr"]):
+            assert 'job=~"$job",namespace=~"$namespace"' in matchers, target["expr"]
 
 
 def test_a_legend_shows_only_labels_its_query_keeps(board: Json) -> None:

@@ -29,7 +29,7 @@ def test_the_service_exports_every_used_metric_and_label(series: Series) -> None
         labels = set(re.findall(r"\w+(?=[=!]~?)", bare))
         for by in re.findall(r"(?:by|on) \(([^)]*)\)", bare):
             labels |= {label.strip() for label in by.split(",")}
-        assert labels <= set().union(*(exported[name] for name in names), {"job", "instance"}), expr
+        assert labels <= set().union(*(exported[name] for name in names), {"job", "instance", "namespace"}), expr
         used |= names
     ours = {name for name in exported if name.startswith("kafka_txn_") and not name.endswith(("_sum", "_count"))}
     assert ours <= used, "each of our metrics must be in a panel"
