@@ -1,7 +1,8 @@
 """Recognises the framework that made up a transactional.id, and the application, task and naming strategy in it.
 
-A name alone proves little: "pay-0-3" may be a subtask of Apache Flink or the third thread of anything else. So a form
-that others use too needs the behaviour of the id, or of its siblings, besides. Without that the answer is `NOTHING`.
+A name alone proves little: "pay-0-3" may be a subtask of Apache Flink or the third thread of any other application. So
+if other applications use the form, too, the behaviour of the id or of its siblings has to fit the framework. Otherwise
+the answer is `NOTHING`.
 
 Sources: `StreamsProducer` and `TaskId` (Kafka Streams); `TransactionalIdFactory`, `TransactionNamingStrategyImpl` and
 `KafkaSinkBuilder` (flink-connector-kafka 5.0.0); `Worker.taskTransactionalId` and `DistributedConfig` (Kafka Connect);
@@ -42,7 +43,7 @@ IN_USE: Final = (1 << 63) - 1
 """The time of the last use of an id with an open transaction."""
 
 INITS_KEPT: Final = 6
-"""Number of InitProducerIds of an id that show how it is used."""
+"""Number of the newest InitProducerIds of an id that are kept, because they show how the id is used."""
 
 STREAMS_TIMEOUT_MS: Final = 10_000
 """Default transaction.timeout.ms of Kafka Streams; other Java producers have 60 s."""
@@ -150,7 +151,7 @@ def of_same_job(one: Application, name: str) -> Application:
 
 
 def sibling_names(name: str) -> tuple[str, ...]:
-    """Returns the names of other ids, at most some 20, whose existence would best show which framework made this id."""
+    """Returns the names of other ids, at most 24, whose existence would best show which framework made this id."""
     found = _leaders(name)
     if streams := _STREAMS.fullmatch(name):
         found.append(f"{streams['name']}-{streams['process']}-0")
@@ -228,8 +229,8 @@ def _connect(name: str, others: Mapping[str, Behaviour]) -> Application:
 
 
 def _leaders(name: str) -> list[str]:
-    """Returns the ids that the group's leader may have, if `name` is the id of a source task. Group and connector are
-    taken to have a letter each."""
+    """Returns the ids that the group's leader may have, if `name` is the id of a source task. The names of group and
+    connector are taken to have at least one character each. At most `_NAMES` ids are returned."""
     task = _CONNECT_TASK.fullmatch(name)
     connector = "" if task is None else task["connector"]
     dashes = [at for at, c in enumerate(connector) if c == "-" and 0 < at < len(connector) - 1]
@@ -263,11 +264,10 @@ def _flink(one: Behaviour, parts: FlinkName, others: Mapping[str, Behaviour]) ->
 def flink_strategy(of_subtask: Mapping[int, Behaviour]) -> str | None:
     """Returns the naming strategy that the ids of one subtask, by number, show; None if they show none.
 
-    A KafkaSink initialises the id of the next transaction when a checkpoint begins, and commits the transaction before
-    when it is complete. So each id is used for one transaction after its InitProducerId, and ends it soon after the
-    InitProducerId of the next id. The threads of other applications end transactions at any time, and more than one
-    each.
-    """
+    A KafkaSink initialises the id of the next transaction when a checkpoint begins, and commits the previous
+    transaction when the checkpoint is complete. So each id is used for one transaction after its InitProducerId, and
+    that transaction ends soon after the InitProducerId of the next id. The threads of other applications end
+    transactions at any time, and more than one each."""
     if _are_handed_over(of_subtask):
         return INCREMENTING
     return POOLING if _are_pooled(of_subtask) else None
@@ -290,7 +290,8 @@ def _are_handed_over(of_subtask: Mapping[int, Behaviour]) -> bool:
 
 
 def _is_handed_over(one: Behaviour, after: Behaviour, next_but_one: Behaviour | None) -> bool | None:
-    """Returns whether `one` was last used between the births of the two ids after it; None if that is not known."""
+    """Returns whether `one` was last used between the first InitProducerIds of the two ids after it; None if that is
+    not known. False, too, if `one` ended more than `_MOST_ENDS` transactions."""
     if not one.inits or not after.inits:
         return None
     if after.inits[0].at_ms <= one.inits[0].at_ms or (one.ends or 0) > _MOST_ENDS:

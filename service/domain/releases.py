@@ -40,8 +40,8 @@ def release_of(newest_metadata_version: int | None) -> str | None:
 
 def may_skip_markers(newest_metadata_versions: Collection[int | None]) -> bool | None:
     """Returns True if some broker is of a release of which a version was seen to skip markers (KAFKA-20734), False if
-    all brokers are of other known releases, None if it cannot be known, because no broker is of such a release and the
-    level of at least one broker is not known. Takes the newest level of `metadata.version` of each broker."""
+    all brokers are of other known releases, None in all other cases: a broker's level or its release is not known, or
+    there is no broker. Takes the newest level of `metadata.version` of each broker."""
     releases = [release_of(level) for level in newest_metadata_versions]
     if any(release in _SKIPPING for release in releases):
         return True

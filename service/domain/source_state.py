@@ -13,7 +13,8 @@ from typing import Final
 from service.domain.reasons.reason import Reason
 
 LEASE_LAPSES_AFTER_MS: Final = 10_000
-"""The age from which an unrenewed lease counts as lost; as `service.store.lease.EXPIRES_AFTER_MS` (a test compares)."""
+"""The age from which an unrenewed lease counts as lost; equal to `service.store.lease.EXPIRES_AFTER_MS` (a test
+compares them)."""
 
 STALLED_AFTER_MS: Final = LEASE_LAPSES_AFTER_MS
 """Age of the last success from which a source counts as stalled. A healthy source succeeds at least once a second, so
@@ -22,8 +23,8 @@ without progress, because the lease of the former needs this time to lapse. With
 that is too old."""
 
 COVERED_WITHIN_MS: Final = 30_000
-"""Age of its last answer up to which a partition counts as covered, in metrics and on the page of the pipeline. Each
-partition is asked every second; a long batch of the first read takes longer."""
+"""A partition counts as covered, in metrics and on the page of the pipeline, if its last answer is at most this old.
+Each partition is asked every second; a long batch of the first read takes longer."""
 
 
 class SourceName(StrEnum):
@@ -49,7 +50,7 @@ class StallCause(Enum):
     NO_PROGRESS = "no progress"
     """An application renews its lease but does not read this source: it starts, is busy, or has no CPU."""
     NOT_YET = "not yet"
-    """An application renews its lease and has not read this source for the first time."""
+    """An application renews its lease, and no read of this source has succeeded yet."""
     CLOCK_SET_BACK = "clock set back"
     """The last success lies in the future of both clocks. Until these clocks reach that time, every read counts as
     older than the last success."""
@@ -70,7 +71,7 @@ class Stall:
     - `since_ms`: its last success; None if it was never read, or if the time is unknown because a clock was set back.
     - `error`: the source's error, for the cause FAILING.
     - `unread_since_ms`: the last time at which the application, now gone, renewed its lease or read this source; may be
-      given together with an error; None while an application reads the cluster.
+      given together with an error; None while an application reads the cluster, or if none ever held the lease.
     - `until_ms`: for the cause CLOCK_SET_BACK, the time from which reads count as new again.
     """
 
@@ -82,7 +83,7 @@ class Stall:
 
 
 def stall_of(as_of_ms: int | None, error: Reason | None, lease: LeaseState | None, now_ms: int) -> Stall | None:
-    """Returns why the source stalls; None while it does not.
+    """Returns the stall of the source; None while it does not stall.
 
     `as_of_ms`: its last success, None if there was none. `error`: its last report, None if that was a success.
 

@@ -59,8 +59,8 @@ def grant_for(reason: Reason | None) -> Grant | None:
 
 
 def pattern(glob: str, operation: str) -> Acl:
-    """Returns the grant for all topics that a pattern of `--topics` matches. It is for a name or a prefix if the
-    pattern is one of these, else for all topics."""
+    """Returns the grant for all topics that a pattern of `--topics` matches: for one name or one prefix if the pattern
+    is a plain name or a prefix with `*`, else for all topics."""
     if not any(c in glob for c in "*?["):
         return topic(glob, operation)
     stem = glob.removesuffix(_ALL)
@@ -69,16 +69,16 @@ def pattern(glob: str, operation: str) -> Acl:
 
 
 def each_or_all(flag: str, missing: Sequence[str], known: int, operation: str) -> list[Acl]:
-    """Returns a grant for each missing name; or only one, for `*`, if more than `_ONE_BY_ONE` are missing, or all of
-    several `known` ones."""
+    """Returns a grant for each missing name. Returns only one, for `*`, if more than `_ONE_BY_ONE` names are missing,
+    or if all of two or more `known` names are."""
     if len(missing) > _ONE_BY_ONE or len(missing) == known > 1:
         return [Acl(flag, _ALL, operation)]
     return [Acl(flag, name, operation) for name in missing]
 
 
 def lines(acls: Iterable[Acl], principal: str | None, bootstrap: str) -> list[str]:
-    """Returns one command line for all grants with the same flag, operation and pattern type; grants that a wider grant
-    covers are left out."""
+    """Returns one command line for each set of grants with the same flag, operation and pattern type, and one for all
+    grants on the cluster. Grants that are covered by a grant for `*` are left out."""
     wanted = list(dict.fromkeys(acls))
     for_all = {(acl.flag, acl.operation) for acl in wanted if acl.name == _ALL}
     needed = [acl for acl in wanted if acl.name == _ALL or (acl.flag, acl.operation) not in for_all]

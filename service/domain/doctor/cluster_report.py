@@ -27,8 +27,8 @@ class BrokerReport(NamedTuple):
 
 
 class LogReport(NamedTuple):
-    """The topic `__transaction_state`. `exists` None: it may not be described, so its existence is unknown.
-    `may_read` None: not known.
+    """The topic `__transaction_state`. `exists` None: DESCRIBE is denied, so its existence is unknown. `may_read` None:
+    not known.
 
     `ids`: the number of ids in the part that was read; `is_whole`: that part is the whole log. `seen`: the sign that
     transactions are used although the topic does not exist; None without one.
@@ -63,9 +63,8 @@ class TopicsReport(NamedTuple):
     `not_describable`: topics to be watched that may not be described, known from `--topics` or the transaction log;
     `denied_globs`: the patterns for which Kafka denies a topic of an invented name, so that more topics may match.
 
-    Of the watched topics, DescribeProducers is allowed on `readable` and denied on `unreadable`; for `unanswered`, the
-    request could not be sent. `with_open`: topics whose asked partition has an open transaction.
-    """
+    Of the watched topics, DescribeProducers is allowed on `readable` and denied on `unreadable`; for `unanswered`,
+    neither is known (`unanswered_why`). `with_open`: topics whose asked partition has an open transaction."""
 
     globs: tuple[str, ...]
     partitions: Mapping[str, int]

@@ -20,7 +20,7 @@ GAP: Final = "gap"
 NOTE: Final = "note"
 
 SKEW_MS: Final = 1_000
-"""Clocks that differ by more than this are pointed out."""
+"""Clocks that certainly differ by more than this are pointed out: by more than this plus the error of the reading."""
 
 _NEEDED_APIS: Final = {
     61: "DescribeProducers (Kafka 2.8)",
@@ -55,9 +55,8 @@ def lines(report: ClusterReport) -> list[Line]:
 
 
 def to_resolve(report: ClusterReport) -> tuple[str, Acl] | None:
-    """Returns what prevents writing markers and the ACL to grant; None if nothing does (KafkaApis
-    handleWriteTxnMarkersRequest: ALTER is enough since 3.8, KAFKA-16513).
-    """
+    """Returns why the principal may be unable to write markers, and the ACL to grant; None if it is able to (KafkaApis
+    handleWriteTxnMarkersRequest: ALTER is enough since 3.8, KAFKA-16513)."""
     if report.has_authorizer is False or (report.cluster_operations or frozenset()) & {"ALTER", "CLUSTER_ACTION"}:
         return None
     known = (

@@ -1,5 +1,5 @@
-"""Versions of Kafka that txnscope was tried on, with what each of them can, and what that means for a cluster of the
-same release. The records are made by `make matrix`, on real brokers."""
+"""Versions of Kafka that txnscope was tried on, the abilities of each, and what these mean for a cluster of the same
+release. The records are made by `make matrix`, on real brokers."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class FromRelease(NamedTuple):
     """The test records about the releases of the brokers, as sentences.
 
     - `tried`: the versions that were tested, and the results.
-    - `differs`: what these versions do or lack that others do not.
+    - `differs`: the peculiarities of these versions, such as missing abilities.
     - `not_tried`: releases without a record.
     """
 
@@ -133,5 +133,5 @@ def scenario_name(test: str) -> str:
 
 
 def newest_first(records: Iterable[TriedVersion]) -> Sequence[TriedVersion]:
-    """Returns the records, sorted by version."""
+    """Returns the records, sorted by version, the newest first."""
     return sorted(records, key=lambda one: [int(part) for part in one.version.split(".")], reverse=True)

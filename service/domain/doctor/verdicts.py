@@ -1,4 +1,4 @@
-"""Derives, row by row, the table of verdicts that can be trusted with the permissions at hand."""
+"""Derives the table of verdicts: how far each kind of verdict can be trusted with the permissions at hand."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Findings about records that will be committed or aborted with a later transaction to which they do not belong: a
-marker ends everything that its producer id left open."""
+marker ends everything that its producer id left open. Also findings about markers that are not replicated yet."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class AdoptedFacts(Facts):
 
 @dataclass(frozen=True, slots=True)
 class UnreplicatedFacts(Facts):
-    """A marker at the LSO that is written and not replicated yet, of the id `name` (None if the id is not known)."""
+    """A marker of the id `name` (None: not known) that is written and not replicated yet, so that the entry that it
+    ends still pins the LSO."""
 
     name: str | None
     last_stable_offset: int
@@ -86,7 +87,8 @@ def adopted(case: Case, rules: Rules, *, is_committed: bool) -> Observation:
 
 
 def unreplicated(case: Case, rules: Rules, now_ms: int) -> Observation:
-    """Returns the observation of an entry at an LSO that does not move although the leader lists nothing open."""
+    """Returns the observation of an entry whose marker is not replicated yet: the LSO does not move although the leader
+    lists nothing open there."""
     entry = case.entry
     rule = rules.of(case.name or "", (entry.topic,))
     is_long = now_ms - entry.first_seen_ms >= CRITICAL_AFTER_MS

@@ -30,9 +30,9 @@ class TwoPhase(StrEnum):
 
 
 def two_phase_of(name: str, timeout_ms: int, maker: Application = NOTHING) -> TwoPhase:
-    """Returns the confidence that follows from the id, its timeout and its maker. A transaction without a timeout is
-    certainly KIP-939's two-phase commit. If the maker is unknown, an id of Flink's form or a long timeout makes a
-    two-phase sink likely."""
+    """Returns the confidence that follows from the id, its timeout and its maker. Apache Flink as the maker, or a
+    transaction without a timeout (KIP-939), makes a two-phase sink certain. If the maker is unknown, an id of Flink's
+    form or a long timeout makes a two-phase sink likely."""
     if is_two_phase(maker, timeout_ms):
         return TwoPhase.CERTAIN
     is_likely = may_be_two_phase(name, timeout_ms) or timeout_ms >= _LONG_TIMEOUT_MS
@@ -40,10 +40,10 @@ def two_phase_of(name: str, timeout_ms: int, maker: Application = NOTHING) -> Tw
 
 
 class Answer(StrEnum):
-    """The coordinator's answer about an id whose newest record in the log may be out of date."""
+    """The coordinator's answer about an id, compared with the id's newest record in the log."""
 
     NONE = "none"
-    """The coordinator was not asked, or did not answer."""
+    """The coordinator was not asked, did not answer, or reports the id in another state than the newest record."""
     AGREES = "agrees"
     """The coordinator has the id in the state of the newest record, so it has loaded the partition of the log."""
     NOT_FOUND = "not_found"
@@ -75,8 +75,8 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class Sink:
     """The application as far as its transaction shows it. A recovery commits with `producer_id` and `producer_epoch`.
-    `deadline_ms`: when it times out; None: never, or not known. `prefix`: of the ids of an Apache Flink job; None for
-    others."""
+    `deadline_ms`: when the transaction times out; None: never, or not known. `prefix`: the prefix of the job's ids, if
+    Apache Flink made the id; else None."""
 
     two_phase: TwoPhase
     producer_id: int

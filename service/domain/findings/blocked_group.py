@@ -33,9 +33,9 @@ _WHAT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class StallCause:
-    """The cause of a stall: an open transaction. `name`: its id as text for people. `relation`: what will end the
-    transaction; None if that was not read yet. `has_finding`: a confirmed finding reports the transaction. `among`: the
-    number of open transactions of which this one is the worst."""
+    """The cause of a stall: an open transaction. `name`: its id, or else its producer id, as text for people.
+    `relation`: the relation of its entry; None if the entry was not read yet. `has_finding`: a confirmed finding
+    reports the transaction. `among`: the number of open transactions of which this one is the worst."""
 
     relation: RelationKind | None
     name: str
@@ -120,7 +120,7 @@ class BlockedGroupFacts(SharedFacts):
 @dataclass(frozen=True, slots=True)
 class GroupUnreadFacts(SharedFacts):
     """A group that cannot be judged. There are no facts besides the subject and the `reason` of the observation. If the
-    reason is None, the group's offsets may not be read."""
+    reason is None, txnscope has no permission to read the group's offsets."""
 
     def words(self, about: Observation, /) -> Words:
         reason = about.reason
@@ -144,8 +144,8 @@ _NOTHING_TO_GRANT: Final = (
 
 
 def unreadable_groups(denied: Iterable[str], not_judged: Mapping[str, Reason]) -> list[Observation]:
-    """Returns observations of listed groups for which it is not known whether they wait. `denied`: their offsets may
-    not be read. `not_judged`: share groups, with the reason."""
+    """Returns observations of listed groups for which it is not known whether they wait. `denied`: groups whose offsets
+    txnscope has no permission to read. `not_judged`: share groups, with the reason."""
     groups: list[tuple[str, Reason | None]] = [(group, None) for group in sorted(denied)]
     groups += sorted(not_judged.items(), key=lambda one: one[0])
     return bounded(groups, lambda one: _unreadable(*one))
@@ -184,8 +184,8 @@ class CommitsUnreadFacts(SharedFacts):
     damaged: int
 
     def shared(self, more: int) -> CommitsUnreadFacts:
-        """Returns the facts without `reached`, which the words of a finding about several transactions do not
-        contain."""
+        """Returns the facts without `reached`, `undecodable` and `damaged`, which the words of a finding about several
+        transactions do not contain."""
         return replace(self, more=more, reached=None, undecodable=(), damaged=0)
 
     def words(self, about: Observation, /) -> Words:

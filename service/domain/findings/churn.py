@@ -48,8 +48,8 @@ from service.domain.transaction_log.id_delta import minute_of
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, NEVER_SEEN
 
 RANDOM_IDS: Final = 5
-"""Number of ids of one prefix within 15 minutes from which they may be churn, if their ends were generated. The ids of
-one process (Kafka Streams) count as one."""
+"""Ids of one prefix may be churn from this number within 15 minutes on, if the part behind the prefix was generated.
+The ids of one process (Kafka Streams) count as one."""
 
 START_MS: Final = 10_000
 MIN_STARTS: Final = 3
@@ -57,8 +57,8 @@ MIN_STARTS: Final = 3
 
 COUNTED_IDS: Final = 20
 COUNTED_MINUTES: Final = 5
-"""Minimum number of minutes over which COUNTED_IDS ids with plain numbers have to come to be churn: fewer are a
-deployment."""
+"""Ids with plain numbers may be churn if COUNTED_IDS or more of them appear in at least this number of different
+minutes. In fewer minutes they are a deployment."""
 
 UNUSED_MS: Final = 60_000
 """Time within which a working producer ends a transaction: the default of transaction.timeout.ms. This long after the
@@ -69,8 +69,8 @@ SHORT_LIVED_MS: Final = 2 * QUIET_MS
 allow by default: a transaction that a crash leaves open counts as in use for that long."""
 
 MANY_PROCESSES: Final = 1_000
-"""Number of processes within 15 minutes from which they cannot be the first start of an application, even if their ids
-stay in use."""
+"""From this number of new processes within 15 minutes on, they cannot be the first start of an application, even if
+their ids stay in use."""
 
 Uses = Mapping[bytes, int]
 """The time of the last use by id, on the log's clock: IN_USE while a transaction is open. Ids that never had a
@@ -161,9 +161,9 @@ class _IdCounter:
 def churn(
     new: Iterable[Event], uses: Uses, context: Context, window: ReportWindow, cut: Collection[bytes]
 ) -> list[Observation]:
-    """Returns an observation for each prefix whose ids are given up, the worst first. `new`: from `new_ids`. From
-    MANY_PROCESSES births on, they are reported even if `window` does not include them yet. `cut`: ids with a
-    transaction that was aborted by timeout or fence."""
+    """Returns an observation for each prefix whose ids are given up, the worst first. `new`: from `new_ids`. If
+    MANY_PROCESSES or more are born, their births are reported even if they are not settled yet
+    (`window.before_sequence`). `cut`: ids with a transaction that was aborted by timeout or fence."""
     found: list[tuple[int, str, Observation]] = []
     for prefix, of_prefix in _by_prefix(new).items():
         of_flink, others = _by_maker(of_prefix, uses, cut)
@@ -194,7 +194,8 @@ def new_ids(events: Iterable[Event], prefixes: Collection[str]) -> list[Event]:
 
 
 def _by_prefix(events: Iterable[Event]) -> dict[str, list[Event]]:
-    """Returns the births of ids by prefix, in the order of the log's times. Events that are no births are left out."""
+    """Returns the births of ids by prefix, in the order of the log's times. Other events are left out, and so are ids
+    without a part that numbers an instance."""
     found: dict[str, list[Event]] = defaultdict(list)
     for event in sorted(events, key=lambda e: (e.at_ms, e.sequence)):
         if event.cause == CauseCode.INITIALIZED and event.from_state == NEVER_SEEN:
@@ -312,7 +313,7 @@ def _maker(new: Sequence[Event]) -> Maker:
 
 
 def _one_digit(count: int) -> int:
-    """Rounds to one digit: the rate of a few minutes is no more exact, and the text stays the same."""
+    """Rounds to one digit: the rate of a few minutes is no more exact, and a rounded text changes less often."""
     step: int = 10 ** (len(str(count)) - 1)
     return round(count / step) * step
 

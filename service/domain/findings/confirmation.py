@@ -52,7 +52,7 @@ class Released:
 @dataclass(frozen=True, slots=True)
 class Unowned:
     """Step 2 held at `since_ms`. `log`: the end offsets to which the transaction log was read; None without access to
-    it. `evidence`: of both steps."""
+    it. `evidence`: of steps 1 and 2."""
 
     since_ms: int
     log: EndsKnown | None

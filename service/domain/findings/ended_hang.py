@@ -1,5 +1,5 @@
-"""Finds how an open entry without an owner has ended: by a marker of its coordinator, by somebody else's marker, or by
-the loss of its records."""
+"""Finds how an entry that hung, or seemed to hang, has ended: by a marker of a coordinator, by a marker that no
+coordinator decided, or by the loss of its records."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def resolution_of(
 
 def _may_be_its_marker(marker: Marker, ended: EndedTransaction, entry: Entry) -> bool:
     """Returns whether the coordinator may have written the marker when that transaction ended. Clocks are not compared.
-    A marker written by hand has another epoch, or has the outcome that the coordinator decided, too."""
+    A marker written by hand fits only if its epoch and outcome are those of the coordinator's marker."""
     return (
         entry.topic_partition in ended.partitions
         and marker.producer_epoch == ended.producer_epoch

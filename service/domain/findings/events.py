@@ -92,8 +92,8 @@ def prefix_of(name: str) -> str:
     """Returns the prefix that the ids of one application share: the name without the parts at its end that number an
     instance.
 
-    "pay-3" and "pay-17" become "pay-", "job-<uuid>-0_1" becomes "job-"; "billing" stays.
-    """
+    "pay-3" and "pay-17" become "pay-", "job-<uuid>-0_1" becomes "job-"; "billing" stays, and so does a name that begins
+    with a UUID."""
     uuid = _UUID.search(name)
     if uuid is not None and uuid.start() == 0:
         return name
@@ -107,7 +107,8 @@ def prefix_of(name: str) -> str:
 
 
 def is_generated(name: str) -> bool:
-    """Returns whether the part after the prefix was generated, that is, whether it is not a small number."""
+    """Returns whether the part after the prefix was generated: whether it consists of anything but separators and
+    numbers of at most 6 digits."""
     return _COUNTED.fullmatch(name[len(prefix_of(name)) :]) is None
 
 

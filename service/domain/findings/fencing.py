@@ -43,8 +43,8 @@ from service.domain.transaction_log.causes import FOLLOWS_WITHIN_MS, CauseCode, 
 from service.domain.transaction_log.states import COMPLETE_ABORT
 
 TAKEOVERS: Final = 3
-"""Number of takeovers that show two live producers, in one run and within QUIET_MS by the log's times, that make a
-conflict."""
+"""Number of takeovers in one run, within QUIET_MS by the log's times, that make a conflict. Only takeovers that show
+two live producers count."""
 
 ALIVE_MS: Final = 2_000
 """Age of an open transaction up to which its producer was alive when it was fenced: a process that crashed and started
@@ -58,8 +58,8 @@ ROUND_MS: Final = 10_000
 
 
 SETTLES_WITHIN_MS: Final = ROUND_MS + FOLLOWS_WITHIN_MS
-"""Time after a fence within which later records still decide whether it is a takeover, and whether it is one of a
-round."""
+"""Time after a fence within which later records still decide whether the fence is a takeover, and whether it belongs to
+a restart or rebalance of the whole application (`_is_round`)."""
 
 
 class _Takeover(NamedTuple):

@@ -75,14 +75,14 @@ class Words(NamedTuple):
 class Facts(ABC):
     """The base of the facts of each kind: frozen, typed values of which its words are made, and which the store keeps.
 
-    They contain no ages and nothing that changes by itself: facts that differ are stored anew."""
+    The values contain no ages and nothing else that changes by itself, because facts that differ are stored anew."""
 
     __slots__ = ()
 
     @abstractmethod
     def words(self, about: Observation, /) -> Words:
-        """Returns the words. Of `about` they use only what the store keeps too: the subject, decision, reason, possible
-        worlds and confidence."""
+        """Returns the words. They use only those fields of `about` that the store keeps too: kind, subject, decision,
+        reason, possible worlds and confidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +166,8 @@ class Observation(NamedTuple):
 
     @property
     def kept(self) -> Observation:
-        """Returns the part of the observation that a finding keeps: all but the occurrences, with only the newest
-        evidence."""
+        """Returns the part of the observation that a finding keeps: without `ids`, `occurrences`, `waiting` and
+        `confirmed`, from which its Life is made, and with only the newest evidence."""
         return self._replace(ids=1, occurrences=(), waiting=(), confirmed=True, evidence=self.evidence[-EVIDENCE_KEPT:])
 
 
@@ -239,7 +239,7 @@ class Finding:
 
     @property
     def contradiction(self) -> Contradiction | None:
-        """Returns how two readings contradict each other, if the decision is unknown because of that."""
+        """Returns the contradiction of two readings if the decision is unknown because of it; else None."""
         reason = self.observation.reason
         decided_by = reason.decided_by if isinstance(reason, HangReason) else None
         return decided_by if isinstance(decided_by, Contradiction) else None
@@ -258,7 +258,7 @@ Key = tuple[Kind, Subject]
 
 
 class RoundResult(NamedTuple):
-    """The result of one judge round: a finding that could have been observed in it, and was not, has ended.
+    """The result of one judge round. A finding that the round could have observed, and did not, has ended.
 
     - `kinds`: the kinds that the round judges. Of these it judges the findings that depend on a log partition in
       `partitions`, and the others if `is_log_complete` (all partitions are read).

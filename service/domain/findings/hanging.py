@@ -180,7 +180,8 @@ def may_write_unlisted(entry: Entry, owner: Owner | None) -> bool:
 
 def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int) -> bool:
     """Returns whether no coordinator will end the entry except by accident: its producer id or epoch is superseded, its
-    id is gone, or its transaction would have timed out by now."""
+    id is gone, or its transaction would have timed out by now. Without an owner, returns whether the whole transaction
+    log is read and each id's newest record could be decoded."""
     if owner is None:
         return context.log.is_complete and not context.has_undecodable
     if not can_still_write(entry, owner):

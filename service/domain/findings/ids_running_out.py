@@ -39,7 +39,8 @@ def soon_ms(expiration_ms: int) -> int:
 
 
 def expiring(ids: Iterable[IdState], context: Context) -> list[Observation]:
-    """Returns observations of ids that are about to expire. `ids`: the ids that expire first."""
+    """Returns observations of ids that are about to expire. `ids`: the ids that expire first, in the order of their
+    expiry."""
     by_prefix: dict[str, list[IdState]] = defaultdict(list)
     for one in judgeable(ids, context):
         by_prefix[prefix_of(one.name)].append(one)

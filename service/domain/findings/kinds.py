@@ -1,4 +1,4 @@
-"""The kinds of findings, and the words of their fields."""
+"""The kinds of findings, and the values of their severity, status and resolution."""
 
 from __future__ import annotations
 

@@ -14,14 +14,15 @@ from service.domain.findings.finding import Finding, Key, Life, Observation, Occ
 from service.domain.findings.kinds import QUIET_MS, Kind, Resolution, Status
 
 REOPENS_WITHIN_MS: Final = 24 * 3_600_000
-"""Time after its resolution in which a finding is opened again; after that the same subject gets a new finding."""
+"""A finding is opened again if it is observed again within this time after its resolution; later the same subject gets
+a new finding."""
 
 SEEN_AGAIN_MS: Final = 60_000
 """Interval at which a finding with an unchanged condition is stored again as still open."""
 
 MOST_OPEN: Final = 200
-"""Bound on the open findings of one kind. The rules group and limit observations so that they stay below it. Once it is
-reached, further findings are opened only when others end."""
+"""Maximum number of open findings of one kind. The rules group and limit observations, so that there are normally
+fewer. At the maximum, further findings are opened only when others end."""
 
 MOST_OPEN_IN_ALL: Final = MOST_OPEN * len(tuple(Kind))
 
@@ -44,8 +45,8 @@ class Change(NamedTuple):
 
 def reconcile(stored: Mapping[Key, Finding], result: RoundResult, now_ms: int, cluster: str) -> list[Change]:
     """Returns the changes that the round makes. `stored`: the newest episode of each subject, at least all that are
-    open or were resolved in the last 24 h; `cluster`: its id in Kafka. The result does not depend on the order of
-    observations, or on whether an observation comes twice."""
+    open or were resolved in the last 24 h; `cluster`: the cluster's id in Kafka. The result does not depend on the
+    order of observations, or on whether an observation comes twice."""
     open_of = Counter(finding.kind for finding in stored.values() if finding.is_open)
     changes = []
     observed = _uncounted(stored, result.observations)
@@ -148,7 +149,7 @@ def finding_id(cluster: str, kind: Kind, subject: object, opened_at_ms: int) -> 
 
 
 def _opened(old: Finding | None, one: Observation, fresh: tuple[Occurrence, ...], now_ms: int, cluster: str) -> Change:
-    """Opens a new finding, or `old` again, under its id: its earlier occurrences still count."""
+    """Opens a new finding, or reopens `old` under its id, so that its earlier occurrences still count."""
     if old is None:
         id_ = finding_id(cluster, one.kind, tuple(one.subject), now_ms)
         life = Life(Status.CANDIDATE, opened_at_ms=now_ms, confirmed_at_ms=None, last_seen_ms=now_ms, count=0)

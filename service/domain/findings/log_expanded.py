@@ -23,8 +23,8 @@ NAMED: Final = 5
 
 
 class LeftBehind(NamedTuple):
-    """A record that was left behind, at `timestamp_ms`, in `partition` of the log. `name`: the name of its id, as
-    text."""
+    """A record in a `partition` of the log in which no coordinator looks for its id. `name`: its id as text.
+    `timestamp_ms`: when the record was written."""
 
     transactional_id: bytes
     name: str

@@ -36,8 +36,8 @@ _HOW: Final = {
 
 @dataclass(frozen=True, slots=True)
 class LostRecordsFacts(Facts):
-    """The facts about lost records. `last_offset`: the end of the range that begins with the subject's offset; None if
-    it is not known."""
+    """The facts about lost records. `last_offset`: the last offset of the range that begins with the subject's offset;
+    None if it is not known."""
 
     name: str | None
     last_offset: int | None
@@ -74,8 +74,8 @@ def lost_records(
     ended. It needs to be made only once, because the finding is kept until somebody acknowledges it. A repetition
     within 24 h after the acknowledgement changes nothing.
 
-    - `subject`: the entry, whose start is the first offset of what the marker ended. The records are among these
-      offsets, and others of the same producer id may be, too; `last_offset` None if it is not known.
+    - `subject`: the entry; it begins at the first offset that the marker ended. The lost records lie between that
+      offset and `last_offset` (None: not known). Other records of the same producer id may lie there, too.
     - `name`: the transactional.id as text; None if it is not known.
     - `decision`: evidence that the transaction was committed.
     """

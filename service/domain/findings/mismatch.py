@@ -42,8 +42,7 @@ class CoordinatorAnswer(NamedTuple):
     NOT_FOUND.
 
     `offset`: of the id's newest record in the store when the question was sent. `missing`: for a transaction in
-    PrepareX, each (topic, partition, leader) that still lacks its marker.
-    """
+    PrepareX, the first (topic, partition, leader), at most ten, that still lack their marker."""
 
     transactional_id: bytes
     offset: int
@@ -60,7 +59,8 @@ class CoordinatorAnswer(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """An answer and the id's row, read when the log was known up to a time after the answer."""
+    """An answer, and the id's row in the store. The row was read when the log was known up to a time after the
+    answer."""
 
     answer: CoordinatorAnswer
     now: IdState

@@ -20,8 +20,8 @@ from service.domain.transaction_log.known_log import SCAN_CONFIG, KnownLog
 from service.domain.transaction_log.states import ONGOING, PREPARE_ABORT, PREPARE_COMMIT, is_time
 
 LONG_AFTER_MS: Final = 60_000
-"""Limit if no rule sets one: Kafka's default transaction.timeout.ms, after which most transactions would have been
-aborted."""
+"""Time after which an open transaction counts as long-running, if no rule sets another: Kafka's default
+transaction.timeout.ms, after which most transactions would have been aborted."""
 
 STUCK_AFTER_MS: Final = 10_000
 """Time in PrepareX after which a transaction counts as stuck. Markers normally take milliseconds, so after this time a
@@ -34,8 +34,8 @@ Makers = Mapping[bytes, Application]
 """The makers of ids, by id, as far as the store was queried for them."""
 
 Missing = Mapping[bytes, tuple[tuple[str, int, int], ...]]
-"""(topic, partition, leader) without marker yet, by id; only for ids whose coordinator was asked
-(DescribeTransactions)."""
+"""By id, each (topic, partition, leader) that is known to have no marker yet (`CoordinatorAnswer.missing`); only for
+ids whose coordinator was asked (DescribeTransactions)."""
 
 
 class NewestState(Protocol):
@@ -55,7 +55,8 @@ class NewestState(Protocol):
 
 
 def abort_due_ms(one: NewestState, log: KnownLog) -> int | None:
-    """Returns the time by which the abort of the transaction has to be in the log; None if it will not time out."""
+    """Returns the time by which the abort of the transaction has to be in the log; None if the transaction will not
+    time out, or its start is not known."""
     return abort_due_at_ms(one.state, one.started_at_ms, one.timeout_ms, log.limits.scan_ms)
 
 
@@ -64,15 +65,16 @@ def is_overdue(one: NewestState, log: KnownLog) -> bool:
 
 
 def is_stuck(one: NewestState, log: KnownLog) -> bool:
-    """Returns whether the transaction was decided, and is not complete although STUCK_AFTER_MS have passed and the log
-    is known until then."""
+    """Returns whether the transaction was decided and is not complete, although the log is known for STUCK_AFTER_MS
+    after the decision."""
     is_prepared = one.state in (PREPARE_COMMIT, PREPARE_ABORT) and is_time(one.state_since_ms)
     return is_prepared and log.is_known_until(one.partition, one.state_since_ms + STUCK_AFTER_MS)
 
 
 def long_running(ids: Iterable[IdState], context: Context, makers: Makers) -> list[Observation]:
-    """Returns observations of transactions that have been open for a long time, but are still within their timeout.
-    `ids`: those of open transactions, oldest first."""
+    """Returns observations of transactions that have been open for a long time, but are still within their timeout, and
+    of transactions near their deadline that a two-phase sink is known to have made. `ids`: the ids with open
+    transactions, the oldest transaction first."""
     return bounded(
         [
             one

@@ -30,7 +30,7 @@ class Rules(NamedTuple):
 
     def of(self, name: str, topics: Iterable[str] = ()) -> Rule:
         """Returns the rule of an id, or of ids that begin with `name`: of the rules that fit, the rule with the longest
-        prefix or topic pattern; of equally long ones, the first in the file."""
+        prefix or topic pattern; of equally long ones, the first in the file. NO_RULE if none fits."""
         topics = set(topics)
         fitting = [rule for rule in self.rules if _fits(rule, name, topics)]
         return max(fitting, key=lambda rule: len(rule.prefix or rule.topic or ""), default=NO_RULE)

@@ -42,8 +42,9 @@ for ever."""
 
 
 def gap_ms(context: Context) -> int:
-    """Returns the longest time (ms) between two timeouts of one outage. Two successive scans find all of them, so that
-    they are at most one scan interval apart, and a few seconds for writing the aborts."""
+    """Returns the longest time (ms) between two timeouts of one outage. Two successive scans find all of them. So these
+    timeouts are at most one scan interval apart, plus a few seconds for writing the aborts; at least 15 s are
+    allowed."""
     return max(15_000, context.log.limits.scan_ms + 5_000)
 
 
@@ -57,7 +58,8 @@ class Settling(NamedTuple):
     now_ms: int
 
     def is_past(self, event: Event, after_ms: int) -> bool:
-        """Returns whether everything that was written until `after_ms` after the event is known.
+        """Returns whether everything that was written until `after_ms` after the event is known, or whether the event
+        has waited for LONGEST_MS.
 
         If the time of reading is known, it is used instead of the time in the log: it comes from the same clock as
         `settled_ms`, and is later than the append even if the coordinator's clock is wrong.

@@ -1,5 +1,6 @@
-"""Finds the cause of each stall, and the consumer groups that wait behind it. Each finding about a group is as severe
-as the finding about the transaction that it waits for, and resolved with it."""
+"""Finds the cause of each stall, and the consumer groups that wait behind it. A finding about a group is as severe as
+the confirmed finding about the transaction that blocks the group. Without such a finding, the relation of the
+transaction's entry sets the severity."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ class StallCauses:
         )
 
     def worst_of(self, blockers: Sequence[Blocker]) -> FoundCause:
-        """Returns the worst cause, for a group that may wait for any of several entries."""
+        """Returns the worst cause, for a group that may wait for any of several entries; NOT_READ as the cause if there
+        are none."""
         if not blockers:
             return FoundCause(NOT_READ, Severity.WARNING, "")
         worst = min(map(self.of, blockers), key=lambda one: tuple(Severity).index(one.severity))
@@ -95,13 +97,13 @@ def blocked_groups(
     context: Context,
     as_of_ms: int,
 ) -> list[Observation]:
-    """Returns observations of blocked groups with an offset that has not moved for COMMIT_EXPECTED_MS since the
-    partition stalled. Groups that will stop later are left out, because they still read. `known`: findings; the open
-    ones describe the transactions that block.
+    """Returns observations of blocked groups with an offset that has not moved for COMMIT_EXPECTED_MS, counted from the
+    stall at the earliest unless the offset is pending. Groups that will stop later are left out, because they still
+    read. `known`: findings; the confirmed ones describe the transactions that block.
 
     A group is reported at once if the transaction that blocks it has a finding of its own. Otherwise (the transaction
-    is within its timeout, or cannot be judged) it is reported once the partition has been stalled for LONG_AFTER_MS.
-    """
+    is within its timeout, or cannot be judged) the group is reported once the partition has been stalled for
+    LONG_AFTER_MS."""
     causes = StallCauses(known, context)
     found = []
     for affected in affected_groups:

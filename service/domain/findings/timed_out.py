@@ -73,11 +73,11 @@ def _sinks(events: Iterable[Event], makers: Makers) -> list[Event]:
 
 @dataclass(frozen=True, slots=True)
 class TimedOutFacts(Facts):
-    """The facts about aborts by timeout. `longest_ms`: the longest time for which a transaction was open until the
-    coordinator's next scan, so that it needed at least that time. `is_one`: there is only one transaction.
-    `may_be_two_phase`: a two-phase sink may have made one of the ids for which that is not certain. `sink`: the newest
-    id that a two-phase sink is known to have made; None if there is none. `are_all_sinks`: two-phase sinks are known to
-    have made all ids."""
+    """The facts about aborts by timeout. `longest_ms`: the longest time for which one of the transactions was open when
+    the coordinator aborted it (its timeout, if that time is not known). The application needed at least that time.
+    `is_one`: there is only one transaction. `may_be_two_phase`: a two-phase sink may have made one of the ids for which
+    that is not certain. `sink`: the newest id that a two-phase sink is known to have made; None if there is none.
+    `are_all_sinks`: two-phase sinks are known to have made all ids."""
 
     whose: Whose
     longest_ms: int
@@ -183,8 +183,8 @@ def bursts(timeouts: Iterable[Event], churn_times: Mapping[str, Sequence[int]], 
 class CorrelatedFacts(Facts):
     """A burst of `ids` since `first_ms`, of which `came_back` are back. A timeout of `survived_ms` would have been
     enough; while ids are missing, it is a lower bound. `broker`: the broker that coordinates all of the ids; None if
-    several do. `sink_ids`: how many are of two-phase sinks, of the applications `sinks`; `sink`: the newest of these
-    ids. `are_all_sinks`: all ids of the burst are of two-phase sinks."""
+    several do, or if it is not known. `sink_ids`: how many are of two-phase sinks, of the applications `sinks`; `sink`:
+    the newest of these ids. `are_all_sinks`: all ids of the burst are of two-phase sinks."""
 
     ids: int
     first_ms: int
@@ -299,7 +299,8 @@ def _survival(burst: Burst, events: Sequence[Event]) -> tuple[int, int]:
 
 
 def _common(burst: Burst, participants: Participants) -> str:
-    """Returns the partitions that at least half of the ids wrote to, or the most frequent ones."""
+    """Returns the partitions that at least half of the ids wrote to, as text. If there are none, returns the five most
+    frequent ones, or "unknown"."""
     counts = Counter(
         place
         for one, pid in {(e.transactional_id, e.producer_id) for e in burst}

@@ -38,8 +38,8 @@ def what_happened(reason: str, missing: int | None) -> str:
 
 
 class Undecoded(NamedTuple):
-    """Undecodable data of one log partition: ids whose newest record cannot be decoded, and rejects of the last
-    minutes."""
+    """Undecodable data of one log partition: ids whose newest record cannot be decoded, and rejects of the last minutes
+    (older rejects, too, if there are such ids)."""
 
     partition: int
     names: tuple[str, ...]
@@ -89,7 +89,7 @@ class UndecodableFacts(Facts):
 
 
 def undecodable(found: Iterable[Undecoded], context: Context) -> list[Observation]:
-    """Returns an observation for each partition of the log that has undecodable records."""
+    """Returns an observation for each partition of the log that has undecodable records and can be judged now."""
     return [
         Observation(
             kind=Kind.UNDECODABLE,
@@ -208,7 +208,7 @@ class NotJudged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicUnreadFacts(SharedFacts):
-    """Stalled partitions of a topic that may not be read."""
+    """Stalled partitions of a topic that txnscope has no permission to read."""
 
     topic: str
     partitions: Names
@@ -225,16 +225,16 @@ class TopicUnreadFacts(SharedFacts):
 
 
 def unreadable_topics(found: Iterable[NotJudged]) -> list[Observation]:
-    """Returns an observation for each topic that may not be read; partitions that cannot be judged for another reason
-    are left out."""
+    """Returns an observation for each topic that txnscope has no permission to read. Partitions that cannot be judged
+    for another reason are left out."""
     denied = sorted((one for one in found if _is_denied(one)), key=lambda one: (one.topic, one.partition))
     topics = [list(of_topic) for _, of_topic in groupby(denied, key=lambda one: one.topic)]
     return bounded(topics, _observe)
 
 
 def _is_denied(one: NotJudged) -> bool:
-    """Returns whether the topic itself may not be read. A missing permission on the transaction log is no gap of this
-    topic."""
+    """Returns whether a permission on the topic itself is missing. A missing permission on the transaction log is no
+    gap of this topic."""
     return any(missing.topic == one.topic for missing in missing_permissions(one.why))
 
 

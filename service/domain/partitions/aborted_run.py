@@ -1,8 +1,7 @@
 """Sums up a run of aborted records: from an offset on, up to the first record that read_committed consumers get. Pure.
 
-Such consumers return nothing for the whole run, however long it is, and their position may not move either. The run has
-its own bound, so it may continue beyond the last span of an explanation.
-"""
+A read_committed consumer gets nothing from the whole run, however long the run is, and the consumer's position may stay
+where it is. The run has its own bound, so the run may continue beyond the last span of an explanation."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from service.domain.partitions.facts import BatchOffsets, MarkerType
 
 
 class EndOfRun(StrEnum):
-    """What comes after a run of aborted records, in the words of the API."""
+    """The reason why a run of aborted records ends, in the words of the API."""
 
     READABLE = "readable"
     OPEN = "open"
@@ -33,11 +32,11 @@ class OnlyAborted(NamedTuple):
     """Offsets [first, to) that hold nothing but aborted records, markers and gaps.
 
     - `records`: number of the aborted records; `transactions`: of the aborted transactions, by producer id.
-    - `ended_by`: what is at `to`. READABLE: a record that read_committed consumers get. OPEN: a transaction that is
-      open, at which they wait. LOG_END: the end of the log. BOUND: reading stopped, so the run may go on. UNKNOWN: a
-      record whose outcome is not known.
-    - `open_producer_id`: of the transaction at `to`, if it is open and its records were read.
-    """
+    - `ended_by`: what is at `to`. READABLE: a record that read_committed consumers get. OPEN: an open transaction, at
+      which these consumers wait. LOG_END: the end of the log. BOUND: reading stopped, so the run may go on. UNKNOWN:
+      unreadable bytes, or a record whose outcome is not known.
+    - `open_producer_id`: the producer id of the open transaction at `to`; None if there is none, or if its records were
+      not read."""
 
     first: int
     to: int
@@ -71,13 +70,14 @@ class AbortedRun:
 
     @property
     def is_done(self) -> bool:
-        """Returns whether the run is read to its end, and nothing in it waits for its marker."""
+        """Returns whether the run was read to its end, and no marker of a transaction in the run has still to be
+        found."""
         end = self._end
         return end is not None and self._at >= end and all(p[0].first >= end for p in self._pending.values())
 
     def add_batch(self, batch: BatchOffsets) -> None:
-        """Adds a batch. A batch that was added already, or that lies before the first offset of the run, changes
-        nothing."""
+        """Adds a batch. A batch that was added already, that lies before the first offset of the run, or that comes
+        after the run is done, changes nothing."""
         if batch.next <= self._at or self.is_done:
             return
         first, self._at = max(batch.first, self._at), batch.next
@@ -102,7 +102,8 @@ class AbortedRun:
             self._end_at(pieces[0].first, EndOfRun.OPEN, producer_id)
 
     def end_at_last_stable_offset(self, last_stable_offset: int, high_watermark: int) -> None:
-        """Ends the run at the LSO of the log, if it does not end before: consumers get nothing behind it."""
+        """Ends the run at the LSO of the log, unless the run ends before: read_committed consumers get nothing from the
+        LSO on."""
         by = EndOfRun.OPEN if last_stable_offset < high_watermark else EndOfRun.LOG_END
         self._end_at(max(last_stable_offset, self._offset), by)
 
@@ -147,7 +148,7 @@ class AbortedRun:
             self._end_at(pieces[0].first, EndOfRun.READABLE if batch.marker == MarkerType.COMMIT else EndOfRun.UNKNOWN)
 
     def _end_at(self, offset: int, by: EndOfRun, producer_id: int | None = None) -> None:
-        """Ends the run at the offset, if it does not end there or before."""
+        """Ends the run at the offset, unless the run already ends there or before."""
         if self._end is None or offset < self._end:
             self._end, self._ended_by, self._open_producer = offset, by, producer_id
 

@@ -1,9 +1,9 @@
 """Relates consumer groups to the open transactions that block them, by their progress.
 
-Kafka does not report with which isolation level a group reads, share groups (KIP-932) aside, and a committed offset
-does not show it: a read_committed group can be reset to an offset above the LSO. So the group's relation to the open
-transaction (blocked, about to be blocked, not affected, …) is derived from its progress while the LSO is stalled, and
-from the records that it could read:
+Except for share groups (KIP-932), Kafka does not report with which isolation level a group reads. A committed offset
+does not show the level either: a read_committed group can be reset to an offset above the LSO. So the group's relation
+to the open transaction (blocked, about to be blocked, not affected, …) is derived from its progress while the LSO is
+stalled, and from the records that it could read:
 
 | committed offset | the group | relation |
 |---|---|---|
@@ -17,16 +17,15 @@ from the records that it could read:
 | none | has had members on the partition for STOPPED_AFTER_MS | stopped, likely |
 | an open transaction contains it | | unstable_offsets |
 
-Everything else is unknown. A group at the LSO that reads uncommitted records may not have read on yet, or be stuck at
-that very record: it is never certain to wait for the transaction. A group that has records left before the LSO does not
-wait for the transaction at the LSO, even if it does not move: a slow application, a broken consumer and a paused one
-look the same. A share group is judged by the level that Kafka reports: with read_uncommitted it waits for no
-transaction.
+Every other relation is unknown. A consumer group at the LSO is never certain to wait for the transaction: the group may
+read uncommitted records, and not have read on yet, or be stuck at that very record. A group that has records left
+before the LSO does not wait for the transaction at the LSO, even if the group does not move: a slow application, a
+broken consumer and a paused one look the same. A share group is judged by the level that Kafka reports: with
+read_uncommitted it waits for no transaction, with read_committed it is stopped at the LSO and above.
 
 A group on a data partition waits for whichever transaction holds the LSO. A group with pending offsets waits for the
-transaction that contains them, wherever the LSO is; if the batches of that transaction could not be read, for any that
-is open there.
-"""
+transaction that contains these offsets, wherever the LSO is. If the batches of that transaction could not be read, the
+group counts as waiting for any transaction that is open on its partition of `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -77,11 +76,11 @@ class GroupOffset(NamedTuple):
     time since which `committed_offset` is known to be the same. `producer_id`: of the open transaction, if its batches
     were read. `isolation`: the level of a share group; None for other groups.
 
-    `lso`: the LSO at the time of the answer, for which the rest holds; None if not known. `advances`: the number of
-    times that the group, with members before and after, has moved on from an offset above this LSO.
-    `has_records_ahead`: there is a record that the group could read: below the LSO, a committed one before the LSO;
-    above the LSO, any one before the high watermark. None if that was not read. `records_ahead_since_ms`: the time
-    since which that is known to be True at this offset.
+    `lso`: the LSO at the time of the answer, for which the following fields hold; None if not known. `advances`: the
+    number of times that the group, with members before and after, has moved on from an offset above this LSO.
+    `has_records_ahead`: there is a record that the group could read. For an offset below the LSO, this is a committed
+    record before the LSO; for an offset above the LSO, any record before the high watermark. None if these records were
+    not read. `records_ahead_since_ms`: the time since which `has_records_ahead` is known to be True at this offset.
 
     Times and counts follow from the answers before: the writer of the store sets them.
     """
@@ -111,7 +110,8 @@ class GroupOffset(NamedTuple):
 
 
 class LsoSample(NamedTuple):
-    """The newest sample of a partition. `stalled_since_ms` None: the LSO is at the high watermark."""
+    """The newest sample of a partition. `stalled_since_ms`: as in PartitionObservation; None if the partition is not
+    stalled."""
 
     last_stable_offset: int
     high_watermark: int
@@ -123,10 +123,10 @@ class LsoSample(NamedTuple):
 
 
 class AffectedGroup(NamedTuple):
-    """A group and a partition that an open transaction affects. `stalled_partition`: the partition where the
-    transaction is open, stalled since `stalled_since_ms` with its LSO at `stalled_lso`. For `unstable_offsets` that is
-    a partition of `__consumer_offsets`, else the group's own. `ends`: the sample of the group's own partition; None if
-    that is not watched."""
+    """A group, a partition that it reads, and its relation to the open transaction. `stalled_partition`: the partition
+    where the transaction is open, stalled since `stalled_since_ms` with its LSO at `stalled_lso`. If the group's offset
+    is pending (`is_pending`), `stalled_partition` is a partition of `__consumer_offsets`; else it is the partition that
+    the group reads. `ends`: the sample of the partition that the group reads; None if there is no sample."""
 
     offset: GroupOffset
     ends: LsoSample | None
@@ -151,8 +151,8 @@ class AffectedGroup(NamedTuple):
 
     @property
     def lag_to_lso(self) -> int | None:
-        """Returns the lag that clients measure, below 0 beyond the LSO; None if nothing is committed, or the partition
-        is not watched."""
+        """Returns the lag as read_committed clients measure it: to the LSO, below 0 for an offset above the LSO. None
+        if no offset is committed, or `ends` is None."""
         return None if self.committed is None or self.ends is None else self.ends.last_stable_offset - self.committed
 
     @property
@@ -161,16 +161,15 @@ class AffectedGroup(NamedTuple):
 
     @property
     def to_go(self) -> int | None:
-        """Returns the number of offsets until the group stops; None if the group has stopped already, or will not
-        stop."""
+        """Returns the number of offsets until the group stops; None for every relation but `will_stop`."""
         if self.relation != GroupRelation.WILL_STOP:
             return None
         return max(self.stalled_lso - self.offset.committed_offset, 0)
 
     @property
     def waits_ms(self) -> int:
-        """Returns for how long the offset has not moved since the partition stalled. Before that the group may have
-        been idle, with nothing to read."""
+        """Returns for how long (ms) the offset has not moved since the partition stalled. The time before the stall
+        does not count, because the group may have had nothing to read."""
         return waits_ms(self.offset, self.stalled_since_ms)
 
     @property
@@ -191,14 +190,14 @@ class AffectedGroup(NamedTuple):
 
 
 def waits_ms(one: GroupOffset, since_ms: int | None) -> int:
-    """Returns for how long the offset has not moved since the partition stalled at `since_ms`; 0 if the partition has
-    not stalled."""
+    """Returns for how long (ms) the offset has not moved since the partition stalled at `since_ms`; 0 if `since_ms` is
+    None."""
     return 0 if since_ms is None else one.observed_at_ms - max(one.unchanged_since_ms, since_ms)
 
 
 def stalled_since_ms(ends: LsoSample | None, as_of_ms: int) -> int | None:
-    """Returns the time since which the LSO has been below the high watermark, if that is STALLED_AFTER_MS or longer
-    ago; else None. If both are equal, no group waits for the LSO."""
+    """Returns the time since which the LSO has been at this offset, below the high watermark; None if that is less than
+    STALLED_AFTER_MS ago. Also None if the LSO is at the high watermark, because no group waits then."""
     if ends is None or ends.stalled_since_ms is None or ends.last_stable_offset >= ends.high_watermark:
         return None
     return ends.stalled_since_ms if as_of_ms - ends.stalled_since_ms >= STALLED_AFTER_MS else None
@@ -210,8 +209,8 @@ def affected_groups(
     offsets_partitions: int | None,
     as_of_ms: int,
 ) -> list[AffectedGroup]:
-    """Returns, for every group on a stalled partition, how the open transaction affects it; also groups that it does
-    not block. Sorted by group, topic and partition.
+    """Returns every group on a stalled partition with its relation to the open transaction, also groups that are not
+    blocked. Sorted by group, topic and partition.
 
     `ends`: samples of all stalled partitions, and perhaps of others. `offsets_partitions`: the number of partitions of
     `__consumer_offsets`, None if not known. `as_of_ms`: the time of the sample.
@@ -283,8 +282,8 @@ def _relation(one: GroupOffset, own: LsoSample) -> tuple[GroupRelation, Confiden
 
 
 def _without_offset(one: GroupOffset, own: LsoSample) -> tuple[GroupRelation, Confidence]:
-    """Returns relation and confidence for a group that has members on the partition and has committed nothing there. A
-    group that reads commits before long, unless it keeps its offsets elsewhere."""
+    """Returns relation and confidence for a group that has committed no offset of the partition; whether it has members
+    there may be unknown. A group that reads commits before long, unless it keeps its offsets elsewhere."""
     is_waiting = bool(one.members) and waits_ms(one, own.stalled_since_ms) >= STOPPED_AFTER_MS
     return (GroupRelation.STOPPED if is_waiting else GroupRelation.UNKNOWN), Confidence.LIKELY
 
@@ -302,8 +301,9 @@ def _above(one: GroupOffset, lso: int) -> tuple[GroupRelation, Confidence]:
 
 
 def _confidence(one: GroupOffset) -> Confidence:
-    """Returns the confidence that pending offsets block the group. A group that is reading may not have committed yet,
-    so after a short time the confidence is only LIKELY."""
+    """Returns the confidence that pending offsets block the group: CERTAIN if its members are known and its offset has
+    not moved for STOPPED_AFTER_MS. In a shorter time, a group that is reading may simply not have committed again:
+    LIKELY."""
     return Confidence.CERTAIN if one.members is not None and one.unchanged_ms >= STOPPED_AFTER_MS else Confidence.LIKELY
 
 
@@ -335,8 +335,8 @@ class BlockedGroupIndex:
         return tuple(sorted(found))
 
     def pending(self, place: TopicPartition, producer_id: int) -> tuple[AffectedGroup, ...]:
-        """Returns the groups and partitions, blocked or without members, whose offsets are known to be part of what the
-        producer id has open on this partition of `__consumer_offsets`."""
+        """Returns the affected groups, blocked or inactive, whose pending offsets are known to be part of the producer
+        id's open transaction on this partition of `__consumer_offsets`."""
         return tuple(sorted(self._pending.get((place, producer_id), ()), key=lambda one: one.key))
 
 
@@ -348,5 +348,5 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 def offsets_partition(group: str, partitions: int) -> int:
     """Returns the partition of `__consumer_offsets` for the group, as the group coordinator chooses it
-    (`GroupCoordinatorService.partitionFor`). `partitions`: their number."""
+    (`GroupCoordinatorService.partitionFor`). `partitions`: the number of partitions of that topic."""
     return partition_of(group, partitions)

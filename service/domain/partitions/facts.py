@@ -28,8 +28,8 @@ class LogPlace(NamedTuple):
 
 
 EPOCH_NOT_REPORTED: Final = -2
-"""The coordinator epoch of a producer id that was not reported; Kafka itself uses -1 if no marker of the producer id
-was ever written there."""
+"""Stands for the coordinator epoch of a producer id if that epoch was not reported. Kafka's own -1 means that no marker
+of the producer id was ever written to the partition."""
 
 
 class PartitionEnds(NamedTuple):
@@ -52,9 +52,9 @@ class PartitionEnds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionObservation:
-    """A sample of one partition: the fields of PartitionEnds, which are columns here. `why`: the reason if it could not
-    be sampled; the offsets are -1 then. `is_gone`: the partition, or its topic, does not
-    exist any more (or another topic has its name now).
+    """A sample of one partition, beginning with the fields of PartitionEnds. `why`: the reason if the partition could
+    not be sampled; the offsets are -1 then. `is_gone`: the partition, or its topic, does not exist any more (or another
+    topic has its name now).
 
     `stalled_since_ms`: the time since which the LSO has been at this offset, below the high watermark; None if it is at
     the high watermark, or has been below it for less than half a second. `samples`: earlier samples as text
@@ -117,8 +117,7 @@ class OpenEntry(NamedTuple):
     """A transaction that is open on the partition, from the leader's producer state (DescribeProducers) or a window of
     batch headers. `coordinator_epoch`: of the last marker of this producer id, -1 if there never was one, or
     EPOCH_NOT_REPORTED. `last_timestamp_ms`: of its newest batch, the producer's clock; -1 for none. `records`, `bytes`:
-    between LSO and high watermark, only if the whole window was read.
-    """
+    of its batches between LSO and high watermark; None unless that whole window was read."""
 
     producer_id: int
     producer_epoch: int
@@ -132,7 +131,7 @@ class OpenEntry(NamedTuple):
 class StalledRead(NamedTuple):
     """The data that was read of a stalled partition. `described`: `entries` are complete (DescribeProducers); otherwise
     they come from a window of headers, and are complete only if `is_whole`. `why`: the reason if something could not be
-    read; `described` and `first` show what could.
+    read; `described` and `first` show what was read.
 
     `is_whole`: every batch from the LSO to the high watermark was read, `lag_bytes` in all (else None).
     """
@@ -156,8 +155,7 @@ class PartitionsBatch(NamedTuple):
 
     `is_full`: `observations` has all watched partitions; any other partition in the store is not watched any more.
     `not_covered`: the number of partitions that exist and are not watched (`--topics`, mirrored). `trouble`: the reason
-    why not all could be asked; None if all brokers answered.
-    """
+    why not all partitions could be sampled; None if all brokers answered."""
 
     observed_at_ms: int
     observations: tuple[PartitionObservation, ...] = ()

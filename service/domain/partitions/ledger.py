@@ -1,8 +1,7 @@
-"""Values that tailing data partitions yields: their volume by minute, and the markers that ended transactions there.
+"""Values read while data partitions are tailed: their volume by minute, and the markers that ended transactions there.
 
-Everything is frozen and plain. Unlike the samples of `service.domain.partitions.facts`, this is counted: every batch of
-a tailed partition is in exactly one range, the one that holds its last offset.
-"""
+Everything is frozen and plain. Unlike the samples of `service.domain.partitions.facts`, these values count every batch
+once: a batch belongs to the range that contains the batch's last offset."""
 
 from __future__ import annotations
 

@@ -1,16 +1,15 @@
 """Compares the markers of a producer id on tailed partitions with what its coordinator decided. Pure.
 
-Only what was read on both sides is compared: every marker given here lies below a position that was stored before the
-transaction log was read to its end, so that the decisions of all of them are known; a decision is *closed* on a
-partition once the partition was read to an end that was requested after its CompleteX had been read, so that all of its
-markers are known. A marker that ended no record is never a contradiction: coordinators write the same marker again
-after a failover. If more than one history explains the markers, the transaction is not reported as torn.
+A marker is compared only if its decision is known: every marker given here lies below a position that was stored before
+the transaction log was read to its end. A decision is *closed* on a partition if all of its markers there are known:
+after its CompleteX had been read, the partition's end was requested, and the partition was read to that end. A marker
+that ended no record is never a contradiction: coordinators write the same marker again after a failover. If the
+cheapest histories that explain the markers disagree, the transaction is not reported as torn.
 
-The records of a deleted topic are gone. They count as lost records of a committed transaction only if that is proven:
-records of its producer id were read, behind every marker of that id and behind those of all its earlier transactions;
-and the transaction was decided after the deletion had been seen, so that its own marker is not among those that were
-deleted unread.
-"""
+The records of a deleted topic are gone. They count as lost records of a committed transaction only if two facts are
+proven. Records of its producer id were read behind the last marker of that id, and each earlier transaction of the id
+has its marker before them. The transaction was decided after the deletion had been seen, so its own marker is not among
+the markers that were deleted unread."""
 
 from __future__ import annotations
 
@@ -23,7 +22,8 @@ from service.domain.partitions.marker_histories import Contradiction, Decision, 
 
 
 class Result(Enum):
-    """The outcome of the comparison of one transaction."""
+    """The outcome of the comparison of one transaction. WHOLE: each of its partitions has its marker. TORN: a marker or
+    deleted records contradict the decision. UNSEEN: neither is proven."""
 
     WHOLE = "whole"
     TORN = "torn"
@@ -31,8 +31,8 @@ class Result(Enum):
 
 
 class UnendedRecords(NamedTuple):
-    """Records of a producer id that are not followed by a marker that was read: the offset of the first, and when it
-    was stored (our clock)."""
+    """Records of a producer id without a later marker, as far as the log was read. `from_offset`: the offset of the
+    first of them; `seen_at_ms`: when that record was stored, by our clock."""
 
     producer_id: int
     from_offset: int
@@ -57,7 +57,7 @@ class EndedLog(NamedTuple):
 
 class GoneRecords(NamedTuple):
     """Records of the committed transaction `decision`, from `from_offset` on, that were deleted with their topic before
-    it was decided."""
+    the decision."""
 
     decision: Decision
     topic: str
@@ -78,10 +78,10 @@ class Compared(NamedTuple):
     - `contradictions`, `gone`: the markers and the lost records that make decisions torn.
     - `own`: by decision, the markers that carry it out.
     - `used`: the markers that need not be kept any longer.
-    - `ownerless`: partitions on which a decision in `results` has no marker of its own: the records of this producer id
-      that have no end there may be of that transaction.
-    - `passed`: the same as `ownerless`, for logs that ended because their topic was deleted.
-    """
+    - `ownerless`: partitions on which a decision in `results` has no marker of its own. Records of this producer id
+      that no marker ended there may be of that transaction.
+    - `passed`: partitions on which a decision in `results` has no marker in a log that ended because its topic was
+      deleted."""
 
     results: tuple[tuple[Decision, Result], ...]
     contradictions: tuple[Contradiction, ...]

@@ -1,9 +1,7 @@
 """Explains the markers that a producer id has on one partition by the decisions of its coordinator. Pure.
 
 A marker belongs to a decision by epoch, outcome and order. Markers may be missing, written twice (coordinators write
-the same marker again after a failover), or foreign. If more than one history explains the markers, the decisions are
-unclear.
-"""
+the same marker again after a failover), or foreign. Decisions on which the cheapest histories disagree are unclear."""
 
 from __future__ import annotations
 
@@ -31,8 +29,8 @@ another, and of a marker of which the transaction is not decided yet.
 
 Missing markers in a row cost as much as one, because their causes (a comparison that begins in the middle of a log, a
 partition without a leader) hide all following markers, too. If each missing marker counted, the cheapest history would
-give every decision the marker of a later one (in the old protocol all have one epoch), up to an abort that contradicts.
-"""
+give every decision the marker of a later one (in the old protocol all have one epoch), until an ABORT marker
+contradicts a commit. """
 
 _UNTIMELY: Final = 1
 """Cost of a marker whose time is that of another transaction, in the explanation that trusts clocks. Clocks may be
@@ -44,8 +42,8 @@ class Decision(NamedTuple):
 
     - `producer_epoch`: of the PrepareX, which is that of its markers in both protocols.
     - `start_ms`: the time at which its first partition was added, by the coordinator's clock.
-    - `participants`: the tailed partitions of the transaction; `untailed`: the number of its other partitions that
-      could be tailed.
+    - `participants`: the tailed partitions of the transaction; `untailed`: the number of its other partitions, without
+      those of Kafka's own topics, which are never tailed.
     - `after_ms`: a time, by our clock, at which it was not decided yet: the end of the log, requested then, lies at or
       below `offset`. NOT_KNOWN: the log was not read to an end before it.
     """
@@ -87,15 +85,16 @@ class SeenMarker(NamedTuple):
 
 
 class Contradiction(NamedTuple):
-    """A marker that ended records of the transaction `decision` otherwise than was decided."""
+    """A marker that ended records of the transaction `decision` with another outcome than the decided one."""
 
     decision: Decision
     marker: SeenMarker
 
 
 class Explained(NamedTuple):
-    """The result of matching the markers of one partition with decisions. `own`: by decision, the last marker that
-    carries it out; `unclear`: decisions for which the partition proves nothing."""
+    """The result of matching the markers of one partition with decisions. `own`: by decision, the marker that carries
+    it out (of repetitions, the one that ended records, or else the first); `unclear`: decisions for which the partition
+    proves nothing."""
 
     own: dict[Decision, SeenMarker]
     contradictions: frozenset[Contradiction]
@@ -103,7 +102,7 @@ class Explained(NamedTuple):
 
 
 def explain(decisions: Sequence[Decision], markers: Sequence[SeenMarker], closed: frozenset[Decision]) -> Explained:
-    """Explains the markers of one partition, in order, by the decisions that list it."""
+    """Matches the markers of one partition with the decisions that list the partition; both are in order."""
     if (plain := _plainly(decisions, markers, closed)) is not None:
         return plain
     if len(decisions) * len(markers) > MOST_STEPS:
@@ -127,7 +126,8 @@ def explain(decisions: Sequence[Decision], markers: Sequence[SeenMarker], closed
 
 
 def _certainly_foreign(histories: Sequence[_History]) -> frozenset[tuple[Decision, SeenMarker]]:
-    """Returns the foreign markers if all histories agree on them, and no history was left out."""
+    """Returns the foreign markers if all histories agree on them, no history skips a decision, and no history was left
+    out; else an empty set."""
     first = histories[0]
     is_certain = all(each.foreign == first.foreign and not each.skipped for each in histories)
     return first.foreign if is_certain and len(histories) < _MOST_HISTORIES else frozenset()
@@ -154,7 +154,7 @@ def _plainly(
     decisions: Sequence[Decision], markers: Sequence[SeenMarker], closed: frozenset[Decision]
 ) -> Explained | None:
     """Explains the markers by one marker for each decision, and further markers that ended nothing. Returns None if
-    that does not explain all markers."""
+    this leaves a marker that ended records, or a closed decision, unexplained."""
     own: dict[Decision, SeenMarker] = {}
     at = 0
     for marker, after in pairwise([*markers, None]):
@@ -164,7 +164,7 @@ def _plainly(
             is_empty = marker.ends_from < 0
             is_repeated = after is not None and after.ends_from >= 0 and _is_own(expected, after)
             if is_empty and (expected not in closed or is_repeated):
-                continue  # perhaps a repetition of an earlier one
+                continue  # perhaps a repetition of an earlier marker
             own[expected] = marker
             at += 1
         elif marker.ends_from >= 0:
@@ -188,8 +188,8 @@ class _History(NamedTuple):
 def _cheapest(
     decisions: Sequence[Decision], markers: Sequence[SeenMarker], closed: frozenset[Decision], untimely: int
 ) -> list[_History]:
-    """Returns the histories with the fewest foreign and missing markers, at most _MOST_HISTORIES. `untimely`: the cost
-    of a marker at another time than its decision's."""
+    """Returns the histories with the lowest cost, at most _MOST_HISTORIES. `untimely`: the cost of a marker at another
+    time than its decision's."""
     states: dict[int, list[_History]] = {0: [_History(0, 0)]}
     for marker in markers:
         following: dict[int, list[_History]] = {}
@@ -233,8 +233,9 @@ def _steps(
 
 
 def _keep(some: list[_History], new: _History) -> None:
-    """Adds the history if none in `some` is cheaper, and removes those that cost more. If two histories differ only in
-    which repetition of a marker is the decision's own, the history with the earlier markers stays."""
+    """Adds the history if none in `some` is cheaper and `some` is not full, and removes those that cost more. If two
+    histories differ only in which repetition of a marker is the decision's own, only the history with the earlier
+    markers stays."""
     if some and some[0].cost < new.cost:
         return
     if some and some[0].cost > new.cost:

@@ -2,9 +2,8 @@
 one fate. Pure.
 
 A marker of a producer id ends everything that this id wrote before it (`ProducerAppendInfo`). So reading has to go on
-after the requested offsets until the marker of every transaction among them was seen; nothing before them has to be
-read.
-"""
+after the requested offsets until the marker of every transaction among them was seen. Only at the head of a log (HEAD)
+are earlier offsets read, too."""
 
 from __future__ import annotations
 
@@ -33,19 +32,19 @@ class SpanKind(StrEnum):
 MOST_SPANS: Final = 2_000
 
 HEAD: Final = 100
-"""Number of offsets at the head of a log. If a request is about some of them, all before these are read too, because
-they show whether a marker ends anything: a topic that was created again begins with markers that end nothing."""
+"""A request that begins at this offset or below reads the log from offset 0 on, if the log still starts there. The
+earlier offsets show whether a marker ends anything: a topic that was created again begins with markers that end
+nothing."""
 
 _FATES: Final = {MarkerType.COMMIT: SpanKind.COMMITTED, MarkerType.ABORT: SpanKind.ABORTED, None: SpanKind.UNKNOWN}
 
 
 class Span(NamedTuple):
     """Offsets [first, next) of one kind. `marker`, `marker_offset`, `ended_ms`: of the marker that ended the
-    transaction, or of the marker itself; None if there is no marker or it is not known. `ends_nothing`: of a marker
-    whose producer id is known to have nothing open before it: its outcome is that of no record. `marker_epoch`: the
-    producer epoch of the marker. `first_ms`: the earliest time of its batches of data, by their producer's clock; -1 if
-    not known.
-    """
+    transaction, or of the marker that the span is; None if there is no marker or it is not known. `ends_nothing`: the
+    span is a marker that ends no record, because its producer id is known to have nothing open before it.
+    `marker_epoch`: the producer epoch of the marker. `first_ms`: the earliest time of its batches of data, by their
+    producer's clock; -1 if not known."""
 
     first: int
     next: int
@@ -86,9 +85,9 @@ class _GrowingSpan:
 
 
 class BatchesBefore:
-    """The batches in front of the offsets that are explained. `markers`: the last one of each producer id, with no
-    offset missing between it and the offsets; `is_from_start`: the batches begin at the partition's very first offset,
-    and none is missing."""
+    """The batches in front of the offsets that are explained. `markers`: the last marker of each producer id, if no
+    offset is missing between it and the explained offsets. `is_from_start`: the batches begin at offset 0, and none is
+    missing."""
 
     def __init__(self) -> None:
         self.markers: dict[int, BatchOffsets] = {}
@@ -136,12 +135,12 @@ class SpanBuilder:
 
     @property
     def has_all_spans(self) -> bool:
-        """Returns whether all offsets are seen and no transaction among them waits for its marker."""
+        """Returns whether all offsets were seen, and no marker of a transaction among them has still to be found."""
         return self.next >= self.to and not self._waiting
 
     @property
     def is_done(self) -> bool:
-        """Returns whether the log need not be read any further, for the spans or for the run of aborted records."""
+        """Returns whether everything was read that the spans and the run of aborted records need."""
         return self.has_all_spans and self._run.is_done
 
     @property
@@ -151,7 +150,8 @@ class SpanBuilder:
         return {producer_id: parts[0].begin for producer_id, parts in self._waiting.items()}
 
     def add_batch(self, batch: BatchOffsets) -> None:
-        """Adds a batch. A batch that ends before the next missing offset changes nothing."""
+        """Adds a batch. A batch that ends before the first missing offset adds no span; in front of the requested
+        offsets, it is added to `before`."""
         self._run.add_batch(batch)
         if batch.next <= self.next and self.next < self.to:
             if not self._parts:
@@ -201,7 +201,7 @@ class SpanBuilder:
             part.set(kind=SpanKind.OPEN)
 
     def finish(self, end: int, last_stable_offset: int, *, is_whole: bool) -> None:
-        """Ends the walk: no more pieces follow. `end`: the offset at which reading stopped; `is_whole`: the log was
+        """Ends the walk: no more batches follow. `end`: the offset at which reading stopped; `is_whole`: the log was
         read to its end (the high watermark).
 
         Every transaction below the LSO is decided. If its marker is missing, compaction has removed the marker, because

@@ -55,8 +55,8 @@ class Entry(NamedTuple):
 
     @property
     def last_write_ms(self) -> int | None:
-        """Returns the time of its newest batch, by its producer's clock; None if that is no valid time, or lies in the
-        future."""
+        """Returns the time of the entry's newest batch, by the producer's clock; None if that is no valid time, or lies
+        more than a day in the future."""
         return past_time(self.last_timestamp_ms, self.seen_at_ms)
 
 
@@ -67,8 +67,7 @@ class Relation(NamedTuple):
     producer id; if `owner` is None, the holder did not write the entry. `why`: what is missing if `kind` is unknown.
     `is_unowned`: the log, as far as it is read, has no transaction that will end the entry; only the three confirmation
     steps show whether that is final (`findings.confirmation`). `is_unread`: the holder's present state in the log is
-    not known.
-    """
+    not known, or there is no holder in a log that is not completely read."""
 
     kind: RelationKind
     owner: Owner | None
@@ -79,15 +78,16 @@ class Relation(NamedTuple):
 
 
 def owner_of(entry: Entry, owners: Sequence[Owner]) -> Owner | None:
-    """Returns the id that has the entry's producer id now, or else the id that had it last: a producer id is never
-    assigned twice."""
+    """Returns the id that has the entry's producer id now, or else the id that had it last; None if there is none. At
+    most one id has it at a time, because a producer id is never assigned twice."""
     current = [one for one in owners if one.producer_id == entry.producer_id and one.state != EXPIRED]
     return max(current or owners, key=lambda one: one.last_seen_ms, default=None)
 
 
 def can_be_of(entry: Entry, holder: Owner) -> bool:
-    """Returns whether the id has had the entry's epoch under its producer id, as far as the transaction log is read. A
-    client gets an epoch only when the log has a record with it. A higher epoch belongs to an id of another cluster."""
+    """Returns whether the entry's epoch is at most the highest epoch that the id has had under the entry's producer id,
+    as far as the transaction log is read; True if the id's newest record cannot be decoded. A client gets an epoch only
+    when the log has a record with it. A higher epoch belongs to an id of another cluster."""
     if holder.state == UNKNOWN:
         return True
     is_current = holder.producer_id == entry.producer_id
@@ -96,14 +96,16 @@ def can_be_of(entry: Entry, holder: Owner) -> bool:
 
 def will_end(entry: Entry, owner: Owner | DescribedOwner) -> bool:
     """Returns whether the owner's open transaction will end the entry. Any marker of the producer id with an epoch not
-    below the batch's ends it (`ProducerAppendInfo`), and the coordinator will write one to every partition that the
-    owner's open transaction lists. For an Ongoing record that was left behind, that is not known."""
+    below the entry's ends the entry (`ProducerAppendInfo`), and the coordinator will write one to every partition that
+    the owner's open transaction lists. Returns False for an Ongoing record that was left behind, because its end is not
+    known."""
     return lists(entry, owner) and not (isinstance(owner, Owner) and owner.is_left_open)
 
 
 def is_left_behind(entry: Entry, owner: Owner | None) -> bool:
-    """Returns whether the entry belongs to an Ongoing transaction in a partition of the log where its coordinator does
-    not look for it: only a coordinator that has not restarted since partitions were added still ends it."""
+    """Returns whether the entry belongs to an Ongoing transaction in a partition of the transaction log where its
+    coordinator does not look for the transaction. Only a coordinator that has not restarted since partitions were added
+    to that log still ends such a transaction."""
     return owner is not None and owner.is_left_open and lists(entry, owner)
 
 

@@ -1,11 +1,10 @@
-"""Finds the transaction that records of a partition belong to where its marker is missing: lost with a leader, skipped,
-cleaned away, or not written yet. Pure.
+"""Finds the transaction of records whose own marker is missing on their partition: lost with a leader, skipped, cleaned
+away, or not written yet. Pure.
 
 A marker of a producer id ends everything that the id wrote before the marker. So a later marker ends records whose own
-marker is missing, too, with the outcome of another transaction. What the transaction log proves: which transactions
-listed the partition, in which order, and under which epoch their clients wrote. Times only bound which marker may be
-that of a decision.
-"""
+marker is missing, too, with the outcome of another transaction. The transaction log proves which transactions listed
+the partition, in which order, and under which epoch their clients wrote. Times only limit which markers may be those of
+a decision."""
 
 from __future__ import annotations
 
@@ -50,8 +49,8 @@ class OwnDecision(NamedTuple):
     """The decision about the transaction of records for which the partition has no marker. `marker`: COMMIT, ABORT, or
     None if its outcome is not known. `decided_ms`, `cause`: None if not known.
 
-    `confidence`: CERTAIN if the epoch proves that the records are of that transaction; LIKELY if no other transaction
-    in the log can have written them; AMBIGUOUS if more than one can. `may_be_other`: some or all of the records may be
+    `confidence`: CERTAIN if the epoch proves that the records are of that transaction; LIKELY if only transactions with
+    this outcome can have written them; AMBIGUOUS in all other cases. `may_be_other`: some or all of the records may be
     of another transaction: the one whose marker ended them, an open one, or one that the log does not show any more.
     """
 
@@ -62,7 +61,8 @@ class OwnDecision(NamedTuple):
     may_be_other: bool = False
 
     def cause_of(self, of_marker: MarkerCause | None) -> MarkerCause | None:
-        """Returns the cause to give for the records. `of_marker`: the cause of the marker that ended them."""
+        """Returns the cause to report for the records: that of this decision, or `of_marker` if `may_be_other`, at most
+        LIKELY. `of_marker`: the cause of the marker that ended the records."""
         if not self.may_be_other:
             return None if self.cause is None else MarkerCause(self.cause)
         if of_marker is None or of_marker.cause.confidence != Confidence.CERTAIN:
@@ -73,8 +73,8 @@ class OwnDecision(NamedTuple):
 def decision_text(
     marker: MarkerType | None, confidence: Confidence, *, may_be_other: bool, ended_by: str | None
 ) -> str:
-    """Returns what a decision without a marker means for records, in sentences. `ended_by`: the marker that ended them,
-    like `ABORT at 6`; None if none did."""
+    """Returns sentences about the records of a decided transaction whose marker is missing. `ended_by`: the marker that
+    ended the records, like `ABORT at 6`; None if no marker did."""
     decided = "decided, COMMIT or ABORT is not known" if marker is None else f"decided {marker}"
     if may_be_other and ended_by is None:
         return (
@@ -149,15 +149,15 @@ def own_decisions(
 
 class LostCommit(NamedTuple):
     """A finding about records of the producer id from `start_offset` on: a transaction was committed, its marker is
-    missing, and the records end with a later one."""
+    missing, and a later marker ended the records."""
 
     producer_id: int
     start_offset: int
 
 
 def decisions_of_findings(spans: Sequence[Span], findings: Iterable[LostCommit]) -> dict[int, OwnDecision]:
-    """Returns the decisions that findings show, by the first offset of the spans between the first record and its
-    marker."""
+    """Returns the decisions that findings report, by the first offset of each span from the finding's first record up
+    to the marker that ended the records."""
     found = {}
     for one in findings:
         its = [
@@ -173,7 +173,8 @@ def decisions_of_findings(spans: Sequence[Span], findings: Iterable[LostCommit])
 
 
 def _markers(spans: Sequence[Span], earlier: BatchOffsets | None, producer_id: int) -> list[_Marker]:
-    """Returns the markers of the producer id, in order: also the one behind the spans that ended the last of them."""
+    """Returns the markers of the producer id, in order: `earlier`, those among the spans, and the marker behind the
+    spans that ended the last of them."""
     found = {} if earlier is None else {-1: _Marker(earlier.marker, earlier.producer_epoch, earlier.timestamp_ms)}
     for span in spans:
         if span.producer_id == producer_id and span.marker_offset is not None and span.ended_ms is not None:

@@ -27,9 +27,8 @@ class ObservedPartition(PartitionObservation):
     def is_past(self, offset: int, ms: int) -> bool:
         """Returns whether a transaction that was open at `ms`, beginning at `offset`, has ended.
 
-        The LSO never passes an open transaction; but Kafka does not let it fall below the log start, whatever is open
-        below.
-        """
+        The LSO never passes an open transaction, with one exception: Kafka keeps the LSO at or above the log start,
+        even if a transaction is open below the log start."""
         return self._answered_since(ms) and max(offset, self.log_start) < self.last_stable_offset
 
     def _answered_since(self, ms: int) -> bool:
@@ -97,8 +96,8 @@ class CommittedRecords:
         self.found: bool | None = None
 
     def add(self, batch: BatchOffsets, records: int) -> None:
-        """Adds the next batch of the log. The first batch contains the offset, or follows it. `records`: their number;
-        compaction leaves batches without any."""
+        """Adds the next batch of the log. The first batch contains the offset, or follows it. `records`: the number of
+        records in the batch, which compaction may reduce to 0."""
         if batch.is_control:
             self._end(batch)
         elif batch.first < self._lso and batch.next > self._offset and records:
@@ -119,8 +118,8 @@ class CommittedRecords:
 
 
 class AnyRecords:
-    """Searches for a record that a read_uncommitted consumer gets at the offset or behind it. `found`: True, or None
-    while there was none."""
+    """Searches for a record that a read_uncommitted consumer gets at the offset or behind it. `found`: True once there
+    was such a record, None before."""
 
     def __init__(self, offset: int) -> None:
         self._offset = offset

@@ -1,6 +1,5 @@
-"""Reasons why a transaction hangs, as far as they are proven, and reasons for a decision on its marker, known or
-unknown.
-"""
+"""Reasons why a transaction hangs, as far as they are proven, and reasons why the decision on its marker is known or
+unknown."""
 
 from __future__ import annotations
 
@@ -51,10 +50,10 @@ _MISSING: Final = (HangCause.NO_MARKER, HangCause.NO_MARKER_OR_OUTSIDE)
 
 
 class HangReason(Reason):
-    """Reason why an entry hangs. `log_start`: up to where records were deleted. `may_skip_markers`: from
-    `service.domain.releases`, for the brokers of the cluster. `decided_by`: how the coordinator's decision about its
-    transaction is known. `is_behind`: an older entry still pins the LSO below this one. `leader_changed`: the
-    partition has had another leader since."""
+    """Reason why an entry hangs. `log_start`: the log start of the partition; records below it were deleted.
+    `may_skip_markers`: from `service.domain.releases`, for the brokers of the cluster. `decided_by`: why the
+    coordinator's decision about its transaction is known, or is not known. `is_behind`: an older entry still pins the
+    LSO below this one. `leader_changed`: the partition has had another leader since."""
 
     cause: HangCause
     log_start: int
@@ -182,7 +181,8 @@ _SIGNS: Final = {
 
 class ForeignRecords(Reason):
     """The transactional.id that has the entry's producer id in this cluster did not write the entry. `found`: the value
-    in the records; `limit`: the value that it would have to have, or not to exceed."""
+    in the records; `limit`: the value that the id's own records would have to have, or would not exceed; for OLDER, the
+    time at which the id got the producer id and epoch."""
 
     sign: ForeignSign
     found: int

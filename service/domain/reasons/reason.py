@@ -37,7 +37,7 @@ class Several(Reason):
 
 
 def text_of(reason: Reason | None) -> str | None:
-    """Returns the reason as text for people."""
+    """Returns the reason as text for people; None for None."""
     return None if reason is None else str(reason)
 
 

@@ -44,7 +44,7 @@ class LogUnread(Reason):
 
 class BeingConfirmed(Reason):
     """No id is known that will end the entry; the three confirmation steps decide. `owner_state`: in the words of the
-    API; None if no id is known to have had the producer id."""
+    API; None if the id that wrote the entry is not known."""
 
     owner_state: str | None
     code = "looked_at_again"

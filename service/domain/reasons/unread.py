@@ -33,7 +33,7 @@ class ErrorText(Reason):
 
 
 class NoPermission(Reason):
-    """Kafka answers TOPIC_AUTHORIZATION_FAILED. `operations`: the ACLs to grant, DESCRIBE and READ."""
+    """Kafka answers TOPIC_AUTHORIZATION_FAILED. `operations`: the operations to grant: DESCRIBE, READ, or both."""
 
     topic: str
     operations: tuple[str, ...]
@@ -223,5 +223,5 @@ def is_denied(reason: Reason | None) -> bool:
 
 
 def is_log_absent(reason: Reason | None) -> bool:
-    """Returns whether the brokers have no transaction log that could be read."""
+    """Returns whether the reason is, or contains, that the brokers list no transaction log."""
     return any(isinstance(one, NoTransactionLog) for one in parts(reason))

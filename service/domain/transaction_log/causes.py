@@ -2,12 +2,12 @@
 
 Source: `TransactionCoordinator` (endTransaction, InitProducerId, timeout scan), `TransactionMetadata.prepare*`,
 KIP-360, KIP-890.
-No abort has a certain cause. Under the old protocol an EndTxn names an epoch and not a transaction: a late duplicate
-may have ended the next one (KAFKA-17754). Under TV2 a client's abort, a timeout and a fence all raise the epoch by one.
-A two-phase producer that is recovered (KIP-939, InitProducerId with keepPreparedTxn) raises it before it ends what it
-kept, under any version: the raise shows no fence there.
-The next records of the id often decide (`refine`): they show who was let in.
-"""
+
+No abort of a transaction with partitions has a certain cause. Under the old protocol an EndTxn names an epoch and not a
+transaction: a late duplicate may have ended the next one (KAFKA-17754). Under TV2 a client's abort, a timeout and a
+fence all raise the epoch by one. The recovery of a two-phase producer (KIP-939, InitProducerId with keepPreparedTxn)
+raises the epoch before it ends the kept transaction, under any version, so a raised epoch is no sign of a fence there.
+The next records of the id often decide (`refine`): they show which producer was let in."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from service.domain.transaction_log.transitions import is_same_transaction
 
 
 class CauseCode(StrEnum):
-    """Why a record of an id was written, in the words of the API (docs/causes.md)."""
+    """The reasons why a record of an id is written, in the words of the API (docs/causes.md)."""
 
     COMMIT = "commit"
     CLIENT_ABORT = "client_abort"
@@ -58,14 +58,15 @@ FOLLOWS_WITHIN_MS: Final = 3_000
 complete. Without Empty, the InitProducerId was refused, or its client gave up."""
 
 RETURNS_WITHIN_MS: Final = 10_000
-"""Time after an abort within which an application is back whose own framework fenced it: Kafka Connect calls
+"""An application that its own framework fenced is back within this time after the abort: Kafka Connect calls
 `fenceProducers` for the ids of its tasks, then starts the tasks (KIP-618)."""
 
 _LAST_CLIENT_EPOCH: Final = 32_766
 
 
 class Cause(NamedTuple):
-    """The cause of the end of a transaction: `code` is part of the API, `confidence` is certain, likely or ambiguous.
+    """The cause of a record, such as the end of a transaction: `code` is part of the API, `confidence` is certain,
+    likely or ambiguous.
 
     `certain` means that the log allows no other explanation, whichever records compaction removed before. While
     `is_open`, the id's next record may still change the cause.
@@ -102,9 +103,9 @@ def cause_of_commit(prepare: LogRecord) -> Cause:
 def confidence_of_commit(client_transaction_version: int) -> Confidence:
     """Returns the confidence that the client meant to commit this transaction, by the version in its PrepareCommit.
 
-    Only a client commits: the coordinator by itself only ever aborts. EndTxn of TV2 raises the epoch, so that no
-    earlier EndTxn fits any more; any other may be a late duplicate of an earlier one. The outcome is certain anyway.
-    """
+    Only a client commits: the coordinator by itself only ever aborts. An EndTxn of TV2 raises the epoch, so that no
+    earlier EndTxn fits any more. An EndTxn of the old protocol may be a late duplicate of an earlier one. The outcome
+    is certain in both cases."""
     return Confidence.CERTAIN if client_transaction_version >= 2 else Confidence.LIKELY
 
 
@@ -134,7 +135,7 @@ def _abort(before: LogRecord, after: LogRecord) -> Cause:
         return Cause(CauseCode.TIMEOUT, Confidence.LIKELY)
     if by_tv2_client and bump == 1:
         return Cause(CauseCode.CLIENT_ABORT, Confidence.AMBIGUOUS, is_open=True)
-    # for InitProducerId; Empty shows whether it was let in
+    # an abort for InitProducerId; an Empty after it shows whether a producer was let in
     return Cause(CauseCode.FENCED, Confidence.AMBIGUOUS, is_open=True)
 
 
@@ -147,8 +148,8 @@ def _ran_out(abort: LogRecord) -> bool:
 
 
 def _rotated(before: LogRecord, after: LogRecord) -> Cause | None:
-    """Returns the cause if the id continues under another producer id, else None. Since 4.3 the record itself contains
-    the previous one (KAFKA-20310)."""
+    """Returns PID_ROTATED if the records show that the id continues under another producer id, else None. Since 4.3 the
+    record itself contains the previous producer id (KAFKA-20310)."""
     if before.producer_id == after.producer_id:
         return None
     if after.previous_producer_id not in (NO_ID, after.producer_id):
@@ -184,7 +185,8 @@ def refine(cause: Cause, completed_ms: int, before: LogRecord, after: LogRecord)
 
 
 def settled(cause: Cause) -> Cause:
-    """Returns the cause of an abort once no record came that changes it."""
+    """Returns the closed cause of an abort after the time in which a record could have changed it. An open ADMIN
+    becomes LIKELY."""
     return Cause(CauseCode.ADMIN, Confidence.LIKELY) if cause.code == CauseCode.ADMIN else cause._replace(is_open=False)
 
 
@@ -212,8 +214,9 @@ def _asks_for_the_same(complete: LogRecord, after: LogRecord) -> bool:
 
 
 def _is_application(admin: LogRecord, after: LogRecord) -> bool:
-    """Returns whether the record after an Empty with an administrator's timeout is the application's. It is back with a
-    timeout of its own, or the Empty was its own: the admin API never begins a transaction."""
+    """Returns whether the record after an Empty with an administrator's timeout is the application's. Either the
+    application is back with a timeout of its own, or it goes on after the Empty, which was then its own: the admin API
+    never begins a transaction."""
     is_back = _is_next_init(admin, after) and after.timeout_ms not in ADMIN_TIMEOUTS_MS
     return admin.state == EMPTY and (is_back or _goes_on(admin, after))
 

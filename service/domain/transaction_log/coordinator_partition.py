@@ -1,5 +1,5 @@
-"""The partition of `__transaction_state` in which a coordinator looks for a transactional.id, by Java's hash of a text.
-Pure.
+"""Computes the partition of `__transaction_state` in which a coordinator looks for a transactional.id, by Java's hash
+of a text. Pure.
 
 A coordinator computes the partition from the id and from the number of partitions that it read when it started
 (`TransactionStateManager.partitionFor`). Records stay where they were written: when partitions are added to the log,

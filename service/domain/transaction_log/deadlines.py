@@ -21,27 +21,28 @@ def times_out_at_ms(state: int, started_at_ms: int | None, timeout_ms: int) -> i
 
 def abort_due_at_ms(state: int, started_at_ms: int | None, timeout_ms: int, scan_ms: int) -> int | None:
     """Returns the time by which the abort of the transaction has to be in the log: after its timeout, its coordinator's
-    next scan for timed-out transactions (every `scan_ms`), and ABORT_SLACK_MS; None if it will not time out."""
+    next scan for timed-out transactions (every `scan_ms`), and ABORT_SLACK_MS. None if the transaction will not time
+    out, or its start is not known."""
     times_out = times_out_at_ms(state, started_at_ms, timeout_ms)
     return None if times_out is None else times_out + scan_ms + ABORT_SLACK_MS
 
 
 def is_overdue(state: int, started_at_ms: int | None, timeout_ms: int, partition: int, log: KnownLog) -> bool:
-    """Returns whether the transaction is still Ongoing although its abort was due, and its log partition is known until
-    then."""
+    """Returns whether the transaction is still Ongoing although its abort was due, and its log partition is known up to
+    that due time."""
     due_ms = abort_due_at_ms(state, started_at_ms, timeout_ms, log.limits.scan_ms)
     return due_ms is not None and log.is_known_until(partition, due_ms)
 
 
 def overdue_timed_out_by_ms(known_until_ms: int, scan_ms: int) -> int:
-    """Returns the time by which a transaction has to have timed out to be overdue in a log that is known until then:
-    the store selects by it, and `is_overdue` decides."""
+    """Returns the latest time at which a transaction can have timed out that is overdue in a log known until
+    `known_until_ms`. The store selects transactions by this time, and `is_overdue` decides."""
     return known_until_ms - scan_ms - ABORT_SLACK_MS
 
 
 def expires_at_ms(state: int, last_update_ms: int, expiration_ms: int) -> int | None:
     """Returns the time from which the coordinator may remove the id (it sweeps hourly); None while a transaction is
-    open."""
+    open, for an id that is already removed, and if the state or the time is not known."""
     if state not in EXPIRABLE or not is_time(last_update_ms):
         return None
     return last_update_ms + expiration_ms

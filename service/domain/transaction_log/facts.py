@@ -51,15 +51,14 @@ class LogRecord(RecordFields[int]):
     """One record of `__transaction_state`, reduced to the fields that the store keeps.
 
     `state` is a number of `transaction_log.states`: EXPIRED for a tombstone, UNKNOWN for an undecodable value. Both
-    have -1 as producer id, epoch and times. `timestamp_ms` is the coordinator's append time (the record's own
-    timestamp).
-    """
+    have -1 as producer id, producer epoch and times from the value. `timestamp_ms` is the coordinator's append time
+    (the record's own timestamp)."""
 
     __slots__ = ()
 
 
 VALUE_FROM: Final = LogRecord._fields.index("producer_id")
-"""Index of the first field that comes from a record's value. A tombstone, and a record that cannot be decoded, have no
+"""Index from which on all fields come from a record's value. A tombstone, and a record that cannot be decoded, have no
 values from that index on."""
 
 NO_RECORD = LogRecord(-1, -1, -1, states.NEVER_SEEN, NO_ID, -1, -1, -1, -1, 0, NO_ID, 0)
@@ -122,8 +121,8 @@ class Run(NamedTuple):
 
 
 class LoneRuns(NamedTuple):
-    """Columns of Run, ordered by id. Their records are not counted, and the batch contains nothing else about their
-    ids. In a first read nearly all ids are such."""
+    """Columns of Run, ordered by id: runs whose records are not counted, of ids about which the batch contains nothing
+    else. In a first read nearly all ids have such a run."""
 
     partition: Array
     transactional_id: list[bytes]
@@ -170,7 +169,8 @@ class MinuteSums(NamedTuple, Generic[Value]):
 
     - `opened`: transactions that reached PrepareX in the minute. `open_sum_ms` adds up the times since their first
       partition was added.
-    - `marked`: ends with both records in the log. `marker_sum_ms` adds up the times that their markers took.
+    - `marked`: ends whose PrepareX and CompleteX are both in the log. `marker_sum_ms` adds up the times that their
+      markers took.
     - `first_ms`, `last_ms`: the first and the last completion; 0 without commits.
     """
 
@@ -246,6 +246,7 @@ class RangeRead(NamedTuple):
       that the store has of this partition is void.
     - `leader`: NO_LEADER if the partition no longer exists, because its topic was created again with fewer partitions.
       `gap` then covers all that was read of it.
+    - `counts`: the records lie in the part of the log that is counted.
     - `missing`: number of offsets without a record, because cleaning removed it.
     - `hole_end`: the offset after the last offset for which no record was read, for whatever reason (0: there is no
       such offset).

@@ -44,7 +44,8 @@ def limits_of(configs: Mapping[str, Mapping[str, str]]) -> Limits:
 
 class LogProgress(NamedTuple):
     """A partition of the transaction log: read up to `next_offset`, with the end offset that ListOffsets returned at
-    `end_asked_at_ms`. `topic_partitions`: their number by the topic's metadata; None: not known."""
+    `end_asked_at_ms`. `topic_partitions`: the number of the log's partitions by the topic's metadata; None: not
+    known."""
 
     partition: int
     leader: int
@@ -66,7 +67,7 @@ class KnownLog(NamedTuple):
       cannot be judged now (not read to their end, or asked too long ago) are absent.
     - `is_complete`: all partitions can be judged, and there are some.
     - `settled_ms`: the time up to which all partitions that answer have been read, however long ago that was; None
-      while one of them is not read to its end.
+      while one of them is not read to its end, or if none answered.
     - `partition_count`: the number of partitions of the transaction log; 0 if none was read.
     """
 
@@ -78,17 +79,18 @@ class KnownLog(NamedTuple):
     partition_count: int = 0
 
     def is_known_until(self, partition: int, at_ms: int) -> bool:
-        """Returns whether everything that was written to the log partition until then is known."""
+        """Returns whether everything that was written to the log partition until `at_ms` is known."""
         known_ms = self.known_until_ms.get(partition)
         return known_ms is not None and known_ms >= at_ms
 
     def is_assumed(self, config: str) -> bool:
-        """Returns whether the limit that the config sets is Kafka's default, because it could not be read."""
+        """Returns whether the limit that the config sets is Kafka's default, because no broker reported the config."""
         return config in self.limits.assumed
 
 
 def known_log(limits: Limits, progress: Iterable[LogProgress], now_ms: int) -> KnownLog:
-    """Returns what is known, from the progress of reading."""
+    """Returns the part of the transaction log that is known at `now_ms`, from the progress of reading its
+    partitions."""
     progress = list(progress)
     fresh = {v.partition: v.end_asked_at_ms for v in progress if _is_fresh(v, now_ms)}
     leaders = {v.partition: v.leader for v in progress}

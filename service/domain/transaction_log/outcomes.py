@@ -1,7 +1,7 @@
 """Detects the end of a transaction in two neighbouring records of its id, and sorts durations into buckets.
 
-Two records: the last one in the store and the first one of a read. Columns: neighbours inside a read.
-"""
+The functions take two records (the last one in the store and the first one of a read), or columns of records
+(neighbours inside a read)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ far from the limit of int64."""
 
 
 def duration_between(first_ms: int, last_ms: int) -> int:
-    """Returns the duration from the first time to the last: 0 if the clocks disagree, LONGEST_MS at most."""
+    """Returns the duration from the first time to the last: 0 if the last lies before the first, LONGEST_MS at most."""
     return min(max(last_ms - first_ms, 0), LONGEST_MS)
 
 

@@ -52,7 +52,8 @@ _ANOMALY_REASON: Final = "an append failed, or records are gone"
 
 
 def anomaly(before: LogRecord, after: LogRecord) -> str | None:
-    """Returns a text about the anomaly if `after` does not regularly follow `before`; None if it does."""
+    """Returns a text about the anomaly if `after` does not regularly follow `before`; None if it does, or if one of the
+    two is unknown."""
     if NEVER_SEEN in (before.state, after.state) or UNKNOWN in (before.state, after.state):
         return None
     if is_repetition(before, after):

@@ -70,7 +70,7 @@ def encode(samples: Sequence[Sample]) -> str:
 
 
 def decode(text: str | None) -> tuple[Sample, ...]:
-    """Returns the samples from the text that `encode` made; none if it is None."""
+    """Returns the samples from the text that `encode` made; an empty tuple if the text is None."""
     return tuple(
         Sample(hw, epoch, earlier_high_watermark, _mapped(ends_before_last), _mapped(ends_after_first))
         for hw, epoch, earlier_high_watermark, ends_before_last, ends_after_first in json.loads(text or "[]")

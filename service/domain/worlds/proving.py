@@ -28,8 +28,8 @@ than this, the record may have been written after the decision."""
 
 
 def verdict_on(query: EntryQuery, facts: EntryFacts, hidden: Sequence[HiddenTransactions]) -> Verdict:
-    """Returns the verdict on an entry. `hidden`: the transactions of any id that the transaction log may hide; they
-    count if the producer id has no known owner."""
+    """Returns the verdict on an entry. `hidden`: the transactions of any id that the transaction log may hide; used
+    only if the producer id has no known owner."""
     entry, history = EntryRead(query, facts), facts.history
     transactions: Sequence[Transaction] = ()
     if history is not None:
@@ -129,7 +129,8 @@ class _Proofs:
 
 
 def _hidden(entry: EntryRead, hidden: Sequence[HiddenTransactions], proofs: _Proofs) -> list[HiddenTransactions]:
-    """Returns the holes of the transaction log that may hide the transaction of this entry."""
+    """Returns the holes of the transaction log that may hide the transaction of this entry. Adds a proof of
+    completeness if there is no such hole."""
     left = [one for one in hidden if _may_hide(entry, one, entry.newest_absence_proof(one.log_partition))]
     if not left:
         text = "the transaction log was read without a hole that could hide another transaction of the producer id"
@@ -182,7 +183,7 @@ def _may_be_unlisted(entry: EntryRead, one: Transaction) -> bool:
 
 def _is_of_transactions(entry: EntryRead, left: Sequence[Transaction], proofs: _Proofs) -> bool:
     """Returns whether it is proven that every record of the entry was written within a transaction, before that
-    transaction ended."""
+    transaction ended. If so, adds the proof."""
     log_partition = entry.query.log_partition
     if any(one.lists_partition and entry.was_written_before(log_partition, one.decided) for one in left):
         text = "the entry was complete before its transaction was decided"
@@ -192,7 +193,8 @@ def _is_of_transactions(entry: EntryRead, left: Sequence[Transaction], proofs: _
 
 
 def _committed_within(entry: EntryRead, left: Sequence[Transaction], proofs: _Proofs) -> Transaction | None:
-    """Returns the newest committed transaction whose records are proven to be in the entry; None if there is none."""
+    """Returns the newest committed transaction whose records are proven to be in the entry, and adds the proof; None if
+    there is none."""
     log_partition = entry.query.log_partition
     absence = entry.newest_absence_proof(log_partition)
     markers_from = 0 if absence is None else absence.earlier_high_watermark

@@ -2,8 +2,8 @@
 have lost.
 
 Compaction keeps the newest record of each transactional.id and may remove every other one. Offsets never close up over
-a removed record, so a range of missing offsets (a hole) is the only place where an unseen transaction can hide; epochs
-bound how many, and under which epoch.
+a removed record, so a range of missing offsets (a hole) is the only place where an unseen transaction can hide.
+Producer epochs bound the number of such transactions, and the epochs under which they wrote.
 
 Source: `TransactionMetadata.prepare*`, `TransactionStateManager`, KIP-890; kafka-transactions facts 2.2, 2.3, 3.4.
 """
@@ -64,7 +64,7 @@ def position_of(record: LogRecord) -> LogPosition:
 
 
 class LogHistory(NamedTuple):
-    """All records, in log order, that log partition `partition` still has of the id that owns the producer id.
+    """The records of the id that owns the producer id, in log order, as far as log partition `partition` was read.
 
     `listing`: offsets of those records whose partitions contain the data partition in question. `holes`: ranges below
     `to_offset` whose records the reader did not get: removed by cleaning or retention, lost with a leader, or below the

@@ -1,7 +1,7 @@
 """The verdict on an open entry: the worlds that are left, and the decision over all readings of its facts.
 
-The decision may become known, and it never flips. A known decision becomes unknown only where the entry has grown or
-may have grown since, or is not its id's (`Verdict.overrules`).
+The decision may become known, and it never flips. A known decision becomes unknown only if the entry has grown or may
+have grown since, if its id did not write it (`Verdict.overrules`), or if two readings contradict each other.
 
 | state        | holds from | is read again |
 |--------------|------------|---------------|
@@ -104,13 +104,13 @@ class Verdict(NamedTuple):
 
     @property
     def overrules(self) -> bool:
-        """Returns whether the verdict revokes a decision that was known before, because the entry has grown since, or
-        because its records were not written by its id."""
+        """Returns whether the verdict revokes a decision that was known before: a transaction may have written to the
+        entry without listing the partition, or the id did not write the entry."""
         return isinstance(self.open_question, (ForeignRecords, UnlistedWriter))
 
 
 def undecided(question: Reason) -> Verdict:
-    """Returns the verdict that leaves every world possible, because no fact was read that would remove one."""
+    """Returns a verdict that leaves every world possible. `question`: the reason why the decision is unknown."""
     return Verdict(frozenset(World), Decided.UNKNOWN, (), question)
 
 
@@ -156,8 +156,8 @@ _NO_LOG: Final = undecided(NoLogAccess())
 @dataclass(frozen=True, slots=True)
 class Decision:
     """The decision about an entry: its state, and what the readings so far have shown. `newest`: the verdict of the
-    reading that led to the state. `read_at_ms`: the time of the last reading, -1 without one. `is_deep`: that reading
-    went as far back as its bounds allow."""
+    reading, or of the finding, that led to the state. `read_at_ms`: the time of the last reading while no transaction
+    would end the entry; -1 without one. `is_deep`: that reading went as far back as its bounds allow."""
 
     state: State = State.UNREAD
     newest: Verdict = NOT_READ
@@ -166,12 +166,13 @@ class Decision:
 
     @property
     def verdict(self) -> Verdict:
-        """Returns the verdict to report."""
+        """Returns the newest verdict; NOT_READ while the decision is preliminary."""
         return NOT_READ if self.state is State.PRELIMINARY else self.newest
 
     def reported(self, grown_ms: int, *, is_growing: bool = False) -> Verdict:
-        """Returns the verdict to report. `grown_ms`: as in `is_due`; until the facts are read again, and while
-        `is_growing`, records of a transaction that commits may be in the entry."""
+        """Returns the verdict to report. If the entry has grown since the facts were read (`grown_ms`, as in `is_due`),
+        or while `is_growing`, records of a transaction that commits may be in the entry. Then the verdict ABORT or NONE
+        is replaced by HasGrown."""
         found = self.verdict
         is_stale = self.state in (State.KNOWN, State.RECALLED) and (is_growing or self.read_at_ms < grown_ms)
         return undecided(HasGrown()) if is_stale and found.decision in (Decided.ABORT, Decided.NONE) else found
@@ -183,14 +184,15 @@ class Decision:
         return World.NONE not in self.newest.possible and bool(self.newest.proofs)
 
     def recalled(self, verdict: Verdict) -> Decision:
-        """Returns the decision as a finding reported it before a restart: a known decision or a contradiction."""
+        """Returns the decision as a finding reported it before a restart: a known decision or a contradiction. Returns
+        this decision if its facts were read since."""
         if self.state not in (State.UNREAD, State.RECALLED):
             return self
         return self._to(State.CONTRADICTED if verdict.is_contradiction else State.RECALLED, verdict)
 
     def without_log(self) -> Decision:
-        """Returns the decision of an entry that is judged without the transaction log: it keeps only what was known
-        before."""
+        """Returns the decision of an entry that is judged without the transaction log: NO_LOG if this decision is
+        UNREAD, else this decision."""
         return self._to(State.NO_LOG, _NO_LOG) if self.state is State.UNREAD else self
 
     def is_due(self, now_ms: int, unowned_ms: int | None, grown_ms: int = -1) -> bool:
