@@ -26,8 +26,8 @@ _E = audit_events.c
 class AuditEvent(NamedTuple):
     """An action of a person or program, done or refused.
 
-    `who`: name, "" if unknown. `address`: the sender's, None for a command that opens the store itself. `subject`: name
-    of the key, or id of the finding or mute. `times`: number of occurrences.
+    `who`: name, "" if unknown. `address`: the sender's address, None for a command that opens the store itself.
+    `subject`: name of the key, or id of the finding or mute. `times`: number of occurrences.
     """
 
     at_ms: int
@@ -121,7 +121,7 @@ _SHOWN: Final = 100
 
 
 class Attempt(NamedTuple):
-    """An operator's attempt to write a marker, or a dry run of it. `error`: one line, None for success."""
+    """An operator's attempt to write a marker, or a dry run of it. `error`: one line; None if there was none."""
 
     at_ms: int
     finding_id: str
@@ -183,8 +183,8 @@ def of_subject(
 
 def is_marker_ours(attempts: Sequence[Attempt], is_commit: bool | None, now_ms: int) -> bool | None:
     """Returns True if one of the attempts wrote the marker (an unknown outcome counts as written), None while an
-    attempt that may have written the marker is under way, else False. `is_commit` None: the marker's type cannot be
-    read."""
+    attempt that may have written the marker is under way, else False. Ignores dry runs, and attempts to write a marker
+    of the other type. `is_commit` None: the marker's type cannot be read, so attempts of both types count."""
     ours = [one for one in attempts if not one.dry_run and is_commit in (None, one.marker == MarkerType.COMMIT)]
     if any(one.outcome in (Outcome.WRITTEN, Outcome.UNKNOWN) for one in ours):
         return True

@@ -21,16 +21,16 @@ class StoreError(Exception):
 
 
 class StoreUnavailable(StoreError):
-    """The store is locked, full or down. Nothing was written; the same call may succeed later."""
+    """The store is locked, full, read-only or down. Nothing was written; the same call may succeed later."""
 
 
 class StoreLost(StoreError):
-    """The store is not the one that this process opened, or is damaged: a writer has to start again from the
-    beginning."""
+    """The store is not the one that this process opened, or is damaged: a job that writes to the store has to start
+    again."""
 
 
 class StoreReplaced(StoreLost):
-    """The file that a writer has open was deleted or replaced: what it writes there would be lost."""
+    """The file that a writer has open was deleted or replaced: everything written there would be lost."""
 
 
 class StoreDamaged(StoreLost):
@@ -42,11 +42,11 @@ class ClusterMismatch(StoreError):
 
 
 class LeaseLost(StoreError):
-    """Another driver holds the lease and writes now; this one has to stop."""
+    """The writer's lease was taken by another process, or released. The writer has to stop."""
 
 
 class OutOfSequence(StoreError):
-    """A batch does not begin at the stored position; reading has to continue from the stored position."""
+    """A batch does not fit the stored positions. Reading has to start again from the stored positions."""
 
 
 def in_one_line(error: BaseException) -> str:
@@ -59,6 +59,6 @@ def redact_url(url: URL) -> str:
 
 
 def redact_text(url: str) -> str:
-    """Returns a text that is no valid URL with *** for its credentials, user names included: nothing shows where they
-    end."""
+    """Returns `url`, a text that is no valid URL, with *** in place of its credentials. User names are hidden too,
+    because nothing shows where they end."""
     return _IN_QUERY.sub(r"\1***", _CREDENTIALS.sub(r"\1***@", url, count=1))

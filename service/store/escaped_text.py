@@ -9,7 +9,7 @@ lines (`printable`) have Python's notation, `\t` and `\x85`.
 and a topic name in the same index 249.
 
 `label_text` shortens long labels: Prometheus keeps the labels of every series in memory, and some remote storages
-refuse labels of more than a few kilobytes. An escape makes six bytes of one.
+refuse labels of more than a few kilobytes. Escapes make texts longer: `\x{ff}` shows one byte with six.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def display_id(raw: bytes) -> str:
 
 def shown_id(text: str | None, b64: str | None) -> str | None:
     """Returns the display text for `transactional_id` (`text`) and `transactional_id_b64` (`b64`) of REST's JSON. If
-    `b64` is not None, `text` is the display text already."""
+    `b64` is not None, `text` is the display text already. None if `text` is None."""
     return text if text is None or b64 is not None else display_id(text.encode())
 
 
@@ -70,8 +70,8 @@ def printable(text: str) -> str:
 
 
 def possible_ids(text: str) -> list[bytes]:
-    """Returns the ids that a text may name, each once: first the id with this very text, then the one that `display_id`
-    shows as this text, then those that may have been copied out of raw JSON, raw metrics or a terminal without
+    """Returns the ids that a text may name, each once: first the id with this very text, then the id that `display_id`
+    shows as this text, then ids whose text may have been copied out of raw JSON, raw metrics or a terminal without
     UTF-8."""
     if "\\" not in text:
         return [text.encode()]
@@ -121,7 +121,7 @@ def _byte(code: int) -> str:
 
 def _unquoted(text: str) -> str:
     """Returns the text with JSON's escapes decoded, which include the escapes of metrics; a surrogate pair becomes one
-    character."""
+    character. With a lone surrogate in the result, returns the text unchanged."""
     told = _JSON.sub(lambda match: chr(int(match[1], 16)) if match[1] else _LETTERS.get(match[2], match[2]), text)
     try:
         return told.encode("utf-16-le", "surrogatepass").decode("utf-16-le")

@@ -1,4 +1,4 @@
-"""The events of findings, in order."""
+"""Reads the events of findings, in the order of their sequence."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _E, _F = finding_events.c, findings.c
 
 
 class FindingEvent(NamedTuple):
-    """An event of a finding, and the finding in its present state. `is_confirmed`: False if the finding was only a
-    candidate up to then."""
+    """An event of a finding, and the finding in its present state. `is_confirmed`: False if the finding had not been
+    confirmed when the event was stored."""
 
     sequence: int
     event: str

@@ -1,7 +1,7 @@
 """Mutes and acknowledgements that operators set on findings.
 
 A mute has a reason and an end. An acknowledgement is for findings that stay open until somebody has seen them. The
-service writes both; the judge, which alone writes findings, resolves acknowledged ones.
+service writes both; the judge, which alone writes findings, resolves acknowledged findings.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _M = mutes.c
 
 class Wish(NamedTuple):
     """A mute to be set. Exactly one of the first three fields is not None and selects the findings: the finding with
-    this id; findings of transactional ids whose display text begins with `prefix`; findings of topics that match the
-    glob `topic`."""
+    this id; findings of transactional ids (or of a prefix of ids) whose display text begins with `prefix`; findings of
+    topics that match the glob `topic`."""
 
     finding_id: str | None
     prefix: str | None
@@ -45,7 +45,8 @@ class Wish(NamedTuple):
         return f"topics {self.topic}" if self.prefix is None else f"ids that begin with {self.prefix}"
 
     def fits(self, finding: Finding) -> bool:
-        """Returns whether the mute covers the finding. No mute covers a finding that opened after the mute's end."""
+        """Returns whether the mute covers the finding. No mute covers a finding that opened at the mute's end or
+        later."""
         if self.until_ms <= finding.life.opened_at_ms:
             return False
         if self.finding_id is not None:
@@ -87,7 +88,8 @@ def end_mute(connection: Connection, cluster_id: int, number: int, event: AuditE
 
 
 def read_mutes(connection: Connection, cluster_id: int, after_ms: int) -> list[Mute]:
-    """Returns the mutes that nobody ended early and that last beyond `after_ms`, by their end."""
+    """Returns the mutes whose end is after `after_ms` and that no operator has ended early, sorted by end; at most
+    MOST."""
     rows = connection.execute(
         select(mutes)
         .where(_M.cluster_id == cluster_id, _M.ended_at_ms.is_(None), _M.until_ms > after_ms)

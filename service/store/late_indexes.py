@@ -1,4 +1,4 @@
-"""Drops the indexes of ids before the first read into an empty store, and builds them when the log is read.
+"""Drops the indexes of ids before the first read into an empty store, and builds them after the log was read.
 
 Updating the indexes row by row would cost the first read more than the rows themselves; building them from the finished
 tables costs a third of that. Until then queries scan the tables. Partial indexes of few rows are kept: they cost

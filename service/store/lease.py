@@ -19,10 +19,11 @@ from service.store.many_rows import Upsert
 from service.store.schema import leases
 
 EXPIRES_AFTER_MS: Final = 10_000
-"""Time without a renewal, as a waiting driver measures it, after which the lease may be taken."""
+"""Time (ms) without a renewal, as a waiting driver measures it, after which the lease may be taken."""
 
 NOTIFIER: Final = 0
-"""In place of a cluster: the lease that lets one service at a time notify receivers, of all clusters."""
+"""The `cluster_id` of the notifier's lease, which lets one service at a time send the notifications about all
+clusters."""
 
 _FREE: Final = Upsert(leases)
 _IF_HELD: Final = update(leases).where(
@@ -44,7 +45,8 @@ class Lease(NamedTuple):
 
 
 class Renewal(NamedTuple):
-    """The newest renewal of a held lease. It changes with every renewal, whatever the holder's clock does."""
+    """The newest renewal of a held lease. Drivers compare renewals for equality only, so a wrong clock of the holder
+    does no harm."""
 
     owner: str
     epoch: int
@@ -61,7 +63,7 @@ def newest_renewal(engine: Engine, cluster_id: int) -> Renewal | None:
 def acquire(engine: Engine, cluster_id: int, owner: str, now_ms: int, expired: Renewal | None = None) -> Lease | None:
     """Takes the lease if it is free, released or this owner's, or if `expired` is still its newest renewal; else
     returns None. `expired`: a renewal that the caller has seen unchanged for EXPIRES_AFTER_MS, or whose owner has
-    ended."""
+    ended. With `expired`, a database session that was stopped while it wrote under the lease is ended first."""
     if expired is not None:
         backend_of(engine).end_stopped_writer(engine, cluster_id)
     row = select(leases).where(leases.c.cluster_id == cluster_id).with_for_update()

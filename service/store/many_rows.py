@@ -21,8 +21,8 @@ from service.store.backends.backend import Backend, OnConflict
 _IDS_AT_ONCE: Final = 1_000
 
 _PARTITIONS_AT_ONCE: Final = 100
-"""Maximum number of partitions in one statement: a database server plans each of them, so several statements are faster
-than one long statement."""
+"""Maximum number of partitions in one statement: a database server takes time to plan for each of them, so several
+statements are faster than one long statement."""
 
 _JSON: Final = JSON()
 
@@ -52,7 +52,8 @@ def rows_at(
     **chosen: int,
 ) -> Iterator[Row[*tuple[Any, ...]]]:
     """Yields the rows of `statement` for these partitions, or for all if `places` is None; `table` has cluster_id,
-    topic and partition. Pass the same `statement` object each time; `chosen` are its own parameters."""
+    topic and partition. Pass the same `statement` object each time, because what is built from it is cached. `chosen`:
+    the statement's own parameters."""
     of_cluster = _of_cluster(statement, table)
     if places is None:
         yield from connection.execute(of_cluster, chosen | {"cluster_id": cluster_id})
@@ -111,7 +112,7 @@ class Upsert:
         return len(set(map(key_of, rows))) < len(rows)
 
     def on_conflict(self, backend: Backend, statement: OnConflict) -> OnConflict:
-        """Returns the INSERT with its ON CONFLICT clause."""
+        """Returns the INSERT with its ON CONFLICT clause; with `only_new`, without one."""
         if self.only_new:
             return statement
         here, incoming = self.table.c, statement.excluded

@@ -45,10 +45,12 @@ def rebuild(url: str, now_ms: int) -> Rebuilt:
     """Rebuilds the damaged file of a store from its readable rows, and keeps the old file. The job then reads the
     transaction log again from its start.
 
-    A service that reads the store opens the new file; a job that writes starts again.
+    A running service that reads the store opens the new file; a running job that writes to the store has to start
+    again.
 
-    StoreError: the store is no file, or of a newer version. StoreUnavailable: the file does not exist, the disk has no
-    space for a second file, or another process holds the store's lock.
+    StoreError: the store is no file, its revision is not known to this version, or another process created a new file
+    meanwhile. StoreUnavailable: the file does not exist, the disk has no space for a second file, or another process
+    holds the store's lock.
     """
     backend, parsed = resolve(url)
     return backend.rebuild(parsed, now_ms)
@@ -67,12 +69,12 @@ def current(connection: Connection) -> str | None:
 
 @cache
 def is_known(revision: str) -> bool:
-    """Returns whether this version of the code has the revision. It has none of a newer version's."""
+    """Returns whether this version of the code has the revision. It does not have the revisions of newer versions."""
     return any(one.revision == revision for one in ScriptDirectory(str(_SCRIPTS)).walk_revisions())
 
 
 def unknown_text(name: str, revision: str) -> str:
-    """Returns the error message for a store whose revision is not known. `name`: its URL, redacted."""
+    """Returns the error message for a store whose revision is not known. `name`: the store's URL, redacted."""
     has = f"store {name} has the tables of revision {revision}"
     if _OF_DEVELOPMENT.fullmatch(revision):
         return (
@@ -83,7 +85,7 @@ def unknown_text(name: str, revision: str) -> str:
 
 
 def config(connection: Connection) -> Config:
-    """Returns Alembic's settings without a file: the place of the scripts, and the connection they run on."""
+    """Returns Alembic's settings without a file: the place of the scripts, and the connection on which they run."""
     settings = Config()
     settings.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
     settings.attributes["connection"] = connection

@@ -60,9 +60,9 @@ def start_positions(
 ) -> dict[int, Position]:
     """Adds the partitions that the store does not know yet, each from its log's start; returns the positions of all.
 
-    At the cluster's very first start, records below the log's end feed state, not counters, and counting begins now. Of
-    a partition that appears later every record is counted. Therefore call this at the first start even if the topic
-    does not exist yet, with no partitions. LeaseLost as in `check`.
+    Counting begins at the cluster's very first start: records below the log's end at that time feed state, not
+    counters. All records of a partition that appears later are counted. So call this function at the first start even
+    if the topic does not exist yet, with no `starts`. LeaseLost as in `check`.
     """
     with engine.begin() as connection:
         check(connection, lease)
@@ -102,13 +102,14 @@ def positions(connection: Connection, cluster_id: int, source: str, topic: str) 
 
 
 def save_positions(connection: Connection, cluster_id: int, source: str, topic: str, moved: Iterable[Position]) -> None:
-    """Writes the positions as they are now."""
+    """Inserts the positions, or replaces the stored ones."""
     _REPLACED.write(connection, [(cluster_id, source, topic, *position) for position in moved])
 
 
 def drop_positions(connection: Connection, cluster_id: int, source: str, topic: str, gone: Sequence[Position]) -> None:
-    """Deletes the positions of partitions that no longer exist. The sums of a source's `records` and `bytes` never
-    fall: its first remaining partition takes over theirs."""
+    """Deletes the positions of partitions that no longer exist or are no longer read. The sums of a source's `records`
+    and `bytes` do not fall, because its first remaining partition takes over the numbers of the deleted ones. If no
+    partition remains, the numbers are lost."""
     if not gone:
         return
     of_log = _of_log(cluster_id, source, topic)
@@ -133,7 +134,8 @@ def drop_positions(connection: Connection, cluster_id: int, source: str, topic: 
 def keep_topics(
     engine: Engine, lease: Lease, source: str, keeps: Callable[[str], bool]
 ) -> dict[str, dict[int, Position]]:
-    """Returns the positions of the topics that the source still reads; deletes those of the others.
+    """Returns the positions of the topics that the source still reads; deletes those of the others. If no topic is
+    left, deletes the source's status, too.
 
     LeaseLost as in `check`.
     """

@@ -16,7 +16,7 @@ _R, _N = receivers.c, notified_findings.c
 class ReceiverState(NamedTuple):
     """A receiver. `sequence`: the last event that it took. `delivered`: notifications that it took; `failed`: attempts
     that failed; `dropped`: notifications that it will never get. `failing_since_ms`, `error`: None while deliveries
-    succeed. `pending`: events that wait for it, at most."""
+    succeed. `pending`: upper bound of the notifications that wait for it, the number of newer events."""
 
     name: str
     kind: str
@@ -49,7 +49,7 @@ def add_receiver(connection: Connection, name: str, kind: str, sequence: int) ->
 
 
 def keep_only(connection: Connection, names: Collection[str]) -> None:
-    """Deletes the receivers that are not configured any more."""
+    """Deletes all receivers except those in `names`."""
     connection.execute(delete(receivers).where(_R.name.not_in(names)))
     connection.execute(delete(notified_findings).where(_N.receiver.not_in(names)))
 
@@ -65,8 +65,9 @@ def note_delivery(
     begun: Collection[str],
     ended: Collection[str],
 ) -> None:
-    """Stores that the receiver has taken everything up to `sequence`. `begun`, `ended`: ids of the findings that it
-    knows to be open now, and no longer."""
+    """Stores that the receiver has taken everything up to `sequence`. `delivered`, `dropped`: numbers of notifications
+    since the last call. `begun`: ids of findings that the receiver now knows to be open; `ended`: ids of findings that
+    it now knows to have ended. Clears the receiver's error."""
     values: dict[str, Any] = {"sequence": sequence, "failing_since_ms": None, "error": None}
     values |= {"delivered": _R.delivered + delivered, "dropped": _R.dropped + dropped}
     if delivered:
@@ -81,7 +82,8 @@ def note_delivery(
 
 
 def note_failure(connection: Connection, receiver: str, error: str, now_ms: int) -> None:
-    """Counts an attempt that failed."""
+    """Counts a failed attempt, and stores its error. `failing_since_ms` keeps the time of the first failure in a
+    row."""
     since_ms = func.coalesce(_R.failing_since_ms, now_ms)
     values: Mapping[str, Any] = {"failed": _R.failed + 1, "error": error, "failing_since_ms": since_ms}
     connection.execute(update(receivers).where(_R.name == receiver).values(values))

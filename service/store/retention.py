@@ -1,8 +1,8 @@
 """Deletes rows whose retention time is over, in short transactions of a few thousand rows, found by an index.
 
-Rows that an open finding needs are kept until the finding is resolved, however old they are: a transaction may hang for
-months, and operators still need its owner and history. An open entry on a partition may become a finding, so its rows
-are kept too.
+The ids, producer ids and audit rows of an open finding are kept until the finding is resolved, however old they are: a
+transaction may hang for months, and operators still need its owner. An open entry on a partition may become a finding,
+so its producer id and the ids that had it are kept too. The history of ids is deleted by age alone.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ ROWS_AT_ONCE: Final = 4_000
 million ids."""
 
 MARKERS_FOR_ONE: Final = 5
-"""Number of rows that one call may delete of a table in _OF_MARKERS for each row of another table: thousands of markers
+"""One call may delete this many times as many rows of a table in _OF_MARKERS as of another table: thousands of markers
 may arrive in a second, and their rows are small."""
 
 IDS_AT_ONCE: Final = 500
@@ -105,8 +105,8 @@ _MAY_COME_AGAIN = and_(
 
 
 class Retention:
-    """Deletes what a cluster does not need any more. An instance lives as long as its lease: it remembers its position
-    in the table of producer ids."""
+    """Deletes what a cluster does not need any more. An instance remembers its position in the table of producer ids,
+    so one instance is used for as long as the lease is held."""
 
     def __init__(
         self,
@@ -123,8 +123,9 @@ class Retention:
         self._producers_after: tuple[bytes, int] | None = None
 
     def delete_old(self, now_ms: int) -> bool:
-        """Deletes a part of every table, in several short transactions. Returns whether some table reached its limit
-        for one call, so that the next call should come soon. Raises as `TransactionLogWriter.apply`."""
+        """Deletes a part of every table, in several short transactions. Returns whether some table (other than that of
+        producer ids) reached its limit for one call, so that the next call should come soon. LeaseLost: stop.
+        StoreUnavailable: try again."""
         keep = self._keep
         kept_ms = {
             transitions.c.at_ms: keep.history,
@@ -165,7 +166,7 @@ class Retention:
             yield connection
 
     def _found(self, column: Column[Any]) -> Select[Any]:
-        """Selects the column from the open findings, where it is not null."""
+        """Returns the query for the values of the column in the open findings, without nulls."""
         is_open = (_F.cluster_id == self._cluster_id, _F.resolved_at_ms.is_(None))
         return select(column).where(*is_open, column.is_not(None))
 
@@ -187,8 +188,9 @@ class Retention:
         return connection.execute(gone).rowcount == limit
 
     def _delete_expired_ids(self, connection: Connection, before_ms: int) -> bool:
-        """Deletes ids that expired before `before_ms`, and subtracts them from the number of ids in each state; returns
-        whether the limit was reached."""
+        """Deletes ids that expired before `before_ms`, and subtracts them from the number of ids in each state. Keeps
+        ids of open findings, ids that had a producer id with an open entry or an open finding, and ids that may come
+        again. Returns whether the limit was reached."""
         is_kept = (
             _MAY_COME_AGAIN,
             _T.transactional_id.in_(self._found(_F.transactional_id)),

@@ -1,4 +1,4 @@
-"""Waits for a lease until its holder has ended, or renews it no longer."""
+"""Waits for a lease until its holder has ended, or no longer renews the lease."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Standby:
     """Waits for a lease on behalf of `owner`, an identity (`service.processes.identity`).
 
     Takes the lease at once if nobody holds it, or if its holder ran on this machine and has ended. Otherwise takes it
-    after EXPIRES_AFTER_MS without a new renewal. The time between two calls of `look` counts as at most one second, and
-    not at all before a failed call, because this process sees no renewals while it is stopped or the store is
-    unavailable.
+    after EXPIRES_AFTER_MS without a new renewal. Of the time between two calls of `look`, at most one second counts;
+    none of it counts if the second call fails. The reason: this process sees no renewals while it is stopped or the
+    store is unavailable.
     """
 
     def __init__(
@@ -41,7 +41,8 @@ class Standby:
         self._seen = seen
 
     def acquire(self, now_ms: int) -> Lease | None:
-        """Calls `look`, then takes the lease if that is allowed; else returns None. Raises StoreUnavailable."""
+        """Calls `look`, then takes the lease if it is free, this owner's, or no longer renewed; else returns None.
+        Raises StoreUnavailable."""
         self.look()
         if self._is_held_by_another():
             return None

@@ -1,4 +1,5 @@
-"""Finds the record batches in a buffer, reads their headers, and checks many checksums with one call (`wrong`).
+"""Finds the record batches in a buffer, reads their headers, and checks many checksums with one call
+(`has_wrong_checksum`).
 
 RecordBatch v2, all big-endian (DefaultRecordBatch.java):
 
@@ -21,14 +22,14 @@ RecordBatch v2, all big-endian (DefaultRecordBatch.java):
 
 attributes: bits 0-2 codec, 3 LogAppendTime, 4 transactional, 5 control, 6 delete horizon, 7-15 unused.
 
-One CRC call costs ten times as much as the bytes of a small batch, so `wrong` makes one call for many batches. In a
-copy, it overwrites the bytes before each checksummed part with a patch. The patch takes the CRC register from the
-written CRC of the batch before to the value at the start of a message. So the CRC over everything equals the CRC of the
-last batch if all CRCs are right. A CRC is linear: a wrong batch leaves a difference in the register that later bytes
-never clear. Two errors cancel each other as rarely as one CRC misses an error.
+One CRC call costs ten times as much as the bytes of a small batch, so `has_wrong_checksum` makes one call for many
+batches. In a copy of them, it overwrites the bytes before each checksummed part with a patch. The patch takes the CRC
+register from the written CRC of the batch before to the value at the start of a message. So the CRC over everything
+equals the CRC of the last batch if all CRCs are right. A CRC is linear: a wrong batch leaves a difference in the
+register that later bytes never clear. Two errors cancel each other as rarely as one CRC misses an error.
 
-Patch of the 21 bytes: the register (4 bytes, which bring it to zero), 13 zeros (the register stays zero), WAKE (4 bytes
-that bring it from zero to all ones).
+A patch has 21 bytes: the register's value (4 bytes, which set the register to zero), 13 zeros (the register stays
+zero), and _WAKE (4 bytes that take the register from zero to all ones).
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ from service.wire.vectors import Bools, Bytes, Ints
 
 ALL_ONES: Final = 0xFFFFFFFF
 BLOCK: Final = 1 << 20
-"""Bytes that one call checks, approximately: few enough that copies stay in the cache and a bad batch is found soon."""
+"""Bytes that one call checks, approximately: few enough that copies stay in the cache. If one batch is bad, all batches
+of its call are checked one by one."""
 
 
 def _wake() -> int:
@@ -153,7 +155,8 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Offset at which reading continues: compaction leaves batches with fewer records than offsets, or none."""
+        """Offset at which reading continues. It is not derived from the number of records, because compaction removes
+        records and keeps the last offset."""
         return self.last_offset + 1
 
     @property
@@ -165,7 +168,7 @@ class BatchHeader(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A whole batch with a good checksum; `position` is that of its first byte in the buffer."""
+    """A whole batch with a good checksum; `position`: index of its first byte in the buffer."""
 
     position: int
     header: BatchHeader
@@ -183,11 +186,13 @@ class Batch(NamedTuple):
 
 
 class BadBatch(NamedTuple):
-    """Bytes that are not a valid batch. `size` is None if the length itself is wrong: then no batch can follow.
+    """Bytes that are not a valid batch. `size` is None if the length is wrong: where the next batch begins is then
+    unknown, and reading ends.
 
     The offsets are those in the header; `next_offset` is at least `base_offset` + 1. The checksum does not cover the
-    base offset. So a batch that reaches past the start of the next good batch has a wrong base offset, unless that next
-    batch also begins before the end of the previous good batch.
+    base offset, so a batch with a good checksum is still bad (BadOffset) if it begins before the end of the previous
+    good batch, or ends after the start of the next good batch. If the next batch itself begins before the end of the
+    previous one, the next batch is the bad one. If both batches begin exactly there, the first one is trusted.
     """
 
     position: int
@@ -198,7 +203,8 @@ class BadBatch(NamedTuple):
 
 
 def read_batches(data: bytes, lo: int = 0) -> Iterator[Batch | BadBatch]:
-    """Yields every whole batch in `data`, in order. Ends without an error at a partial tail (a Fetch cuts anywhere).
+    """Yields every whole batch in `data`, in order, and a BadBatch for each bad one. Ends without an error at a partial
+    tail (a Fetch cuts anywhere).
 
     A length that points past the buffer cannot be distinguished from a partial tail. After a bad batch of plausible
     length, reading continues. Offset `lo` lies in the first batch or before it, as in the answer to a Fetch from `lo`.
@@ -253,7 +259,8 @@ def _whole(data: bytes) -> Iterator[Batch | BadBatch]:
 
 
 def claimed_end(data: bytes, position: int) -> int:
-    """Returns the offset after the batch at `position`, from its header; base offset + 1 if the header is cut."""
+    """Returns the offset after the batch at `position`, from its header; base offset + 1 if the header is cut or its
+    delta is below 0."""
     base_offset: int = _PREFIX.unpack_from(data, position)[0]
     delta: int = _DELTA.unpack_from(data, position + DELTA_AT)[0] if len(data) - position >= HEADER_SIZE else 0
     return base_offset + max(delta, 0) + 1

@@ -67,7 +67,8 @@ MOST_TAGS: Final = 8
 
 
 def decode_values(data: Bytes, start: Ints, size: Ints, into: ValueColumns) -> Ints:
-    """Decodes every ordinary value into `into`. Returns the rows of all other values, without null ones (size -1)."""
+    """Decodes every ordinary value into `into`, and skips null values (size below 0). Returns the rows of all other
+    values."""
     done = size < 0
     for block in blocks(len(size)):
         begin, length = start[block], size[block]
@@ -185,8 +186,9 @@ _KEY = np.dtype([("version", ">i2"), ("size", ">i2")])
 def decode(chunks: Sequence[Chunk]) -> LogColumns:
     """Returns the records of all chunks, ordered by (chunk, offset).
 
-    Input that the vector pass does not support (a compressed, broken or odd batch; a value of an unknown version, with
-    tags on its elements, or with a number that is too long) goes through the scalar form.
+    Input that the vector pass does not support goes through the scalar form: a chunk that is not ordinary
+    (`service.wire.locating`), as a whole; and each value with an unknown version or status, with tags on its array
+    elements, with more than MOST_TOPICS topics or MOST_TAGS tags, or with a number of more than LONGEST_VARINT bytes.
     """
     walk = locating.locate(chunks)
     slow = {index: scalar.locate(chunks[index]) for index in np.flatnonzero(walk.needs_scalar).tolist()}
@@ -228,7 +230,7 @@ def decode(chunks: Sequence[Chunk]) -> LogColumns:
 
 
 def _keys(records: Located) -> tuple[Bools, Ints]:
-    """Returns (True if the key is good, size of the id in it) of every record."""
+    """Returns, for every record, (True if its key is good, size of the id in the key)."""
     head = structs(np.frombuffer(records.data, np.uint8), records.key_start, _KEY)
     size = head["size"].astype(np.int64)
     fits = (size >= 0) & (_KEY.itemsize + size <= records.key_size)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 
 class DecodeError(Exception):
-    """Base of all decoding errors. Never raised itself: a subclass names the error.
+    """Base of all decoding errors. Only its subclasses are raised.
 
     `reason` is stable: it is a metric label and is stored with the rejected bytes.
     """
@@ -18,15 +18,17 @@ class DecodeError(Exception):
 
 
 class BadLength(DecodeError, reason="bad_length"):
-    """A batch length that is too small for a header: the start of the next batch is unknown."""
+    """A batch length that is too small for a header, or that reaches past the end of an answer with room for more. The
+    start of the next batch is unknown."""
 
 
 class BadChecksum(DecodeError, reason="bad_crc"):
-    """The CRC-32C over attributes and records does not match: damaged on disk or in transit."""
+    """The CRC-32C over attributes and records does not match: the bytes were damaged on disk or in transit."""
 
 
 class BadOffset(DecodeError, reason="bad_offset"):
-    """A batch that begins before the end of its predecessor (the offset is not under the checksum)."""
+    """A base offset that cannot be right: below 0, too high, or such that the batch overlaps the batch before or after
+    it. The checksum does not cover the base offset."""
 
 
 class UnsupportedMagic(DecodeError, reason="unsupported_magic"):
@@ -38,7 +40,7 @@ class BadCodec(DecodeError, reason="bad_codec"):
 
 
 class MalformedBatch(DecodeError, reason="malformed_batch"):
-    """A batch with a good checksum and inconsistent records: it was written that way."""
+    """A batch with a good checksum and an inconsistent header or inconsistent records: it was written that way."""
 
 
 class NullKey(DecodeError, reason="null_key"):

@@ -1,7 +1,8 @@
 """Finds the batches and records of many chunks in one pass, and marks the chunks that are not ordinary.
 
-Ordinary: whole batches of format 2 with good checksums, rising offsets, uncompressed, records without headers. A chunk
-with anything else is left to `service.wire.scalar` as a whole; control and empty batches are ordinary.
+An ordinary chunk has uncompressed batches of format 2 with good checksums and rising offsets, and records without
+headers whose numbers have at most LONGEST_VARINT bytes. Control batches, empty batches and a partial tail are ordinary.
+Any other chunk is left to `service.wire.scalar` as a whole.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ SHORTEST: Final = HEADER_SIZE - LENGTH_END
 STRETCH: Final = 1 << 12
 """Bytes that one walk covers, approximately."""
 FEWEST_WALKS: Final = 64
-"""Minimum number of simultaneous walks; with fewer, the loop is faster."""
+"""Minimum number of simultaneous walks; with fewer, `_starts_by_loop` is faster."""
 MOST_STEPS: Final = 2 * STRETCH // HEADER_SIZE
-"""Maximum steps of one walk. More steps are needed only if no header is found for long, and then the loop is faster."""
+"""Maximum steps of one walk. More steps are needed only if no header is found in a long stretch of bytes;
+`_starts_by_loop` is faster there."""
 
 _LENGTH = struct.Struct(">8xi")
 _USUAL_END: Final = b"\xff" * 14 + b"\0\0\0\1"
@@ -69,8 +71,8 @@ def _starts_by_loop(data: bytes) -> Iterator[int]:
 
 
 def _guessed_starts(data: bytes) -> Ints | None:
-    """Walks from each place that looks like a header to the next one; returns None if the walks do not join into
-    one."""
+    """Walks from each place that looks like a header to the next such place. Returns None if the walks do not join into
+    one walk, or take more than MOST_STEPS steps."""
     begin = np.array([0, *_header_candidates(data)], np.int64)
     end = np.append(begin[1:], len(data) - HEADER_SIZE + 1)
     length_at: npt.NDArray[Any] = np.ndarray((len(data) - LENGTH_END + 1,), ">i4", data, LENGTH_END - 4, (1,))
@@ -123,7 +125,8 @@ class Located(NamedTuple):
 
 
 class LocatedChunks(NamedTuple):
-    """The records of all ordinary chunks, and per chunk: True if it is odd, offset reached, batches, bytes."""
+    """The records of all ordinary chunks. For every chunk: True if the scalar form must read it, the offset reached,
+    and the numbers of batches and bytes."""
 
     records: Located
     needs_scalar: Bools
@@ -142,7 +145,8 @@ class _Found(NamedTuple):
 
 
 def locate(chunks: Sequence[Chunk]) -> LocatedChunks:
-    """Finds the records of all chunks in one pass; leaves out records outside the chunk's [lo, hi)."""
+    """Finds the records of all chunks in one pass; leaves out records outside the chunk's [lo, hi), and those of chunks
+    that the scalar form must read."""
     walked = [walk(chunk.data) for chunk in chunks]
     counts = np.array([len(positions) for positions, _, _ in walked], np.int64)
     used = np.array([end for _, end, _ in walked], np.int64)
@@ -217,9 +221,9 @@ def _block(data: bytes, view: Bytes, start: Ints, stop: Ints, chunk: Ints) -> _F
 
 
 def _record_starts(data: bytes, start: Ints, stop: Ints, count: Ints, bad: Bools) -> tuple[Ints, Ints, Ints]:
-    """Returns (first byte, byte after the last, batch) of each record. The coordinator writes one record a batch, so
-    that its place is known; batches of several records (tombstones) are walked. Marks batches in `bad` if their records
-    do not fill them exactly."""
+    """Returns (first byte, byte after the last, batch) of each record. The coordinator writes one record a batch, which
+    begins after the header; batches of several records (tombstones) are walked. Marks a batch of several records in
+    `bad` if they do not fill it exactly."""
     several = {}
     for row in np.flatnonzero(count > 1).tolist():
         several[row] = _cut(data, int(start[row]), int(stop[row]), int(count[row]))

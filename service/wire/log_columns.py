@@ -1,4 +1,4 @@
-"""The result of decoding a piece of `__transaction_state`: one column per field, rejected records, broken batches."""
+"""The result of decoding a part of `__transaction_state`: one column per field, rejected records, broken batches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Chunk(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """A record that could not be decoded. If only the value is at fault, LogColumns has a row with the id, too."""
+    """A record that could not be decoded. If only the value is at fault, LogColumns also has a row for the record, with
+    its id and the kind UNDECODABLE."""
 
     partition: int
     offset: int
@@ -42,7 +43,8 @@ class Reject(NamedTuple):
 class BrokenBatch(NamedTuple):
     """A batch of which no record could be read. A caller should fetch the batch once more before it counts as broken.
 
-    `resume_offset`: the offset at which the log continues after it; None (unknown) if its length is wrong.
+    `resume_offset`: the offset at which the log continues after the batch; None (unknown) if the batch's length is
+    wrong.
     """
 
     partition: int
@@ -53,7 +55,7 @@ class BrokenBatch(NamedTuple):
 
 
 class Slices(NamedTuple):
-    """Byte strings as positions in one buffer; a size below 0 is null."""
+    """Byte strings as positions in one buffer. A string with a size below 0 is null."""
 
     data: bytes
     start: npt.NDArray[np.int64]
@@ -90,7 +92,7 @@ class ValueColumns:
         return {name: getattr(self, name) for name in _BLANKS}
 
     def rows(self, block: slice) -> ValueColumns:
-        """Returns some of the rows: views, through which the columns can be filled."""
+        """Returns views of some of the rows. Writing to a view fills these columns."""
         return ValueColumns(**{name: column[block] for name, column in self.by_name().items()})
 
     def put(self, row: int, value: TransactionValue) -> None:
@@ -119,9 +121,9 @@ _BLANKS: Final = {
 class LogColumns(ValueColumns):
     """One row per record with lo <= offset < hi and a readable key, ordered by (chunk, offset).
 
-    `kind` is VALUE, TOMBSTONE or UNDECODABLE; where it is not VALUE, ids, epochs, times and status are -1, the client
-    transaction version and the partition count 0. Times are ms; `timestamp_ms` is the record's own (the largest of the
-    batch under LogAppendTime).
+    `kind` is VALUE, TOMBSTONE or UNDECODABLE. In a row that is not a VALUE, the columns of ValueColumns are blank: 0 in
+    `client_transaction_version` and `partition_count`, -1 in the others. Times are ms. `timestamp_ms` is the record's
+    own timestamp or, under LogAppendTime, the largest one of its batch.
     """
 
     partition: npt.NDArray[np.int32]
@@ -133,8 +135,8 @@ class LogColumns(ValueColumns):
     rejects: tuple[Reject, ...]
     """Ordered like the rows."""
     next_offsets: dict[int, int]
-    """By partition, the offset up to which the log was decoded: after the last whole batch (empty and broken ones
-    count, one with a wrong length does not), at least the smallest lo and at most the largest hi."""
+    """By partition, the offset up to which the log was decoded: the end of the last whole batch, within the [lo, hi] of
+    its chunk. Empty and broken batches count; a batch with a wrong length does not."""
     broken: tuple[BrokenBatch, ...]
     batches: int
     """Number of whole batches read, of any kind."""

@@ -12,8 +12,8 @@
 
 Source: DefaultRecord.java.
 
-Key `int16 version, int16 type`; value of ABORT and COMMIT `int16 version, int32 coordinatorEpoch`.
-Source: ControlRecordType.java, EndTxnMarker.json. A higher version is read as the highest known one.
+A control record has the key `int16 version, int16 type`. The value of an ABORT or COMMIT is `int16 version, int32
+coordinatorEpoch`. Source: ControlRecordType.java, EndTxnMarker.json. A higher version is read as the highest known one.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ class ControlRecord(NamedTuple):
 
 
 def read_control(batch: Batch) -> ControlRecord | None:
-    """Returns the marker in a control batch; None if compaction emptied the batch, so that its type is unknown."""
+    """Returns the control record of a control batch, a marker unless its type is OTHER. None: compaction emptied the
+    batch, so its type is unknown."""
     records = read_records(batch)
     if not records:
         return None

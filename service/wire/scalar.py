@@ -23,7 +23,7 @@ class LocatedChunk(NamedTuple):
 
 def locate(chunk: Chunk) -> LocatedChunk:
     """Finds the records of one chunk. Skips control batches. If one record of a batch is unreadable, the whole batch is
-    left out."""
+    broken and none of its records is returned."""
     found = list(read_batches(chunk.data, chunk.lo))
     records: list[Record] = []
     broken: list[BrokenBatch] = []
@@ -55,14 +55,14 @@ def locate(chunk: Chunk) -> LocatedChunk:
 
 
 def _is_doubtful(batch: Batch | BadBatch, expected: int) -> bool:
-    """Returns True if there is possibly no batch at this position, because a length before it is wrong."""
+    """Returns True if these bytes may not be a batch at all, because the length of an earlier batch may be wrong."""
     is_whole = isinstance(batch, Batch) or isinstance(batch.error, BadOffset)  # the checksum is right
     return not is_whole and batch.base_offset != expected
 
 
 def _follows(found: Sequence[Batch | BadBatch], size: int) -> list[tuple[int | None, bool]]:
-    """Returns, for each batch, the place at which the log continues if that batch is broken: (base offset of the next
-    good batch or None, True if the bytes up to there are certainly batches).
+    """Returns, for each batch, where the log continues if that batch is broken: (base offset of the next good batch or
+    None, True if the bytes up to that batch, or to the end of the data, are certainly batches).
 
     If the length of a broken batch is wrong, the bytes after it may be no batch. They are accepted as a batch if they
     begin at the offset where the broken batch claims to end. Otherwise offsets are tried one by one, because a damaged
@@ -85,8 +85,8 @@ def _follows(found: Sequence[Batch | BadBatch], size: int) -> list[tuple[int | N
 
 
 def plausible_offset(base: int, end: int, position: int, limit: int) -> int:
-    """Returns the offset to report for a broken batch found where `position` was expected: its own base offset if that
-    is possible, else `position`."""
+    """Returns the offset to report for a broken batch found where `position` was expected: its own base offset if the
+    batch then ends after `position` and begins before `limit`, else `position`."""
     return base if position < end and base < max(limit, position + 1) else position
 
 
@@ -110,8 +110,8 @@ def _broken(chunk: Chunk, batch: Batch | BadBatch, offset: int, reached: int, er
 
 def misread(partition: int, at: int, data: bytes) -> BrokenBatch:
     """Returns the first batch of `data` as broken. `data`: the answer to a Fetch from `at` that had room for more, but
-    does not let reading continue. The batch's length is wrong (BadLength), or its offset is that of another place
-    (BadOffset)."""
+    does not let reading continue. The error is BadLength if no whole batch is in `data`, else BadOffset: the batch's
+    offset belongs to another place."""
     found = next(read_batches(data), None)
     error = BadLength if found is None else BadOffset
     base = int.from_bytes(data[:8], "big", signed=True)

@@ -86,7 +86,8 @@ def decode_key(key: bytes | None) -> bytes:
 
 
 def decode_value(value: bytes) -> TransactionValue:
-    """Decodes one value. It must not be null: the caller handles tombstones (null), which have no fields."""
+    """Decodes one value. Raises UnknownValueVersion or MalformedValue. The caller handles tombstones (null values),
+    which have no fields."""
     cursor = Cursor(value, MalformedValue)
     version = cursor.int16()
     if version not in (0, 1):
@@ -134,7 +135,7 @@ def _partitions(cursor: Cursor, version: int) -> Partitions | None:
 
 
 def _room_for(count: int, cursor: Cursor) -> None:
-    """Raises MalformedValue if `count` elements, of at least one byte each, do not fit: before anything is built."""
+    """Raises MalformedValue, before anything is built, if `count` elements of at least one byte each do not fit."""
     if not 0 <= count <= cursor.left:
         raise MalformedValue(f"{count} elements announced, {cursor.left} bytes left")
 

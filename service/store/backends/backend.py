@@ -42,7 +42,7 @@ class Lock(Enum):
     BIND_CLUSTER = auto()
     NUMBER_EVENTS = auto()
     """Gives events their sequence. Without the lock a lower number could be committed after a higher one, and
-    listeners, which read the events after a number, would miss it."""
+    listeners, which read the events after a number, would miss the event with the lower number."""
     AUDIT = auto()
     """Adds rows to `audit`. Writers share this lock; a transaction that has it can add a row."""
 
@@ -56,8 +56,8 @@ class SalvagedTable(NamedTuple):
 
 
 class Rebuilt(NamedTuple):
-    """The result of a rebuild: the tables of the new store, and the path of the old file. `counts_go_on` False:
-    counters or positions could not be read whole, so counting starts again from 0."""
+    """The result of a rebuild: the tables of the new store, and the path of the old file. `counts_go_on` False: the
+    clusters, counters or positions could not be read whole, so counting starts again from 0."""
 
     tables: tuple[SalvagedTable, ...]
     old_file: str
@@ -121,7 +121,7 @@ class Backend(Protocol):
 
     def commit_early(self, connection: Connection) -> None:
         """Lets the transaction's commit return before the disk has it. A later commit that waits for the disk makes
-        this one durable, too."""
+        this commit durable, too."""
         return
 
     def end_stopped_writer(self, engine: Engine, cluster_id: int) -> None:

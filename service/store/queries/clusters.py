@@ -69,7 +69,8 @@ class LogPartitionRow(NamedTuple):
 
 
 class StatusRow(NamedTuple):
-    """The last status of a source: `as_of_ms` of its last success (None before the first), `error` if it fails now."""
+    """The last status of a source. `as_of_ms`: time of its last success, None before the first; `error`: the reason if
+    it fails now, else None."""
 
     source: str
     as_of_ms: int | None
@@ -151,13 +152,15 @@ def partitions(connection: Connection, cluster_id: int, source: str | None = Non
 
 
 def statuses(connection: Connection, cluster_id: int) -> dict[str, StatusRow]:
-    """Returns the statuses by source, in the order of their names. The writer stores 0 for "never"."""
+    """Returns the statuses by source, in the order of their names. `as_of_ms` is None where the writer stored 0 for
+    "never"."""
     rows = connection.execute(_STATUSES, {"cluster_id": cluster_id})
     return {row.source: StatusRow(row.source, row.as_of_ms or None, decode_if(row.error)) for row in rows}
 
 
 def has_log(connection: Connection, cluster_id: int) -> bool:
-    """Returns whether the cluster has, or had, a `__transaction_state`."""
+    """Returns whether the store has a position in the cluster's `__transaction_state`: the brokers have, or had, this
+    topic."""
     found = select(_L.partition).where(_L.cluster_id == cluster_id, _L.source == SourceName.TRANSACTION_LOG)
     return connection.execute(found.limit(1)).first() is not None
 
@@ -201,8 +204,8 @@ def gaps_since(connection: Connection, cluster_id: int, since_ms: int) -> list[D
 
 
 class FirstRead(NamedTuple):
-    """Progress of the first read, of the records that existed at the first start: `position` of `end` offsets are read,
-    and `partitions_read` of `partitions`."""
+    """Progress of the first read, which reads the records that existed at the first start: `position` of `end` offsets
+    are read, and `partitions_read` of `partitions`."""
 
     position: int
     end: int

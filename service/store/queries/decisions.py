@@ -56,10 +56,11 @@ class HangingTransaction(NamedTuple):
 def coordinator_decisions(
     connection: Connection, cluster_id: int, transactional_id: bytes, producer_id: int, first_ms: int, last_ms: int
 ) -> CoordinatorDecisions:
-    """Returns the coordinator's decisions on transactions of the id under the producer id.
+    """Returns the coordinator's decisions on transactions of the id under the producer id. Ordinary commits are stored
+    as counts by minute, without a producer id, so those of other producer ids are included.
 
     `first_ms`, `last_ms`: the time span in which the marker in question was written. Decisions that cannot have led to
-    it may be left out.
+    that marker may be left out.
     """
     key = id_key(transactional_id)
     history = _history(connection, cluster_id, key, last_ms)
@@ -78,8 +79,9 @@ def coordinator_decisions(
 
 def known_period(connection: Connection, cluster: ClusterRow) -> KnownPeriod | None:
     """Returns the period of which the store has all decisions: it begins at the latest of the start of counting, the
-    oldest stored history and the newest gap, and ends at the time to which the transaction log has been read. None:
-    there is no such period."""
+    oldest stored history and the newest gap, and ends at the time to which the transaction log has been read; both ends
+    are moved inwards by CLOCKS_MS. None: counting has not begun, nothing of the log or of its history is stored, or the
+    log is not read to its end."""
     oldest_ms = connection.scalar(select(func.min(_T.at_ms)).where(_T.cluster_id == cluster.id))
     as_of_ms = clusters.log_as_of_ms(connection, cluster.id)
     if cluster.counted_since_ms is None or oldest_ms is None or as_of_ms is None:
@@ -119,8 +121,8 @@ def hanging_transactions(
 
 
 def lost_commits(connection: Connection, cluster_id: int, topic: str, partition: int) -> list[LostCommit]:
-    """Returns the findings about committed records on the partition that ended, or will end, with a later transaction:
-    `lost_records`, and `adopted_records` where they are known to hold such records."""
+    """Returns the findings about records on the partition whose transaction was committed, but that ended, or will end,
+    with a later transaction. These are `lost_records`, and `adopted_records` that are known to hold such records."""
     is_adopted = and_(_F.kind == Kind.ADOPTED, _F.severity == Severity.CRITICAL)
     rows = connection.execute(
         select(_F.producer_id, _F.start_offset)
@@ -145,7 +147,8 @@ def _by_hand(row: Any) -> tuple[Decision, ...]:
 
 
 def _history(connection: Connection, cluster_id: int, key: bytes, last_ms: int) -> Sequence[Any]:
-    """Returns the id's rows, newest first, without later decisions: those cannot have led to a marker at `last_ms`."""
+    """Returns the id's rows, newest first, without decisions made after `last_ms` (plus 2 * CLOCKS_MS), which cannot
+    have led to the marker."""
     decided_ms = _T.at_ms - func.coalesce(_T.marker_ms, 0)
     return connection.execute(
         select(_T.at_ms, _T.to_state, _T.producer_id, _T.producer_epoch, _T.marker_ms, _T.cause, _T.confidence)
@@ -176,9 +179,10 @@ def _from_history(newest_first: Sequence[Any], producer_id: int) -> Iterator[Dec
 def _from_minutes(
     connection: Connection, cluster_id: int, key: bytes, first_ms: int, last_ms: int
 ) -> Sequence[Decision]:
-    """Returns a decision for each minute with ordinary commits, which have no row of their own. The commits were
-    complete between `first_ms` and `last_ms`, and their markers were written shortly before. Counts do not show the
-    protocol, so the confidence of these causes is at most likely."""
+    """Returns a decision for each minute with ordinary commits, which have no row of their own. Reads only minutes near
+    [first_ms, last_ms]. A decision's period begins SLOW_MARKERS_MS before the first commit of the minute was complete,
+    and ends when its last commit was complete. Counts do not show the protocol, so the confidence of these causes is
+    only likely."""
     rows = connection.execute(
         select(_M.first_ms, _M.last_ms).where(
             _M.cluster_id == cluster_id,

@@ -20,8 +20,8 @@ _T = transactional_ids.c
 
 
 def read_expired(connection: Connection, cluster_id: int, since_ms: int) -> list[IdRow]:
-    """Returns at most EXPIRED_READ ids that expired since `since_ms`, the last first. Time and place of their records
-    are those of the tombstones."""
+    """Returns at most EXPIRED_READ ids that expired since `since_ms`, the last first. The time and place of each record
+    are those of the id's tombstone."""
     newest = select(transactional_ids).where(*_expired(cluster_id, since_ms)).order_by(_T.timestamp_ms.desc())
     return [id_row(row) for row in connection.execute(newest.limit(EXPIRED_READ))]
 
@@ -31,8 +31,8 @@ def count_expired(connection: Connection, cluster_id: int, since_ms: int) -> int
 
 
 def _expired(cluster_id: int, since_ms: int) -> tuple[ColumnElement[bool] | TextClause, ...]:
-    """Returns the conditions for ids that expired since `since_ms`. Excludes numbers that are no valid time, and ids
-    without an offset: those did not expire, their log was replaced."""
+    """Returns the conditions for ids that expired since `since_ms`. Excludes times that are not valid, and ids without
+    an offset, whose log was replaced."""
     return (
         _T.cluster_id == cluster_id,
         text(HAS_EXPIRED),
@@ -42,7 +42,7 @@ def _expired(cluster_id: int, since_ms: int) -> tuple[ColumnElement[bool] | Text
 
 
 class ExpiringCursor(NamedTuple):
-    """The place where a page ended: the last row's update, and its id."""
+    """The place where a page ended: the last row's time of update, and its id."""
 
     last_update_ms: int
     transactional_id: bytes

@@ -1,4 +1,5 @@
-"""Reads findings for display: a page, a single one, their numbers, and their latest events."""
+"""Reads findings for display: a page, a single finding, their numbers, and the confirmed or resolved findings of all
+clusters."""
 
 from __future__ import annotations
 
@@ -110,7 +111,7 @@ def counts(connection: Connection, cluster_id: int) -> list[FindingCount]:
 
 
 def count(connection: Connection, cluster_id: int, selection: FindingSelection) -> int:
-    """Returns how many findings are in the selection."""
+    """Returns how many findings the selection contains."""
     chosen = select(func.count()).where(_F.cluster_id == cluster_id, *_filters(selection))
     return connection.scalar(chosen) or 0
 

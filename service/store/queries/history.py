@@ -97,7 +97,8 @@ def read_owners(connection: Connection, cluster_id: int, producer_id: int) -> li
 
 
 def owner_at(owners: Sequence[Owner], at_ms: int | None) -> Owner | None:
-    """Returns the owner of the producer id at `at_ms`, or else the owner whose use of it was closest to that time.
+    """Returns the owner of the producer id at `at_ms`, or else the owner who used it closest to that time; without
+    `at_ms`, the newest owner. None: there are no owners.
 
     `owners` come newest first.
     """
@@ -182,7 +183,7 @@ def ended_since(
 
 
 def producers_of(connection: Connection, cluster_id: int, transactional_id: bytes) -> list[ProducerRow]:
-    """Returns the stored producer ids of the id, the newest first."""
+    """Returns the newest _PRODUCERS_READ stored producer ids of the id, the newest first."""
     rows = connection.execute(
         select(*(_P[name] for name in ProducerRow._fields))
         .where(_P.cluster_id == cluster_id, _P.transactional_id == id_key(transactional_id))

@@ -1,4 +1,4 @@
-"""Reads the recent events of ids that findings report, at most EVENTS_READ in one call."""
+"""Reads the recent events of ids, at most EVENTS_READ in one call: the history rows with a cause in REPORTED_CAUSES."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REPORTED_CAUSES: Final = (CauseCode.TIMEOUT, CauseCode.FENCED, CauseCode.ADMIN, 
 
 
 class NewEvents(NamedTuple):
-    """The newest events, and the number of older ones that were not read, by cause."""
+    """The newest events, and the number of older events that were not read, by cause."""
 
     read: list[Event]
     unread: Mapping[str, int]

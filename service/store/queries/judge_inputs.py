@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 class LimitedRead(NamedTuple, Generic[T]):
-    """The rows read up to a limit, and the number of rows beyond it."""
+    """The rows read up to a limit, and the number of rows beyond it, counted up to MOST_COUNTED."""
 
     read: list[T]
     unread: int
@@ -84,7 +84,7 @@ def log_progress(connection: Connection, cluster_id: int) -> list[LogProgress]:
 
 
 def configs(connection: Connection, cluster_id: int) -> Mapping[str, Mapping[str, str]]:
-    """Returns the configs as `service.store.clusters.describe` stored them; none before."""
+    """Returns the configs as `service.store.clusters.describe` stored them; an empty mapping if none were stored."""
     return dict(_description(connection, cluster_id).get("configs", {}))
 
 
@@ -109,8 +109,8 @@ def kafka_id(connection: Connection, cluster_id: int) -> str:
 
 
 def last_uses(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> Uses:
-    """Returns the last uses of the ids that ever had a transaction. An id with an open transaction, or whose newest
-    record cannot be decoded, is in use."""
+    """Returns, by id, the time (ms) of the last use. Ids that never had a transaction are absent. An id with an open
+    transaction, or whose newest record cannot be decoded, is in use."""
     found: dict[bytes, int] = {}
     columns = select(_T.transactional_id, _T.state, _T.last_update_ms, _T.last_outcome)
     for begin in range(0, len(ids), IDS_READ):
@@ -161,7 +161,8 @@ def expiring_ids(connection: Connection, cluster_id: int, from_ms: int, until_ms
 
 
 def high_epoch_ids(connection: Connection, cluster_id: int, log_partitions_: Iterable[int]) -> LimitedRead[IdState]:
-    """Returns ids of the old protocol with an epoch from HIGH_EPOCH_FROM on, the highest first."""
+    """Returns the ids of these partitions of the transaction log that use the old protocol and have an epoch of at
+    least HIGH_EPOCH_FROM, the highest epoch first."""
     statement = _STATES.where(
         _T.partition.in_(sorted(log_partitions_)),
         _T.client_transaction_version.in_((0, 1)),
@@ -224,7 +225,8 @@ def left_open(connection: Connection, cluster_id: int) -> LimitedRead[IdState]:
 
 
 def left_behind_ids(connection: Connection, cluster_id: int) -> LeftBehindIds:
-    """Returns the numbers of left-behind records that have not expired, and some of these records."""
+    """Returns the numbers of left-behind records that have not expired, and of those with an open transaction, each
+    counted up to MOST_COUNTED; and some of these records."""
     columns = [_L[name] for name in _LEFT_BEHIND]
     live = select(*columns).where(_L.cluster_id == cluster_id, _L.state < EXPIRED)
     ids = connection.scalar(select(func.count()).select_from(live.limit(MOST_COUNTED).subquery())) or 0
@@ -259,8 +261,9 @@ def newest_writes(connection: Connection, cluster_id: int, since_ms: int) -> dic
 
 
 def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> LimitedRead[Undecoded]:
-    """Returns, by log partition, the ids in state Unknown and the rejects seen since `since_ms`. `unread` is the larger
-    of the numbers of unread ids and of unread rejects, because an Unknown id has a reject, too."""
+    """Returns, by log partition, ids in state Unknown, and the rejects among the newest UNDECODED_READ that were seen
+    since `since_ms` or are in the partition of such an id. `unread` is the larger of the numbers of unread ids and of
+    unread rejects, because an Unknown id has a reject, too."""
     names: dict[int, list[str]] = {}
     unknown = select(_T.partition, _T.display).where(_T.cluster_id == cluster_id, _T.state == UNKNOWN)
     ids = connection.execute(unknown.order_by(_T.transactional_id).limit(UNDECODED_READ)).all()
@@ -285,7 +288,7 @@ def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> Limited
 
 
 def gaps(connection: Connection, cluster_id: int, since_ms: int) -> LimitedRead[DataGap]:
-    """Returns the newest gaps seen since `since_ms`."""
+    """Returns the newest GAPS_READ gaps seen since `since_ms`."""
     g = data_gaps.c
     columns = (g[name] for name in DataGap._fields[1:])
     statement = select(g.id, *columns).where(g.cluster_id == cluster_id, g.seen_at_ms >= since_ms)
@@ -295,7 +298,8 @@ def gaps(connection: Connection, cluster_id: int, since_ms: int) -> LimitedRead[
 
 
 def ended_values(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> dict[tuple[bytes, int], bytes]:
-    """Returns, by (id, producer id), the PrepareX of the last transaction that ended under it, as Kafka wrote it."""
+    """Returns, by (id, producer id), the PrepareX of the last transaction that the id ended under the producer id, as
+    Kafka wrote it."""
     p = producer_ids.c
     rows = connection.execute(
         select(p.transactional_id, p.producer_id, p.ended_value).where(

@@ -64,8 +64,8 @@ _ENDED: Final = (
 
 
 class TailView(NamedTuple):
-    """The read progress of a tailed partition: all below `next_offset`, stored at `read_at_ms`. `end_offset`: its end
-    at the time of the request, `end_asked_at_ms`."""
+    """The read progress of a tailed partition: everything below `next_offset` was read, and stored at `read_at_ms`.
+    `end_offset`: the end of its log, requested at `end_asked_at_ms`."""
 
     next_offset: int
     end_offset: int
@@ -82,9 +82,10 @@ class Witness(NamedTuple):
 
 class AuditInputs(NamedTuple):
     """The inputs of one comparison, from one state of the store. `audited`: by partition, the first offset that is
-    compared. `ended`: logs of deleted topics. `markers`: those that wait, each with the time at which it was stored.
-    `completed`: the decisions whose CompleteX was read. `is_cut`: more decisions or markers wait than are read.
-    `is_broken`: a gap or reject was stored since the comparison of some partition began."""
+    compared. `ended`: logs of deleted topics. `markers`: the waiting markers, each with the time at which it was
+    stored. `completed`: the decisions after which a CompleteX or a later record of their id was read. `is_cut`: more
+    than MOST_WAITING decisions or markers wait. `is_broken`: a gap or reject was stored since the comparison of some
+    partition began."""
 
     log: list[LogProgress]
     tails: dict[TopicPartition, TailView]
@@ -171,7 +172,8 @@ def _witness(connection: Connection, cluster_id: int) -> Witness:
 
 
 def _completed(connection: Connection, cluster_id: int, decisions: Sequence[Decision]) -> frozenset[Decision]:
-    """Returns the decisions that are followed by another record of their id: their CompleteX, or a later record."""
+    """Returns the decisions after which another record of their id was read in the same log partition: their CompleteX,
+    or a later record. The same PrepareX written again does not count."""
     ids = sorted({one.transactional_id for one in decisions})
     columns = ("transactional_id", "partition", "offset", "state", "producer_id", "producer_epoch", "started_at_ms")
     newest = {row[0]: row[1:] for row in look_up(connection, transactional_ids, columns, cluster_id, ids)}

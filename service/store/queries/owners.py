@@ -1,4 +1,4 @@
-"""Reads the owners of producer ids, expired ones too. They name the transactional.id of an open entry on a
+"""Reads the owners of producer ids, expired owners too. The owner names the transactional.id of an open entry on a
 partition."""
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def owners(connection: Connection, cluster_id: int, asked: Iterable[int]) -> dic
     """Returns the owners by producer id: the present one first, then the earlier ones, the latest first. A producer id
     that never had an owner is absent.
 
-    If an id expired so long ago that its row is gone, state is EXPIRED and the record's other numbers are -1.
+    If an id expired so long ago that its row is gone, state is EXPIRED, log partition and generation are -1, and the
+    record's other values are those of NO_RECORD.
     """
     found: dict[int, list[Owner]] = {}
     for some in batched(sorted(set(asked)), _AT_ONCE):
@@ -89,8 +90,9 @@ def _owner(row: Sequence[Any], partitions: Iterable[tuple[str, int]]) -> Owner:
 
 
 def _with_record(owner: Owner, found: Any) -> Owner:
-    """Returns the owner with the id's newest record under the producer id in question. The record that counts has
-    another producer id: the id was started again in the partition to which it hashes now."""
+    """Returns the owner with the id's newest record under the producer id in question. That record is left behind; the
+    record that counts has another producer id, because the id was started again in the partition to which it hashes
+    now."""
     row = IdRow.of(found[:-1])
     places = tuple((topic, partition) for topic, partition in json.loads(found.participants))
     return owner._replace(log_partition=row.partition, generation=row.generation, record=row.record, partitions=places)

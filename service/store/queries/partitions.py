@@ -107,7 +107,7 @@ def stall_clocks(connection: Connection, cluster_id: int) -> list[StallClock]:
 
 
 def stalled(connection: Connection, cluster_id: int, limit: int = STALLED_READ) -> list[PartitionState]:
-    """Returns the stalled partitions, the longest stalled first; also those that do not answer now."""
+    """Returns at most `limit` stalled partitions, the longest stalled first; also partitions that do not answer now."""
     return _read(connection, _STALLED, {"cluster_id": cluster_id, "limit": limit})
 
 
@@ -274,8 +274,8 @@ def tailed_as_of_ms(connection: Connection, cluster_id: int, topic: str, partiti
 def read_markers(
     connection: Connection, cluster_id: int, topic: str, partition: int, before: tuple[int, int] | None, limit: int
 ) -> tuple[list[Marker], tuple[int, int] | None]:
-    """Returns the newest markers before (generation, offset) `before`, and the place before which the next page begins;
-    None: this was the last page."""
+    """Returns at most `limit` markers before `before` (generation, offset), the newest first, and the place before
+    which the next page begins. That place is None if this was the last page."""
     place = (_M.generation, _M.offset)
     statement = (
         select(*(_M[name] for name in Marker._fields[:-1]))
@@ -300,7 +300,7 @@ def read_volume(connection: Connection, cluster_id: int, topic: str, partition: 
 
 
 def counted_since_ms(connection: Connection, cluster_id: int, topic: str, partition: int) -> int | None:
-    """Returns the oldest stored minute of the partition; None: there is none."""
+    """Returns the start (ms) of the oldest stored minute of the partition; None: no minute is stored."""
     oldest: int | None = connection.scalar(
         select(func.min(_V.minute_ms)).where(_V.cluster_id == cluster_id, _V.topic == topic, _V.partition == partition)
     )

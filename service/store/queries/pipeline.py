@@ -106,8 +106,8 @@ _D = data_partitions.c
 
 
 class UnansweredTopic(NamedTuple):
-    """The partitions of a topic that do not answer for the same reason `why`: their number `partitions`, the first and
-    the last."""
+    """The partitions of a topic that do not answer, all for the reason `why`: their number, the first and the last of
+    them."""
 
     topic: str
     why: Reason

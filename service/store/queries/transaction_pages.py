@@ -19,7 +19,8 @@ class Selection(NamedTuple):
     """Filters of a page of ids. `states`: numbers of `service.domain.transaction_log.states`, at least one.
 
     `started_until_ms` selects only open transactions that began at that time or before; `topic` only open ones with a
-    partition of the topic. `text` is searched for in the id itself and in its display text, ignoring case.
+    partition of the topic. `text` selects ids whose display text contains it, ignoring case; the text may be written in
+    any notation of `possible_ids`.
     """
 
     states: frozenset[int]
@@ -31,8 +32,8 @@ class Selection(NamedTuple):
 
 
 class PageCursor(NamedTuple):
-    """The place where a page ended: the segment of the sort, and in it the last row's time (None: the segment is sorted
-    by id alone) and id."""
+    """The place where a page ended: the number of the segment in the sort, and the time and id of the last row. `ms` is
+    None in a segment that is sorted by id alone."""
 
     segment: int
     ms: int | None
@@ -49,7 +50,7 @@ class ByTime(NamedTuple):
 
 
 class ById(NamedTuple):
-    """The rows in one of `states`, in the order of their ids' bytes."""
+    """The rows in one of `states` (None: in any state), in the order of their ids' bytes."""
 
     states: frozenset[int] | None
 
@@ -74,7 +75,7 @@ SORTS: Final[dict[str, tuple[Segment, ...]]] = {
 
 
 def is_cursor(sort: str, place: PageCursor) -> bool:
-    """Returns whether a page of `sort` can have ended there."""
+    """Returns whether a page of `sort` can have ended at `place`."""
     segments = SORTS[sort]
     if not 0 <= place.segment < len(segments):
         return False
@@ -118,9 +119,9 @@ def by_time(
 ) -> Select[tuple[Any, ...]]:
     """Returns the statement for the rows of one segment, following `after`.
 
-    Open transactions are few, so the statement walks through them in the order of their time. Otherwise it looks up the
-    ids that the selection names, and sorts them. A sum (`column + 0`) has no index, which leaves the database one
-    choice.
+    Open transactions are few, so a segment by their start is read along its index, unless the selection has a producer
+    id. Otherwise the statement looks up the ids that the selection names, and sorts them. There the segment's column is
+    part of a sum (`column + 0`), so that the database cannot use the column's index.
     """
     walks = selection.producer_id is None and segment.column is _T.started_at_ms
     time: ColumnElement[Any] = segment.column if walks else segment.column + 0
@@ -215,5 +216,5 @@ def filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Ite
 
 
 def wanted_parts(text: bytes) -> list[str]:
-    """Returns texts of which an id's display text has to contain at least one, if the id contains `text`."""
+    """Returns the texts to search for: if an id contains `text`, its display text contains at least one of them."""
     return list(dict.fromkeys(part for one in possible_ids_of(text) for part in part_displays(one)))

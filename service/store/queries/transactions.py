@@ -38,11 +38,11 @@ _PARTICIPANTS = (
     .order_by(_O.transactional_id, _O.topic, _O.partition)
 )
 _WIDE: Final = 20_000
-"""Number of ids with a prefix from which on a page is read along the index by time: to look up and sort that many ids
-takes longer than to skip fifty other ids for each id of the page."""
+"""If at least this many ids have the selected prefix, a page is read along the index by time. Looking up and sorting so
+many ids takes longer than skipping fifty other ids for each id of the page."""
 _FEW: Final = 2_000
-"""Maximum number of ids that contain a text and are looked up and sorted; if there are more, the page is read along an
-index."""
+"""Maximum number of ids found by a text that are looked up and sorted. If more ids contain the text, the page is read
+along an index."""
 _SAME_START: Final = 200
 """Number of ids with the same first 245 bytes among which the id of a cut label is searched."""
 
@@ -58,16 +58,16 @@ class Page(NamedTuple, Generic[Place]):
 
 
 def find_named(connection: Connection, cluster_id: int, name: bytes) -> IdRow | None:
-    """Returns the row of the id that a text names: the first of `possible_ids_of` with a row, else the
-    id that has this text as its label in metrics; None if there is none."""
+    """Returns the row of the id that a text names: the first of `possible_ids_of` with a row, else the id that has this
+    text as its label in metrics. None: there is no such id."""
     rows = (find(connection, cluster_id, one) for one in possible_ids_of(name))
     found = next((row for row in rows if row is not None), None)
     return found or _find_labelled(connection, cluster_id, name.decode(errors="replace"))
 
 
 def _find_labelled(connection: Connection, cluster_id: int, label: str) -> IdRow | None:
-    """Returns the row of the long id whose label in metrics was cut to this text; None also if more than _SAME_START
-    ids begin as it does."""
+    """Returns the row of the long id whose label in metrics was cut to this text. Searches only _SAME_START of the ids
+    that begin like the label. None: none of these ids has the label."""
     start = kept_part(label)
     if start is None:
         return None
@@ -137,8 +137,8 @@ def read_page(
 def participants(
     connection: Connection, cluster_id: int, transactional_ids_: Sequence[bytes]
 ) -> dict[bytes, list[tuple[str, int]]]:
-    """Returns (topic, partition) of the open transactions by id, in that order; `transactional_ids_`: a page at
-    most."""
+    """Returns, by id, the (topic, partition) pairs of its open transaction, sorted. Ids without an open transaction are
+    absent. `transactional_ids_`: at most a page."""
     found: dict[bytes, list[tuple[str, int]]] = {}
     asked = {id_key(transactional_id): transactional_id for transactional_id in transactional_ids_}
     rows = connection.execute(_PARTICIPANTS, {"cluster_id": cluster_id, "ids": list(asked)})
@@ -163,7 +163,7 @@ def _place(number: int, segment: Segment, row: IdRow) -> PageCursor:
 
 
 def id_row(columns: Row[*tuple[Any, ...]]) -> IdRow:
-    """Returns the row under the whole id instead of its key."""
+    """Returns the row with the whole id in place of its key."""
     row = IdRow.of(columns)
     whole = full_id(row.transactional_id, row.display)
     return row if whole == row.transactional_id else row._replace(transactional_id=whole)
@@ -229,7 +229,7 @@ _S = transitions.c
 
 
 def behaviours(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> list[Behaviour]:
-    """Returns the behaviour of the ids, as far as they exist. Reads at most HISTORY_READ rows of history of each."""
+    """Returns the behaviour of those ids that have a row. Reads at most HISTORY_READ rows of history of each."""
     found = connection.execute(
         select(transactional_ids).where(_T.cluster_id == cluster_id, _T.transactional_id.in_(ids))
     )

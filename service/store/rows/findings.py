@@ -48,7 +48,8 @@ _READ: Final[dict[str, Callable[[Any], Any]]] = {
     "reason": decode_if,
     "passed_over": tuple,
 }
-"""By column, what makes its field of a value that is not null. Other values are fields as they are."""
+"""By column, the function that makes the field of a stored value that is not null. Values of other columns are used as
+they are."""
 
 
 def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[Any, ...]:
@@ -76,7 +77,7 @@ def finding_of(row: Any) -> Finding:
 
 
 def encode_facts(kind: kinds.Kind, facts: Facts) -> str:
-    """Returns the facts as JSON; those that could not be read as they were."""
+    """Returns the facts as JSON. UnreadableFacts are returned as they were stored."""
     if isinstance(facts, UnreadableFacts):
         return facts.stored
     return _adapter(kind).dump_json((facts,)).decode()
@@ -94,6 +95,7 @@ def decode_facts(kind: kinds.Kind, stored: str) -> Facts:
 
 @cache
 def _adapter(kind: kinds.Kind) -> TypeAdapter[tuple[Facts]]:
-    """Returns the converter of the kind's facts, in a list of one: pydantic takes no settings for a dataclass alone."""
+    """Returns the converter of the kind's facts, which are in a list with one element, because pydantic takes no
+    settings for a dataclass alone."""
     types: Any = Union[CATALOGUE[kind].facts]  # noqa: UP007 - made of a tuple
     return TypeAdapter(tuple[types], config=_EXACT)

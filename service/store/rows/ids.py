@@ -48,8 +48,8 @@ _FIELDS: Final = len(LogRecord._fields)
 class IdRow(NamedTuple):
     """A row of `transactional_ids`.
 
-    `record`: place, time and state are those of the id's newest record; the rest is that of the newest one that names a
-    producer. `last_abort`: the abort that the journal has to remember; None before the first.
+    `record`: place, time and state are those of the id's newest record; the other fields are those of the newest record
+    that names a producer. `last_abort`: the abort that the journal has to remember; None before the first.
     """
 
     cluster_id: int
@@ -67,7 +67,7 @@ class IdRow(NamedTuple):
 
     @staticmethod
     def of(columns: Iterable[Any]) -> IdRow:
-        """Returns the row of all columns in their order."""
+        """Returns the row with these values of all columns, in the order of the columns."""
         cluster_id, key, display, partition, generation, *more = columns
         since_ms, started_at_ms, last_outcome, commits = more[_FIELDS : _FIELDS + 4]
         *aborts, offset, code, confidence, is_open, completed_at_ms, counts, _ = more[_FIELDS + 4 :]
@@ -81,7 +81,7 @@ class IdRow(NamedTuple):
 
     @property
     def columns(self) -> tuple[Any, ...]:
-        """All columns in their order."""
+        """The values of all columns, in the order of the columns."""
         last, nothing = self.last_abort, (None,) * 7
         abort = nothing if last is None else (last.offset, *last.cause, *last[2:], last.settles_at_ms)
         return (*self[:5], *self.record, *self[6:10], *self.aborts, *abort)
@@ -96,7 +96,8 @@ class IdRow(NamedTuple):
 
 
 def newest_record(row: IdRow) -> LogRecord:
-    """Returns the record the row was made of; a PrepareX has the append time of the first one of its transaction."""
+    """Returns the record from which the row was made. A PrepareX has the append time of the first PrepareX of its
+    transaction. If the record names no producer, the fields that the row has from an earlier record are blank."""
     record = row.record
     if record.state >= states.EXPIRED:  # this record named no producer: the row has the values of an earlier one
         return LogRecord(*record[:VALUE_FROM], *NO_RECORD[VALUE_FROM:])
@@ -104,12 +105,13 @@ def newest_record(row: IdRow) -> LogRecord:
 
 
 def last_abort(row: IdRow) -> LastAbort:
-    """Returns the last abort of the id, which the journal has to remember."""
+    """Returns the last abort of the id, which the journal has to remember; NO_ABORT if there is none, or the log was
+    replaced."""
     return NO_ABORT if row.last_abort is None or row.record.offset < 0 else row.last_abort
 
 
 def new_row(cluster_id: int, stored: IdRow | None, generation: int, runs: Sequence[Run], delta: IdDelta) -> IdRow:
-    """Returns the row after the runs of one id, which are in log order."""
+    """Returns the row of an id after its new runs, which are in log order."""
     newest, key = runs[-1].last, runs[0].transactional_id
     known = _newest_decodable(runs) or (newest if stored is None else stored.record)
     return IdRow(
@@ -145,7 +147,7 @@ def _newest_decodable(runs: Sequence[Run]) -> LogRecord | None:
 
 
 _NOTHING_COUNTED: Final = (0, 0, 0, 0, 0, 0, None, None, None, None, None, None, None)
-"""The columns of `transactional_ids` from `commits` on."""
+"""The columns of `transactional_ids` from `commits` on, for a new id."""
 
 
 def id_rows(cluster_id: int, generation: int, runs: LoneRuns) -> list[tuple[Any, ...]]:
@@ -224,9 +226,9 @@ class Divided(NamedTuple):
 
 
 def divide(records: Iterable[Record], partition_count: int) -> Divided:
-    """Chooses the record of an id that counts. A record that has not expired precedes expired ones; then the record in
-    the partition to which the id hashes precedes others; then the one appended last counts. A row of a log that was
-    replaced by another one (offset below 0) is dropped after its counts were added."""
+    """Chooses the record of an id that counts, by these criteria in order: the record's log was not replaced (its
+    offset is not below 0); the record has not expired; it is in the partition to which the id hashes; it was appended
+    last. The chosen row gets the counts of all records. Other records of replaced logs are dropped."""
     known = list(records)
     chosen = max(known, key=lambda one: _rank(one.row, partition_count))
     commits = sum(one.row.commits for one in known)

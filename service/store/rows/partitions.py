@@ -46,8 +46,8 @@ class Partitions:
             self.entries[place] = _open(row, self.entries[place].values())
 
     def apply_read(self, read: StalledRead) -> None:
-        """Applies a read, unless it is of another partition than the stored one, older than the last read, or not newer
-        than an observation that found nothing open."""
+        """Applies a read, unless it is older than the last read, or an observation at that time or later found nothing
+        open. Ignores reads of a partition that is not stored, is gone, or has another topic id."""
         place = read.topic, read.partition
         row = self.rows.get(place)
         if row is None or row.is_gone or row.topic_id != read.topic_id or row.is_free_at(read.read_at_ms):

@@ -76,7 +76,7 @@ findings_truncated = Table(
     PrimaryKeyConstraint("cluster_id", "kind"),
 )
 
-# Events of findings, in the order in which listeners receive them; only the newest few thousand are kept.
+# Events of findings, in the order in which listeners receive them; only the newest 10,000 are kept.
 finding_events = Table(
     "finding_events",
     metadata,

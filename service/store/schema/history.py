@@ -34,8 +34,8 @@ counters = Table(
 )
 
 SUM: Final = "sum"
-"""Label of the sum in a histogram. Histograms are counters `open_ms_commit`, `batch_ms_partitions`, … with a label for
-every bucket (service.domain.transaction_log.outcomes), and this one."""
+"""Label of the sum in a histogram. A histogram consists of counters with one name (`open_ms_commit`,
+`batch_ms_partitions`, …): one label for each bucket (service.domain.transaction_log.outcomes), and this label."""
 
 COMMITS: Final = "commits"
 ABORTS: Final = "aborts"
@@ -45,15 +45,16 @@ PRODUCER_IDS_ASSIGNED: Final = "producer_ids_assigned"
 DECODE_ERRORS: Final = "decode_errors"
 CONTRADICTIONS: Final = "contradictions"
 AUDITED: Final = "audited"
-"""The constants above are names in `counters`. The label of decode_errors is the reason, of audited the result; it is
+"""COMMITS to AUDITED are names in `counters`. The label is the reason for DECODE_ERRORS, the result for AUDITED, and
 empty for the others.
 
-ABORTS grows when a transaction is aborted. The counters of ABORTED grow when its cause is decided, at most some seconds
-later.
+ABORTS grows when a transaction is aborted. The counters of ABORTED grow when the abort's cause is decided, at most some
+seconds later.
 """
 
 CONFIRMED: Final = "confirmed"
-"""Label of the histogram of detection times: only confirmed detections are counted."""
+"""The end of the name of the histogram of detection times, `detection_ms_confirmed`: only confirmed detections are
+counted."""
 
 # Ended transactions of the whole cluster by the minute in which they were read, for rates without a scan of all ids.
 cluster_minutes = Table(

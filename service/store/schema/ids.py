@@ -53,7 +53,7 @@ transactional_ids = Table(
     # derived
     Column("state_since_ms", BigInteger, nullable=False),
     Column("started_at_ms", BigInteger),  # of an open transaction, else null
-    Column("last_outcome", SmallInteger),  # the PrepareX or CompleteX state that shows it; null before the first end
+    Column("last_outcome", SmallInteger),  # the PrepareX or CompleteX that shows it; null before the first end
     *(Column(name, BigInteger, nullable=False) for name in ("commits", *ABORTED.values())),
     # service.domain.transaction_log.journal.LastAbort: null before the first abort
     Column("abort_offset", BigInteger),
@@ -78,9 +78,9 @@ transactional_ids = Table(
     Index("ix_transactional_ids_expired", "cluster_id", "timestamp_ms", **where(HAS_EXPIRED)),
 )
 
-# The newest record of an id in each other log partition than that of its row in `transactional_ids`: partitions were
-# added to the log, and the id hashes to another one (service.store.rows.ids). The columns are those of
-# `transactional_ids`.
+# The newest records of ids in other log partitions than that of the id's row in `transactional_ids`. They exist if
+# partitions were added to the log and the id now hashes to another one (service.store.rows.ids). The columns are those
+# of `transactional_ids`.
 left_behind_records = Table(
     "left_behind_records",
     metadata,

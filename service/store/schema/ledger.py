@@ -48,8 +48,8 @@ partition_markers = Table(
     Index(None, "cluster_id", "at_ms"),
 )
 
-# service.domain.partitions.ledger.Unended: transactional records behind which no marker was read yet. The marker
-# deletes the row.
+# service.domain.partitions.ledger.Unended: transactional records after which no marker was read yet. The row is deleted
+# when the marker is read.
 unended_records = Table(
     "unended_records",
     metadata,
@@ -62,8 +62,8 @@ unended_records = Table(
 )
 
 # Decisions of coordinators that are not compared with their markers yet:
-# service.domain.partitions.marker_audit.Decision. A row is deleted when it is compared, mostly within seconds, or given
-# up.
+# service.domain.partitions.marker_histories.Decision. A row is deleted when it is compared, mostly within seconds, or
+# given up.
 waiting_decisions = Table(
     "waiting_decisions",
     metadata,
@@ -84,7 +84,7 @@ waiting_decisions = Table(
     Index(None, "cluster_id", "read_at_ms"),
 )
 
-# Markers that are not compared with their decisions yet: service.domain.partitions.marker_audit.SeenMarker.
+# Markers that are not compared with their decisions yet: service.domain.partitions.marker_histories.SeenMarker.
 waiting_markers = Table(
     "waiting_markers",
     metadata,
@@ -106,13 +106,13 @@ audited_partitions = Table(
     metadata,
     *partition_columns(),
     Column("from_offset", BigInteger, nullable=False),
-    Column("gaps", BigInteger, nullable=False),  # the newest gap and reject at that time: newer ones restart it
-    Column("rejects", BigInteger, nullable=False),
+    Column("gaps", BigInteger, nullable=False),  # the newest gap when comparing began; a newer one restarts it
+    Column("rejects", BigInteger, nullable=False),  # the same for the newest reject
     PrimaryKeyConstraint("cluster_id", "topic", "partition"),
 )
 
 # service.domain.partitions.marker_audit.EndedLog: markers and unended records of deleted topics, of transactions that
-# are not compared yet. A row is deleted when they are.
+# are not compared yet. A row is deleted when none of them is left.
 ended_logs = Table(
     "ended_logs",
     metadata,

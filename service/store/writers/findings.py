@@ -36,9 +36,9 @@ class FindingWriter:
     def save(
         self, changes: Sequence[Change], now_ms: int, detected: Sequence[int] = (), contradictions: int = 0
     ) -> None:
-        """Writes all changes or none; if there are none, the store is not touched. `detected`: for each hanging
-        transaction that is confirmed now, the time since which its partition has been stalled. `contradictions`: the
-        number of decisions that have just become contradictory."""
+        """Writes all changes or none. Does nothing if `changes` is empty. `detected`: for each hanging transaction that
+        is confirmed now, the time (ms) since which its partition has been stalled. `contradictions`: the number of
+        decisions that have just become contradictory."""
         if not changes:
             return
         cluster_id = self._lease.cluster_id
@@ -86,7 +86,7 @@ class FindingWriter:
 
 
 def load(connection: Connection, cluster_id: int, now_ms: int) -> dict[Key, Finding]:
-    """Returns, by key, the newest episode of each subject that is open or may still reopen."""
+    """Returns, by key (kind and subject), the newest episode that is open or may still reopen."""
     rows = connection.execute(
         select(findings)
         .where(

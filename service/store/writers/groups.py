@@ -1,6 +1,6 @@
-"""Stores committed offsets of consumer groups on stalled partitions: the last offset seen, the time since which it is
-unchanged, and the number of its advances above the LSO. The number survives a restart, and starts again from 0 at
-another LSO."""
+"""Stores committed offsets of consumer groups on stalled partitions: the last offset seen, the time since which this
+offset is unchanged, and the number of its advances above the LSO. That number survives a restart, and starts again from
+0 at another LSO."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class GroupWriter:
         self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
 
     def replace(self, rows: Iterable[GroupOffset], observed_at_ms: int, *, unasked: Iterable[str] = ()) -> None:
-        """Replaces the stored rows by these. `unasked`: groups that could not be asked, whose stored rows stay.
+        """Replaces the stored rows by these. The stored rows of groups in `unasked`, which could not be asked, stay.
 
         Does nothing if a stored row was observed later. LeaseLost: stop. StoreUnavailable: nothing was written.
         """
@@ -71,8 +71,9 @@ class GroupWriter:
 
 
 def _after(old: GroupOffset | None, new: GroupOffset, at_ms: int) -> GroupOffset:
-    """Returns the row for an observation at `at_ms`, after the stored row `old`. Without a new LSO, what was known at
-    the old one stays: the domain compares it with the present LSO."""
+    """Returns the row for an observation at `at_ms`, after the stored row `old`. If the LSO is not known now, the row
+    keeps the old LSO. If the committed offset is unchanged, too, the row keeps what was known of records ahead. The
+    domain compares the row's LSO with the present one."""
     same = old if old is not None and old.committed_offset == new.committed_offset else None
     ahead, ahead_since_ms = new.has_records_ahead, at_ms if new.has_records_ahead else None
     if same is not None and new.lso is None:
@@ -90,8 +91,9 @@ def _after(old: GroupOffset | None, new: GroupOffset, at_ms: int) -> GroupOffset
 
 
 def _advances(old: GroupOffset | None, new: GroupOffset) -> int:
-    """Returns the new number of advances. A group that had no members in between may read with another isolation level
-    now. A step from the LSO or below does not count, because a reset may be the cause."""
+    """Returns the new number of advances: 0 without an old row, without members, or at another LSO. Members that join a
+    group without members may read with another isolation level than before. A step from the LSO or below does not
+    count, because a reset may be the cause."""
     if old is None or not new.members or (new.lso is not None and new.lso != old.lso):
         return 0
     has_advanced = new.lso is not None and new.lso < old.committed_offset < new.committed_offset

@@ -35,7 +35,7 @@ KEPT_REJECTS: Final = 10_000
 """Maximum number of rejects kept of a cluster, the newest ones; the counter DECODE_ERRORS covers all."""
 
 KEPT_RAW_BYTES: Final = 32 << 20
-"""Maximum number of bytes of keys and values kept of a cluster's newest rejects; older ones keep their place, reason
+"""Maximum number of bytes of keys and values kept of a cluster's newest rejects; older rejects keep their place, reason
 and id."""
 
 
@@ -49,7 +49,7 @@ _REJECTS = Upsert(
 
 
 def count_ends(connection: Connection, cluster_id: int, ended: EndedTotals, now_ms: int) -> None:
-    """Adds ended transactions to the counters, and to the minute they were read in."""
+    """Adds ended transactions to the counters, and to the minute in which they were read."""
     grown = {
         COMMITS: ended.commits,
         ABORTS: ended.aborts,
@@ -65,8 +65,8 @@ def count_ends(connection: Connection, cluster_id: int, ended: EndedTotals, now_
 def count_durations(
     connection: Connection, cluster_id: int, histograms: Iterable[Durations], ended: EndedTotals
 ) -> None:
-    """Adds durations to the histograms: `histograms` of the commits that executors folded, and those of the pairs of
-    records in `ended`."""
+    """Adds durations to the stored histograms: those of commits that executors folded (`histograms`), and those from
+    the pairs of records that the driver judged (`ended`)."""
     grown: Counter[tuple[str, str]] = Counter()
     for one in histograms:
         name = f"{one.kind}_ms_commit"
@@ -80,8 +80,8 @@ def count_durations(
 
 
 def count_detection(connection: Connection, cluster_id: int, stalled_since_ms: int, confirmed_at_ms: int) -> None:
-    """Adds a hanging transaction that was confirmed just now; its partition was first seen stalled at
-    `stalled_since_ms`.
+    """Adds the detection time of a hanging transaction that was confirmed just now. Its partition was first seen
+    stalled at `stalled_since_ms`.
 
     Call it in the transaction that stores the finding, so that both count once.
     """
@@ -89,8 +89,8 @@ def count_detection(connection: Connection, cluster_id: int, stalled_since_ms: i
 
 
 def count_contradictions(connection: Connection, cluster_id: int, number: int) -> None:
-    """Adds decisions that became unknown just now, because proofs contradict each other. Call it in the transaction
-    that stores their findings, so that both count once."""
+    """Adds the number of decisions that have just become unknown, because proofs contradict each other. Call it in the
+    transaction that stores their findings, so that both count once."""
     if number:
         _COUNTERS.write(connection, [(cluster_id, CONTRADICTIONS, "", number)])
 
@@ -132,7 +132,8 @@ def keep_rejects(
 
 
 def _bounded(new: Sequence[Reject]) -> list[Reject]:
-    """Returns as many of the newest rejects as may be kept, with the keys of their ids in place of the ids."""
+    """Returns the newest rejects, at most KEPT_REJECTS, with the keys of their ids in place of the ids. Rejects beyond
+    KEPT_RAW_BYTES lose their keys and values."""
     kept = []
     size = 0
     for reject in reversed(new[-KEPT_REJECTS:]):
@@ -168,7 +169,8 @@ _REVISE = (
 
 
 class HistoryRows:
-    """Collects the history rows of the deltas of ids; leaves out transitions and minutes from before `oldest_ms`."""
+    """Collects the history rows of the deltas of ids; leaves out transitions and minutes that are older than
+    `oldest_ms`."""
 
     def __init__(self, cluster_id: int, oldest_ms: int, counts: bool) -> None:
         self._cluster_id, self._oldest_ms, self._counts = cluster_id, oldest_ms, counts
@@ -211,8 +213,8 @@ def revise(connection: Connection, revisions: Sequence[Mapping[str, Any]]) -> No
 
 
 def minute_row(cluster_id: int, transactional_id: bytes, minute: IdMinute) -> tuple[Any, ...]:
-    """Returns a row of `id_minutes`. Without commits `first_ms` is the minute's end and `last_ms` its start: any commit
-    replaces them."""
+    """Returns a row of `id_minutes`. Without commits, `first_ms` is the minute's end and `last_ms` its start, so that
+    any later commit replaces them."""
     minute_ms, sums, aborts = minute
     if not sums.commits:
         sums = sums._replace(first_ms=minute_ms + MINUTE_MS - 1, last_ms=minute_ms)

@@ -22,7 +22,7 @@ from service.store.schema import coordinator_states, left_behind_records, open_p
 
 
 class EndedTotals(NamedTuple):
-    """The runs' totals for the cluster's counters. `durations`: (outcome, kind, ms) of the pairs of records that the
+    """The runs' totals for the cluster's counters. `durations`: (outcome, kind, ms) from the pairs of records that the
     driver judged."""
 
     commits: int
@@ -34,7 +34,7 @@ class EndedTotals(NamedTuple):
 
 
 class FoldedFacts(NamedTuple):
-    """The facts that executors reported of ids besides their runs, by (key of the id, log partition)."""
+    """The facts about ids that executors reported besides runs, by (key of the id, log partition)."""
 
     steps: Mapping[tuple[bytes, int], list[Step]]
     minutes: Mapping[tuple[bytes, int], list[Minute]]
@@ -45,12 +45,13 @@ class FoldedFacts(NamedTuple):
 
 
 def by_id(runs: Iterable[Run]) -> list[Run]:
-    """Returns the runs ordered by id, those of one id in log order: neighbours go to the same pages of the store."""
+    """Returns the runs ordered by id, the runs of one id in log order: neighbouring ids go to the same pages of the
+    store."""
     return sorted(runs, key=attrgetter("transactional_id"))
 
 
 def slices_by_id(runs: Sequence[Run], at_once: int) -> Iterator[Sequence[Run]]:
-    """Yields slices of about `at_once` runs, in the order of `by_id`; none of them cuts an id's runs apart."""
+    """Yields slices of about `at_once` runs, in the order of `by_id`; the runs of one id are always in one slice."""
     start = 0
     while start < len(runs):
         end = min(start + at_once, len(runs))
@@ -61,7 +62,7 @@ def slices_by_id(runs: Sequence[Run], at_once: int) -> Iterator[Sequence[Run]]:
 
 
 def keyed(runs: Sequence[Run]) -> tuple[Sequence[Run], dict[bytes, str]]:
-    """Returns the runs under the keys of their ids, and the display texts of the shortened ids, by key."""
+    """Returns the runs with keys in place of their ids, and, by key, the display texts of the shortened ids."""
     displays = {}
     keyed = list(runs)
     for number, run in enumerate(runs):
@@ -137,7 +138,7 @@ class IdRows:
         return next((row for row in self._all(key) if row.partition == partition), None)
 
     def lives_elsewhere(self, key: bytes, partition: int) -> bool:
-        """Returns whether the id has a record that has not expired in another partition of the log."""
+        """Returns whether another partition of the log has an unexpired record of the id."""
         return any(row.partition != partition and row.state != EXPIRED for row in self._all(key))
 
     def put(self, row: IdRow, places: Places) -> None:
@@ -204,7 +205,7 @@ class IdRows:
             self._opened[key] = new.places
 
     def _places_of(self, row: IdRow) -> Places:
-        """Returns the partitions of the open transaction in the row that counts."""
+        """Returns the partitions of the open transaction in the row that counts; none if no transaction is open."""
         key = row.transactional_id
         if row.state not in OPEN or key in self._changed:
             return self._opened.get(key, ())
@@ -214,15 +215,15 @@ class IdRows:
 
 
 def places_of(participants: Iterable[Participants]) -> Places:
-    """Returns the partitions in their stored form."""
+    """Returns the partitions as they are stored: topic names are escaped, and cut to _LONGEST_TOPIC characters."""
     return tuple(
         (printable(topic)[:_LONGEST_TOPIC], partition) for topic, partitions in participants for partition in partitions
     )
 
 
 def divide_all_again(connection: Connection, cluster_id: int, partition_count: int) -> None:
-    """Chooses again, for every id with several records, which one counts. Needed after partitions were added to the
-    transaction log, or the log of a partition was replaced."""
+    """Chooses again, for every id with records in several log partitions, which record counts. Needed after partitions
+    were added to the transaction log, or the log of a partition was replaced."""
     ids = select(_L.transactional_id).where(_L.cluster_id == cluster_id).distinct().order_by(_L.transactional_id)
     for some in batched(connection.scalars(ids).all(), IDS_AT_ONCE):
         rows = IdRows.read(connection, cluster_id, some, partition_count)

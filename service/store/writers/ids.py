@@ -97,8 +97,8 @@ class IdWriter:
         return ended
 
     def write_new(self, connection: Connection, generation: int, runs: LoneRuns) -> None:
-        """Writes runs of new ids. IntegrityError: the store has one of the ids, or one of their producer ids with its
-        id."""
+        """Writes runs of new ids. IntegrityError: the store already has one of the ids, or one of the pairs (id,
+        producer id)."""
         _NEW_IDS.write(connection, ids.id_rows(self.cluster_id, generation, runs))
         opened = zip(runs.transactional_id, runs.participants, strict=True)
         rows = ((self.cluster_id, *place, key) for key, participants in opened for place in places_of(participants))
@@ -131,8 +131,8 @@ def _added(ended: EndedTotals, delta: IdDelta) -> EndedTotals:
 
 
 def expire_partition_ids(connection: Connection, cluster_id: int, partition: int) -> None:
-    """Marks the partition's ids as expired, because the partition's log was replaced. An id that is read in the new log
-    is alive again.
+    """Marks the partition's ids as expired, because the partition's log was replaced. An id that has a record in the
+    new log comes back to life when the record is read.
 
     Counts and producer ids of the ids stay: the counts span all lives of an id, and the producer ids are dated history.
     """
@@ -152,8 +152,8 @@ def expire_partition_ids(connection: Connection, cluster_id: int, partition: int
 
 
 def _is_stored(row: IdRow | None, run: Run) -> bool:
-    """Returns whether the row of the run's partition contains the run already. Rows that have an offset are all of the
-    present generation: `expire_partition_ids` removed the offsets of the others."""
+    """Returns whether the row of the run's partition already contains the run. Every row with an offset is of the
+    present generation, because `expire_partition_ids` removes the offsets of earlier generations."""
     return row is not None and row.record.offset >= run.last.offset
 
 

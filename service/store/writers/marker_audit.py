@@ -59,7 +59,8 @@ _DELETE_MARKER = delete(waiting_markers).where(
 
 
 class Torn(NamedTuple):
-    """A torn transaction. `unseen`: number of its partitions of which no marker is known."""
+    """A torn transaction. `otherwise`, `as_decided`: markers that contradict and that follow the decision. `unseen`:
+    number of its partitions of which no marker is known. `gone`: its records that were deleted with their topics."""
 
     decision: Decision
     otherwise: tuple[SeenMarker, ...]
@@ -72,7 +73,8 @@ class Settled(NamedTuple):
     """The outcome of one comparison.
 
     - `decided_in`: log partition and offset of all records of the decisions in `results`.
-    - `gone`: tailed partitions that are tailed no longer.
+    - `used`: markers that were compared.
+    - `gone`: partitions that are no longer tailed.
     - `begun`: the first offsets of partitions that are compared from now on.
     - `ownerless`: partitions and producer ids whose records without an end may be of a transaction in `results`.
     - `ended`: logs of deleted topics with what is left of them to compare.
@@ -112,8 +114,9 @@ def keep_decisions(
 
 
 def _not_before_ms(step: RangeStep) -> int:
-    """Returns a time at which nothing of the range had been appended, or NOT_KNOWN: the log had been read to an end
-    that was requested then."""
+    """Returns a time before any record of the range was appended: the time at which the log's end was last requested,
+    if the store had read up to that end. NOT_KNOWN: the store had not read so far, or the range is the first of its
+    log."""
     before = step.before
     if before is None or step.begins_generation or before.next_offset < before.end_offset:
         return NOT_KNOWN
@@ -129,10 +132,10 @@ def keep_markers(
     steps: Mapping[int, RangeStep],
     now_ms: int,
 ) -> None:
-    """Adds the markers, each with the offset of the first record that it ends: if an earlier batch read that record,
-    the offset is that of its row in `unended_records`, which is deleted. Then adds `unended`, the records that have no
-    marker yet. Partitions that begin a new generation, or are gone, lose their old rows first. `steps`: by partition,
-    the ranges that hold the markers."""
+    """Copies what is left of deleted topics' logs to `ended_logs`, and deletes the rows of partitions that begin a new
+    generation or are gone. Then adds the markers, each with the offset of the first record that it ends. If an earlier
+    batch read that record, the offset comes from its row in `unended_records`, and the row is deleted. Then adds
+    `unended`, the records that have no marker yet. `steps`: by partition, the ranges that hold the markers."""
     _keep_ended(connection, cluster_id, topic, steps, now_ms)
     begun = [partition for partition, step in steps.items() if step.begins_generation or step.read.is_gone]
     if begun:
@@ -160,8 +163,9 @@ def keep_markers(
 def _keep_ended(
     connection: Connection, cluster_id: int, topic: str, steps: Mapping[int, RangeStep], now_ms: int
 ) -> None:
-    """Moves markers and unended records of deleted topics' logs to `ended_logs`, from the offset at which the partition
-    is compared. Deletes the rows of logs that exist after all."""
+    """Copies markers and unended records of deleted topics' logs to `ended_logs`, from the first offset that is
+    compared. Leaves out logs with more than MOST_KEPT of either, and those beyond MOST_ENDED_LOGS. Deletes the rows of
+    logs that exist after all."""
     there = [(p, one.read.topic_id) for p, one in steps.items() if one.begins_generation or one.before is None]
     for some in batched(there, _AT_ONCE):
         of_topic = _E.cluster_id == cluster_id, _E.topic == topic
@@ -242,7 +246,8 @@ class MarkerAuditWriter:
         self._engine, self._lease = engine, lease
 
     def settle(self, settled: Settled, witness: Witness) -> None:
-        """Counts the results and deletes the compared decisions and markers, all or nothing."""
+        """Counts the results, deletes the compared decisions and markers, stores torn transactions for the judge, and
+        adds the partitions that are compared from now on: all or nothing."""
         cluster_id = self._lease.cluster_id
         with self._engine.begin() as connection:
             check(connection, self._lease)
@@ -253,8 +258,8 @@ class MarkerAuditWriter:
             _AUDITED.write(connection, begun)
 
     def begin_anew(self, given_up: Collection[Decision]) -> None:
-        """Deletes all waiting decisions and markers, because an unknown part of them is missing. Counts the decisions
-        `given_up` as unseen."""
+        """Deletes all waiting decisions, waiting markers, audited partitions and ended logs, because an unknown part of
+        the decisions and markers is missing. Counts the decisions `given_up` as unseen."""
         with self._engine.begin() as connection:
             check(connection, self._lease)
             cluster_id = self._lease.cluster_id

@@ -33,7 +33,7 @@ from service.store.writers.marker_audit import keep_markers
 from service.store.writers.source import NEVER_MS, SourceWriter, begin_generations, finish_ranges, plan
 
 ALL_FROM: Final = 500
-"""Number of partitions from which all rows are read at once, and not each by its key."""
+"""For this many partitions or more, all rows are read with one query, not each by its key."""
 
 GONE_KEPT_MS: Final = 3_600_000
 """Time (ms) for which the row of a deleted partition is kept, so that the judge learns of the deletion. While the
@@ -158,8 +158,9 @@ def _places(batch: PartitionsBatch) -> list[TopicPartition] | None:
 def _forget_others(
     partitions: Partitions, batch: PartitionsBatch, found: Container[TopicPartition], now_ms: int
 ) -> None:
-    """Forgets the partitions that a full batch does not name: they are not watched any more. A partition that is gone
-    stays for GONE_KEPT_MS, and for as long as it is in `found`, which has the partitions with open findings."""
+    """Forgets the partitions that a full batch does not name: such partitions are not watched any more. A partition
+    that is gone stays for GONE_KEPT_MS, and for as long as it is in `found`, which has the partitions with open
+    findings."""
     named = {(look.topic, look.partition) for look in batch.observations}
     for place in partitions.rows.keys() - named:
         row = partitions.rows[place]

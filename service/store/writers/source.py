@@ -25,8 +25,9 @@ from service.store.writers.history import count_batch
 
 
 class RangeStep(NamedTuple):
-    """A range to apply. `counts`: the range lies at or above `counted_from`. `begins_generation`: the range is the
-    first one of another generation. If `read.is_gone`, the step only ends the partition."""
+    """A range to apply. `counts`: the range lies at or above `counted_from`, and `read.counts`. `begins_generation`:
+    the range is the first one of a new generation of a log that the store knows. If `read.is_gone`, the step only ends
+    the partition."""
 
     read: RangeRead
     before: Position | None
@@ -38,7 +39,7 @@ class RangeStep(NamedTuple):
 
 class RangePlan(NamedTuple):
     """The steps by partition, without ranges that were applied before. `partition_count`: number of the topic's
-    partitions after these ranges; `has_grown`: the topic had fewer before."""
+    partitions after these ranges; `has_grown`: the store knew the topic with fewer partitions before."""
 
     steps: dict[int, RangeStep]
     partition_count: int
@@ -48,7 +49,8 @@ class RangePlan(NamedTuple):
 def plan(
     positions: Mapping[int, Position], ranges: Iterable[RangeRead], partitions_with_facts: Iterable[int]
 ) -> RangePlan:
-    """Returns the plan for all ranges; raises OutOfSequence if one neither follows nor repeats what the store has.
+    """Returns the plan for all ranges; raises OutOfSequence if a range neither follows nor repeats what the store has,
+    if a partition has two ranges, or if a partition has facts but no range.
 
     `partitions_with_facts`: the partitions about which the batch has facts.
     """
@@ -74,13 +76,15 @@ def plan(
 
 
 def select_runs(steps: Mapping[int, RangeStep], runs: Iterable[Run], *, counts: bool) -> list[Run]:
-    """Returns the runs of the ranges that apply and count, or of those that apply and do not count."""
+    """Returns the runs of the ranges that apply and count or, without `counts`, of the ranges that apply and do not
+    count."""
     partitions = {partition for partition, step in steps.items() if step.counts is counts}
     return [run for run in runs if run.partition in partitions]
 
 
 def _step(before: Position | None, read: RangeRead) -> RangeStep | None:
-    """Returns the step for the range; None: all of it was applied before."""
+    """Returns the step for the range; None: the whole range was applied before. Raises OutOfSequence if the range does
+    not fit."""
     if read.lo > read.hi:
         raise _refused(read, before, "ends before it begins")
     if read.is_gone:
@@ -114,16 +118,17 @@ def _step(before: Position | None, read: RangeRead) -> RangeStep | None:
 
 
 def _end(before: Position | None, read: RangeRead) -> RangeStep | None:
-    """Returns the step that ends the partition; None: the partition's row was deleted before, or the new topic
-    has the partition again."""
+    """Returns the step that ends the partition; None: the store has no position of the partition any more, or its
+    position is already that of the new topic."""
     if before is None or before.topic_id == read.topic_id:
         return None
     return RangeStep(read, before, counted_from=0, counts=True, begins_generation=False, gap=read.gap)
 
 
 def _new_gap(before: Position, read: RangeRead) -> Gap | None:
-    """Returns the range's gap if it begins at the store's position. Other gaps were stored when they were met, or when
-    their generation began."""
+    """Returns the range's gap if it is a retention gap that the store has not passed, else None: other gaps are stored
+    when they are met, or when their generation begins. Raises OutOfSequence if the gap does not begin at the store's
+    position or does not fit the range."""
     gap = read.gap
     if gap is None or gap.reason != "retention" or gap.to_offset <= before.next_offset:
         return None
@@ -159,7 +164,8 @@ class SourceWriter:
         self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
 
     def report_trouble(self, trouble: Reason) -> None:
-        """Stores the reason why nothing can be read, and leaves `as_of_ms` as it is. Raises as `apply`."""
+        """Stores the reason why nothing can be read, and leaves `as_of_ms` as it is. LeaseLost: stop. StoreUnavailable:
+        try again."""
         with self._transaction() as connection:
             self._save_status(connection, NEVER_MS, trouble)
 

@@ -108,8 +108,8 @@ class TransactionLogWriter(SourceWriter):
     def _divided(
         self, connection: Connection, todo: RangePlan, batch: LogBatch
     ) -> tuple[LoneRuns | None, Sequence[Run]]:
-        """Returns the lone runs of partitions of which the store has no id yet, so that their ids should be new; and
-        the other lone runs that apply."""
+        """Returns the lone runs of partitions of which the store has no id yet (None: there are no such runs), and the
+        other lone runs that apply. The ids of the former should be new to the store."""
         if batch.lone is None:
             return None, ()
         of_cluster = coordinator_states.c.cluster_id == self._cluster_id
@@ -126,7 +126,7 @@ class TransactionLogWriter(SourceWriter):
             try:
                 with self._transaction(ahead=True) as connection:
                     self._ids.write_new(connection, _FIRST_GENERATION, some)
-            except IntegrityError:  # an id is in two partitions: some were added, and ids were hashed again
+            except IntegrityError:  # an id is in two partitions: partitions were added
                 with self._transaction(ahead=True) as connection:
                     self._ids.write(connection, todo, some.runs(), facts, now_ms, counts=False)
 
@@ -137,7 +137,8 @@ class TransactionLogWriter(SourceWriter):
         return plan(positions(connection, *self._log), batch.ranges, partitions)
 
     def _expire_ids(self, connection: Connection, todo: RangePlan, steps: Sequence[RangeStep]) -> None:
-        """Voids the ids of partitions whose logs no longer contain what was read of them."""
+        """Marks the ids of the steps' partitions as expired, because these logs no longer contain the records that were
+        read."""
         for step in steps:
             expire_partition_ids(connection, self._cluster_id, step.read.partition)
         if steps:
@@ -192,7 +193,8 @@ _SETTLE = (
 
 def settle_causes(connection: Connection, cluster_id: int, reads: Iterable[RangeRead], ended: EndedTotals) -> None:
     """Settles the causes of aborts that wait for the id's next record, if their log partition was read to an end that
-    was requested at or after `settles_at_ms`; adds them to `ended`.
+    was requested at or after `settles_at_ms`. Adds the aborts that count to `ended`. Looks at AT_ONCE waiting aborts at
+    most, the first to settle.
 
     The end of the log, not our clock, proves that no record followed in time: after an outage the next record may still
     be unread.

@@ -38,7 +38,8 @@ def writer_arguments(url: URL, *, wait_s: float) -> dict[str, str | int]:
 
 
 def reader_arguments(url: URL, *, wait_s: float) -> dict[str, str | int]:
-    """Returns libpq's settings for a session that reads: as `writer_arguments`, and its statements are bounded."""
+    """Returns libpq's settings for a session that reads: as `writer_arguments`, and with a timeout of _LONGEST_READ_S
+    for each statement."""
     # for a generic plan (one for all values) PostgreSQL estimates a page of rows at a tenth of the table, and sorts
     # rows that an index has in order
     limits = f"-c statement_timeout={_LONGEST_READ_S:.0f}s -c lock_timeout={wait_s:.0f}s"

@@ -29,7 +29,7 @@ class FileSeen(NamedTuple):
 
 class StoreFile:
     """The file of one store, shared by all engines of this process. A noted damage is valid until the file or its
-    write-ahead log is replaced: without its log a sound file looks damaged, too."""
+    write-ahead log is replaced. The log counts because a sound file without its log looks damaged, too."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -39,7 +39,8 @@ _COUNTED: Final = (
     "open_participants",
     _POSITIONS,
 )
-"""Tables that are emptied if the counters, or the positions up to which the log was counted, cannot be read whole."""
+"""Tables that are emptied if the clusters, the counters, or the positions up to which the log was counted cannot be
+read whole."""
 
 _LARGEST_CLUSTER_ID: Final = 10_000
 """A larger number comes from a damaged page."""
@@ -120,7 +121,8 @@ def _prepare_reading(new: sqlite3.Connection, tables: Sequence[SalvagedTable]) -
 
 
 def _name_lost_clusters(new: sqlite3.Connection, now_ms: int) -> None:
-    """Gives rows whose cluster could not be read a cluster `lost-N`: their audit and history are still needed."""
+    """Gives rows whose cluster could not be read a cluster `lost-N`: their audit and history are still needed. Deletes
+    rows whose cluster number is not in 1 to _LARGEST_CLUSTER_ID."""
     tables = [table for (table,) in new.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()]
     for table in tables:
         if "cluster_id" in columns_of(new, table):

@@ -16,8 +16,8 @@ from sqlalchemy import Connection, Engine
 
 _END: Final = "transactional_ids_trigrams_end"
 """The table that holds the last row id in the index. A new id gets the row id after the highest present one. Retention
-deletes ids: a trigger lowers the end to the highest row id that is left, because the next new id gets the one after
-it."""
+deletes ids: a trigger lowers the end to the highest row id that is left, because the next new id gets the row id after
+that one."""
 
 _CREATE: Final = (
     # stores neither the texts nor positions in them: a match still has to be compared with the text
@@ -54,8 +54,8 @@ _AT_ONCE: Final = 100_000
 
 
 def extend(engine: Engine) -> bool:
-    """Adds ids that the index does not hold yet, at most _AT_ONCE, and creates it first where it is missing. Returns
-    whether some were added."""
+    """Adds ids that the index does not hold yet, at most _AT_ONCE. Creates a missing index first, if this SQLite can.
+    Returns whether some ids were added."""
     with engine.begin() as connection:
         if not _is_there(connection):
             if not _is_possible(connection):
@@ -97,8 +97,8 @@ def _is_possible(connection: Connection) -> bool:
 
 
 def _pieces(part: str) -> list[str]:
-    """Returns some trigrams of the text, quoted; none for a shorter text. Not all trigrams, because each one is a long
-    list to read."""
+    """Returns some trigrams of the text, quoted; none if the text is shorter than a trigram. Returns at most
+    _MOST_PIECES, because the database reads a long list for each."""
     last = len(part) - _LENGTH
     starts = [last, *range(0, last, _LENGTH)][:_MOST_PIECES] if last >= 0 else []
     return ['"' + part[start : start + _LENGTH].replace('"', '""') + '"' for start in starts]
