@@ -74,12 +74,13 @@ def create_app(
     clusters: Mapping[str, ClientSettings] | None = None,
     remediation: Clients | None = None,
 ) -> FastAPI:
-    """Returns an ASGI application that reads the store; it connects to nothing before the first request.
+    """Returns an ASGI application that reads the store. The application connects to nothing before the first request.
 
-    Raises StoreError if the URL is no store. Requests answer 503 if the store does not answer or is not at head. The
-    few requests that need Kafka also answer 503 if `kafka` is None and the cluster is none of `clusters`, which have
-    brokers of their own. `remediation`: the clients that write markers; None: the clients of `kafka` and `clusters`.
-    `access`: who may send requests, and under which host names; None: anyone who reaches the service may read.
+    Raises StoreError if the URL is no store. Requests answer 503 if the store does not answer or is not at head.
+    `clusters`: the clusters with brokers of their own; `kafka`: the brokers of all other clusters. The few requests
+    that need Kafka answer 503 for a cluster without brokers. `remediation`: the clients that write markers; None: the
+    clients of `kafka` and `clusters`. `access`: who may send requests, and under which host names; None: anyone who
+    reaches the service may read.
     `operators`: the keys, by name, of operators who may change things in all clusters. `now_ms`: the clock for the ages
     on pages, and for the sources that REST reports as stalled. `beat` is called once a second while the event loop
     runs.
@@ -222,7 +223,7 @@ def _describe(app: FastAPI) -> None:
             for parameter in operation.get("parameters", ()):
                 describe_absence(parameter)
         describe_access(document)
-        schemas = document["components"]["schemas"]  # words that stand where they are used are declared once more
+        schemas = document["components"]["schemas"]  # drops the schemas that no $ref names: they are written inline
         document["components"]["schemas"] = {
             name: part for name, part in schemas.items() if f"'#/components/schemas/{name}'" in str(document)
         }

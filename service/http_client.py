@@ -1,6 +1,7 @@
 """Sends HTTP requests with limits on time, on the size of the answer, and on redirects.
 
-A redirected request has no credentials. The proxies that the environment names are used only if the caller allows it.
+A redirected request has no header Authorization. The proxies that the environment names are used only if the caller
+allows it.
 """
 
 from __future__ import annotations
@@ -53,9 +54,11 @@ def send(
     with_proxies: bool = False,
     is_timed_as_a_whole: bool = False,
 ) -> HttpAnswer:
-    """Sends a request and returns the answer. `timeout_s`: longest time for the connection, for the handshake of TLS,
-    and without another byte; with `is_timed_as_a_whole`, from the request to the last byte. `tls` makes the context for
-    https. Raises NoAnswer."""
+    """Sends a request and returns the answer, at most `most_bytes` of its body. Follows at most `most_redirects`, and
+    none that would repeat a write. `tls` makes the context for https. Raises NoAnswer.
+
+    `timeout_s` limits the connection, the TLS handshake, and each wait for the next byte. With `is_timed_as_a_whole` it
+    also limits the time from the first byte of the request to the last byte of the answer."""
     try:
         request = httpx2.Request(method, url, headers={"Accept-Encoding": "identity"} | headers, content=body)
         while True:
@@ -83,7 +86,8 @@ def send(
 
 @contextmanager
 def _ending(request: httpx2.Request, within_s: float) -> Iterator[None]:
-    """Ends a request `within_s` after its first byte was sent: a socket's timeout starts anew with every byte."""
+    """Ends a request `within_s` after its first byte was sent. The timeout of a socket cannot do this: it starts anew
+    with every byte. Raises httpx2.ReadTimeout."""
     streams: list[Any] = []
     was_cut = threading.Event()
 
@@ -114,7 +118,7 @@ def _ending(request: httpx2.Request, within_s: float) -> Iterator[None]:
 
 
 def _proxy_of(url: str) -> str | None:
-    """Returns the proxy that the environment names for a URL, by the rules of the standard library."""
+    """Returns the proxy that the environment names for a URL, by the rules of the standard library; None: no proxy."""
     from urllib.request import getproxies, proxy_bypass  # imported here, because most processes need no proxy
 
     parts = urlsplit(url)
@@ -123,7 +127,8 @@ def _proxy_of(url: str) -> str | None:
 
 
 def _no_answer(error: BaseException) -> NoAnswer:
-    """Returns the failure with the text of the operating system or of TLS, if one of them is the cause."""
+    """Returns the failure with the text of the operating system, or the reason why a certificate is refused, if one of
+    these is the cause. Otherwise the failure has the library's text."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, OSError):
         cause = cause.__cause__ or cause.__context__

@@ -52,7 +52,8 @@ def control_of(batch: Batch) -> records.ControlRecord | None:
 
 
 def piece_of(batch: Batch) -> BatchOffsets:
-    """Returns the batch as explanations of offsets need it. A marker of unknown type has no `marker`."""
+    """Returns the batch as explanations of offsets need it. `marker` is None for data, for a marker of unknown type,
+    and for a marker that cannot be decoded."""
     header = batch.header
     marker, at_ms = None, header.base_timestamp_ms
     if header.is_control:
@@ -73,8 +74,8 @@ def piece_of(batch: Batch) -> BatchOffsets:
 
 
 def logged_transactions(owner: Owner, producer_id: int, place: TopicPartition) -> list[LoggedTransaction]:
-    """Returns the owner's transactions under the producer id that the store still has: the last one that was decided,
-    and the open one."""
+    """Returns the owner's transactions under the producer id that the store still has: the last decided one, and the
+    open one. Returns none if the record of the decided one cannot be decoded."""
     found = []
     if owner.ended_value is not None:
         try:

@@ -46,7 +46,7 @@ class _Given(NamedTuple):
 class Authenticator:
     """Knows all credentials that one service accepts. Safe to call from many threads.
 
-    `operators`: keys by name that may change things in all clusters, from the configuration.
+    `operators`: the keys, by name, of operators who may change things in all clusters, from the configuration.
     """
 
     def __init__(self, config: AuthConfig, operators: Mapping[str, str], read_keys: ReadKeys) -> None:
@@ -70,7 +70,8 @@ class Authenticator:
         return (*basic, 'Bearer realm="txnscope"')
 
     def known(self, header: str, now_s: float) -> Principal | None:
-        """Returns the principal if that takes neither a read of the store nor a slow hash; None: call `check`."""
+        """Returns the principal if that needs no read of the store, no slow hash and no check of a token. Otherwise
+        returns None: call `check`."""
         given = _given(header)
         if given.scheme == _BASIC:
             pair = _pair(given.text)
@@ -110,7 +111,7 @@ class Authenticator:
         return found
 
     def is_slow(self, header: str) -> bool:
-        """Returns whether `check` is so expensive that it must be refused to an address with many wrong credentials."""
+        """Returns True if `check` is too expensive for an address that has sent many wrong credentials."""
         given = _given(header)
         return given.scheme == _BASIC or given.is_token
 

@@ -44,7 +44,7 @@ class Hashed(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Hashed:
-        """Reads a text made by `Hashed.text`. Raises ValueError, which does not contain the text, for any other."""
+        """Reads a text made by `Hashed.text`. Raises ValueError for any other text; the error does not contain it."""
         found = _FORM.fullmatch(text)
         if found is None or not 10 <= int(found[1]) <= _LARGEST_COST:
             raise ValueError("not a hash: make one with `txnscope keys hash`, which asks for the password")
@@ -123,8 +123,8 @@ def new_key() -> str:
 
 
 def digest_of(key: str) -> str:
-    """Returns what is kept of a key: its SHA-256, in hex. A key has too many random bits to be guessed from that, so it
-    needs no slow hash; a password does (`Hashed`)."""
+    """Returns the SHA-256 of a key, in hex: all that is kept of the key. A key has too many random bits to be guessed
+    from its digest, so it needs no slow hash; a password does (`Hashed`)."""
     return sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 

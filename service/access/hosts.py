@@ -17,8 +17,8 @@ _WILDCARDS: Final = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 
 
 class AllowedHosts:
-    """The hosts of one service: the names and addresses of the loopback interface, the address it is bound to, and
-    `names`."""
+    """The hosts of one service: the names and addresses of the loopback interface, the address `bound` on which the
+    service listens, and `names`."""
 
     def __init__(self, bound: str, names: Iterable[str] = ()) -> None:
         self._names = {name.lower() for name in names}
@@ -26,8 +26,8 @@ class AllowedHosts:
             self._names.add(_plain(bound.lower()))
 
     def allows(self, host: str, local: str | None) -> bool:
-        """Returns whether the Host header may be answered. `local`: the connection's address on our side; it is
-        allowed, because a service may be bound to every interface."""
+        """Returns whether a request with this Host header may be answered. `local`: the connection's address on our
+        side, which is allowed, because a service may be bound to every interface."""
         found = _HOST.fullmatch(host)
         if found is None:
             return False
@@ -43,7 +43,7 @@ def is_loopback(name: str) -> bool:
 
 
 def parse_host(text: str) -> str:
-    """Returns a name or an address for `AllowedHosts`. ValueError, with one line, for anything else."""
+    """Returns a name or an address for `AllowedHosts`. Raises ValueError, with one line, for anything else."""
     name = text.strip("[]").rstrip(".").lower()
     if not _NAME.fullmatch(name) and not _is_address(name):
         raise ValueError(f"{text!r} is no host: give a name or an address, without a port")

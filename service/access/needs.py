@@ -1,7 +1,8 @@
 """The role that each request needs, by its method and path.
 
 Only paths in OPEN need no role. A role in some clusters is enough only below `/clusters/NAME` of these clusters, and
-for SHARED. Only requests in WRITES may change anything. So a new route is closed until it is declared here.
+for SHARED and SHARED_BELOW. Any other path needs the role in all clusters. Only requests in WRITES may change anything,
+so a new route that changes something is refused until it is declared here.
 """
 
 from __future__ import annotations

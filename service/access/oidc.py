@@ -27,7 +27,7 @@ LEEWAY_S: Final = 30
 """Seconds by which the clocks of the issuer and of this machine may differ."""
 
 KEPT_S: Final = 60.0
-"""Longest time for which a valid token is not checked again."""
+"""Longest time in seconds for which a valid token is not checked again."""
 
 _TIMEOUT_S: Final = 5.0
 _ASK_AGAIN_S: Final = 10.0
@@ -37,8 +37,10 @@ _DISCOVERY: Final = "/.well-known/openid-configuration"
 
 
 class Tokens:
-    """Checks the tokens of one issuer. The issuer's keys are fetched when the first token comes, every five minutes,
-    and when a token names an unknown key, every 30 s at most. Safe to call from many threads."""
+    """Checks the tokens of one issuer. Safe to call from many threads.
+
+    The issuer's keys are fetched with the first token, and again when they are five minutes old. A token that names an
+    unknown key also makes us fetch them, unless that happened in the last 30 s."""
 
     def __init__(self, config: Oidc) -> None:
         self._config = config
@@ -98,7 +100,8 @@ class Tokens:
         return Principal(name, frozenset().union(*found))
 
     def _keys(self) -> PyJWKClient:
-        """Returns the client for the issuer's keys. Asks the issuer for their address once."""
+        """Returns the client for the issuer's keys. Asks the issuer for the address of the keys until it has answered
+        once. Raises PyJWTError."""
         with self._finding:
             if self._client is None:
                 if time.monotonic() - self._asked_at_s < _ASK_AGAIN_S:

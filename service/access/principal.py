@@ -65,7 +65,7 @@ ANYBODY: Final = Principal("anybody", frozenset({Grant(Role.VIEWER)}))
 
 
 def parse_grant(text: Any) -> Grant:
-    """Reads `viewer` or `operator@orders`. ValueError with one line otherwise."""
+    """Reads `viewer` or `operator@orders`. Raises ValueError, with one line, for anything else."""
     word, at, cluster = str(text).partition("@")
     role = _ROLES.get(word)
     if role is None or not isinstance(text, str):
@@ -80,7 +80,7 @@ def parse_grant(text: Any) -> Grant:
 
 
 def parse_grants(texts: Any) -> frozenset[Grant]:
-    """Reads a list of grants. ValueError with one line for anything else, and for an empty list."""
+    """Reads a list of grants. Raises ValueError, with one line, for anything else, and for an empty list."""
     if not isinstance(texts, Sequence) or isinstance(texts, str) or not texts:
         raise ValueError('not a list like ["viewer", "operator@orders"]')
     return frozenset(parse_grant(text) for text in texts)

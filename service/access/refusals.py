@@ -78,7 +78,7 @@ class Refusals:
         return found
 
     def next_s(self) -> float | None:
-        """Returns the time at which to call `due` next; None: nothing was refused lately."""
+        """Returns the time at which to call `due` next, by the clock of `now_s`; None: nothing was refused lately."""
         return min((window.until_s for window in self._windows.values()), default=None)
 
     def _key(self, one: Refusal) -> str:
@@ -87,7 +87,7 @@ class Refusals:
 
 
 EACH_S: Final = 0.5
-"""Seconds by which each wrong credential delays the answers to its address."""
+"""Seconds by which each wrong credential delays the next answers to wrong credentials from its address."""
 
 LONGEST_S: Final = 5.0
 """Longest delay of an answer, in seconds; requests that would wait longer are turned away at once."""
@@ -96,17 +96,19 @@ _MOST_ADDRESSES: Final = 10_000
 
 
 class Slowdown:
-    """Delays the answers to wrong credentials, by address. The answer to right credentials is never delayed."""
+    """Delays the answers to wrong credentials, by address. Right credentials are never delayed. But if the address has
+    sent too many wrong ones, a password or token that was not checked lately is turned away, right or wrong."""
 
     def __init__(self) -> None:
         self._free_at: dict[str, float] = {}
 
     def is_full(self, address: str, now_s: float) -> bool:
-        """Returns whether a request from this address is turned away, because its turn would come too late."""
+        """Returns True if the answer to another request from this address would be delayed by more than LONGEST_S."""
         return self._free_at.get(self._key(address), 0.0) - now_s > LONGEST_S - EACH_S
 
     def turn(self, address: str, now_s: float) -> float | None:
-        """Adds wrong credentials of the address. Returns the seconds to wait before the answer; None: turn it away."""
+        """Counts wrong credentials of the address. Returns the seconds to wait before the answer; None: turn the
+        request away at once."""
         if self.is_full(address, now_s):
             return None
         if len(self._free_at) >= _MOST_ADDRESSES:

@@ -1,4 +1,6 @@
-"""Sends all requests to brokers, including the one that writes a marker: the only package that speaks Kafka's protocol.
+"""Sends all requests to brokers, including the one that writes a marker. The only other client of Kafka is the producer
+of `service.notifications.receivers.kafka_topic`.
 
-Imported by `spark_jobs`, by the command line, and by the routes that ask brokers (`explain`, `resolve`).
+Imported by `spark_jobs`, the command line, `service.app`, and the packages that ask brokers: `service.remediation`,
+`service.views`, the routes `explain` and `resolve`.
 """

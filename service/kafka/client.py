@@ -37,7 +37,7 @@ class KafkaClient:
     """A client for one thread: do not share it between processes or threads. Usable as a context manager."""
 
     def __init__(self, settings: ClientSettings, client_id: str = "txnscope") -> None:
-        """Connects and learns the brokers. Raises KafkaUnavailable or KafkaRefused."""
+        """Connects and learns the brokers. Raises KafkaUnavailable, KafkaRefused or BadClientConfig."""
         self._servers = ",".join(settings.bootstrap_servers)
         self._failures: dict[int, KafkaFailure] = {}
         config = {
@@ -63,11 +63,13 @@ class KafkaClient:
             raise self._failure(e, self._servers) from e
 
     def ask(self, request: Any, node: int | None = None, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
-        """Sends `request` to broker `node` (any broker if None) and returns its response."""
+        """Sends `request` to broker `node` (any broker if None) and returns its response. Raises KafkaUnavailable or
+        KafkaRefused."""
         return self._ask_any(request, timeout_ms) if node is None else self._ask(request, node, timeout_ms)
 
     def _ask_any(self, request: Any, timeout_ms: int) -> Any:
-        """Asks one broker, and a second one if the first does not answer: it may be frozen."""
+        """Asks one broker, and a second one if the first, which may be frozen, does not answer within
+        NEXT_SERVER_AFTER_MS."""
         first = self._client.least_loaded_node()
         others = [broker.node_id for broker in self._client.cluster.brokers() if broker.node_id != first]
         if first is None:
@@ -138,7 +140,8 @@ class KafkaClient:
         return failure
 
     def version_of(self, api_key: int) -> int:
-        """Returns the highest version of an API that the brokers support; -1: none."""
+        """Returns the highest version of an API that the bootstrap broker supports; -1: none. During an upgrade other
+        brokers may support another one."""
         versions = self._client._manager.broker_version_data.api_versions
         return int(versions[api_key][1]) if api_key in versions else -1
 
@@ -179,8 +182,8 @@ class KafkaClient:
                 return
 
     def _wait_while_held_back(self, node: int, give_up: float) -> None:
-        """Waits until `give_up` while the library holds back requests to the broker; reports progress as
-        `_wait_for`."""
+        """Waits while the library holds back requests to the broker, at most until `give_up`. Reports progress as
+        `_wait_for` does."""
         while self._is_held_back(node) and (left_s := give_up - time.monotonic()) > 0:
             self._client.poll(timeout_ms=min(left_s, STEP_EVERY_S) * 1000)
             waiting.step()

@@ -41,9 +41,10 @@ class TopicLayout:
 
 
 def topic_layout(client: KafkaClient, topic: str, ask: int | None = None) -> TopicLayout | None:
-    """Returns the topic's layout as broker `ask` (any if None) sees it; None if there is no topic. Never creates it.
+    """Returns the topic's layout as broker `ask` (any if None) sees it; None if the topic does not exist. Never creates
+    the topic.
 
-    Raises KafkaUnavailable, or KafkaRefused when the principal may not describe it.
+    Raises KafkaUnavailable, or KafkaRefused when the principal may not describe the topic.
     """
     found = client.ask(layouts_request([topic]), ask, TIMEOUT_MS).topics[0]
     if found.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION:

@@ -210,7 +210,7 @@ class TlsTransport(PlainTransport, KafkaSSLTransport):  # type: ignore[misc]
         return int(self._sock.pending())
 
     async def shake_hands(self, timeout_at: float | None) -> None:
-        """Raises ssl.SSLError, OSError, or KafkaTimeoutError at `timeout_at`."""
+        """Completes the TLS handshake. Raises ssl.SSLError, OSError, or KafkaTimeoutError at `timeout_at`."""
         while True:
             try:
                 self._sock.do_handshake()
@@ -222,7 +222,8 @@ class TlsTransport(PlainTransport, KafkaSSLTransport):  # type: ignore[misc]
 
 
 def _is_lasting(e: Exception) -> bool:
-    """Returns True for a refusal, an untrusted certificate, and a token or credentials that could not be read."""
+    """Returns True for a failure that an immediate retry would repeat: a refusal, an untrusted certificate, a token or
+    credentials that could not be read."""
     return isinstance(e, (*REFUSALS, KafkaFailure)) or isinstance(e.__cause__, ssl.SSLCertVerificationError)
 
 

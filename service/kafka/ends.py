@@ -57,7 +57,7 @@ class EndsWatcher:
         self._numbers = np.empty((len(_KINDS) + 1, 0), np.int64)
         self._ends: dict[tuple[str, int], Ends] = {}
         self.trouble: str | None = None
-        """The error, in one line, of a broker that did not answer the last `sample`; None if all answered."""
+        """The error, in one line, of a broker without a usable answer to the last `sample`; None if all answered."""
 
     def sample(self, layouts: Mapping[str, TopicLayout], *, with_start: bool) -> dict[tuple[str, int], Ends]:
         """Returns the ends of every partition of the layouts. Needs DESCRIBE on the topics.
@@ -132,7 +132,7 @@ class _LedPartitions:
         return RawRequest(API_KEY, self._version, self._bodies[kind], is_flexible=False)
 
     def read(self, kinds: Sequence[_Kind], answers: Sequence[RawAnswer]) -> npt.NDArray[np.int64]:
-        """Returns a row of offsets for each kind, and a last one with the first error code of each partition. Raises
+        """Returns one row of offsets for each kind, and a last row with the first error code of each partition. Raises
         ValueError for bytes that are no answer."""
         rows = np.zeros((len(kinds) + 1, len(self.slots)), np.int64)
         for row, (kind, answer) in enumerate(zip(kinds, answers, strict=True)):
@@ -216,7 +216,8 @@ class AnswerReader:
 
 
 def _count(field: struct.Struct, body: bytes, at: int) -> int:
-    """Reads the number of elements that follow. Raises ValueError if the body has fewer bytes."""
+    """Returns the number at `at`, of elements or of a name's bytes. Raises ValueError if the number is negative or
+    larger than the body, struct.error if the body ends too early."""
     (count,) = field.unpack_from(body, at)
     if not 0 <= count <= len(body):
         raise ValueError(f"{count} elements in {len(body)} bytes")

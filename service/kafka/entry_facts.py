@@ -15,21 +15,23 @@ from service.kafka.log_range import BatchesRead, DataBatch, batches_between
 from service.kafka.offsets import offset_at_time
 
 _LOG_MARGIN: Final = 5_000
-"""Number of transaction-log records read from before the entry's absence was observed: a transaction may have been open
-at that time."""
+"""Reading of the owner's log partition begins this many offsets before the lowest end offset in the samples, because a
+transaction may have been open at that time. A deep read begins at offset 0."""
 _RECORDS_BACK: Final = 300
 """Number of the owner's newest records (some hundred transactions) whose markers are searched for."""
 _TIME_MARGIN_MS: Final = 60_000
 """Allowance for clocks that differ. The offset at which the search for markers begins is a hint, never a proof."""
 _OFFSETS_BACK: Final = 10_000
-"""A deep read covers at least this many offsets before the entry: a short partition is read whole and proves more."""
+"""A deep read, or a read without a sample from before the entry, covers at least this many offsets before the entry. A
+short partition is then read whole, which proves more."""
 
 
 def read_facts(
     client: KafkaClient, query: EntryQuery, partition: CheckedPartition, log: LogEnds | None
 ) -> EntryFacts | None:
-    """Returns the facts; None if the owner's log partition has no leader to rely on. `partition`: the observation of
-    the partition; `log`: the end offset of the owner's log partition. Raises KafkaUnavailable, KafkaRefused."""
+    """Returns the facts; None if `log` lacks the owner's log partition, because its leader changed or did not answer.
+    `partition`: the observation of the partition; `log`: the end offset of the owner's log partition, not needed
+    without an owner. Raises KafkaUnavailable, KafkaRefused."""
     history = None
     if query.transactional_id is not None:
         if log is None or query.log_partition not in log.offsets:
@@ -79,7 +81,8 @@ def _markers_from(
 
 
 def _first(query: EntryQuery, before: BatchesRead | None, data: Sequence[DataBatch]) -> FirstBatch | None:
-    """Returns the entry's first batch; None if it was not read. `before`: what was read before the entry."""
+    """Returns the entry's first batch; None if it was not read. `data`: the batches from the entry on. `before`: the
+    batches before the entry; None if they could not be read."""
     if not data or not data[0].first <= query.start_offset <= data[0].last:
         return None
     one = data[0]

@@ -48,7 +48,7 @@ def describe_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> di
 
 
 def describe_share_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> dict[str, GroupMembers | None]:
-    """As `describe_groups`, for share groups (KIP-932)."""
+    """Does the same as `describe_groups` for share groups (KIP-932). Brokers before Kafka 4.1 report none of them."""
     found: dict[str, GroupMembers | None] = dict.fromkeys(groups)
     if groups and client.version_of(_SHARE_GROUPS.api_key) >= _SHARE_VERSION:
         found |= _described(client, node, groups, _SHARE_GROUPS, _SHARE_VERSION, _assigned_partitions)
@@ -63,7 +63,7 @@ def _described(
     version: int,
     assigned_in: Callable[[Any], Iterable[TopicPartition]],
 ) -> dict[str, GroupMembers | None]:
-    """Returns the groups of the answer; none if it cannot be decoded."""
+    """Returns the members by group: None for a group with an error; an empty dict if the answer cannot be decoded."""
 
     def read(answer: Any) -> dict[str, GroupMembers | None]:
         return {
@@ -103,7 +103,7 @@ def _assigned_by_tasks(group: Any) -> Iterable[TopicPartition]:
 
 
 def _classic_assignment(data: bytes | None) -> list[TopicPartition]:
-    """Decodes a member's assignment; one that cannot be decoded counts as empty."""
+    """Decodes a member's assignment. Returns an empty list if the assignment cannot be decoded."""
     try:
         found = ConsumerProtocolAssignment.decode(bytes(data)).assigned_partitions if data else ()
     except (ValueError, IndexError, struct.error):

@@ -31,7 +31,7 @@ class ListedGroup(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A committed offset. With an error (UNSTABLE_OFFSET_COMMIT), `offset` is -1 and must not be used."""
+    """A committed offset. `offset` is -1 with an error (UNSTABLE_OFFSET_COMMIT), and if the group committed none."""
 
     offset: int
     error: int
@@ -84,8 +84,8 @@ def committed(
     places: Mapping[str, Collection[tuple[str, int]]] | None = None,
 ) -> dict[str, GroupOffsets]:
     """Returns the offsets that the groups, all coordinated by `node`, committed: all of them, or only those of the
-    partitions that `places` names for a group. Needs DESCRIBE on the groups, and on the topics (others are left out).
-    Raises KafkaUnavailable or KafkaRefused.
+    partitions that `places` names for a group. Needs DESCRIBE on the groups, and on the topics: without it, a topic
+    that `places` names gets error 29, and others are left out. Raises KafkaUnavailable or KafkaRefused.
 
     `require_stable`: a partition with a commit in an open transaction is answered with UNSTABLE_OFFSET_COMMIT, as the
     consumers of the group see it. A request for all offsets covers only partitions with an earlier commit. A partition

@@ -1,6 +1,7 @@
-"""Observes partitions in a way on which a verdict may rest: another broker reports the same leader before and after.
+"""Observes partitions. An observation counts only if another broker reports the same leader before and after it.
 
-A broker that lost the lead and does not know it yet answers convincingly; only another broker can show the change.
+A broker that has lost the lead without knowing it yet answers as if it still led. Only another broker reveals the
+change, so a verdict may rest on no other observation.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class CheckedPartition(NamedTuple):
 
 
 class LogEnds(NamedTuple):
-    """End offset of each partition of a topic, requested at `asked_at_ms` or later, and its leader."""
+    """End offsets of the partitions of a topic, requested at `asked_at_ms` or later, and their leaders. Both leave out
+    a partition whose leader changed or did not answer."""
 
     asked_at_ms: int
     offsets: dict[int, int]

@@ -46,7 +46,8 @@ def config(settings: ClientSettings) -> dict[str, Any]:
 
 
 def _token_of(provider: TokenProvider) -> tuple[str, float, str, dict[str, str]]:
-    """Returns the token, its end in seconds since the epoch, no principal, and the SASL extensions."""
+    """Returns the token, its end in seconds since the epoch, an empty principal, and the SASL extensions. A token of
+    unknown life gets an end after UNKNOWN_LIFE_MS."""
     text = provider.token()
     ends_ms = provider.expires_at_ms
     return (

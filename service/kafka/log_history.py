@@ -35,11 +35,12 @@ def id_history(
     lo: int,
     hi: int,
 ) -> LogHistory:
-    """Returns the records of the id in [lo, hi) of a log partition; its `listing` names those that list
+    """Returns the records of the id in [lo, hi) of a log partition. `listing`: the offsets of the records that list
     `place`.
 
-    `missing` has the offsets below `lo`, the offsets more than MAX_RECORDS before `hi`, and the offsets without a
-    record. Raises KafkaUnavailable, KafkaRefused (READ on the transaction log).
+    `holes`: the offsets below `lo`, the offsets more than MAX_RECORDS before `hi`, and the offsets without a record.
+    `unread`: the offsets of the id's records that cannot be decoded, and those not reached within MAX_S. Raises
+    KafkaUnavailable, KafkaRefused (READ on the transaction log).
     """
     at = max(lo, hi - MAX_RECORDS)
     missing = [Range(0, at)] if at > 0 else []

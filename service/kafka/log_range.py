@@ -25,7 +25,7 @@ class LogRange:
 
     `reached`: the offset up to which the range was read; `read_bytes`: bytes fetched; `damaged`: batches that could
     not be read. `is_whole`: no batch was damaged, no offset was outside the log, and no bound ended the reading.
-    `unbroken_from`: no offset is missing from there to `reached` (compaction removes offsets).
+    `unbroken_from`: from this offset to `reached` no offset is missing (compaction removes offsets).
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class DataBatch(NamedTuple):
 
 class BatchesRead(NamedTuple):
     """Markers and data of one producer id from `lo` to `reached`, in offset order. `is_whole`: the whole range was
-    read, and nothing was damaged. `unbroken_from`: no offset is missing from there to `reached`."""
+    read, and nothing was damaged. `unbroken_from`: from this offset to `reached` no offset is missing."""
 
     markers: tuple[Marker, ...]
     data: tuple[DataBatch, ...]

@@ -25,10 +25,10 @@ def write_marker(
     coordinator_epoch: int,
     commit: bool,
 ) -> int:
-    """Writes COMMIT or ABORT for the producer id into the partition that `node` leads. Returns the error code, 0 when
-    the marker is in the log: 47 INVALID_PRODUCER_EPOCH (older than the last one seen), 52
+    """Writes COMMIT or ABORT for the producer id into the partition that `node` leads. Returns 0 if the marker is in
+    the log. Otherwise returns the error code: 47 INVALID_PRODUCER_EPOCH (older than the last one seen), 52
     TRANSACTION_COORDINATOR_FENCED (`coordinator_epoch` lower than the last marker's), 31 CLUSTER_AUTHORIZATION_FAILED
-    (see NEEDS), 3, 6.
+    (see NEEDS), 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, or another one.
 
     The coordinator never learns of the marker. If the coordinator still knows the transaction, the marker ends the
     transaction on this partition alone. `coordinator_epoch`: as DescribeProducers reports it, 0 if that is -1 (as

@@ -144,7 +144,7 @@ class TokenCommand:
             try:
                 out, complaint = running.communicate(timeout=COMMAND_TIMEOUT_S)
             except subprocess.TimeoutExpired as e:
-                os.killpg(running.pid, signal.SIGKILL)  # its child processes hold the pipes open, too
+                os.killpg(running.pid, signal.SIGKILL)  # the command's child processes hold the pipes open, too
                 raise KafkaUnavailable(f"no token from {name}: it did not end within {COMMAND_TIMEOUT_S:.0f} s") from e
         if running.returncode:
             lines = complaint.decode(errors="replace").strip().splitlines()
@@ -190,7 +190,7 @@ def extensions_of(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # the library has no types
     """Gives kafka-python a token, and fetches a new one after REFRESH_AFTER of its life. If that fails, the old token
-    is used until it expires."""
+    is used until it expires; a token of unknown life is used no longer."""
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
 """Reads which offsets open transactions commit, from their own batches on a partition of `__consumer_offsets`.
 
-Kafka reports a group's pending offset only for a partition for which the group has committed an offset before. The keys
-of these records are the only payload that txnscope decodes, and only for transactions that hold back an LSO.
+Kafka reports a group's pending offset only for a partition for which the group has committed an offset before. Apart
+from the transaction log, the keys of these records are the only payload that txnscope decodes, and only for
+transactions that hold back an LSO.
 """
 
 from __future__ import annotations

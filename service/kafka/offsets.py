@@ -37,7 +37,8 @@ def list_offsets(client: KafkaClient, layout: TopicLayout, which: int, *, unrepl
     """Returns an offset of every partition of the layout (ListOffsets); sends one request per leader, all at once.
 
     Requests carry the leader epoch. So a broker that no longer leads, or a leader that does not know its high watermark
-    yet, refuses (Partition.fetchOffsetForTimestamp). Raises KafkaUnavailable if no leader at all answers.
+    yet, refuses (Partition.fetchOffsetForTimestamp). Raises KafkaUnavailable if a leader does not answer and no other
+    one returns an offset; KafkaRefused if any leader refuses the request.
 
     `unreplicated`: makes LATEST the log end offset, above the high watermark (Kafka returns it to a debugging replica,
     ReplicaManager.fetchOffset).
@@ -97,7 +98,8 @@ def offset_at_time(client: KafkaClient, topic: str, partition: int, leader: Lead
 
 
 def epoch_end_offset(client: KafkaClient, topic: str, partition: int, leader: Leader, epoch: int) -> int | None:
-    """Returns the end offset of the records written in `epoch` (or the last epoch before it); None if none are left.
+    """Returns the end offset of the records written in `epoch`, or, if it has none, in the last epoch before it; None
+    if no such records are left.
 
     An end below the offset already read means that the log diverged there (KIP-101, KIP-320). Raises KafkaUnavailable.
     """

@@ -96,7 +96,8 @@ def versions(client: KafkaClient, node: int) -> Versions:
 
 
 def topic_errors(client: KafkaClient, node: int, topics: Sequence[str]) -> dict[str, int]:
-    """Returns an error code by topic: 29 if it may not be described, whether it exists or not; 3 if it does not exist.
+    """Returns an error code by topic: 0 if the topic may be described, 29 if it may not (whether it exists or not), 3
+    if it does not exist.
 
     Raises KafkaUnavailable or KafkaRefused.
     """
@@ -135,7 +136,8 @@ def denied_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> list
 
 
 def cluster(client: KafkaClient, node: int) -> Cluster:
-    """Returns the cluster's id, which needs no permission, and the allowed operations. Both are None on failure."""
+    """Returns the cluster's id, which needs no permission, and the allowed operations. Both are None if DescribeCluster
+    fails. Without DescribeCluster only the id is read; raises KafkaUnavailable or KafkaRefused if that fails."""
     if client.version_of(DescribeClusterRequest.API_KEY) < 0:
         found = client.ask(layouts_request([]), node, TIMEOUT_MS).cluster_id
         return Cluster(found, None, False)
@@ -158,8 +160,8 @@ def readable_configs(client: KafkaClient, node: int, names: Sequence[str]) -> se
 
 
 def has_authorizer(client: KafkaClient, node: int) -> bool | None:
-    """Returns True if the brokers check permissions, False if they do not; None if the broker does not answer, or its
-    answer does not show it.
+    """Returns True if the brokers check permissions, False if they do not; None if the broker does not answer, or
+    refuses DescribeAcls (which needs DESCRIBE on the cluster).
     """
     request = DescribeAclsRequest(
         resource_type_filter=_ANY,

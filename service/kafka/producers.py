@@ -24,8 +24,8 @@ TIMEOUT_MS: Final = 2_000
 class ActiveProducer(NamedTuple):
     """One producer id in a partition's producer state, which also holds plain idempotent producers. -1 is Kafka's
     "none": no batch of this epoch kept (`last_sequence`), no marker ever written here (`coordinator_epoch`), no
-    transaction open (`transaction_start_offset`). `last_timestamp_ms`: timestamp of its newest batch, by the producer's
-    clock.
+    transaction open (`transaction_start_offset`). `last_timestamp_ms`: timestamp of the newest batch, by the producer's
+    clock; if that batch is a marker, by the coordinator's.
     """
 
     producer_id: int
@@ -76,7 +76,7 @@ def describe_owners(client: KafkaClient, producer_ids: Sequence[int]) -> dict[in
     """Returns the owner of each producer id. A missing owner proves nothing: Kafka hides ids without permission
     (DESCRIBE on the id).
 
-    Every broker has to answer, because a broker that lost the lead and does not know it yet answers convincingly. The
+    Every broker has to answer, because a broker that has lost the lead without knowing it yet still lists the ids. The
     owner is left out if two brokers list the producer id. Raises KafkaUnavailable (also while any broker loads a part
     of the transaction log) or KafkaRefused (before Kafka 3.0).
     """

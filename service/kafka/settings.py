@@ -155,7 +155,8 @@ class ClientSettings:
 
 
 class Clients(NamedTuple):
-    """Settings for the brokers of the clusters in `by_name`, and for those of all others (None: no brokers)."""
+    """Settings for brokers. `by_name`: of the clusters that have settings of their own; `other`: of all other clusters;
+    None: these have no brokers."""
 
     other: ClientSettings | None
     by_name: Mapping[str, ClientSettings]

@@ -22,7 +22,7 @@ _ISOLATION: Final = "share.isolation.level"
 
 class ShareOffset(NamedTuple):
     """A share group's offsets of a partition. `start`: the first offset that may still be delivered, as it is stored
-    (stored offsets lag behind; -1: none yet). `lag`: the number of offsets from there to the high watermark whose
+    (stored offsets lag behind; -1: none yet). `lag`: the number of offsets from `start` to the high watermark whose
     delivery is not complete; -1 if the broker does not report it (before Kafka 4.2)."""
 
     start: int

@@ -81,8 +81,8 @@ def describe_transactions(
 def no_coordinator_knows(
     client: KafkaClient, transactional_id: str, producer_id: int, timeout_ms: int = REQUEST_TIMEOUT_MS
 ) -> bool | None:
-    """Returns whether no coordinator will end a transaction whose record lies in a partition of the transaction log to
-    which its id does not hash any more (partitions were added). None if that is not known now.
+    """Returns True if no coordinator will end the transaction of an id that hashes to another partition of the
+    transaction log since partitions were added; False if a broker still has the transaction; None if not known now.
 
     A broker that has not restarted since partitions were added still ends the transaction, and reports `producer_id`.
     So every broker has to answer that it is not the coordinator, does not find the id, or has the id under another

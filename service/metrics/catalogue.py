@@ -24,7 +24,7 @@ class Metric(NamedTuple):
 
 
 OF_CLUSTERS: Final[list[Metric]] = []
-"""The metrics about clusters, in the order of the page: the one in which they are declared."""
+"""The metrics about clusters, in the order of their declarations, which is also their order on the page."""
 
 
 def _metric(name: str, kind: Kind, text: str, *labels: str, many: bool = False) -> Metric:

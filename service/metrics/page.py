@@ -1,4 +1,4 @@
-"""The page of metrics: one custom collector reads the store anew, at most once a second however many scrapers ask."""
+"""The page of metrics: a collector reads the store at most once a second for each format, however many scrapers ask."""
 
 from __future__ import annotations
 

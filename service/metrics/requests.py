@@ -22,7 +22,7 @@ _CONVERTOR: Final = re.compile(r":\w+}")
 
 
 class RequestMetrics:
-    """Counters of one service process; they start at 0 when it starts."""
+    """Counters of one service process; all are 0 when the process starts."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(HTTP_REQUESTS.name, HTTP_REQUESTS.help, HTTP_REQUESTS.labels, registry=registry)

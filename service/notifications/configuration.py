@@ -90,7 +90,7 @@ class NotifyTable(Table):
 
 
 def check_url(kind: ReceiverKind, url: str) -> None:
-    """Raises ValueError if a receiver of this kind cannot have the address. The text does not show it."""
+    """Raises ValueError if a receiver of this kind cannot have the address. The error does not show the address."""
     try:
         parts = urlsplit(url)
         has_host = bool(parts.netloc) and not any(character.isspace() for character in url)

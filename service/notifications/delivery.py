@@ -1,8 +1,8 @@
-"""What one receiver is to be notified of next, and what it has taken: read from the store, and written back.
+"""Reads from the store what one receiver is to be notified of next, and writes back what the receiver has taken.
 
 The events of findings are the outbox. The judge writes them in the transaction of the finding, and the store keeps each
-receiver's position in them. A look at what is open now, once in a while, finds what events alone do not show: findings
-whose mute has ended, and those that were open before the receiver was there.
+receiver's position in them. Every 10 s the open findings are compared with those that the receiver knows. This shows
+what events alone do not: findings whose mute has ended, and findings that are older than the receiver.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ AT_ONCE: Final = 500
 
 
 class Batch(NamedTuple):
-    """The next notifications of a receiver. `after`, `sequence`: the events that were looked at are those between these
-    two, with the second. `dropped`: events that the store no longer has. `is_all`: there are no later events."""
+    """The next notifications of a receiver, from the events with numbers above `after` and up to `sequence`. `dropped`:
+    number of events that the store no longer has. `is_all`: there are no later events."""
 
     notifications: tuple[Notification, ...]
     after: int
@@ -42,7 +42,7 @@ class Batch(NamedTuple):
 
 class Outbox:
     """One receiver's notifications. `render` makes the body and the address of a finding's page. `reading` cannot write
-    to the store. StoreError, LeaseLost: nothing was written."""
+    to the store. A method that raises StoreError or LeaseLost has written nothing."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Outbox:
                 receivers.add_receiver(connection, self.name, self.kind, start.sequence)
 
     def next(self, now_ms: int) -> Batch:
-        """Returns the events after the receiver's position, AT_ONCE at most."""
+        """Returns the notifications of the events after the receiver's position, AT_ONCE events at most."""
         with self._reading.connect() as connection:
             known = receivers.position_of(connection, self.name) or 0
             start = start_after(connection, known)
@@ -80,8 +80,9 @@ class Outbox:
         )
 
     def overlooked(self, sequence: int, now_ms: int, *, with_mutes: bool) -> Batch:
-        """Returns what no event after `sequence` will say: findings that are open and not muted, and that the receiver
-        does not know; findings that it knows, and that have ended. `with_mutes`: also those that are muted now."""
+        """Returns notifications for which no event after `sequence` exists: OPENED for a finding that the receiver
+        wants and does not know, if it is open and not muted; RESOLVED for a finding that the receiver knows, if it has
+        ended. `with_mutes`: also MUTED for a finding that the receiver knows, if it is muted now."""
         with self._reading.connect() as connection:
             knows = receivers.notified_of(connection, self.name)
             standing = findings.standing(connection)
@@ -120,8 +121,8 @@ class Outbox:
             check(connection, lease)
 
     def done(self, lease: Lease, batch: Batch, now_ms: int, taken: int | None = None, refused: int = 0) -> None:
-        """Stores that the receiver has taken the batch: the first `taken` notifications of it, or all. `refused`: the
-        number of notifications after these that it will not get."""
+        """Stores that the receiver has taken the first `taken` notifications of the batch, or all if `taken` is None.
+        `refused`: the number of notifications after these that are dropped."""
         gone = len(batch.notifications) if taken is None else taken + refused
         took = batch.notifications[: gone - refused]
         is_whole = gone == len(batch.notifications)

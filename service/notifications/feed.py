@@ -37,8 +37,8 @@ class AllPlacesTaken(Exception):
 
 
 class Start(NamedTuple):
-    """The place at which a stream begins: after `sequence`. `is_reset`: the store no longer keeps every event after the
-    last one that the client received, or does not know that one; the stream goes on after the newest event."""
+    """The place at which a stream begins: after `sequence`. `is_reset`: the store no longer has every event after the
+    last event that the client received, or never had that event. The stream then goes on after the newest event."""
 
     sequence: int
     is_reset: bool

@@ -1,4 +1,4 @@
-"""What a receiver is notified of, which findings it wants, and what it has to be able to do."""
+"""Defines a notification, the selection of findings that a receiver wants, and the protocol of receivers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _SEVERITIES: Final = tuple(Severity)
 
 
 class Notification(NamedTuple):
-    """An event of a confirmed finding. `sequence`: its number in the store. `event`: a word of
-    service.domain.findings.lifecycle, or MUTED. `finding`: its present state, which may be newer than the event.
-    `body`: the finding as REST shows it (JSON). `link`: the address of its page."""
+    """An event of a confirmed finding. `sequence`: the event's number in the store. `event`: a word of
+    service.domain.findings.lifecycle, MUTED, or TEST. `finding`: the finding's present state, which may be newer than
+    the event. `body`: the finding as REST shows it (JSON). `link`: the address of the finding's page."""
 
     sequence: int
     event: str
@@ -60,8 +60,9 @@ class Selection:
 class Undelivered(Exception):
     """The receiver did not take a notification; the message says why, in one line without secrets.
 
-    `taken`: the number of notifications, from the first, that it had taken before. `is_refused`: it refused this one
-    itself, so that sending it again would not help. `retry_after_s`: the pause that it asked for.
+    `taken`: the number of notifications, from the first, that the receiver took before this one. `is_refused`: the
+    receiver refused the notification as such, so that sending it again would not help. `retry_after_s`: the pause that
+    the receiver asked for; 0: none.
     """
 
     def __init__(self, text: str, *, taken: int = 0, is_refused: bool = False, retry_after_s: float = 0.0) -> None:
@@ -75,16 +76,16 @@ class Receiver(Protocol):
 
     @property
     def repeats_every_s(self) -> float | None:
-        """The interval at which it wants all open findings again; None: never."""
+        """The interval (s) at which the receiver wants all open findings again; None: never."""
 
     @property
     def gathers_s(self) -> float:
-        """The shortest time between two messages: what happens meanwhile comes in one. 0: each event at once."""
+        """The shortest time (s) between two messages. Events in between are sent in one message. 0: no such limit."""
 
     def send(self, notifications: Sequence[Notification]) -> None:
-        """Takes the notifications, oldest first, perhaps some of them again. Raises Undelivered."""
+        """Delivers the notifications, oldest first. Some may have been delivered before. Raises Undelivered."""
 
     def repeat(self, notifications: Sequence[Notification]) -> None:
-        """Takes all open findings again. Raises Undelivered."""
+        """Delivers all open findings again, if `repeats_every_s` is not None. Raises Undelivered."""
 
     def close(self) -> None: ...

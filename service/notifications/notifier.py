@@ -1,7 +1,7 @@
 """Notifies the configured receivers: one thread for each, in the process that holds the notifier's lease.
 
-A receiver that fails is tried again after a growing pause, and holds up no other one. A notification that it refuses
-itself is dropped after MOST_REFUSALS attempts; the store counts it.
+A receiver that fails is tried again after a growing pause, and does not hold up the others. A notification that its
+receiver refuses is dropped after MOST_REFUSALS attempts. The store counts the dropped ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ RENEW_EVERY_S: Final = 1.0
 READ_EVERY_S: Final = 0.5
 OVERLOOKED_EVERY_S: Final = 10.0
 GATHER_S: Final = 1.0
-"""Time from the first event to a message of a receiver that gathers events: those of one outage come together."""
+"""Time (s) from the first event to the message of a receiver that gathers events, so that the events of one outage are
+in one message."""
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
@@ -118,7 +119,7 @@ class _Work:
         self._now_ms, self._monotonic = now_ms, monotonic
         self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         self._refusals = 0
-        self._is_failing = True  # perhaps, before the first success
+        self._is_failing = True  # not known before the first success
         self._overlooked_at_s = self._repeated_at_s = float("-inf")
 
     @property
@@ -179,7 +180,7 @@ class _Work:
         self._refusals = 0
 
     def _note_undelivered(self, batch: Batch, error: Undelivered) -> float:
-        """Returns the pause (s) before the next attempt."""
+        """Drops a notification that was refused MOST_REFUSALS times. Returns the pause (s) before the next attempt."""
         self._refusals = self._refusals + 1 if error.is_refused and not error.taken else int(error.is_refused)
         is_dropped = self._refusals >= MOST_REFUSALS
         if error.taken or is_dropped:

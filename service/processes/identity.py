@@ -34,7 +34,7 @@ def in_session(leader: int) -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Returns `pid`, the processes it started, those that they started, and so on."""
+    """Returns `pid`, its child processes, their child processes, and so on."""
     children: dict[int, list[int]] = {}
     for one, fields in _all():
         children.setdefault(int(fields[_PARENT]), []).append(one)
@@ -63,7 +63,8 @@ def processor_time(pids: Iterable[int]) -> ProcessorTime:
 
 
 def kill_session(leader: int) -> None:
-    """Sends SIGKILL to every process of the session, stopped ones included; to `leader` last: it may be the caller."""
+    """Sends SIGKILL to every process of the session, stopped ones included. `leader`, which may be the caller, comes
+    last."""
     for pid in sorted(in_session(leader), key=lambda pid: pid == leader):
         try:
             os.kill(pid, signal.SIGKILL)

@@ -1,9 +1,9 @@
 """The lifeline between a child and its supervisor: each notices when the other is gone or unresponsive.
 
-The two are connected by a pair of sockets, which the kernel closes with its owner, also on kill -9. Both send a byte a
-second over it. If the supervisor is gone or unresponsive, its children end themselves; whoever started it (systemd, a
-container runtime, a person) starts all of them again. If a child is unresponsive, its supervisor ends it and starts it
-again.
+A pair of sockets connects the two. The kernel closes each socket when its process ends, also on kill -9. Both send a
+byte a second. If the supervisor is gone or unresponsive, its children end themselves. Whoever started the supervisor
+(systemd, a container runtime, a person) then starts all of them again. If a child is unresponsive, its supervisor ends
+it and starts it again.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def hold() -> Callable[[], None]:
     """Makes this process end with its supervisor. Returns the function to call about once a second to send a beat.
 
     When the supervisor is gone or unresponsive, this process sends itself SIGTERM, and 5 s later kills itself and every
-    process that it started. Does nothing if the variable LIFELINE is not set: the process was started by hand.
+    process that it started. Before that, it kills an unresponsive supervisor and the supervisor's stopped children.
+    Does nothing if the variable LIFELINE is not set: the process was started by hand.
     """
     number = os.environ.pop(LIFELINE, "")
     if not number:

@@ -37,7 +37,8 @@ class ChildCommand:
     """The command of a child. `name` goes before each line that the child prints; `environment` is added to our own.
 
     `silence` is None for a child that sends no beats over its lifeline. `final`: exit codes that end the supervisor;
-    `final_at_start`: exit codes that end it if they come from the child's first process, because nothing ever worked.
+    `final_at_start`: exit codes that end the supervisor if the child's first process ends with them, because the child
+    has never worked.
     """
 
     name: str
@@ -107,7 +108,7 @@ class Supervisor:
             for child in self._children:
                 if child.start_at is not None:
                     if now >= child.start_at:
-                        child.kill()  # what the dead process left behind
+                        child.kill()  # processes that the dead one left behind
                         child.start()
                 elif (code := child.process.poll()) is not None and not self._stopping:
                     if self._is_final(child, code):
@@ -131,8 +132,8 @@ class Supervisor:
             self._schedule(child, f"did not answer for {child.silent_s:.0f} s and was killed", now)
 
     def _schedule(self, child: _Child, ending: str, now: float) -> None:
-        """Schedules the restart of a child. Kills at once what its process left behind, which holds ports and memory
-        and is no longer watched."""
+        """Schedules the restart of a child. Kills at once the processes that the child's process left behind: they hold
+        ports and memory, and nothing watches them."""
         child.kill()
         if now - child.started >= self._pauses.steady_after_s:
             child.backoff.reset()

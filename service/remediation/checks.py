@@ -66,8 +66,9 @@ Reading = Callable[[], AbstractContextManager[Connection]]
 def nobody_owns(
     entry: Entry, cluster_id: int, client: KafkaClient, bracket: LeaderCheck, reading: Reading
 ) -> Owner | None:
-    """Returns the id that wrote the entry (None: there is none), once the store has read the transaction log to its
-    present end. Raises Refused if the owner cannot be determined, or will end the entry itself."""
+    """Returns the id that wrote the entry (None: no id has the producer id), once the store has read the transaction
+    log to its present end. Raises Refused if the owner cannot be determined, or if its coordinator will, or may, still
+    end the entry."""
     with reading() as connection:
         owner = _owner(connection, cluster_id, entry)
         known = {row.partition for row in clusters.partitions(connection, cluster_id, SourceName.TRANSACTION_LOG)}
@@ -92,8 +93,9 @@ def _is_unknown_to_all(owner: Owner, client: KafkaClient) -> bool:
 
 
 def _needed(client: KafkaClient, owner: Owner | None, known: set[int]) -> set[int]:
-    """Returns the log partitions that may contain the owner: its own if it is known (a producer id belongs to one id
-    for ever), else all of them."""
+    """Returns the log partitions that may contain the owner: the owner's own if the owner is known (a producer id
+    belongs to one id for ever), else all of them. `known`: the log partitions that the store reads. Raises Refused if
+    the store does not read all partitions that are needed then."""
     if owner is not None:
         return {owner.log_partition}
     layout = topic_layout(client, TOPIC)
@@ -105,7 +107,8 @@ def _needed(client: KafkaClient, owner: Owner | None, known: set[int]) -> set[in
 def _read_to_the_end(
     entry: Entry, cluster_id: int, bracket: LeaderCheck, reading: Reading, needed: set[int]
 ) -> Owner | None:
-    """Returns the owner by the present content of the `needed` log partitions, under their present leaders."""
+    """Waits until the store has read the `needed` log partitions to the ends that their present leaders report, and
+    returns the owner. Raises Refused if this takes more than READS_WITHIN_S, or if a record cannot be read."""
     seen = bracket.observe({(TOPIC, p) for p in needed})
     if missing := needed - {p for _, p in seen}:
         named = ", ".join(f"{TOPIC}-{p}" for p in sorted(missing)[:3])
@@ -136,8 +139,8 @@ def _is_read(row: clusters.LogPartitionRow | None, seen: CheckedPartition) -> bo
 
 def is_fenced(entry: Entry, owner: Owner | None, client: KafkaClient) -> None:
     """Raises Refused if the owner still has the entry's producer id and epoch, so that it could write again after the
-    marker. An id that no coordinator knows, because partitions were added to the log, cannot be fenced. If it starts
-    again, it gets another producer id, and leaders refuse records that they cannot verify."""
+    marker. An id that no coordinator knows, because partitions were added to the log, cannot be fenced, and passes: if
+    its producer starts again, it gets another producer id, and leaders refuse records that they cannot verify."""
     if owner is None or owner.state == EXPIRED or owner.producer_id != entry.producer_id:
         return
     if owner.producer_epoch > entry.producer_epoch or (owner.is_left_behind and _is_unknown_to_all(owner, client)):

@@ -32,8 +32,8 @@ REASONS: Final = {
 
 
 class WayOut(NamedTuple):
-    """The marker that ends a hanging transaction, as of `checked_at_ms`. `coordinator_epoch`: that of the last marker,
-    0 without one.
+    """The marker that ends a hanging transaction, as of `checked_at_ms`. `coordinator_epoch`: the coordinator epoch of
+    the producer id's last marker on the partition; 0 if there is none.
     """
 
     commit: bool

@@ -21,7 +21,8 @@ from uvicorn.server import ServerState
 MOST: Final = 8_192
 """Maximum number of connections. A waiting connection takes some 25 KB."""
 BACKLOG: Final = 256
-"""Connections that wait to be accepted, and that asyncio accepts in a row before any of them can give way."""
+"""Maximum number of connections that wait to be accepted. asyncio accepts up to this many in a row, before any of them
+can give way."""
 _OTHER_FILES: Final = BACKLOG + 256
 """Descriptors that are kept free for the backlog, the store, Kafka, and files."""
 
@@ -76,8 +77,8 @@ class HeldConnections:
 
 
 def most_connections() -> int:
-    """Raises this process's limit of open files as far as allowed. Returns how many connections fit: MOST, or fewer if
-    the limit is low."""
+    """Raises this process's limit of open files as far as needed and allowed. Returns the number of connections that
+    fit: MOST, or fewer (at least 16) if the limit is low."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST + _OTHER_FILES
     if soft < wanted:

@@ -26,7 +26,7 @@ _COLLECT_AFTER: Final = (5_000, 20, 100)
 everything meanwhile: it should be rare."""
 
 _SWITCH_S: Final = 0.0005
-"""Time for which a thread keeps the interpreter while others want it. With the default, 5 ms, the event loop waits
+"""Time (s) for which a thread keeps the interpreter while others want it. With the default, 5 ms, the event loop waits
 for several threads that make pages: under a crowd of clients, health checks took three times as long."""
 
 _M_ARENA_MAX: Final = -8  # glibc, malloc.h

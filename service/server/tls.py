@@ -20,7 +20,7 @@ class TlsFiles(NamedTuple):
     client_ca: Path | None = None
 
     def load(self) -> ssl.SSLContext:
-        """Returns a context of the files as they are now. TlsError, with one line, if they cannot be used."""
+        """Returns a context of the files as they are now. Raises TlsError, with one line, if they cannot be used."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         for file in (self.cert, self.key, *([self.client_ca] if self.client_ca else ())):
@@ -55,11 +55,11 @@ class TlsError(Exception):
 
 
 class ReloadingTls:
-    """The context of a listening server. Each handshake checks whether the files have changed, and then loads them. If
-    they do not fit together, for example in the middle of a change, the last good ones stay in use."""
+    """The context of a listening server. Each handshake checks whether the files have changed, and loads changed files.
+    If these do not fit together, for example in the middle of a change, the last good ones stay in use."""
 
     def __init__(self, files: TlsFiles) -> None:
-        """TlsError if the files cannot be used."""
+        """Loads the files. Raises TlsError if they cannot be used."""
         self._files = files
         self._lock = threading.Lock()
         self._seen = files.signature()

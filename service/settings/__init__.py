@@ -1,6 +1,7 @@
 """The settings: one model, read from flags, environment and TOML, and passed to child processes as a JSON document.
 
-`service.cli` and `spark_jobs` use it; it imports `service.access`, `service.domain` and `service.store.backends` alone.
+`service.cli` and `spark_jobs` use it. It imports only `service.access`, `service.domain`, `service.notifications`
+(the tables) and `service.store.backends`.
 """
 
 from service.settings.loading import DOCUMENT, ENV_PREFIX, for_ingest, for_service, for_store, load

@@ -40,7 +40,8 @@ def load(flags: Mapping[str, Any], config: str | None = None) -> Settings:
     """Returns the settings in effect. A flag that is None was not given. `config` None: the file of TXNSCOPE_CONFIG, if
     any.
 
-    Raises SettingsError if the file cannot be read, has an unknown key, or a value does not fit.
+    Raises SettingsError if the file cannot be read, a table in the environment is not JSON, a key is unknown, or a
+    value does not fit.
     """
     path = config or os.environ.get(f"{ENV_PREFIX}CONFIG")
     places = [

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from service.settings.model import Settings
 
 _KEY: Final = "[key]"
-"""The last part of the location of an error about a key of a table that people name themselves."""
+"""The last part of pydantic's location of an error in a key that people choose, such as a name in `[operators]`."""
 _TEXTS: Final = {
     "bool_type": "neither true nor false",
     "bool_parsing": "neither true nor false",
@@ -108,7 +108,8 @@ def _what(error: ErrorDetails, spot: _Spot) -> Iterator[str]:
 
 
 def _hint(name: str, model: type[BaseModel] | None) -> str:
-    """Returns the key that was probably meant, or all keys of a table, as the end of a sentence."""
+    """Returns the key that was probably meant, else all keys of the table, as the end of a sentence. At the top level,
+    returns an empty text instead of all keys."""
     known: Iterable[str] = () if model is None else model.model_fields
     if near := difflib.get_close_matches(name.replace("-", "_").lower(), known, 1):
         return f" (did you mean {near[0]}?)"

@@ -85,7 +85,7 @@ def _service_url(url: str) -> str:
 
 
 def _spark_master(master: str) -> str:
-    """Checks what Spark would refuse with a traceback."""
+    """Returns the master. Raises ValueError for a text that Spark would refuse with a traceback."""
     if not _SPARK_MASTER.fullmatch(master):
         raise ValueError(f"{master!r} is not a Spark master: give spark://HOST:PORT, yarn, k8s://URL or local[CORES]")
     return master
@@ -200,8 +200,8 @@ class WatchedCluster(Watching):
 
 
 class Settings(Watching):
-    """Every setting. A field's name is the flag (with dashes), the variable (in capitals), and the key in the file. The
-    values of fields without a repr, which may be secret, do not appear in errors."""
+    """Every setting. A field's name is the flag (with dashes), the variable (in capitals), and the key in the file. A
+    field without a repr may hold a secret: errors of pydantic about it do not show its value."""
 
     cluster: ClusterName | None = None
     store: str = Field(default=DEFAULT_URL, min_length=1, repr=False)

@@ -1,4 +1,4 @@
-"""Middleware before every route: checks the host, finds out who sent a request, and refuses what they may not do.
+"""Middleware before every route: checks the host, identifies the sender, and refuses what the sender may not do.
 
 `service.access.needs` has the role that each request needs. A request that changes something is refused if a browser
 sends it for another site, because a browser adds names, passwords and certificates by itself.
@@ -86,8 +86,9 @@ class Access:
         self._summing: asyncio.Task[None] | None = None
 
     async def principal(self, header: str, address: str) -> Principal:
-        """Returns the principal that the header names. Raises BadCredentials; ProblemError (429) if the address has
-        sent too many wrong credentials; StoreError if the keys cannot be read."""
+        """Returns the principal that the header names. Raises BadCredentials; ProblemError (429) for a password or
+        token that was not checked lately, if the address has sent too many wrong credentials; StoreError if the keys of
+        the store have never been read and cannot be read now."""
         now_s = time.monotonic()
         known = self.authenticator.known(header, now_s)
         if known is not None:
@@ -205,7 +206,8 @@ class _Unauthenticated(ProblemError):
 
 
 def require_cluster(request: Request, cluster: str) -> None:
-    """Raises ProblemError (403) if the sender may not see the cluster, which the path does not name."""
+    """Raises ProblemError (403) if the sender may not see the cluster. For routes whose path does not name the cluster:
+    `AccessControl` cannot check these."""
     principal = principal_of(request)
     if not principal.sees(cluster):
         raise ProblemError(403, NOT_ALLOWED, f"{principal.name!r} may not see cluster {cluster!r}")
@@ -213,7 +215,7 @@ def require_cluster(request: Request, cluster: str) -> None:
 
 async def may_still_see(request: Request, access: Access, cluster: str) -> bool | None:
     """Returns whether the sender of a long request may still see the cluster; None if the credentials are no longer
-    valid."""
+    valid, or cannot be checked now."""
     header = request.headers.get("authorization")
     if not access.authenticator.is_on or header is None:
         return principal_of(request).sees(cluster)
@@ -258,8 +260,9 @@ def _responses(*statuses: int) -> dict[str, Any]:
 
 
 def _check_site(headers: Headers) -> None:
-    """Refuses a request that a browser sends for another site. Programs send none of these headers. A form passes only
-    if the headers prove that a page of ours sent it."""
+    """Raises ProblemError (403) for a request that a browser sends for another site, by the headers Sec-Fetch-Site and
+    Origin. Programs send neither. A form passes only if these headers prove that a page of ours sent the form, or if
+    the request has a bearer token."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     has_our_origin = origin is not None and urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
     is_ours = site == "same-origin" or (site is None and has_our_origin)

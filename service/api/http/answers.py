@@ -1,7 +1,6 @@
-"""Turns a body into a response: JSON with a weak ETag, or 304 for a client that has it already. Keeps each answer for
-as long as the store does not change, for a second at most.
+"""Turns a body into a response: JSON with a weak ETag, or 304 for a client that has the body already.
 
-So a page with many readers is rendered once.
+Keeps each answer while the store does not change, for a second at most. So a page with many readers is rendered once.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ def answer_page(
 
 
 def answer_once(body: Shape, status: int = 200) -> Response:
-    """Returns the answer to a request that did something. Nothing keeps it, and it has no ETag: a 304 would hide what
-    was done."""
+    """Returns the answer to a request that did something. No cache may keep the answer, and it has no ETag: a 304 would
+    hide what was done."""
     return Response(to_json(body), status, {"Cache-Control": "no-store"}, "application/json")
 
 
@@ -109,11 +108,11 @@ class HeadAsGet:
 
 
 KEPT_MS: Final = 1_000
-"""Longest time for which an answer is kept: the ages that it contains, and the sources that it reports as stalled, may
-be out of date by up to this time."""
+"""Longest time (ms) for which an answer is kept. The ages in an answer, and the sources that it reports as stalled, may
+be out of date by this much."""
 
 REFRESH: Final = "x-refresh"
-"""The header with which a page requests itself again; the answer then needs nothing from Kafka."""
+"""The header of a request by which an open page refreshes itself; its answer needs nothing from Kafka."""
 
 Render = Callable[[Request], Coroutine[Any, Any, Response]]
 

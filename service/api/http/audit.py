@@ -1,4 +1,5 @@
-"""Writes audit events, mutes and acknowledgements to the store. All other code of the service only reads the store."""
+"""Writes audit events, mutes and acknowledgements to the store. Besides this module, only routes with a `store_writer`
+and the notifier write to the store. All other code of the service only reads the store."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ from service.store.finding_marks import Wish
 log = logging.getLogger(__name__)
 
 AUDIT_WAIT_S: Final = 5.0
-"""Seconds that an audit event waits for a lock if its action has happened already, or must not wait any longer."""
+"""Seconds for which the write of an audit event waits for a lock, if the audited action has happened already or must
+not wait any longer."""
 
 
 @contextmanager

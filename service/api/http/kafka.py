@@ -1,5 +1,5 @@
-"""The service's connections to Kafka, for facts that the store lacks. Each has one client, used by one request at a
-time.
+"""The service's connections to Kafka, for facts that the store lacks, and for markers. Each connection has one client,
+used by one request at a time.
 
 Reads and markers have separate connections, so that no read delays a marker.
 """

@@ -80,16 +80,13 @@ _HEAD = struct.Struct(">B?q")
 
 
 def write_cursor(place: PageCursor, *filters: Any) -> str:
-    """Returns the cursor of a page of ids that ended at `place`.
-
-    `filters`: everything the page depends on except its limit, as frozen values with the same `repr` in every process.
-    """
+    """Returns the cursor of a page of ids that ended at `place`. `filters`: as for `seal`."""
     return seal(_HEAD.pack(place.segment, place.ms is not None, place.ms or 0) + place.transactional_id, *filters)
 
 
 def read_cursor(cursor: str, sort: str, *filters: Any) -> PageCursor:
-    """Returns the place in the cursor. ProblemError (400) if the cursor was not made by this service, or belongs to
-    another query.
+    """Returns the place in the cursor. Raises ProblemError (400) if this service did not make the cursor, or made it
+    for another query.
     """
     data = unseal(cursor, _HEAD.size, *filters)
     segment, has_time, ms = _HEAD.unpack_from(data)
@@ -109,13 +106,16 @@ def read_timeline_cursor(cursor: str | None, *filters: Any) -> TimelineCursor:
 
 
 def seal(place: bytes, *filters: Any) -> str:
-    """Returns a cursor for the place where a page ended, valid for these filters only."""
+    """Returns a cursor for the place where a page ended, valid for these filters only.
+
+    `filters`: everything the page depends on except its limit, as frozen values with the same `repr` in every process.
+    """
     return encode_bytes(_fingerprint(filters) + place)
 
 
 def unseal(cursor: str, least: int, *filters: Any) -> bytes:
-    """Returns the sealed place, `least` bytes or more. ProblemError (400) if the cursor was not made by this service,
-    or belongs to another query.
+    """Returns the sealed place, `least` bytes or more. Raises ProblemError (400) if this service did not make the
+    cursor, or made it for another query.
     """
     data = decode_bytes(cursor)
     if data is None or len(data) < _FINGERPRINT + least:

@@ -40,7 +40,8 @@ NOT_AUTHENTICATED: Final = "urn:txnscope:not-authenticated"
 WRONG_HOST: Final = "urn:txnscope:wrong-host"
 TOO_MANY_REQUESTS: Final = "urn:txnscope:too-many-requests"
 TOO_MANY_STREAMS: Final = "urn:txnscope:too-many-streams"
-"""The constants above are values of `type`. Every other problem has about:blank, because its status explains it."""
+"""The constants from BAD_PARAMETER to here are values of `type`. Every other problem has about:blank, because its
+status explains it."""
 
 
 class ParameterError(BaseModel):

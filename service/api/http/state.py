@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AppState:
-    """The shared objects. `watched_store`: has connections of its own, for health and metrics. `kafka`: for reads;
-    `remediation_kafka`: for markers. `configured_clusters`: names of the clusters that have brokers in the settings.
-    `now_ms`: the clock."""
+    """The shared objects. `watched_store`: the store over separate connections, for the readiness check. `kafka`: for
+    reads; `remediation_kafka`: for markers. `configured_clusters`: names of the clusters that have brokers in the
+    settings. `now_ms`: the clock."""
 
     store: Store
     watched_store: Store

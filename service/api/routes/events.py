@@ -1,4 +1,4 @@
-"""GET /events: server-sent events about findings that open, are confirmed or resolve.
+"""GET /events: server-sent events about findings that open, are confirmed, change or resolve.
 
 The id of an event is its number in the store. A client that comes back with Last-Event-ID resumes after that event.
 FastAPI writes the events, and a comment every 15 s while there are none.
@@ -63,8 +63,8 @@ async def listening(
     last_event_id: Annotated[str | None, Header(description="Resume after this event.")] = None,
 ) -> AsyncIterator[Listening]:
     """Yields the place at which the requested stream begins, and holds it until the stream ends. Raises ProblemError:
-    404 for a cluster that the store does not know, 503 if too many streams are open. Raises StoreError if the store
-    does not answer."""
+    403 for a cluster that the sender may not see, 404 for a cluster that the store does not know, 503 if too many
+    streams are open. Raises StoreError if the store does not answer."""
     if cluster is not None:
         require_cluster(request, cluster)
     try:
@@ -77,7 +77,8 @@ async def listening(
 
 
 def begin(store: Store, cluster: str | None, last_event_id: str | None) -> Start:
-    """Returns the place after the event `last_event_id`; without an id, the place after the newest event."""
+    """Returns the place after the event `last_event_id`; without an id, the place after the newest event. For an id
+    that is no number, returns a reset. Raises ProblemError (404) if the store does not know the cluster."""
     last = None
     if last_event_id is not None:
         last = int(last_event_id) if last_event_id.isascii() and last_event_id.isdigit() else -1

@@ -38,9 +38,8 @@ from service.store.errors import StoreError
 from service.store.queries.clusters import ClusterRow
 
 LOOKS_WITHIN_S: Final = 10.0
-"""Seconds within which the marker may be written once the store is writable. The client then still waits for the
-answer: the store may take 30 s before that, the broker another 15 s, a busy store twice 5 s, and `txnscope resolve`
-waits for 75 s."""
+"""Seconds that the observations may take: after a longer time the marker is not written. So the answer comes while
+`txnscope resolve` waits (75 s): before, the store may take 30 s; after, a busy store twice 5 s, and the broker 15 s."""
 
 log = logging.getLogger(__name__)
 
@@ -118,8 +117,9 @@ def resolve_finding(
 def _write(
     request: Request, store_url: str, cluster: ClusterRow, finding: Finding, way: WayOut, client: KafkaClient
 ) -> None:
-    """Records the attempt in the audit, writes the marker, then records the outcome. So txnscope wrote no marker that
-    the audit does not contain. Raises the errors of `marker.write`, and StoreError if nothing was written."""
+    """Records the attempt in the audit, writes the marker, then records the outcome. So the audit contains every marker
+    that txnscope wrote. Raises the errors of `marker.write`; StoreError if nothing was written, because the attempt
+    could not be recorded."""
     attempt = Attempt(
         at_ms=wall_clock_ms(),
         finding_id=finding.id,

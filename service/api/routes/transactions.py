@@ -76,7 +76,7 @@ def list_transactions(
         selection = Selection(
             states=states,
             prefix=transactions.named_prefix(connection, found.id, raw_prefix),
-            # without an `as_of` nothing has an age
+            # without an `as_of` no transaction has an age
             started_until_ms=None if min_age is None else (as_of_ms or 0) - span_ms(min_age),
             producer_id=producer_id,
             topic=None if topic is None else printable(topic),

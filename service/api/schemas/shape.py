@@ -59,8 +59,8 @@ Time = Annotated[
 
 
 class Moment(NamedTuple):
-    """A time that a record or a broker has, as text; None if it has none. `raw_ms`: the number, if it is no valid time.
-    `raw_digits`: the digits of that number, if no double can hold it."""
+    """A time in a record or in an answer of a broker. `text`: in RFC 3339; None if there is no time, or no valid one.
+    `raw_ms`: the number, if it is no valid time. `raw_digits`: the digits of that number, if it is beyond +-2^53."""
 
     text: str | None = None
     raw_ms: int | None = None
@@ -154,8 +154,8 @@ def _parts(hint: Any) -> Iterator[Any]:
 @dataclass_transform(kw_only_default=True)
 @dataclass(kw_only=True)
 class Shape:
-    """A body of the API; each subclass is a dataclass. Behind every number `x` above 2^53 stands `x_str`, its digits;
-    behind a time that is none stands its number.
+    """A body of the API; each subclass is a dataclass. After a number `x` above 2^53 the JSON has `x_str`, its digits.
+    After a RawTime that is no valid time the JSON has its number, `x_raw_ms`.
 
     A field with a default is left out of the JSON while it has that value; every other field is there, null if None.
     """
@@ -205,8 +205,8 @@ class Page(Shape, Generic[T]):
 
 
 def shaped(kind: type[B], source: object, **more: Any) -> B:
-    """Returns the body with the fields in `more`, and all others taken from the fields of these names of `source`, a
-    record or another body."""
+    """Returns a body with the fields in `more`. The values of all other fields come from the fields of the same names
+    in `source`, a record or another body."""
     hashable: Any = kind
     for name in _others(hashable, tuple(more)):
         more[name] = getattr(source, name)

@@ -23,7 +23,7 @@ KERBEROS_SERVICE: Final = "sasl.kerberos.service.name"
 OAUTHBEARER: Final = "OAUTHBEARER"
 GSSAPI: Final = "GSSAPI"
 PASSWORDS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-"""The mechanisms that send a name and prove a password."""
+"""The mechanisms that log in with a name and a password."""
 
 _SECURITY: Final = ("security.", "ssl.", "sasl.", "txnscope.")
 _KAFKA: Final = "org.apache.kafka.common.security"
@@ -172,7 +172,8 @@ def mistakes(properties: Mapping[str, str]) -> Iterator[str]:
 
 
 def is_ignored(key: str) -> bool:
-    """Returns True for a key that has no effect here, and that need not have one."""
+    """Returns True for a key that has no effect and is not refused: one in IGNORED, or one without a security prefix
+    that is in no other table."""
     return key in IGNORED or not (
         key in HONOURED or key in CLASSES or reading.is_of_provider(key) or key.startswith(_SECURITY)
     )

@@ -152,7 +152,8 @@ def _options(text: str, mechanism: str, shown: str) -> dict[str, str]:
 
 
 def _check_handler(mechanism: str, properties: Mapping[str, str]) -> None:
-    """Raises ValueError for a callback handler that is not Kafka's own, because it would supply the login."""
+    """Raises ValueError for a callback handler that is not Kafka's own: in Java such a class would supply the login.
+    Accepts any handler if the properties have a `oauth.COMMAND`, which replaces it."""
     handler = properties.get(LOGIN_HANDLER, "")
     if not handler or oauth.COMMAND in properties:
         return

@@ -64,7 +64,8 @@ class Resolved(NamedTuple):
         return f"Resolved({len(self.properties)} properties)"
 
     def masked(self, text: str) -> str:
-        """Returns a text with variables in place of their values, because a password may be under a wrong key."""
+        """Returns a text with variables in place of their values, because a password may be under a wrong key. Leaves
+        values of less than _SHORTEST_SECRET characters."""
         for variable, value in self.values:
             if len(value.strip()) >= _SHORTEST_SECRET:
                 text = text.replace(value.strip(), variable)

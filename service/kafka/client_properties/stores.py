@@ -1,7 +1,7 @@
 """Reads key stores and trust stores: PEM as text or file (KIP-651), and PKCS12. The error for JKS names the command
 that converts the store.
 
-Java loads a PKCS12 store under the name JKS and the reverse (`keystore.type.compat`), and so do these functions.
+Java loads a PKCS12 store even if its type is given as JKS (`keystore.type.compat`), and so do these functions.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def _key(store: PKCS12KeyAndCertificates, password: str | None) -> dict[str, str
 
 
 def _raw(properties: Mapping[str, str], store: str, of_text: str) -> bytes | None:
-    """Returns the bytes of a store; None if the properties name none. Raises ValueError if the store does not have the
-    format of its type."""
+    """Returns the bytes of a store; None if the properties name none. Raises ValueError if the store cannot be read,
+    does not have the format of its type, or comes with keys that exclude it."""
     location, given = properties.get(f"{store}.location"), properties.get(f"{store}.type", "").upper()
     if not location:
         return None
@@ -128,7 +128,7 @@ def _pkcs12(raw: bytes, properties: Mapping[str, str], store: str, password: str
 
 
 def _chain(own: Certificate, others: list[Certificate]) -> Iterator[Certificate]:
-    """Yields a certificate and those between it and its root, each before its issuer."""
+    """Yields `own`, its issuer, the issuer of that certificate, and so on, as far as `others` contains the issuers."""
     known, current = list(others), own
     while True:
         yield current

@@ -11,8 +11,9 @@ from service.notifications.notification import Receiver, Undelivered
 
 
 def receiver_of(table: NotifyTable, base: str, watched_clusters: Callable[[], Collection[str]]) -> Receiver:
-    """Returns the receiver. `base`: the address of our pages. `watched_clusters`: the Kafka cluster ids that a topic
-    must not be written to. Reads no file yet: files are read anew for each message."""
+    """Returns the receiver. `base`: the address of our pages. `watched_clusters`: returns the Kafka cluster ids to
+    which a receiver of kind kafka must not write, unless `allow_watched_cluster` is set. Reads no file yet: receivers
+    read their files when they send."""
     # imported here, because each needs a library of its own
     if table.kind == "apprise":
         from service.notifications.receivers.people import People
@@ -41,7 +42,7 @@ def _lines(table: NotifyTable) -> list[str]:
 
 
 def _url(table: NotifyTable) -> str:
-    """Returns the one address. Raises Undelivered."""
+    """Returns the first address. Raises Undelivered."""
     url = _lines(table)[0]
     try:
         check_url(table.kind, url)

@@ -34,7 +34,8 @@ _REFUSED: Final = (400, 413, 415, 422)
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address, and what proves to it who we are. `secrets` reads them anew for each request: files change."""
+    """An address, and the token that proves who we are. `url` and `bearer` read them anew for each request, because
+    files change. `ca`: file of the authorities that may sign the server's certificate; None: the system's."""
 
     url: Callable[[], str] = field(repr=False)
     bearer: Callable[[], str | None] = field(repr=False)
@@ -66,7 +67,7 @@ class Endpoint:
             raise Undelivered(str(error), taken=taken) from error
         except OSError as error:
             raise Undelivered(f"{error.filename}: {error.strerror}", taken=taken) from error
-        except Undelivered as error:  # by a file of the settings
+        except Undelivered as error:  # a file of the settings cannot be read
             raise Undelivered(str(error), taken=taken) from error
         if not 200 <= answer.status < 300:
             raise Undelivered(
@@ -86,8 +87,8 @@ def _retry_after_s(text: str) -> float:
 class Webhook:
     """Sends each notification as JSON, in a request of its own, signed as Standard Webhooks 1.0 says.
 
-    `secret`: the key of the signature, as text or as whsec_BASE64; None: no signature. `template`: a file with a Jinja
-    template of the body, which has the names of the default body.
+    `secret`: returns the key of the signature, as text or as whsec_BASE64; None: no signature. `template`: a file with
+    a Jinja template of the body, which can use the keys of `default_body`; None: `default_body` as JSON.
     """
 
     endpoint: Endpoint
@@ -195,7 +196,8 @@ class Alertmanager:
     def close(self) -> None: ...
 
     def _alerts(self, one: Notification) -> list[dict[str, Any]]:
-        """Returns the alert of a finding; of one that is over, the alerts of all severities that it may have had."""
+        """Returns the alert of a finding. For a finding that is resolved or muted, returns an ended alert for each
+        severity that the finding may have had."""
         is_over = not one.finding.is_open or one.event == MUTED
         severities = CATALOGUE[one.finding.kind].severities if is_over else (one.finding.severity,)
         holds = timedelta() if is_over else TEST_HOLD if one.event == TEST else HOLD
@@ -235,8 +237,9 @@ class Alertmanager:
 
 
 def labels_of(one: Notification, severity: Severity) -> dict[str, str]:
-    """Returns the labels of the alert of a finding. They stay the same for its whole life: Alertmanager takes another
-    set of labels for another alert."""
+    """Returns the labels of the alert of a finding. Alertmanager takes another set of labels for another alert. So
+    labels hold only values that stay the same, except severity and owner (`Alertmanager.repeat` ends outdated
+    alerts)."""
     finding = one.finding
     labels = {
         "alertname": TEST_ALERT if one.event == TEST else CATALOGUE[finding.kind].alert or f"txnscope_{finding.kind}",

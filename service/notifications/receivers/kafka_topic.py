@@ -1,7 +1,7 @@
 """A receiver that writes each notification to a Kafka topic, as a CloudEvent keyed by the finding's id.
 
-A compacted topic keeps the newest event of each finding. Events of a finding stay in order: the next
-one is written once the broker has the one before.
+A compacted topic keeps the newest event of each finding. Events of a finding stay in order: an event is sent only once
+the broker has the finding's previous event.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class KafkaTopic:
 
 
 def _one_of_each_finding(notifications: Sequence[Notification]) -> Iterator[Sequence[Notification]]:
-    """Yields the notifications in pieces, each with at most one of a finding."""
+    """Yields the notifications in consecutive groups; no group has two notifications of the same finding."""
     start, seen = 0, set[str]()
     for number, one in enumerate(notifications):
         if one.finding.id in seen:

@@ -1,7 +1,7 @@
 """A receiver for people: Slack, Teams, PagerDuty, Opsgenie, mail and whatever else Apprise knows.
 
-An outage of 500 ids is one message: what happens within `gathers_s` comes together, a line for each finding, and of a
-finding with several events only the last one.
+An outage of 500 ids is one message. A message contains the events of `gathers_s`: a line for each finding (MOST_LINES
+at most), with the finding's last event.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class People:
     def send(self, notifications: Sequence[Notification]) -> None:
         from apprise import Apprise, AppriseAsset  # 0.3 s, and only those who have such a receiver need it
 
-        logging.getLogger("apprise").setLevel(logging.CRITICAL)  # its lines could contain tokens
+        logging.getLogger("apprise").setLevel(logging.CRITICAL)  # Apprise's lines could contain tokens
         apprise = Apprise(asset=AppriseAsset(app_id="txnscope", http_redirects=False, secure_logging=True))
         if not all(apprise.add(url) for url in self._urls()):
             raise Undelivered("Apprise does not know this kind of address")
