@@ -80,8 +80,8 @@ def _run(
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Returns whether a line is logged. Lines of py4j are not: it logs every lost connection with a traceback, partly
-    in the root logger. Our own loggers report the consequence in one line."""
+    """Returns whether a line is logged. Lines of py4j and of the root logger are not, because py4j logs every lost
+    connection with a traceback, partly in the root logger. Our own loggers report the consequence in one line."""
     return record.name.startswith("txnscope") or (record.name != "root" and not record.name.startswith("py4j"))
 
 

@@ -69,7 +69,8 @@ LINE_EVERY_MS = 2_000
 
 
 class FirstReadProgress:
-    """Shows the progress of the first read after each batch; shows nothing more once history is read."""
+    """Shows the progress of the first read after a batch, at most every LINE_EVERY_MS. Shows nothing more once history
+    is read."""
 
     def __init__(self, positions: Iterable[LogPosition]) -> None:
         positions = list(positions)

@@ -1,7 +1,7 @@
 """Turns facts of the transaction log into Arrow rows on the executors, and back into facts on the driver.
 
-A row is a whole Arrow array in one binary value. Spark would take the arrays themselves, one fact a row, and turn each
-of their fields into the JVM's form and back: that costs four times what decoding and folding cost.
+A row is a whole Arrow array in one binary value. If each fact were a row, Spark would turn each of its fields into the
+JVM's form and back, which costs four times as much as decoding and folding.
 """
 
 from __future__ import annotations
@@ -200,7 +200,9 @@ def _batch(found: Mapping[str, list[Any]], runs: Sequence[pa.StructArray]) -> Lo
 
 
 def lone(runs: pa.StructArray, history: Sequence[int], steps: Iterable[Step]) -> pa.BooleanArray:
-    """Returns which of the runs are LoneRuns. `history`: the log partitions whose records do not count."""
+    """Returns True for each run that belongs in LoneRuns: the only run of its id, not joined, without steps, on a
+    partition of `history`, and with an id of at most KEY_ID_BYTES. `history`: the log partitions whose records do not
+    count."""
     partition, ids, joined = (runs.field(name) for name in ("partition", "transactional_id", "joined"))
     if not history or not len(runs):
         return pa.array(np.zeros(len(runs), bool))

@@ -50,7 +50,7 @@ class Folded(NamedTuple):
 
 
 def fold(columns: LogColumns, scope: Scope) -> Folded:
-    """Folds decoded records of any number of partitions, each partition's in log order."""
+    """Folds decoded records of any number of partitions. The records of each partition are in log order."""
     rows = len(columns.offset)
     state = _states(columns)
     fields = {name: getattr(columns, name) for name in Records._fields if name != "state"}
@@ -93,8 +93,8 @@ def concat(pieces: Sequence[Folded]) -> Folded:
 
 
 def merge(folded: Folded, scope: Scope) -> Folded:
-    """Joins neighbouring runs of the same id: under the same producer id they become one run; under another one the
-    later run is marked as `joined`."""
+    """Joins neighbouring runs of the same id. Runs under the same producer id become one run. A run that follows a run
+    under another producer id is marked as `joined`."""
     runs = folded.runs
     if not len(runs.partition):
         return folded

@@ -1,6 +1,7 @@
 """Derives facts from pairs of neighbouring records, in columns: steps to be judged, commits by minute, durations.
 
-The same rules for two records are in `service.domain` (transitions, minutes); a property test proves them equal.
+The same rules for two records are in `service.domain.transaction_log` (transitions, outcomes, id_delta). A property
+test compares both.
 
 The decisions of coordinators are taken out of the records, with their partitions, only where markers are compared with
 them: other records need no partitions decoded.
@@ -186,7 +187,7 @@ _DECIDED = pa.struct([pa.field(name, kind) for name, kind in _TYPES.items()])
 
 
 def decisions(columns: LogColumns, partitions: Collection[int]) -> pa.StructArray:
-    """Returns the PrepareX records with partitions, of these log partitions."""
+    """Returns the PrepareX records that list partitions, from the log partitions in `partitions`."""
     is_end = np.isin(columns.status, [states.PREPARE_COMMIT, states.PREPARE_ABORT]) & (columns.partition_count > 0)
     rows = np.flatnonzero(is_end & np.isin(columns.partition, list(partitions)))
     values = byte_strings(columns.values.data, columns.values.start[rows], columns.values.size[rows])

@@ -47,7 +47,7 @@ class TransactionLogJob:
 
     def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
         """Runs the query until `ending` is set. Raises the failure that ended the query: a StoreError, a KafkaFailure,
-        Spark's own exception, or StillStoring."""
+        Spark's own exception, SessionEnded, or StillStoring."""
         kept = tuple(prefix.encode() for prefix in self._reader.full_history_prefixes)
         writer = TransactionLogWriter(
             self._engine, lease, history_ms=self._history_ms, full_history_prefixes=kept, audited=self._audited
@@ -76,7 +76,7 @@ class TransactionLogJob:
             shown.advance(sum(r.hi - r.lo for r in batch.ranges), now_ms)
             if shown.left:
                 return
-            if missing:  # one after each batch, so that new records wait for one only
+            if missing:  # one index after each batch, so that new records wait for one only
                 late_indexes.build_one(self._engine, missing)
             else:
                 backend_of(self._engine).extend_text_index(self._engine)

@@ -97,7 +97,7 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
         self, described: TransactionDescription, coordinator: int, layouts: dict[str, TopicLayout | None]
     ) -> tuple[tuple[str, int, int], ...]:
         """Returns the partitions (at most 10) that still lack their marker, and their leaders as the coordinator sees
-        them (-1: none). Another broker may be the one that does not answer."""
+        them (-1: none). A leader may be unresponsive while the coordinator answers."""
         assert self._client is not None
         found = []
         for topic, partition in described.partitions[:10]:

@@ -101,8 +101,8 @@ class ConditionObserver:
         return open_.read, prepared.read, left_behind, _result(found, unread, context)
 
     def _surroundings(self, connection: Connection, timed_out: Sequence[IdState]) -> Surroundings:
-        """Returns the facts from the store and from the coordinators around the transactions that have reached their
-        timeout."""
+        """Returns the facts by which transactions that have reached their timeout are judged: the newest writes in each
+        log partition, and the coordinators' answers. Returns none if no transaction has a start time."""
         self._agrees = {one.transactional_id: self._agrees.get(one.transactional_id, Answer.NONE) for one in timed_out}
         started = [one.started_at_ms + one.timeout_ms for one in timed_out if one.started_at_ms is not None]
         if not started:
@@ -196,6 +196,7 @@ class ConditionObserver:
 
 def _result(found: Iterable[Observation], unread: dict[Kind, int], context: Context) -> RoundResult:
     """Returns the round's result for the kinds that are keys of `unread` (by kind, the number of cases that were not
-    read). It covers the log partitions that can be judged now; findings without a log partition only if all can."""
+    read). The result covers findings about log partitions that can be judged now. It covers findings without a log
+    partition only if all partitions can be judged."""
     known = frozenset(context.log.known_until_ms), context.log.is_complete
     return RoundResult(tuple(found), frozenset(unread), *known, unread=unread)

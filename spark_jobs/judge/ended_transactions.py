@@ -42,8 +42,9 @@ def may_grow(entry: Entry, owner: Owner) -> bool:
 
 
 def may_have_grown(entry: Entry, before: Owner | None, owner: Owner) -> bool:
-    """Returns whether a transaction may have written to the entry since the owner was in the state `before` (None: not
-    known): under TV2 any of the entry's epoch, else one that lists the partition and whose marker is missing."""
+    """Returns whether a transaction may have written to the entry since the owner was in the state `before`. Returns
+    True if that state is not known (None). Under TV2, any transaction of the entry's epoch may have written. Otherwise
+    only a transaction that lists the partition, or listed it until its end, may have written."""
     if before is None:
         return True
     if before.record.offset == owner.record.offset:

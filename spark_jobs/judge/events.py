@@ -43,7 +43,7 @@ class EventObserver:
         self._begun_ms = self._now_ms = 0
         self._has_unjudged = False
         self.held: frozenset[Key] = frozenset()
-        """The keys of the findings to which events may belong that were read and cannot be reported yet."""
+        """The keys of the findings that may get events which were read, but cannot be reported yet."""
         self._unread: Counter[str] = Counter()
         self._unread_ms = 0
         self._settling: Settling | None = None
@@ -124,7 +124,8 @@ class EventObserver:
             self._unread_ms = self._now_ms
 
     def _is_fresh(self, event: Event) -> bool:
-        """Returns whether the event was not settled in the last round, so that perhaps no finding has counted it."""
+        """Returns True if the event was still unsettled in the last round. Perhaps no finding has counted such an
+        event. Returns False before the first round."""
         after_ms = self._settles_ms + _SETTLES_LATER_MS.get(event.cause, 0)
         return self._settling is not None and not self._settling.is_past(event, after_ms)
 

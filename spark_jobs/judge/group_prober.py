@@ -54,7 +54,7 @@ class GroupProber:
     """Watches consumer groups on stalled partitions. Call `round` from one thread only, and `close` when it is no
     longer needed.
 
-    Other threads may read four fields. `denied`: groups that were listed and may not be asked about. `not_judged`:
+    Other threads may read four fields. `denied`: known groups for which DESCRIBE is not allowed. `not_judged`:
     share groups for which it is not known whether they wait, with the reason. `unread`: open transactions that may
     commit offsets of more groups than are known. `left_out`: the number of groups, partitions of groups, and open
     transactions that are not read because there are too many.
@@ -102,7 +102,8 @@ class GroupProber:
             self._client = None
 
     def _clear(self, now_ms: int) -> None:
-        """Deletes the stored rows, because no group waits. Closes the connection if the list of groups is too old."""
+        """Deletes the stored rows, because no group waits while nothing is stalled. Once the list of groups is
+        LIST_EVERY_MS old, also forgets the groups and closes the connection."""
         if not self._is_cleared:
             self._writer.replace((), now_ms)
             self._is_cleared = True
@@ -183,8 +184,8 @@ class GroupProber:
         return {place: one for place, one in ends.items() if place not in passed}
 
     def _list(self, client: KafkaClient, now_ms: int) -> None:
-        """Asks every broker for its groups. Known groups are kept while any broker does not answer: they may have moved
-        there."""
+        """Asks every broker for its groups. Known groups are kept while any broker does not answer, because they may
+        have moved to that broker."""
         brokers = cluster.broker_ids(client)
         listed: dict[str, int] = {}
         answered: set[int] = set()

@@ -28,9 +28,10 @@ _DENIED: Final = 30
 
 
 class GroupsAnswer(NamedTuple):
-    """A coordinator's answer about its groups: `rows` on stalled partitions, and by group the `topics` it has offsets
-    or assigned partitions on. A group without an answer has no topics: either permission is missing (`denied`; its rows
-    come from the batches of open transactions), or another broker coordinates the group now (`has_moved`).
+    """A coordinator's answer about its groups. `rows`: on stalled partitions. `topics`: by group, the topics on which
+    the group has offsets or assigned partitions. A group without an answer is missing from `topics`. Either permission
+    is missing (`denied`; the group's rows come from the batches of open transactions), or another broker coordinates
+    the group now (`has_moved`).
 
     `lags`: of share groups, by group, topic and partition; only those that are reported. `not_judged`: share groups for
     which it is not known whether they wait, with the reason.
@@ -44,8 +45,8 @@ class GroupsAnswer(NamedTuple):
     not_judged: Mapping[str, Reason] = MappingProxyType({})
 
     def topics_of(self, group: str) -> set[str] | None:
-        """Returns the topics of the group; None if the answer is not enough, so that the group is asked about again
-        soon."""
+        """Returns the topics of the group; an empty set if permission is missing; None without an answer, so that the
+        group is asked about again soon."""
         return set() if group in self.denied else self.topics.get(group)
 
     def with_share_groups(self, share: GroupsAnswer) -> GroupsAnswer:
@@ -69,11 +70,11 @@ def ask_groups(
 ) -> GroupsAnswer:
     """Asks `node` about groups that it coordinates. Raises KafkaUnavailable or KafkaRefused.
 
-    `pending`: the offsets that batches of open transactions commit. Kafka lists only partitions with an earlier commit:
-    a partition for which a group has nothing but a pending commit shows only if `pending` names it.
+    `pending`: the offsets that batches of open transactions commit. Kafka lists only partitions with an earlier commit.
+    If the first commit for a partition is pending, Kafka is asked about that partition only if `pending` names it.
 
-    The coordinator's answer wins: an offset that it does not hold back any more is not pending, whatever the batches
-    contain.
+    The coordinator's answer wins: an offset that the coordinator no longer holds back is not pending, whatever the
+    batches contain.
     """
     answers = committed(client, node, groups, require_stable=True)
     answering = {group: dict(one.offsets) for group, one in answers.items() if one.error == errors.NONE}
@@ -128,8 +129,8 @@ def ask_groups(
 
 
 def ask_share_groups(client: KafkaClient, node: int, groups: Sequence[str], stalled: Stalls) -> GroupsAnswer:
-    """Asks `node` about share groups that it coordinates: their start offsets, and their isolation level. Raises as
-    `ask_groups` does."""
+    """Asks `node` about share groups that it coordinates: their start offsets, and their isolation level. Judges no
+    group if the brokers do not report such offsets. Raises as `ask_groups` does."""
     if not reports_offsets(client):
         topics: dict[str, set[str]] = {group: set() for group in groups}
         return GroupsAnswer([], topics, frozenset(), False, not_judged=dict.fromkeys(groups, ShareOffsetsNotReported()))
@@ -171,8 +172,8 @@ def _topics(offsets: Iterable[TopicPartition], one: GroupMembers | None) -> set[
 
 
 def _has_no_offset(one: Committed | None) -> bool:
-    """Returns whether the coordinator has no offset of a partition: an error (no permission on the topic, an offset
-    that is pending) does not show that."""
+    """Returns whether the coordinator's answer proves that it has no offset of a partition. An error (no permission on
+    the topic, a pending offset) does not prove that."""
     return one is None or (one.error == errors.NONE and one.offset < 0)
 
 

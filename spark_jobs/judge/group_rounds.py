@@ -1,5 +1,5 @@
-"""Chooses the groups to ask about in a round: often, groups that may be blocked; rarely, all other groups; and never
-more than a bound at once."""
+"""Chooses the groups to ask about in a round. Groups that may be blocked are asked about often, all other groups
+rarely. A batch has at most GROUPS_AT_ONCE groups."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class Stalls(NamedTuple):
 def stalled_partitions(
     ends: Mapping[TopicPartition, LsoSample], offsets_partitions: int | None, as_of_ms: int | None
 ) -> Stalls:
-    """Returns the partitions whose LSO has been stalled below the high watermark for long enough to matter."""
+    """Returns the partitions whose LSO has been stalled below the high watermark for long enough to matter at
+    `as_of_ms`; none if `as_of_ms` is None."""
     found = (
         []
         if as_of_ms is None
@@ -57,7 +58,7 @@ def stalled_partitions(
 
 
 class UnresponsiveBrokers:
-    """Brokers that did not answer. Each of them is not asked again for SKIP_MS."""
+    """Brokers that did not answer. A broker is not asked again within SKIP_MS of its failure."""
 
     def __init__(self) -> None:
         self._until_ms: dict[int, int] = {}
@@ -129,7 +130,9 @@ class GroupSchedule:
         self._topics = {group: topics for group, topics in self._topics.items() if group in self.coordinators}
 
     def _due_ms(self, group: str, stalled: Stalls, topics: set[str]) -> int:
-        """Returns when (ms) the group is due; a group that was never asked about is due at once."""
+        """Returns when (ms) the group is due. While no data partition is stalled, only groups are due whose offsets
+        lie on a stalled partition of `__consumer_offsets`. A group that may be due, and was never asked about, is due
+        at once."""
         asked_ms = self._asked_ms.get(group)
         is_concerned = stalled.holds_offsets_of(group) or not topics.isdisjoint(self._topics.get(group, ()))
         if not is_concerned and not stalled.places:

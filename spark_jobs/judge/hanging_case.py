@@ -1,7 +1,7 @@
 """The case of one open entry without an owner, from its first observation to its end.
 
-A case has the observations of the entry, and two states: the confirmation, that no transaction will end the entry
-(`service.domain.findings.confirmation`), and the decision, which marker would be right
+A case has the observations of the entry, and two states. The confirmation shows how far it is proven that no
+transaction will end the entry (`service.domain.findings.confirmation`). The decision shows which marker would be right
 (`service.domain.worlds.verdict`).
 """
 
@@ -41,11 +41,11 @@ FACTS_TAKE_MS: Final = 10_000
 """Time (ms) for which a finding waits for the facts about its entry while Kafka neither gives nor refuses them."""
 
 GROWN_AGAIN_MS: Final = 5_000
-"""Least interval of reading the facts of an entry that goes on growing."""
+"""Shortest interval between two reads of the facts about an entry that keeps growing."""
 
 ASK_AGAIN_MS: Final = 5_000
-"""Interval at which coordinators are asked about entries without any sign of trouble, because there may be many long
-transactions, and ids may be hidden."""
+"""Shortest interval between two questions to the coordinators about the same entry, where the log cannot be read. Only
+the second question of step 2 does not wait for this interval."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,8 @@ class HangingCase:
     the LSO. `samples` are of the partition. `observed_ms` and the offsets are of the last observation that showed the
     entry open. `closed_ms`: time of the first observation that showed it closed; None while it is open.
 
-    `has_log`: the transaction log can be read. Without it the coordinators are asked, at `coordinators_asked_ms` last.
+    `has_log`: the transaction log can be read. If not, the coordinators are asked. `coordinators_asked_ms`: the time of
+    the last question that was answered; -1 before.
 
     `busy_until_ms`: the time until which the coordinator was completing an earlier transaction of the owner; -1 if no
     such transaction is known. `busy_with`: the start time of that transaction while it is being completed. `grown_ms`:
@@ -97,8 +98,9 @@ class HangingCase:
         return step_2(self.confirmation) is not None
 
     def is_reportable(self, now_ms: int) -> bool:
-        """Returns whether step 2 holds, and it is known whether the owner can have written the entry. Where the facts
-        for that cannot be had, the producer id alone names the owner."""
+        """Returns whether the case may be reported: step 2 holds, and the facts about the entry were read, are not
+        needed, or were not available within FACTS_TAKE_MS. Without these facts, the producer id alone names the owner.
+        A case is also reportable if the decision of its finding from before a restart has changed."""
         if self.decision.state is State.RECALLED and self.reported != self.decision.verdict:
             return True  # the finding of before the restart names a marker that may be wrong by now
         if self.unowned_ms is None:
@@ -116,7 +118,7 @@ class HangingCase:
         """Returns the verdict to report: unknown while the entry may grow, or may have grown since the reading."""
         if self.owner is None:
             return self.decision.reported(self.grown_ms)
-        # the transaction that was left behind adds nothing, as no coordinator knows it: only a later one may
+        # the left-behind transaction adds no records, as no coordinator knows it: only a later one may add some
         may_be_known = not self.owner.is_left_behind or self.grown_ms >= 0
         return self.decision.reported(self.grown_ms, is_growing=may_be_known and may_grow(self.entry, self.owner))
 
@@ -127,8 +129,8 @@ class HangingCase:
 
     @property
     def is_foreign(self) -> bool:
-        """Returns whether it is known that the id with the entry's producer id in this cluster did not write the
-        entry."""
+        """Returns whether it is known that the entry's producer id belongs to another id in this cluster, which did not
+        write the entry."""
         return isinstance(self.decision.newest.open_question, ForeignRecords)
 
     @property
@@ -168,16 +170,17 @@ class HangingCase:
     # step 2: no transaction will end the entry
 
     def log_partitions_needed(self, log_partitions: Iterable[int]) -> frozenset[int]:
-        """Returns the partitions of the log that could name an owner. If the owner is known, only the partition with
-        its record could, because a producer id belongs to one id for ever. Returns none without log access, or once the
-        ends are known."""
+        """Returns the partitions of the transaction log to read before step 2. If the owner is known, this is only the
+        partition with its record, because a producer id belongs to one id for ever. Returns none without log access, or
+        once the end offsets are known."""
         if not self.has_log or not isinstance(self.confirmation, Open):
             return frozenset()
         return frozenset(log_partitions) if self.owner is None else frozenset({self.owner.log_partition})
 
     def note_owner(self, owner: Owner | None, now_ms: int) -> None:
-        """Notes the owner's newest state in the log. `owner` None: the log has none (any more). Before step 2 holds,
-        the owner also names the subject: the entry may have been seen before the record of its id was read."""
+        """Notes the owner's newest state in the log. Does nothing if `owner` is None: the log has no owner (any more).
+        Before step 2 holds, an owner that may have written the entry also names the subject, because the entry may have
+        been seen before the record of its id was read."""
         if owner is None:
             return
         is_known = self.owner is None and self.subject.transactional_id == owner.transactional_id  # from a finding
@@ -194,7 +197,8 @@ class HangingCase:
 
     def _note_completion(self, owner: Owner, now_ms: int) -> None:
         """Notes until when the coordinator was completing the transaction that was in PrepareX when the entry was
-        written. Later transactions do not matter: before a client can end the next one, it has added its partitions."""
+        written. Later transactions do not matter: a client adds its partitions before it can end the next
+        transaction."""
         if self.busy_with is None:
             if self.busy_until_ms >= 0 or self.is_unowned:
                 return
@@ -225,8 +229,8 @@ class HangingCase:
         self._move(Unowned(now_ms, ends, (_seen_open(self.entry), Evidence(ends.asked_at_ms, TOPIC, text))))
 
     def discard_log_read_before(self, before_ms: int) -> None:
-        """Discards step 2 of an unconfirmed case if its log ends were requested before `before_ms`: it became known
-        later that a client may have been waiting at that time."""
+        """Sets an unconfirmed case back to step 1 if its log ends were requested before `before_ms`. It became known
+        later that a client may have been waiting at the time of the request."""
         state = self.confirmation
         log = state if isinstance(state, EndsKnown) else state.log if isinstance(state, Unowned) else None
         if log is not None and log.asked_at_ms < before_ms:
@@ -241,8 +245,8 @@ class HangingCase:
         return owner.ended_offset < unowned.log.ends.get(owner.log_partition, -1)
 
     def must_ask_coordinators(self, now_ms: int) -> bool:
-        """Returns whether the coordinators are to be asked now. The second question comes ADD_IN_FLIGHT_MS after the
-        first answer: an AddPartitionsToTxn in flight has been accepted by then."""
+        """Returns whether the coordinators are to be asked now; never with log access. The second question comes
+        ADD_IN_FLIGHT_MS after the first answer: an AddPartitionsToTxn in flight has been accepted by then."""
         if self.has_log:
             return False
         if isinstance(self.confirmation, Released):
@@ -281,8 +285,8 @@ class HangingCase:
     # step 3: the partition still shows the entry open; or it has ended
 
     def apply_open(self, seen: CheckedPartition) -> None:
-        """Notes that an observation showed the entry open. The observation makes step 3 if it was requested after step
-        2."""
+        """Notes that an observation showed the entry open. The observation makes step 3 if it was not requested before
+        step 2. Without log access, only an answer to DescribeProducers makes step 3."""
         ends = seen.ends
         self.observed_ms, self.high_watermark = seen.asked_at_ms, ends.high_watermark
         self.closed_ms = None
@@ -309,8 +313,8 @@ class HangingCase:
         return can_still_write(self.entry, self.owner) and not self.is_certain(context, now_ms)
 
     def is_certain(self, context: Context, now_ms: int) -> bool:
-        """Returns whether no coordinator will end the entry except by accident. Without access to the log, or without
-        DescribeProducers for step 3, that is never certain."""
+        """Returns whether no coordinator will end the entry except by accident. Returns False without access to the
+        log, without DescribeProducers for step 3, and for an entry that `is_foreign`."""
         is_described = not isinstance(self.confirmation, Confirmed) or self.confirmation.described
         is_known = is_described and self.has_log and not self.is_foreign
         return is_known and is_certain(self.entry, self.owner, context, now_ms)
@@ -318,7 +322,8 @@ class HangingCase:
     # the decision: which marker would be right
 
     def facts_to_read(self, now_ms: int) -> EntryQuery | None:
-        """Returns the facts to be read for a verdict; None while there is no reason to read them."""
+        """Returns the query for the facts that a verdict needs; None without log access, or while there is no reason to
+        read the facts."""
         is_again = self._is_newer(self.entry.last_timestamp_ms) and now_ms - self.decision.read_at_ms >= GROWN_AGAIN_MS
         if not self.has_log or not self.decision.is_due(now_ms, self.unowned_ms, now_ms if is_again else self.grown_ms):
             return None
@@ -329,7 +334,8 @@ class HangingCase:
         return entry_query(self.entry, self.owner, self.samples, is_deep=is_deep)
 
     def apply_verdict(self, verdict: Verdict, asked: EntryQuery, at_ms: int) -> bool:
-        """Applies a verdict. Returns False if it contradicts an earlier one: the decision is unknown from then on."""
+        """Applies a verdict. Returns False if this verdict is the first to contradict an earlier one. After a
+        contradiction, the decision stays unknown."""
         has_grown = self.decision.read_at_ms < self.grown_ms or self._is_newer(asked.newest_ms)
         was_contradicted = self.decision.verdict.is_contradiction
         self.decision = self.decision.after(verdict, at_ms, self.unowned_ms, is_deep=asked.is_deep, has_grown=has_grown)
@@ -339,7 +345,8 @@ class HangingCase:
         return was_contradicted or not self.decision.verdict.is_contradiction
 
     def _is_newer(self, newest_ms: int) -> bool:
-        """Returns whether the entry's newest record has changed since its facts were last read."""
+        """Returns whether the entry's newest record has changed since its facts were last read; False if they were
+        never read."""
         return self.read_newest_ms not in (None, newest_ms)
 
     def _name_subject(self, owner: Owner | DescribedOwner) -> None:

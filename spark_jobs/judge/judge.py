@@ -210,7 +210,7 @@ class Judge:
         return detected
 
     def _contradicted(self, changes: Iterable[Change]) -> int:
-        """Returns the number of decisions that were contradicted in this round."""
+        """Returns the number of decisions that were contradicted for the first time in this round."""
         assert self._known is not None
         found = {(f.kind, f.subject) for f, _ in changes if f.contradiction is not None}
         return sum((old := self._known.get(key)) is None or old.contradiction is None for key in found)

@@ -43,8 +43,8 @@ class LeftBehindObserver:
     _named: list[LeftBehind] = field(default_factory=list)
 
     def look(self, connection: Connection, context: Context, now_ms: int) -> list[RoundResult]:
-        """Continues the walk through all ids. Returns one result once the walk is complete; until then, an empty
-        list."""
+        """Continues the walk through all ids, or begins one that is due. Returns one result in the round that completes
+        a walk, and an empty list in every other round."""
         if not context.log.is_complete:
             return []
         if context.log.partition_count != self._partition_count:
@@ -69,8 +69,8 @@ class LeftBehindObserver:
         return [RoundResult(tuple(observations), frozenset({Kind.LOG_EXPANDED}), is_log_complete=True)]
 
     def to_ask(self, timed_out: Iterable[IdState], others: Iterable[IdState], context: Context) -> list[IdState]:
-        """Returns the overdue transactions about which the brokers are to be asked. `others`: transactions of records
-        that do not count."""
+        """Returns the overdue transactions about which the brokers are to be asked, from `timed_out` and `others`:
+        those that were left behind, and are not in `uncoordinated` yet."""
         return [
             one
             for one in (*timed_out, *others)

@@ -25,15 +25,16 @@ log = logging.getLogger("txnscope.audit")
 
 EVERY_S: Final = 1.0
 WAITS_MS: Final = 10 * 60_000
-"""Longest time for which a decision waits until both sides were read past it; then it counts as unseen."""
+"""Longest time (ms) for which a completed decision waits until the transaction log and its partitions are read past it.
+After this time, the decision counts as unseen."""
 
 DAY_MS: Final = 24 * 3_600_000
 VIEWS_KEPT: Final = 60
 
 
 class _Read(NamedTuple):
-    """The progress of a partition: it was read to an end offset that was requested at `end_asked_at_ms`, which was
-    stored at `read_at_ms`."""
+    """The progress of a partition. `end_asked_at_ms`: when an end offset of the partition was requested. `read_at_ms`:
+    when the store recorded that the partition was read to that offset."""
 
     end_asked_at_ms: int
     read_at_ms: int
@@ -55,7 +56,8 @@ class MarkerAuditor:
         self._results: Counter[Result] = Counter()
 
     def audit(self, now_ms: int) -> Counter[Result]:
-        """Compares all decisions that can be compared by now, and returns the results. Raises as
+        """Compares all decisions that can be compared by now, and returns the number of decisions by result. If the
+        inputs are cut or broken (`AuditInputs`), begins anew: all decisions count as unseen. Raises as
         `MarkerAuditWriter.settle` does."""
         with self._reader.connect() as connection:
             inputs = read_inputs(connection, self._cluster_id)
@@ -136,8 +138,8 @@ class MarkerAuditor:
     def _ended(
         self, inputs: AuditInputs, told: set[tuple[int, int]], passed: set[tuple[TopicPartition, int]]
     ) -> tuple[EndedLog, ...]:
-        """Returns the ended logs that have shrunk: without the records in `passed`, and without their markers if all
-        decisions that could be about these have a result."""
+        """Returns the ended logs that have changed. Records in `passed` are removed from them. Their markers are
+        removed once all decisions that could be about these markers have a result."""
         whole_ms = self._whole_log_ms(inputs)
         left = [one for one in inputs.decisions if (one.log_partition, one.offset) not in told]
         changed = []
@@ -160,8 +162,9 @@ class MarkerAuditor:
     def _closed(
         self, one: Decision, inputs: AuditInputs, ended: Mapping[TopicPartition, Sequence[EndedLog]]
     ) -> Iterator[TopicPartition]:
-        """Yields the partitions on which all markers of the decision are known, and with them all decisions of these
-        markers; also partitions that are not read any more, so that no more can be known about them."""
+        """Yields the decision's partitions on which all of its markers are known, and all decisions about these
+        markers. Also yields the partitions that are not read or not compared, because no more will be known about
+        them."""
         completed_ms = self._completed_ms.get(one)
         known_ms = self._log_known_ms.get(one.log_partition)
         if completed_ms is None or known_ms is None:
@@ -177,8 +180,8 @@ class MarkerAuditor:
                 yield place
 
     def _without_left_over(self, torn: list[Torn], results: dict[Decision, Result]) -> list[Torn]:
-        """Returns the torn transactions, except those for which the marker may have ended only older records, or for
-        which only older records may be gone."""
+        """Returns the torn transactions, except the doubtful ones: their marker may have ended only older records, or
+        only older records may be gone. Sets the result of the doubtful ones to UNSEEN."""
         if not torn:
             return torn
         with self._reader.connect() as connection:
@@ -188,9 +191,9 @@ class MarkerAuditor:
         return [one for one in torn if one.decision not in doubtful]
 
     def _begun(self, inputs: AuditInputs) -> dict[TopicPartition, int]:
-        """Returns the offsets from which on partitions are compared: an end that was requested after the log had been
-        read to an end, so that every transaction with records from that offset on is decided later, and its decision is
-        read."""
+        """Returns the offset from which on a partition is compared, by partition that is not compared yet. The offset
+        is an end offset that was requested after the log had been read to its end. So the decision of every transaction
+        with records from that offset on is written later, and read."""
         if self._whole_since is None:
             return {}
         since_ms, _ = self._whole_since

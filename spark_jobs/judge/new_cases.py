@@ -73,7 +73,8 @@ def case_of_finding(finding: Finding, now_ms: int, *, has_log: bool) -> HangingC
 
 
 def recall(case: HangingCase, finding: Finding) -> None:
-    """Gives the case a known decision, or a contradiction, of a finding from before a restart."""
+    """Gives the case the decision, or the contradiction, of a finding from before a restart. Does nothing if the
+    finding has neither."""
     seen = finding.observation
     if finding.contradiction is not None:
         case.decision = case.decision.recalled(undecided(finding.contradiction))
@@ -92,8 +93,8 @@ def continue_without_log(case: HangingCase, reported: Iterable[Subject]) -> None
 
 
 def as_coordinated(one: JudgedEntry, context: Context) -> JudgedEntry:
-    """Returns the entry with `is_unowned` False in its relation, so that no case begins yet, if its transaction was
-    left behind when partitions were added to the log and some coordinator may still know the transaction."""
+    """Returns the entry. If its transaction was left behind when partitions were added to the log, and some coordinator
+    may still know that transaction, `is_unowned` becomes False in its relation, so that no case begins yet."""
     entry, relation = one.entry, one.relation
     holder = relation.holder
     if holder is None or not is_left_behind(entry, holder) or relation.kind != RelationKind.UNKNOWN:

@@ -1,4 +1,5 @@
-"""Judges open entries on data partitions. Keeps a case for each entry without an owner, and asks for its next step.
+"""Judges open entries on data partitions. Keeps a case for each entry without an owner, and asks Kafka for the answers
+that the next step of the case needs.
 
 Step 1: the sampler saw the entry open (in the store). Step 2: the transaction log, read to an end offset requested
 after step 1, has no transaction that will end the entry. Step 3: the partition, asked after step 2, still shows the
@@ -98,13 +99,15 @@ class OpenEntryObserver:
         """The earliest time at which the next step of an entry may be made. The next round should come no later."""
 
     def stalled_since_ms(self, subject: Subject) -> int | None:
-        """Returns when (ms) the LSO began to stall at the hanging entry; None if something else held the LSO."""
+        """Returns when (ms) the LSO began to stall at the hanging entry; None if another entry held the LSO, or if the
+        entry has no case."""
         return next((case.stalled_since_ms for case in self._cases.values() if case.subject == subject), None)
 
     def looks(
         self, connection: Connection, context: Context, known: Mapping[Key, Finding], now_ms: int
     ) -> list[RoundResult]:
-        """Runs one round. Returns its results on hanging, adopted and unreplicated entries. `known`: all findings."""
+        """Runs one round. Returns its results on hanging, adopted and unreplicated entries, and on lost records.
+        `known`: all findings."""
         read = log_read(connection, self._cluster_id)
         partitions = judge(connection, self._cluster_id, read_partitions.stalled(connection, self._cluster_id))
         hanging = {subject: one for (kind, subject), one in known.items() if kind == Kind.HANGING}
@@ -182,8 +185,8 @@ class OpenEntryObserver:
     def _apply_answers(self, current: _Round) -> dict[Subject, Resolution]:
         """Applies the prober's answers to the cases. Returns the resolutions of the cases that have ended.
 
-        Broker failures come first: step 2 of a case whose log ends were requested too early for them is discarded, and
-        its log ends are requested again.
+        Broker failures are noted first. A case whose log ends were requested too early after a broker failure goes back
+        to step 1, and its log ends are requested again.
         """
         ends: dict[Subject, Resolution] = {}
         answered = self._prober.answers()
@@ -212,7 +215,7 @@ class OpenEntryObserver:
         seen = answers.seen.get(key.place)
         # the stored row may be older than the end of the transaction, so a later observation has to show the entry open
         if asked_at_ms >= from_ms and seen is not None and is_open(key, seen):
-            # a leader that the store does not have yet is left out: it must be known first since when it leads
+            # skip the end offset from a leader that the store does not have yet: the time of its takeover is not known
             leaders = answers.log_leaders
             ends = {p: end for p, end in answers.log_ends.items() if leaders.get(p) in (None, read.leaders.get(p))}
             case.apply_log_ends(asked_at_ms, ends, read.read_to)
@@ -333,7 +336,7 @@ class OpenEntryObserver:
 
 
 def _unread(connection: Connection, cluster_id: int, partitions: Sequence[JudgedPartition]) -> int:
-    """Returns the number of stalled partitions that were not read, or not whole, because of a bound."""
+    """Returns the number of stalled partitions that were not read, or not completely, because of a bound."""
     stalled = len(partitions)
     if stalled >= read_partitions.STALLED_READ:
         stalled = max(read_partitions.count_stalled(connection, cluster_id), stalled)

@@ -62,7 +62,8 @@ class Questions:
 
 
 class CoordinatorAnswers(NamedTuple):
-    """The coordinators' answers between the two times, by producer id. None means no answer, which proves nothing."""
+    """The coordinators' answers by producer id, requested at `asked_at_ms` and received by `answered_at_ms`. None: no
+    coordinator has reported an owner, which proves nothing."""
 
     asked_at_ms: int
     answered_at_ms: int
@@ -70,8 +71,8 @@ class CoordinatorAnswers(NamedTuple):
 
     def without_ongoing(self, entry: Entry) -> CoordinatorAnswers:
         """Returns the answers for a cluster whose brokers show no transaction log. An answer about an Ongoing owner
-        that does not list the entry's partition is left out, because only Apache Kafka's coordinators are known to list
-        every partition."""
+        that does not list the entry's partition becomes None, because only Apache Kafka's coordinators are known to
+        list every partition."""
         found = self.by_producer_id.get(entry.producer_id)
         if found is None or found.state != ONGOING or will_end(entry, found):
             return self
@@ -81,8 +82,8 @@ class CoordinatorAnswers(NamedTuple):
 @dataclass(slots=True)
 class Answers:
     """The answers to Questions, as far as there are any. `log_ends` were requested at `log_asked_at_ms` from
-    `log_leaders` (broker, epoch). `ended`: the markers behind entries that are closed. `facts`: each with its question;
-    `without_facts`: the open entries of which Kafka does not give them.
+    `log_leaders` (broker, epoch). `ended`: the markers behind entries that are closed. `facts`: the facts about open
+    entries, each with its question. `without_facts`: the open entries about which Kafka refuses to give facts.
     `broker_failure_at_ms`: the last time at which some broker did not answer."""
 
     log_asked_at_ms: int = -1
@@ -151,8 +152,8 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
         reads.raise_failure()
 
     def _ask_coordinators(self, client: KafkaClient, producers: frozenset[int]) -> CoordinatorAnswers:
-        """Asks the coordinators for the owners of producer ids. If any broker does not answer, there is no answer for
-        any of them; the other questions go on."""
+        """Asks the coordinators for the owners of producer ids. If any broker does not answer, every
+        producer id gets None, and the round continues with the other questions."""
         asked_at_ms = wall_clock_ms()
         told: dict[int, DescribedOwner] = {}
         try:
@@ -174,7 +175,8 @@ class _Reads:
         self._failures: dict[int, KafkaFailure] = {}
 
     def attempt(self, seen: CheckedPartition, read: Callable[[], T]) -> T | None:
-        """Returns what `read` returns; None if Kafka does not give it."""
+        """Returns what `read` returns; None if Kafka does not give it, or if the leader did not answer an earlier read
+        of the round."""
         if seen.leader.node in self._failures:
             return None
         try:

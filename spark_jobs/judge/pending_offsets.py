@@ -1,4 +1,4 @@
-"""Reads the offsets that consumer groups commit in the transactions that hold up partitions of `__consumer_offsets`.
+"""Reads the offsets that consumer groups commit in open transactions on stalled partitions of `__consumer_offsets`.
 
 Each transaction is read once, from its first batch to its newest. If it writes more, the new batches are read as well.
 The cost is bounded, by pass and by transaction; a transaction that could not be read completely is reported as
@@ -55,7 +55,7 @@ _Key = tuple[int, int, int]
 class _Progress:
     """The part of a transaction that has been read, up to offset `reached`. `found_ms`: the timestamp of its
     newest batch when the transaction was last read to its end. `behind_since_ms`: the time since which a part is
-    unread; None while nothing is."""
+    unread; None while no part is unread."""
 
     reached: int
     behind_since_ms: int | None

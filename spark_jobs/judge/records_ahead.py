@@ -1,7 +1,8 @@
-"""Completes the rows of groups with facts about the log: the LSO at their time, and records that they could read.
+"""Completes the rows of groups with facts about the partition's log: the LSO at the time of the row, and whether there
+are records that the group could read.
 
-The log is read only for an offset that a group has kept from one round to the next. For each LSO it is read once, and
-again only if the group is above the LSO and the log has grown. So a group that moves costs nothing, and a group that
+The log is read only for an offset that a group has kept for KEPT_MS. For each LSO the log is read once, and again only
+if the group is above the LSO and the log has grown. So a group that moves costs nothing, and a group that
 does not move costs little.
 """
 
@@ -43,7 +44,7 @@ _Key = tuple[str, int, int, int]
 class _Offset:
     """A committed offset. `since_ms`, `seen_ms`: when it was seen first and last. `has_records`: whether there are
     records to read; None if not known. `read_to`: the high watermark up to which the log was read; None: not yet.
-    `again_ms`: the time before which it is not read again."""
+    `again_ms`: the time before which the log is not read again."""
 
     since_ms: int
     seen_ms: int
@@ -76,8 +77,8 @@ class RecordsAhead:
         now_ms: int,
     ) -> list[GroupOffset]:
         """Returns the rows with `lso` and `has_records_ahead`. `lags`: of share groups, by group, topic and partition.
-        `ends`: from a sample that is later than the rows; the rows of a partition without such a sample are returned
-        unchanged."""
+        `ends`: from a sample that is later than the rows. Unstable rows, and the rows of a partition without such a
+        sample, are returned unchanged."""
         give_up = time.monotonic() + PASS_S
         layouts: dict[str, TopicLayout | None] = {}
         found = []
@@ -142,6 +143,6 @@ class RecordsAhead:
 
 def _undelivered(lag: int, own: LsoSample) -> bool:
     """Returns whether a share group has offsets before the LSO whose delivery is not complete. `lag`: the number of
-    undelivered offsets before the high watermark. The sample `own` is later than `lag`. So if this returns False, as
-    many offsets as were written in between may still be undelivered."""
+    undelivered offsets before the high watermark. The sample `own` is later than `lag`. So if this function
+    returns False, offsets that were written between `lag` and `own` may still be undelivered."""
     return lag > own.high_watermark - own.last_stable_offset

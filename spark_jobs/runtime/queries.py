@@ -55,13 +55,13 @@ class Queries:
         sink.take_from(DirectBatches(direct))
         try:
             cores = CORES if self._executors is None else self._executors.cores
-            self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)  # of this thread and the query's
+            self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)  # for this thread and the query's
             query = (
                 self._spark.readStream.format(source.name())
                 .options(**options, direct=direct, cores=str(cores))
                 .load()
                 .writeStream.foreachBatch(sink)
-                .option("checkpointLocation", Path(checkpoint).resolve().as_uri())  # whatever file system there is
+                .option("checkpointLocation", Path(checkpoint).resolve().as_uri())  # whatever Spark's file system is
                 .trigger(processingTime="0 seconds")
                 .queryName(name)
                 .start()

@@ -151,7 +151,8 @@ def _sharing(java: Java) -> Sequence[str]:
 
 
 def _settings(scratch: Path, master: Master, java_options: Sequence[str]) -> dict[str, str]:
-    """Returns our settings, overridden by those of `spark-defaults.conf`, and these by those of `master`."""
+    """Returns our settings, overridden by the settings of `spark-defaults.conf`, and both overridden by the settings of
+    `master`. Options of the JVM do not override ours, but follow them."""
     here = {"spark.local.dir": str(scratch), "spark.network.timeout": f"{_PATIENCE_S}s"}
     ours = {**_everywhere(scratch, java_options), **(here if master.is_local else _ON_A_CLUSTER)}
     theirs = {**_spark_defaults(), **dict(master.conf)}

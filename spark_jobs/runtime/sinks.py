@@ -100,7 +100,8 @@ class StoreSink(Generic[_Batch]):
         self._idle.wait(END_S)
 
     def close(self) -> bool:
-        """Waits at most END_S for the store to finish the batch it has begun. Returns False if it did not."""
+        """Stops taking direct batches, and waits for the batch that is being stored, at most END_S for each. Returns
+        False if that batch is not stored yet."""
         self._ending.set()
         if self._taking is not None:
             self._taking.join(END_S)

@@ -1,8 +1,8 @@
 """Ends the process when it cannot work any more; the supervisor, a separate process, starts it again.
 
-A thread checks once a second. While all parts make progress and Spark's JVM lives, it reports that to the supervisor,
-and by `--liveness`: a file with a modification time that moves, or a port that answers. Otherwise it writes one line to
-the log and ends the process.
+A thread checks once a second. While all parts make progress and Spark's JVM lives, the thread reports that to the
+supervisor. With `--liveness`, it also touches a file, or lets a port answer 200. Otherwise it writes one line to the
+log and ends the process.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Watchdog:
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def guard(self, jvm: subprocess.Popen[bytes]) -> None:
-        """Ends the application from now on if `jvm` ends."""
+        """Makes the watchdog end the process if `jvm` ends."""
         self._jvm = jvm
 
     def allow_jvm_end(self) -> None:
@@ -116,8 +116,8 @@ def liveness_reporter(where: str) -> Callable[[], None]:
 
 
 class _LivenessPage(ThreadingHTTPServer):
-    """A page that answers 503 until all is well for the first time. A stuck process ends itself, and a frozen one does
-    not answer."""
+    """A page that answers 503 until all is well for the first time, and 200 from then on: a stuck process ends itself,
+    and a frozen process does not answer."""
 
     daemon_threads = True
 

@@ -71,8 +71,8 @@ class RecordSizes:
         self._known: dict[str, _Measured] = {}
 
     def of(self, layout: TopicLayout, partition: int, offset: int, *, is_news: bool) -> int:
-        """Returns the size in bytes. The size is measured again after MEASURE_EVERY_MS if there are records at that
-        offset (`is_news`), or if the topic was refused.
+        """Returns the bytes per record of the topic. The size is measured at `offset` of `partition`, and again after
+        MEASURE_EVERY_MS if there are records at `offset` (`is_news`), or if the last measurement was refused.
 
         Raises KafkaRefused if the topic may not be read, and KafkaUnavailable.
         """
@@ -91,7 +91,7 @@ class RecordSizes:
 
 
 BUDGET: Final = 32 << 20
-"""Approximate bytes of one micro-batch. Its contents are written in one transaction."""
+"""Approximate bytes of one micro-batch. The store writes a micro-batch in one transaction."""
 LAYOUT_EVERY_MS: Final = 2_000
 _NO_TOPIC: Final = ""
 """The topic id that is reported in place of a deleted topic's."""

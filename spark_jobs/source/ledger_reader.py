@@ -22,7 +22,7 @@ from spark_jobs.source.reader import MAX_FETCH_BYTES, RangeReader
 def read_tails(
     settings: ClientSettings, ranges: Iterable[TopicRange], now_ms: Callable[[], int]
 ) -> Iterator[pa.RecordBatch]:
-    """Yields rows of `spark_jobs.fold.ledger` for all of `ranges`. Raises KafkaUnavailable as `read_ranges` does."""
+    """Yields rows of `spark_jobs.fold.ledger` for all of `ranges`. Raises as `read_ranges` does."""
     done: list[TopicRange] = []
     for topic, of_topic in groupby(sorted(ranges, key=attrgetter("topic")), attrgetter("topic")):
         reading = _TailReader(settings, topic, [one.read for one in of_topic], now_ms)

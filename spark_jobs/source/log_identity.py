@@ -46,8 +46,8 @@ def divergence(client: KafkaClient, seen: LogObservation, partition: int, positi
     """Returns a gap that begins where the log differs from the one read up to `position`; None if it is the same log.
 
     - Another topic id: the topic was created again.
-    - An end below the position, or an older leader epoch that ends below it: the present leader is a replica that never
-      had those records (unclean election, lost disk).
+    - The log, or the leader epoch of the position, ends below the position: the present leader is a replica that never
+      had the records up to the position (unclean election, lost disk).
     - A stale position: the same log, but its past must be read again to see which ids are gone.
 
     Raises KafkaUnavailable.

@@ -112,7 +112,7 @@ class LogPlanner:
         return seen
 
     def _why_no_topic(self) -> Reason | None:
-        """Returns why there is no topic; None if it may still be created; it is then read from its start."""
+        """Returns why there is no topic; None if the topic may still be created, and is then read from its start."""
         client, now_ms = self._client, self._now_ms()
         assert client is not None
         if not self._has_ids and now_ms - self._listed_at_ms >= LIST_EVERY_MS:
@@ -134,8 +134,8 @@ class LogPlanner:
         return BatchPlan(ranges, combined([unanswered_reason(seen), self._unreadable]))
 
     def _try_again(self, client: KafkaClient, seen: LogObservation, positions: Mapping[int, LogPosition]) -> None:
-        """Fetches from the partitions that could not be read, and keeps those that still cannot be. No attempt begins
-        after _TRY_TIMEOUT_MS."""
+        """Tries a fetch from each partition that could not be read, every TRY_AGAIN_MS. A partition stays unreadable if
+        its fetch fails, or does not begin within _TRY_TIMEOUT_MS."""
         if self._unreadable is None or self._now_ms() - self._tried_at_ms < TRY_AGAIN_MS:
             return
         self._tried_at_ms = self._now_ms()

@@ -66,7 +66,7 @@ def read_ranges(
     with_decisions: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yields rows of `fold.rows` for all of `ranges`. `with_decisions`: also rows of `fold.decisions`. Raises
-    KafkaUnavailable after `PATIENCE_S` without progress."""
+    KafkaUnavailable after at most PATIENCE_S without progress, and KafkaRefused if READ on the topic is denied."""
     for some in split_by_size(ranges):
         reading = _LogRangeReader(settings, topic, some, history_prefixes, with_decisions=with_decisions)
         while reading.unfinished:
@@ -109,7 +109,8 @@ class RangeReader(ABC):
         """Keeps the whole batches of `chunks`, and moves `_next_offsets`, `_bytes` and `_records` behind them."""
 
     def step(self) -> None:
-        """Sends one Fetch to each leader. If one does not answer, refreshes the leaders."""
+        """Sends one Fetch to each leader. If a Fetch fails, refreshes the leaders. Raises KafkaUnavailable after too
+        long a time without progress, and KafkaRefused if READ on the topic is denied."""
         before = dict(self._next_offsets)
         failure: KafkaUnavailable | None = None
         for node, partitions in self._by_leader().items():

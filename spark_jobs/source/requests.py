@@ -19,7 +19,7 @@ WORTH_A_TASK: Final = 250
 
 
 def into_tasks(requests: Sequence[PartitionEnds], cores: int) -> list[tuple[PartitionEnds, ...]]:
-    """Returns at least one list and at most `cores`, each with few leaders."""
+    """Returns the requests, divided into at least one task and at most `cores`, each with few leaders."""
     by_leader = sorted(requests, key=lambda request: (request.leader, request.topic, request.partition))
     tasks = max(1, min(cores, -(-len(requests) // WORTH_A_TASK)))
     size = -(-len(requests) // tasks)
@@ -39,7 +39,7 @@ class Listing(NamedTuple):
 
 
 class Brokers:
-    """The sampler's requests to a cluster. Every method raises KafkaUnavailable or KafkaRefused."""
+    """The sampler's requests to a cluster. Every request raises KafkaUnavailable or, except `listing`, KafkaRefused."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings

@@ -1,8 +1,9 @@
 """Samples all watched partitions again and again, and decides what the next micro-batch reports and reads.
 
 A partition is reported at once when its stall begins, moves or ends, when it is deleted, and when it stops or begins to
-answer. Any other change, such as the offsets of a busy partition, is reported every few seconds: 10,000 busy
-partitions, sampled four times a second, would be 40,000 rows a second without any news. All partitions, changed or not,
+answer. Other changes of a stalled partition are reported once a second. Other changes of any other partition, such as
+the offsets of a busy one, are reported every few seconds: 10,000 busy partitions, sampled four times a second, would be
+40,000 rows a second without any news. All partitions, changed or not,
 are reported twice a minute.
 """
 

@@ -31,7 +31,8 @@ _fetchers: dict[str, WindowFetcher] = {}  # kept between tasks, as connections a
 def read_stalled(
     settings: ClientSettings, requests: Sequence[PartitionEnds], window_file: str, now_ms: Callable[[], int]
 ) -> Iterator[StalledRead]:
-    """Yields a read of each of `requests` that still has the same LSO. `window_file`: the file with the windows read
+    """Yields a read of each of `requests`, except partitions whose LSO has moved meanwhile. If a leader does not
+    answer, the reads of its partitions contain only the reason. `window_file`: the file with the windows read
     before."""
     if window_file not in _fetchers:
         _fetchers.clear()  # windows of a query that has ended

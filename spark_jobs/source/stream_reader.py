@@ -116,7 +116,7 @@ class PlanningReader(DataSourceStreamReader, Generic[Range]):
         return self._tasks(self._plan)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of a task, and reports its steps in the same way as the planner's."""
+        """Yields the rows of a task. Reports steps as the planner does, by touching the `pulse` file."""
         assert isinstance(partition, ReadTask)
         with heard_by(self._step), encoding_failures():
             yield from self._rows(partition)

@@ -23,8 +23,9 @@ LogEnds = Mapping[int, LogEnd]
 _ROUNDS: Final = 64
 """Number of rounds for which the ends of the transaction log are remembered: 16 s."""
 _BEFORE: Final = 2
-"""Number of stretches kept before the newest. Even if every round began a stretch, the markers of a transaction that
-ended after `ends_before_last` was requested lie behind the oldest of these."""
+"""Number of stretches kept before the newest. Even if every round begins a stretch, the oldest of these was over before
+`ends_before_last` was requested. So the markers of a transaction that ended later lie at its high watermark or
+above."""
 _MAX_CLOSED: Final = 16
 _SELECTED_FIRST: Final = 5
 _SELECTED_LAST: Final = 3
@@ -93,14 +94,15 @@ class Samples:
                 del self._closed[_SELECTED_FIRST:-_SELECTED_LAST:2]
 
     def selected(self, rounds: Rounds, last_stable_offset: int) -> tuple[Sample, ...]:
-        """Returns the samples that prove most about the records from the LSO on."""
+        """Returns the samples that prove most about when the records from the LSO on were written."""
         all_ = [*self._closed, _sample(rounds, self.stretches)] if self.stretches else self._closed
         chosen = all_[_first_relevant(all_, last_stable_offset) :]
         is_short = len(chosen) <= _SELECTED_FIRST + _SELECTED_LAST
         return tuple(chosen if is_short else [*chosen[:_SELECTED_FIRST], *chosen[-_SELECTED_LAST:]])
 
     def _close_stretches(self, rounds: Rounds) -> None:
-        """Keeps the sample of the newest stretch, and of those before it if nothing is kept yet."""
+        """Keeps the sample of the newest stretch. Also keeps the samples of the stretches before it if no sample is
+        kept yet."""
         number = len(self.stretches)
         first = number - 1 if self._closed else 0
         self._closed += [_sample(rounds, self.stretches[: n + 1]) for n in range(first, number)]

@@ -60,7 +60,7 @@ class Window:
 
     def _follow(self, header: BatchHeader) -> None:
         known = self._open.get(header.producer_id)
-        if header.is_control:  # a marker; brokers refuse one of a lower epoch, so that ends nothing
+        if header.is_control:  # a marker; one of a lower epoch ends nothing, because brokers refuse it
             if known is not None and header.producer_epoch >= known.producer_epoch:
                 del self._open[header.producer_id]
             return

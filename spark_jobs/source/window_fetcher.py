@@ -118,7 +118,8 @@ class _Fetching:
         self._spent = 0
 
     def advance(self, requests: Sequence[PartitionEnds], rounds: Sequence[tuple[int, int]]) -> list[PartitionEnds]:
-        """Fetches once more for each of `requests`, within BUDGET. Returns those with a longer window now."""
+        """Fetches for each of `requests`, within BUDGET. A request that returned nothing is sent again in the next of
+        `rounds`. Returns the requests with a longer window now."""
         todo = list(requests)
         extended: list[PartitionEnds] = []
         for size, at_once in rounds:

@@ -153,7 +153,7 @@ def _broker(stored: Mapping[str, Any]) -> Broker:
 
 
 def _rates(connection: Connection, cluster: ClusterRow, as_of_ms: int | None) -> Rates:
-    """Returns the rates over the last whole minutes before `as_of`: at most five minutes, and no minute from before
+    """Returns the rates over the last whole minutes before `as_of_ms`: at most five minutes, and no minute from before
     counting began."""
     if as_of_ms is None or cluster.counted_since_ms is None:
         return NO_RATES

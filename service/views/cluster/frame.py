@@ -40,7 +40,7 @@ class Rights(NamedTuple):
 
 class Frame(NamedTuple):
     """The data of the frame. `seen`: the cluster, described. `standing`: stalled partitions, the longest stalled first.
-    `stalls`: the sources whose stall is shown, by name. `first_read`: progress of the first read of the transaction
+    `stalls`: the stalls that pages show, by source. `first_read`: progress of the first read of the transaction
     log; None when that is over. `expiring`: number of ids that expire within 24 hours. `log_unread`: why the
     transaction log cannot be read, None if it can; `has_log`: the brokers have a transaction log."""
 
@@ -71,7 +71,7 @@ class Frame(NamedTuple):
         return limits_of(self.seen.configs)
 
     def as_of_ms(self, source: str) -> int | None:
-        """Returns the last success of the source, as REST has it; None if there was none."""
+        """Returns the time of the source's last success, the same that REST reports; None if there was none."""
         status = self.seen.statuses.get(source)
         return self.seen.coverage.answered_at_ms if source == SourceName.PARTITIONS else status and status.as_of_ms
 
@@ -85,7 +85,7 @@ class Frame(NamedTuple):
 
     @property
     def stall_lines(self) -> tuple[StallLine, ...]:
-        """Returns one line for all sources that stall together; empty while all is well."""
+        """Returns one line for each group of sources that stall together; empty while no stall is shown."""
         return stall_lines(self.stalls, self.now_ms)
 
 
@@ -121,7 +121,7 @@ def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Fram
 def _needed(statuses: Mapping[str, StatusRow], covered: Coverage, log_unread: Reason | None) -> dict[str, int | None]:
     """Returns the last success of each source that verdicts depend on, None before the first. No verdict depends on the
     ledger. A partition that does not answer does not make the page old; only the partition itself is unknown. The
-    transaction log is left out if it may not be read, because all that depends on it is unknown, too."""
+    transaction log is left out if it cannot be read, because all that depends on it is unknown, too."""
     answered = {source: status.as_of_ms for source, status in statuses.items() if source != SourceName.LEDGER}
     if SourceName.PARTITIONS in answered:
         answered[SourceName.PARTITIONS] = covered.answered_at_ms
@@ -139,8 +139,9 @@ def _oldest(needed: Mapping[str, int | None]) -> int | None:
 def _is_shown(
     source: str, stall: Stall, statuses: Mapping[str, StatusRow], needed: Mapping[str, int | None], word: str
 ) -> bool:
-    """Returns whether pages show the stall: False during the first read of a log, when batches take long, and for a log
-    that may not be read, which is reported as unknown. `word`: of the page's freshness."""
+    """Returns whether pages show the stall. Returns False for missing progress during the first read of the transaction
+    log, when batches take long, and for a transaction log that cannot be read, because pages report it as unknown.
+    `word`: of the page's freshness."""
     if word == READING and stall.cause is StallCause.NO_PROGRESS:
         return False
     return source in needed or source == SourceName.LEDGER or source not in statuses

@@ -27,7 +27,8 @@ class LastHour(NamedTuple):
     """The transactions that ended in the whole minutes of [from_ms, to_ms): an hour at most, and nothing before
     counting began. Commits count in the minute they were read in, aborts by the transaction log's own time; the two
     differ while reading lags. `aborts`: for each minute the numbers by the style of their cause. `totals`: the total
-    number by cause; None if there are too many transactions to split them here."""
+    number of aborts by cause; None if there are too many aborts to count them by cause. `outage`: the finding about ids
+    that timed out together, if there is one."""
 
     from_ms: int
     to_ms: int
@@ -98,8 +99,8 @@ def read_last_hour(connection: Connection, frame: Frame) -> LastHour | None:
 
 
 def _outage(connection: Connection, cluster_id: int, since_ms: int) -> Finding | None:
-    """Returns the finding about ids that timed out together, if it was last seen at `since_ms` or later, since it
-    explains the aborts; else None."""
+    """Returns the newest finding about ids that timed out together, because it explains the aborts; None if it was last
+    seen before `since_ms`, or if there is none."""
     selection = FindingSelection(kinds=frozenset({Kind.CORRELATED_TIMEOUTS}))
     found, _ = findings.read_page(connection, cluster_id, selection, None, 1)
     return found[0] if found and found[0].life.last_seen_ms >= since_ms else None

@@ -147,8 +147,8 @@ def _holder(connection: Connection, cluster_id: int) -> Holder | None:
 
 
 def _oldest(connection: Connection, cluster_id: int) -> dict[int, int]:
-    """Returns the earliest time of entry by open state. Ongoing is entered when the transaction starts; in a Prepare
-    state there are few ids at a time."""
+    """Returns, by open state, the earliest time at which an id entered the state. An id enters Ongoing when its
+    transaction starts. The query for the Prepare states reads all of their ids, because there are few at a time."""
     ongoing = connection.execute(_OLDEST_FIRST.where(_T.cluster_id == cluster_id, _T.state == ONGOING).limit(1)).first()
     prepared = connection.execute(_PREPARED.where(_T.cluster_id == cluster_id))
     found = {int(state): int(since_ms) for state, since_ms in prepared}

@@ -20,8 +20,8 @@ from service.views.partitions.judged import Coverage
 
 
 class ReadSoFar(NamedTuple):
-    """Numbers of partitions of a source. `judged`: read to the end; data partitions: with a verdict. `why`: the reason
-    for `unknown`."""
+    """Numbers of partitions of a source. `judged`: logs that are read to their end, or sampled partitions that can be
+    judged. `unknown`: all others. `why`: the reason why some are unknown, or why none is watched."""
 
     watched: int
     judged: int
@@ -120,7 +120,8 @@ def _sampled(status: StatusRow, coverage: Coverage) -> Source:
 
 
 def _why(status: StatusRow, coverage: Coverage) -> str | None:
-    """Returns the most common reason why partitions are not judged, with the partitions to which it applies."""
+    """Returns the most common reason why partitions are not judged, with the partitions to which the reason applies;
+    None if all are judged."""
     if coverage.observed_at_ms is None:
         return text_of(status.error) or "no partition has been sampled yet"
     if coverage.hides_all:

@@ -35,7 +35,7 @@ _WITHDRAWN: Final = (
     ("It was only a candidate:", "a later check showed that its coordinator will end it, or that it had ended."),
     ("Its topic is mirrored:", "the topic's producer ids are another cluster's, as --mirrored says now."),
 )
-"""Lead and text for a finding that was never confirmed, and for one that was confirmed."""
+"""Lead and text of a withdrawn finding: the first pair if the finding was never confirmed, the second if it was."""
 
 
 class Story(NamedTuple):

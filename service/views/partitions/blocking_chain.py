@@ -77,8 +77,8 @@ class Link(NamedTuple):
 
     @property
     def state(self) -> str | None:
-        """Returns the state in which the coordinator completes the blocker's transaction, after "in" or "stuck in";
-        None if it does not."""
+        """Returns the state of the blocker's transaction after "in" or "stuck in", for example "in PrepareCommit",
+        while its coordinator completes it; else None."""
         if self.relation != RelationKind.COMPLETING or self.judged.owner is None:
             return None
         is_stuck = self.finding is not None and self.finding.kind == Kind.STUCK_COMPLETION
@@ -157,7 +157,7 @@ def _worst_first(link: Link) -> tuple[bool, int, int, int, int]:
 
 
 def waiting_first(groups: Iterable[AffectedGroup]) -> list[AffectedGroup]:
-    """Returns the groups sorted: waiting groups first, then by name."""
+    """Returns the groups in the order of WAITING_FIRST, and by name within a relation."""
     return sorted(groups, key=lambda one: (WAITING_FIRST.index(one.relation), one.key))
 
 

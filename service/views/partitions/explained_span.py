@@ -51,8 +51,8 @@ _BY_HAND: Final = word_of(CauseCode.ADMIN)._replace(text="a marker by hand")
 
 class ExplainedSpan(NamedTuple):
     """Neighbouring offsets of one kind, of one transaction. `owner`: the id that had the producer id then, None if it
-    is not known. `ending`: the cause of what ended it. `own`: the decision about the transaction of its records, if the
-    partition has no marker of that."""
+    is not known. `ending`: the cause of the span's end. `own`: the coordinator's decision about the transaction that
+    wrote the span, if the partition has no marker of that decision."""
 
     span: Span
     owner: bytes | None = None
@@ -61,7 +61,7 @@ class ExplainedSpan(NamedTuple):
 
     @staticmethod
     def of(span: Span, owner: bytes | None, marker: MarkerCause | None, own: OwnDecision | None) -> ExplainedSpan:
-        """Returns the explanation of the span. `marker`: the cause of the marker that ends it; `own`: as in the
+        """Returns the explanation of the span. `marker`: the cause of the marker that ends the span; `own`: as in the
         class."""
         return ExplainedSpan(span, owner, marker if own is None else own.cause_of(marker), own)
 
@@ -103,8 +103,8 @@ class ExplainedSpan(NamedTuple):
 
     @property
     def decided(self) -> str | None:
-        """Returns a sentence about the decision on the span's own transaction if the partition has no marker of that;
-        else None."""
+        """Returns a sentence about the coordinator's decision on the span's own transaction if the partition has no
+        marker of that decision; else None."""
         if (own := self.own) is None:
             return None
         ended_by = None if self.span.marker_offset is None else f"{self.span.marker} at {self.span.marker_offset:,}"

@@ -70,8 +70,8 @@ class JudgedEntry(NamedTuple):
 
 
 class JudgedPartition(NamedTuple):
-    """A partition with its `entries` by start offset; `blocker` is one of them or None. `why`: what is missing to judge
-    it."""
+    """A partition with its `entries` by start offset; `blocker` is one of them or None. `why`: why the partition cannot
+    be judged; None if it is judged."""
 
     row: PartitionState
     entries: tuple[JudgedEntry, ...] = ()
@@ -99,8 +99,8 @@ class Coverage(NamedTuple):
     """The numbers of partitions that are watched, answered recently, can be judged, are stalled (`blocked`), and exist
     but are not watched (`not_covered`). `observed_at_ms`: when all were last observed; None before the first time.
     `answered_at_ms`: the same, but if no partition answers any more, the time at which one last answered. `missing`:
-    why the others cannot be judged, the commonest reasons first. `hides_all`: the cluster has used transactions but
-    shows no partition, because Kafka hides topics that may not be described."""
+    the partitions that cannot be judged, by reason, the commonest reasons first. `hides_all`: the cluster has used
+    transactions but shows no partition, because Kafka hides topics that may not be described."""
 
     observed_at_ms: int | None = None
     watched: int = 0
@@ -128,7 +128,8 @@ def log_unread_reason(connection: Connection, cluster_id: int) -> Reason | None:
 
 
 def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionState]) -> list[JudgedPartition]:
-    """Returns each of the rows with its entries judged, as of the last observation of all partitions."""
+    """Returns each of the rows with its entries judged, as of the last observation of all partitions. Rows of
+    partitions that are not stalled have no entries."""
     as_of_ms = observed_at_ms(connection, cluster_id)
     stalled = [row.topic_partition for row in rows if row.stalled_since_ms is not None]
     if as_of_ms is None or not stalled:
@@ -151,8 +152,9 @@ def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionState
 
 
 class _Found(NamedTuple):
-    """Entries (topic, partition, producer id, start offset) that open findings are about. `hanging`: confirmed, each
-    with whether its finding names a transactional.id; `adopted`: older than the transaction that will end them."""
+    """Entries (topic, partition, producer id, start offset) that open findings are about. `hanging`: entries
+    that hang, each with True if its finding names a transactional.id. `adopted`: entries that are older than the
+    transaction that will end them."""
 
     hanging: dict[tuple[str, int, int, int], bool]
     adopted: set[tuple[str, int, int, int]]

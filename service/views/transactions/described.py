@@ -26,8 +26,9 @@ _OUTCOMES: Final = {
 
 
 class DescribedId(NamedTuple):
-    """An id. `partitions`: (topic, partition) of its open transaction. `log_partition`: of `__transaction_state`, where
-    its coordinator looks for it; `coordinator`: that partition as it was last seen; None if it never was.
+    """An id. `partitions`: (topic, partition) of its open transaction. `log_partition`: the partition of
+    `__transaction_state` in which its coordinator looks for it. `coordinator`: that partition as it was last seen; None
+    if it was never seen.
     `times_out_ms`, `expires_ms`: None if that will not happen, or the time is not known."""
 
     row: IdRow

@@ -113,8 +113,8 @@ def _of_idle(row: IdRow, limits: Limits, now_ms: int) -> Next:
 
 
 def last_outcome(row: IdRow) -> tuple[Word | None, str | None]:
-    """Returns the outcome of the id's last transaction, in a word, and its confidence; (None, None) before the first
-    has ended."""
+    """Returns the outcome of the id's last transaction, in a word, and the confidence of its cause: None for a commit,
+    an empty abort, or an abort without a known cause. Returns (None, None) before the first transaction has ended."""
     if row.last_outcome is None:
         return None, None
     if row.last_outcome in (states.PREPARE_COMMIT, states.COMPLETE_COMMIT):

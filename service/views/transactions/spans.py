@@ -23,9 +23,9 @@ from service.views.transactions.next_step import open_since_ms
 
 
 class Life(NamedTuple):
-    """A transaction, or a `number` of commits that ended in one minute. Of several commits only these times are known:
-    when the first and the last ended (`prepared_ms`, `ended_ms`), and for how long they were open: on average
-    (`open_ms`), at most (`longest_ms`; 0 if a commit that is drawn by itself was open for longer).
+    """A transaction, or a `number` of commits that ended in one minute. Of several commits only these times are known.
+    `prepared_ms`, `ended_ms`: when the first and the last of them ended. `open_ms`, `longest_ms`: for how long they
+    were open, on average and at most. `longest_ms` is 0 if a commit that is drawn by itself was open for longer.
 
     `cause`: None if it is not decided yet. `began_ms`: None if unknown; `prepared_ms`, `ended_ms`: None if not yet.
     `offset`: of its PrepareX, if that has a row.
@@ -56,7 +56,7 @@ class Past(NamedTuple):
 
     @property
     def has_more(self) -> bool:
-        """Returns True if the window has older rows than those that were read."""
+        """Returns True if the window may have older rows than those that were read."""
         return len(self.rows) == ROWS_AT_ONCE == len(self.within)
 
     @property
@@ -113,7 +113,8 @@ def lives(newest: IdRow, rows: Iterable[Row], minutes: Iterable[IdMinute]) -> li
 
 
 def of_transitions(rows: Sequence[Transition]) -> list[Life]:
-    """Returns the complete transactions that left rows of their own, oldest first, like the rows."""
+    """Returns the complete transactions that left rows of their own, without aborts of empty transactions. `rows`, and
+    the transactions: oldest first."""
     found: list[Life] = []
     prepared: Transition | None = None
     for row in rows:
