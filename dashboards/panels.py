@@ -26,8 +26,8 @@ class Query(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column of a table. `field`: a label, or `Value`; with several queries, `Value #A` is that of the first. Labels
-    keep their names, because links use them."""
+    """A column of a table. `field`: a label, or `Value`; with several queries, `Value #A` is the value of the first
+    query. Labels keep their names, because links use them."""
 
     field: str
     name: str = ""
@@ -41,8 +41,8 @@ class Column(NamedTuple):
 
 
 class Shown(TypedDict, total=False):
-    """Parts that any panel may have. `alert`: the one that fires at the panel's thresholds; `empty`: the panel is empty
-    when all is well; `width`: in columns of the grid."""
+    """Parts that any panel may have. `alert`: name of the alert that fires at the panel's thresholds; `empty`: True if
+    the panel is empty when all is well; `width`: in columns of the grid."""
 
     unit: str
     steps: Steps
@@ -139,7 +139,7 @@ def rows(
 
 
 def density(title: str, meaning: str, expr: str, **shown: Unpack[Shown]) -> Panel:
-    """Returns a heatmap of a histogram of seconds over time: the darker, the more."""
+    """Returns a heatmap over time of a histogram of seconds: the darker a cell, the more observations it has."""
     options = heatmap.Options(
         calculate=False,
         color=heatmap.HeatmapColorOptions(

@@ -15,7 +15,7 @@ from service.metrics import catalogue
 _TOPIC: Final = 'topic=~"$topic"'
 _PLACE: Final = ("topic", "partition")
 _MOST: Final = 10
-"""Number of lines in a panel, which shows only the worst."""
+"""Number of partitions in a panel of lines, which shows only the worst partitions."""
 
 
 def _of(metric: catalogue.Metric) -> str:

@@ -50,7 +50,8 @@ rebalance or a reconfiguration fences many producers, but only once."""
 
 PRODUCER_IDS_WINDOW: Final = "15m"
 PRODUCER_IDS_PER_S: Final = 1.0
-"""Producer ids seen under an id for the first time: applications that make up a transactional.id at every start."""
+"""Producer ids per second that are seen under an id for the first time. A higher rate comes from applications that make
+up a transactional.id at every start."""
 
 EXPIRING_WITHIN: Final = "24h"
 """A value of the label `within`: coordinators remove these ids within that time unless they are used."""
@@ -72,7 +73,7 @@ LAG_WINDOW: Final = "10m"
 """Offsets of a source that are not read yet, and the time over which they must not grow."""
 
 DECODE_WINDOW: Final = "15m"
-"""Records that could not be decoded within the window."""
+"""The window in which records that could not be decoded are counted."""
 
 SCRAPE_SLOW_S: Final = 0.25
 """Time (s) to render the metrics. Prometheus gives up after its scrape_timeout (10 s)."""

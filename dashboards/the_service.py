@@ -1,4 +1,4 @@
-"""Panels about the service itself: its page of metrics, its answers, its process."""
+"""Panels about the service itself: its page of metrics, its answers, its process, its notifications."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The one alert that pages without waiting: a hanging transaction. Three steps have confirmed it already.
+"""The alerts about hanging transactions. They page without waiting: three confirmation steps have confirmed each of
+them already.
 
-The alert stays until the service reports the end of the transaction (hold.py). It has no label `source`, so that old
+An alert stays until the service reports the end of the transaction (hold.py). It has no label `source`, so that old
 data do not mute it (alertmanager.example.yml).
 """
 
@@ -60,5 +61,5 @@ MORE: Final = Alert(
 )
 
 GROUP: Final = Group("txnscope-hanging", (_NAMED_NOW, _UNNAMED_NOW, EACH, MORE), "txnscope-partitions", interval="10s")
-"""Evaluated more often than Prometheus' default of a minute: a page should not wait for that. The recording rules come
-first, so that the alerts see what was reported just now."""
+"""The rules are evaluated more often than by Prometheus' default of a minute: a page should not wait for that. The
+recording rules come first, so that the alerts see what was reported just now."""

@@ -1,15 +1,15 @@
 """Keeps an alert about a hanging transaction firing while no data arrive: silence is no all-clear.
 
-A recording rule writes what the service reports. Its last sample is what the alert rests on, for up to HELD: a sample
-above 0 stands for something that hangs, and 0 for its end. 0 is written only
+A recording rule writes what the service reports. The alert rests on the last sample of that rule, for up to HELD: a
+sample above 0 means that something hangs, and 0 that it has ended. 0 is written only
 
-- if the service reports the cluster, and what hung is not reported any more. A store that has never seen the end of a
-  hanging transaction may be a new one, which has to find it again first: its word counts once it has judged all
-  partitions for a minute;
+- if the service reports the cluster, and no longer reports what hung. A store that has never seen the end of a hanging
+  transaction may be a new one, which has to find the transaction again first: such a store is believed only once it
+  has judged all partitions for a minute;
 - if the cluster was removed: for REMOVED_AFTER, all services of the scrape job that reported it have answered from
-  their stores, and no service has reported it.
+  their stores, and no service has reported the cluster.
 
-Range selectors ignore the staleness markers that Prometheus writes when a scrape fails, and find samples of before a
+Range selectors ignore the staleness markers that Prometheus writes when a scrape fails, and find samples from before a
 restart. Everything else is read from the service's own series, all of one scrape, so that a restart of Prometheus,
 which shows old samples for 5 minutes, cannot combine old and new ones.
 """
@@ -26,7 +26,8 @@ HELD: Final = "7d"
 """Longest time for which an alert is kept without data. Prometheus itself keeps samples for 15 days by default."""
 
 REMOVED_AFTER: Final = "10m"
-"""Longer than KafkaTxnClusterMissing waits: it fires before the alerts of the cluster end."""
+"""Longer than KafkaTxnClusterMissing waits, so that KafkaTxnClusterMissing fires before the alerts of the cluster
+end."""
 
 SCRAPE_JOB: Final = "job"
 """Prometheus' label for services that are replicas of one another, and so have one store."""
@@ -39,7 +40,7 @@ _RESOLVED: Final = most(pick(of.FINDINGS, kind=Kind.HANGING, status=Status.RESOL
 _ONE_STORE: Final = (
     f"{most(f'max_over_time({pick(of.HANGING)}[2m])')} == on (cluster) {most(f'min_over_time({pick(of.HANGING)}[2m])')}"
 )
-"""Holds 2 minutes after a new store took the place of the one that had the finding."""
+"""Holds from 2 minutes after a new store took the place of the store that had the finding."""
 
 
 def _all_judged(when: str = "") -> str:
@@ -72,13 +73,13 @@ min by (job) (min_over_time({_UP}[{REMOVED_AFTER}])) == 1
 
 
 def last(record: str) -> str:
-    """Returns the last value that was recorded: 0 if it is about something that has ended."""
+    """Returns the expression for the last value that was recorded; 0 means that what hung has ended."""
     return f"last_over_time({record}[{HELD}])"
 
 
 def recorded(record: str, reported: str) -> str:
-    """Returns the expression of the recording rule `record`: `reported` (values above 0, with the labels `cluster` and
-    `job`), and 0, once, for what has ended."""
+    """Returns the expression of the recording rule `record`. It yields `reported` (values above 0, with the labels
+    `cluster` and `job`) and, once, 0 for each series that was above 0 and has ended."""
     return f"""\
 {reported}
   or

@@ -14,8 +14,8 @@ from service.metrics.catalogue import FINDINGS, Metric
 CLUSTER = "cluster"
 
 JOB: Final = ".*txnscope.*"
-"""Pattern of the names of the service's scrape jobs, for `up`, which has no other label of txnscope. The generator
-takes another one."""
+"""Pattern of the names of the service's scrape jobs, for `up`, which has no other label of txnscope. `python -m
+dashboards.rules --job` sets another pattern."""
 
 
 def pick(metric: Metric, **labels: str | tuple[str, ...]) -> str:
@@ -75,8 +75,9 @@ class Recording(NamedTuple):
 class Alert(NamedTuple):
     """An alerting rule. `wait`: time for which the expression must hold (`for`); empty: the alert fires at once.
     `page`: path of the service's page about it; `board`: uid of the dashboard; empty: those of the group. `labels` come
-    after severity and service. `keep`: time for which it goes on firing when the expression no longer holds
-    (`keep_firing_for`). `stays_true`: old data do not mute the alert, because it is about something that stays so."""
+    after severity and service. `keep`: time for which the alert goes on firing when the expression no longer holds
+    (`keep_firing_for`). `stays_true`: True if old data do not mute the alert, because its fact does not pass with
+    time."""
 
     name: str
     expr: str
@@ -102,9 +103,9 @@ def on_finding(kind: Kind, **more: Any) -> Alert:
 
 
 class Group(NamedTuple):
-    """Rules that are evaluated one after another. `board`, `page`: those of its alerts. `rests_on`: label `source` of
-    its alerts, which names the data that they rest on: if these are old, the alerts are muted. `interval`: time between
-    evaluations; empty: Prometheus' setting."""
+    """Rules that are evaluated one after another. `board`, `page`: the defaults of its alerts. `rests_on`: the label
+    `source` of its alerts, which names the data that they rest on; the alerts are muted if these data are old.
+    `interval`: time between evaluations; empty: Prometheus' setting."""
 
     name: str
     rules: tuple[Recording | Alert, ...]
@@ -114,8 +115,8 @@ class Group(NamedTuple):
     interval: str = ""
 
     def render(self, links: Links, fit: Callable[[str], str], labels: Mapping[str, str]) -> dict[str, Any]:
-        """Returns the group as Prometheus reads it. `fit`: what becomes of each expression; `labels`: of every alert,
-        before its own."""
+        """Returns the group as Prometheus reads it. `fit` is applied to each expression; `labels` come before the other
+        labels of every alert."""
         rules = [one._asdict() if isinstance(one, Recording) else self._alert(one, links, labels) for one in self.rules]
         for rule in rules:
             rule["expr"] = fit(rule["expr"])

@@ -1,5 +1,5 @@
-"""Fits the rules to a Prometheus: the names of its scrape jobs, the series that count, and the labels that tell
-environments apart which have clusters of the same name."""
+"""Fits the rules to a Prometheus: the names of its scrape jobs, the series that count, and the labels that distinguish
+environments with clusters of the same name."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _ABOUT_CLUSTERS: Final = {metric.name for metric in OF_CLUSTERS}
 
 
 class Scope(NamedTuple):
-    """What the rules are about. `job`: pattern of the names of the service's scrape jobs, for `up`; `matchers`: what
-    every selector has besides, such as `env="prod"`; `by`: labels of targets that all expressions keep apart, as they
-    keep those of the matchers; `labels`: (name, value) that every alert gets."""
+    """The targets and series that the rules are about. `job`: pattern of the names of the service's scrape jobs, for
+    `up`; `matchers`: added to every selector, such as `env="prod"`; `by`: labels of targets that all expressions keep
+    apart, as they keep the labels of the matchers; `labels`: (name, value) that every alert gets."""
 
     job: str = JOB
     matchers: tuple[str, ...] = ()

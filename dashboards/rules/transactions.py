@@ -1,5 +1,5 @@
-"""Alerts about transactions that do not end as they should. The label `source` of those that old data mute names the
-transaction log."""
+"""Alerts about transactions that do not end as they should. The alerts that old data mute have the label `source`,
+which names the transaction log."""
 
 from __future__ import annotations
 

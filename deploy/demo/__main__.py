@@ -78,7 +78,8 @@ def _show(options: Options, directory: Path) -> None:
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    """Yields a directory for logs and data. After a failure it is kept for inspection."""
+    """Yields a directory for logs and data, and removes the directory afterwards. After a failure the directory is kept
+    for inspection."""
     directory = Path(mkdtemp(prefix="txnscope-demo-"))
     keep = True
     try:

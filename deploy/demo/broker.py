@@ -38,8 +38,8 @@ class BrokerError(Exception):
 
 
 class Broker:
-    """`with Broker("4.3.1", 19092, directory) as broker: broker.bootstrap`. Its data are in `directory`, and stay
-    there.
+    """A broker: `with Broker("4.3.1", 19092, directory) as broker: broker.bootstrap`. Its data are in `directory`, and
+    stay there after the block.
 
     `cluster_id`: 22 characters of base64url, as Kafka's own ids; brokers of one cluster share it. `heap_mb`: upper
     bound of the Java heap. The first broker of a version archives its classes beside the jars when it is stopped. Later
@@ -104,8 +104,8 @@ class Broker:
             self._process = None
 
     def discard(self) -> None:
-        """Ends a broker whose data are not needed: by SIGKILL, or by a controlled shutdown, which archives the classes,
-        if there is no archive of its version yet."""
+        """Ends a broker whose data are not needed, by SIGKILL. If its version has no archive of classes yet, ends it by
+        a controlled shutdown instead, which makes the archive."""
         if self._process is not None and not self._archive.exists():
             self.stop()
         else:
@@ -119,7 +119,8 @@ class Broker:
         self._running.signal(signal.SIGCONT)
 
     def poll(self) -> int | None:
-        """Returns the exit code of a broker that died; None while it runs."""
+        """Returns the exit code if the broker has died; None while it runs. Raises BrokerError if it was not started or
+        was ended."""
         return self._running.poll()
 
     def log_tail(self, lines: int = 20) -> str:
@@ -228,7 +229,7 @@ def _without_frames(text: str) -> list[str]:
 
 
 def _answers(settings: ClientSettings) -> bool:
-    """Returns True if the broker answers. To be called only once the port is in use: a client that finds no listener
+    """Returns True if the broker answers. Call this only once the port is in use: a client that finds no listener
     retries for seconds."""
     try:
         with KafkaClient(settings) as client:

@@ -1,8 +1,9 @@
-"""Child processes that end with this process, even after `kill -9`, and the demo's handling of signals: the first
-Ctrl-C ends the demo, later ones are ignored, so that it ends cleanly.
+"""Child processes that end with this process, even after `kill -9`. Also the demo's handling of signals: the first
+Ctrl-C ends the demo; later ones are ignored, so that the demo ends cleanly.
 
 A child runs under a keeper, `python -m deploy.demo.child_process FD command…`, that holds the reading end of a pipe.
-Only this process holds the writing end. When it is gone, the keeper reads the end of the pipe and stops the child.
+Only this process holds the writing end. When this process is gone, the keeper reads the end of the pipe and stops the
+child.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class ChildProcess:
             self._keeper.send_signal(_SENT_AS[number])
 
     def pause(self, timeout_s: float = 20.0) -> None:
-        """Sends SIGSTOP, and returns once the child is frozen, or has ended."""
+        """Sends SIGSTOP. Returns once the child is frozen or has ended, or after `timeout_s`."""
         give_up = time.monotonic() + timeout_s
         self.signal(signal.SIGSTOP)
         while self.poll() is None and not stopped_children(self._keeper.pid) and time.monotonic() < give_up:
@@ -111,7 +112,7 @@ class ChildProcess:
 
 
 def run_child(reading_end: int, command: list[str]) -> int:
-    """Runs `command` until it ends or the pipe does. Returns its exit code.
+    """Runs `command` until it ends, or until the pipe is closed. Returns its exit code.
 
     The keeper has one thread and reads signals from a descriptor. The kernel may deliver a signal to any thread of a
     process, but Python runs handlers only in the main thread, and there only after its wait for the child.

@@ -39,7 +39,8 @@ _TICK_S = 0.2
 
 
 class ProgramEnded(Exception):
-    """A program that should run has ended. The message names it, with the end of its log."""
+    """A program that should run has ended, the workload or a scenario has failed, or the demo does not get ready in
+    time. The message says which, where possible with the end of a log."""
 
 
 class DemoEnvironment:
@@ -104,7 +105,7 @@ class DemoEnvironment:
             time.sleep(_TICK_S)
 
     def check(self) -> None:
-        """Raises ProgramEnded if a program that should run has ended."""
+        """Raises ProgramEnded if a program that should run has ended, or if the workload or a scenario has failed."""
         if (code := self._broker.poll()) is not None:
             raise ProgramEnded(
                 f"the Kafka broker ended with code {code}; its log ends:\n{self._broker.log_tail(TAIL_LINES)}"

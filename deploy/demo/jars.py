@@ -1,4 +1,5 @@
-"""The broker's jars: from Maven Central by coordinates, through the Ivy that ships inside PySpark; cached and pinned.
+"""Downloads the broker's jars from Maven Central by their coordinates, through the Ivy that ships inside PySpark. The
+jars are cached and pinned.
 
 Every jar's SHA-256 is in `pins/<version>.sha256`; a jar that does not match is not used. To pin another version, fetch
 it with `python -m deploy.demo.jars --pin VERSION` and commit the file. Other jars are fetched the same way (`Jars`).
@@ -127,7 +128,8 @@ def _download(jars: Jars, directory: Path) -> None:
 
 
 def _complaint(output: str) -> str:
-    """Returns the most informative line of Ivy's output: that of an exception rather than a final "not found"."""
+    """Returns the most informative line of Ivy's output: the line of an exception if there is one, else a "not
+    found"."""
     lines = [line.strip() for line in output.splitlines()]
     telling = (next((line for line in lines if word in line), None) for word in ("Exception", "not found"))
     return next((line[:300] for line in telling if line), "no answer")

@@ -43,7 +43,8 @@ def find_programs(path: str | None = None) -> Programs:
 class Monitoring:
     """Prometheus and Alertmanager on loopback, with all their files below `directory`.
 
-    `port`: of txnscope, which Prometheus scrapes and to which alerts link; `webhook`: URL that receives the alerts.
+    `port`: the port of txnscope, which Prometheus scrapes and to which alerts link; `webhook`: URL that receives the
+    alerts.
     """
 
     def __init__(self, programs: Programs, ports: MonitoringPorts, directory: Path, port: int, webhook: str) -> None:

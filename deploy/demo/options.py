@@ -1,5 +1,5 @@
-"""Options of `make demo` and `make demo-full`, read from the environment, with one line for each bad value, and the
-settings of the demo's broker: events that take hours or days in a real cluster happen within a minute or so."""
+"""Options of `make demo` and `make demo-full`, read from the environment; each bad value is reported in one line. Also
+the settings of the demo's broker, with which events that take hours or days in a real cluster take about a minute."""
 
 from __future__ import annotations
 
@@ -43,11 +43,9 @@ class MonitoringPorts(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Options of the demo. `port` serves the page, `kafka_port` the broker, and the port after it the controller.
-
-    `seconds`: how long the demo runs once it is ready; None until it is stopped. `monitoring_ports`: None for `make
-    demo`.
-    """
+    """Options of the demo. `port` is for the page, `kafka_port` for the broker, and the port after it for the
+    controller. `seconds`: how long the demo runs once it is ready; None: until it is stopped. `monitoring_ports`: None
+    for `make demo`."""
 
     port: int = 8080
     kafka_port: int = 19092

@@ -1,4 +1,4 @@
-"""Troubles that the demo makes on purpose, on topics of their own, which the workload and its record do not contain."""
+"""Troubles that the demo makes on purpose, on topics of their own. The workload's record does not contain them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ INVOICES_ID: Final = "invoices-1"
 ARCHIVE: Final = "archive"
 ARCHIVE_ID: Final = "archive-1"
 LATE_OFFSET: Final = 8
-"""Offset of the first refund that was written after the end of its transaction. Before it are four transactions, each
-with one record and its marker."""
+"""Offset of the first refund that was written after the end of its transaction. Before this offset are four
+transactions, each with one record and its marker."""
 
 _COMMITS = 3
 _CHECKPOINT_S = 600.0
@@ -58,8 +58,8 @@ def _producer(connection: Connection, name: str) -> OldProducer:
 
 
 def _write_after_the_end(connection: Connection) -> None:
-    """Writes a refund that arrives after its transaction was aborted. The transaction that it opens on the partition
-    will never be ended (KAFKA-14402). Brokers guard against that since 3.6; the guard is off for this moment."""
+    """Writes refunds that arrive after their transaction was aborted. They open a transaction on the partition that
+    will never be ended (KAFKA-14402). Brokers guard against such writes since 3.6; the guard is off for this moment."""
     refunds = _producer(connection, REFUNDS_ID)
     for number in range(_COMMITS + 1):
         refunds.add(REFUNDS, 0)

@@ -63,12 +63,12 @@ def rest(apps: Sequence[App], finding: str) -> list[TourStop]:
 
 def stops(apps: Sequence[App], finding: str) -> list[TourStop]:
     """Returns all paths of the tour. Each answers 200 once all applications have done a first step and the service has
-    read it."""
+    read their transactions."""
     return pages(apps, finding) + rest(apps, finding)
 
 
 def text(options: Options, apps: Sequence[App], finding: str, key_file: Path) -> str:
-    """Returns the tour as text: a line for each address, and below it one on what it shows."""
+    """Returns the tour as text: each address with a line on what it shows, then commands."""
     base = f"http://127.0.0.1:{options.port}"
     lines = ["The page:", "", *_lines(base, pages(apps, finding)), "", "REST:", "", *_lines(base, rest(apps, finding))]
     if options.monitoring_ports is not None:

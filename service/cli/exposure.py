@@ -51,7 +51,7 @@ def tls_of(settings: Settings) -> ReloadingTls | None:
 
 
 def _is_local(host: str) -> bool:
-    """Returns whether only this machine reaches the host; True also for an unknown host, which cannot be bound."""
+    """Returns True if only this machine reaches the host, and for an unknown host, which cannot be bound."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError):
@@ -89,8 +89,8 @@ def _secret_files(settings: Settings, used: tuple[str, ...], config: str | None)
 
 
 def _of_kafka(file: Path | None) -> Iterator[Path]:
-    """Yields a client.properties with passwords, the files that its config providers read, and the PEM files with
-    private keys that it names."""
+    """Yields `file`, a client.properties, if it has a secret; then the files that its config providers read, except
+    certificates; then the PEM files with private keys that it names. Yields nothing for a file that cannot be used."""
     if file is None:
         return
     # imported here, because commands that need no broker should not wait for the library
@@ -109,7 +109,8 @@ def _of_kafka(file: Path | None) -> Iterator[Path]:
 
 
 def _has_secret(config: Path) -> bool:
-    """Returns whether the TOML file has keys, hashes of passwords, passwords, or addresses that contain tokens."""
+    """Returns True if the TOML file has keys, passwords or hashes of passwords, settings of Spark (which may be
+    secrets), or addresses that contain tokens."""
     table: dict[str, Any] = tomllib.loads(config.read_text("utf-8"))
     auth = table.get("auth") or {}
     named = "operators" in table or "spark_conf" in table or "basic" in auth
@@ -124,7 +125,7 @@ def _has_secret(config: Path) -> bool:
 
 
 def _readers(file: Path) -> str | None:
-    """Returns who beside the owner can read the file; None if nobody can.
+    """Returns who besides the owner can read the file; None if nobody can, or if it is no regular file.
 
     If another user owns the file, its group does not count: this process reads the file as a member of that group.
     """

@@ -1,4 +1,4 @@
-"""Checks the brokers of the settings, and builds the commands of processes that use them.
+"""Checks the settings of Kafka clients, and builds the commands of the processes that use them.
 
 The check comes first because a JVM takes seconds to report a bad setting.
 """
@@ -36,14 +36,14 @@ def ingest_children(settings: Settings) -> list[ChildCommand]:
 
 
 def service_clients(settings: Settings) -> Clients:
-    """Returns the settings of the clients with which the service reads from Kafka: for each of `[[clusters]]`, and for
-    --bootstrap-servers. Raises the errors of `client_settings`."""
+    """Returns the settings of the clients with which the service reads from Kafka: one for each of `[[clusters]]`, and
+    one for --bootstrap-servers or --kafka-config. Raises the errors of `client_settings`."""
     return _clients(settings, client_settings)
 
 
 def remediation_clients(settings: Settings) -> Clients:
-    """Returns the settings of the clients with which the service writes markers: those of --remediation-config, if it
-    is given. Raises the errors of `client_settings`."""
+    """Returns the settings of the clients with which the service writes markers: those of --remediation-config if it is
+    given, else those with which it reads. Raises the errors of `client_settings`."""
     return _clients(settings, _remediation_settings)
 
 
@@ -62,9 +62,8 @@ def _remediation_settings(settings: Settings) -> ClientSettings:
 
 
 def client_settings(settings: Settings) -> ClientSettings:
-    """Returns the settings of a Kafka client. CommandFailed for an address, file or key that cannot be used, or without
-    an address.
-    """
+    """Returns the settings of a Kafka client. CommandFailed for an address, file or key that cannot be used, or if
+    neither an address nor a client.properties is given."""
     if not settings.bootstrap_servers and not settings.kafka_config:
         raise CommandFailed("--bootstrap-servers is missing: give HOST:PORT[,…]")
     try:

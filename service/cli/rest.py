@@ -140,8 +140,8 @@ class Service:
         return answer
 
     def resolve(self, finding: str, *, dry_run: bool) -> dict[str, Any]:
-        """Returns the marker that was written, or would be. Uses the key of --key-file, or of the older
-        --operator-key-file."""
+        """Returns the marker that was written, or would be. Uses the key of the older --operator-key-file if it is
+        given, else that of --key-file. CommandFailed also if there is no key."""
         file = self._settings.operator_key_file
         key = self._key if file is None else _read_key("--operator-key-file", file)
         if key is None:
@@ -171,8 +171,8 @@ class Service:
         return self._known(answer, _ACKNOWLEDGED)
 
     def _path(self, *segments: str) -> str:
-        """Returns the path below the cluster of --cluster, or below the only one there is. CommandFailed if there is
-        none, or several."""
+        """Returns the path below the cluster of --cluster or, without --cluster, below the only cluster of the service.
+        CommandFailed if the service then has no cluster, or several."""
         if self._cluster is None:
             page = self._list(self._ask(f"/clusters?limit={_PAGE}"), {"cluster"})
             names = [str(one["cluster"]) for one in page["items"]]
@@ -212,8 +212,8 @@ class Service:
     def _ask(
         self, path: str, body: Mapping[str, Any] | None = None, key: str | None = None, method: str | None = None
     ) -> Any:
-        """Sends a request, a POST if there is a body, and returns the JSON of the answer; None if it is empty. `key`:
-        replaces the key of the settings."""
+        """Sends a request and returns the JSON of the answer; None for 204 (no content). `method`: without it, POST if
+        there is a body, else GET. `key`: replaces the key of the settings."""
         headers = {"Accept": "application/json"}
         if body is not None:
             headers |= {"Content-Type": "application/json"}
@@ -258,7 +258,7 @@ class Service:
         return context
 
     def _refusal(self, answer: HttpAnswer) -> CommandFailed:
-        """Returns the failure for a request that the service cannot answer, with the service's own words (RFC 9457)."""
+        """Returns the failure for an answer with an error status, in the service's own words (RFC 9457)."""
         try:
             problem = json.loads(answer.body)
             text = str(problem.get("detail") or problem["title"])

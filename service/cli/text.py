@@ -18,8 +18,7 @@ def print_page(
     page: dict[str, Any], as_json: bool, heads: Sequence[str], row: Row, never: str = "nothing has been read yet"
 ) -> int:
     """Prints the page as it came (JSON), or as a table with a row for each item. With a table, the number of rows and
-    `as_of` go to stderr. Returns FINE.
-    """
+    `as_of` go to stderr; `never` is the reason if there is no `as_of`. Returns FINE."""
     if as_json:
         print(json.dumps(page, indent=2))
         return FINE
@@ -76,7 +75,8 @@ def topic_partitions(partitions: Iterable[tuple[str, Iterable[int]]]) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Returns the table as text: columns are as wide as they need to be, numbers are on the right."""
+    """Returns the table as text. Columns are as wide as they need to be; columns that have only numbers are
+    right-aligned."""
     cells = [[printable("-" if cell is None else str(cell)) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
     right = [bool(rows) and all(isinstance(row[n], int) for row in rows) for n in range(len(heads))]

@@ -1,4 +1,4 @@
-"""The web pages: rendered on the server, complete without script, over the same reads of the store as REST."""
+"""The web pages. The server renders them from the same store queries as REST; they are complete without JavaScript."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The search box: resolves a few typed characters to an id, a producer id, a partition, an offset or a finding."""
+"""The search box: resolves a few typed characters to an id, a producer id, a topic, a partition, an offset or a
+finding."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ _INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
 
 
 class Hit(NamedTuple):
-    """A page that the typed text may name. `kind`: of the thing, in a word; `text`: its name in full."""
+    """A page that the typed text may name. `kind`: the kind of thing, in a word; `text`: its name in full."""
 
     kind: str
     text: str
@@ -40,8 +41,9 @@ class Hit(NamedTuple):
 
 
 def find(connection: Connection, cluster: ClusterRow, text: str) -> list[Hit]:
-    """Returns the hits that `text` names exactly; else the ids that begin with `text`; else the ids that contain it.
-    Returns at most one hit more than a page shows. Spaces at the ends of `text` count only if an id has them."""
+    """Returns the hits that `text` names exactly. If there are none: the topic `text`, and the ids that begin with
+    `text` or, if no id does, the ids that contain it. Returns at most one hit more than a page shows. Spaces at the
+    ends of `text` count only if an id has them."""
     if text != text.strip() and (ids := list(_ids(connection, cluster, text))):
         return ids
     text = text.strip()
@@ -65,7 +67,8 @@ def _ids(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit
 
 def _owners(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:
     """Yields the owners of the producer id; if it has none, the partitions on which it has a transaction open. A
-    producer id belongs to one id for ever; another owner is possible only after the transaction log was read anew."""
+    producer id belongs to one transactional.id for ever; a second owner is possible only after the transaction log was
+    read anew."""
     if not _PRODUCER.fullmatch(text) or int(text) > _INT64_MAX:
         return
     owners = read_owners(connection, cluster.id, int(text))

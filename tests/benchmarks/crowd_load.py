@@ -24,7 +24,7 @@ _AGAIN_S: Final = 1.0
 
 
 class Crowd:
-    """The clients of the service at `port`. `seen` has the statuses that each kind of client got."""
+    """The clients of the service at `port`. `seen` counts the statuses and errors that each kind of client got."""
 
     def __init__(self, port: int, cluster: str) -> None:
         self._port, self._cluster = port, cluster

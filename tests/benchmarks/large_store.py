@@ -47,7 +47,7 @@ BUSY_IDS: Final = 5
 """Number of ids with commits in every minute of a week, and an abort every hour."""
 
 _LAST_OFFSET: Final = 10_000_000
-_HISTORY_EVERY: Final = 5  # of this number of ids, one has rows of history, and another one has minutes
+_HISTORY_EVERY: Final = 5  # of this number of ids, one has aborts and minutes, and another one has only minutes
 _ROWS_EACH: Final = 3
 
 
@@ -147,8 +147,8 @@ def _write_ids(engine: Engine, held: lease.Lease, log: list[list[Run]]) -> None:
 
 
 def _add_history(connection: Connection) -> None:
-    """Adds aborts, and minutes with commits, of the last hours. Of _HISTORY_EVERY ids, one gets aborts and another one
-    gets minutes."""
+    """Adds aborts, and minutes with commits, of the last hours. Of _HISTORY_EVERY ids, one gets aborts and minutes, and
+    another one gets only minutes."""
     t = transactional_ids.c
     for number in range(_ROWS_EACH):
         back_ms = t.last_update_ms - number * 3_600_000

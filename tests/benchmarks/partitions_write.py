@@ -1,4 +1,4 @@
-"""Measures the rate at which the store takes samples of partitions: `python -m tests.benchmarks.partitions_write
+"""Measures how long the store takes to store samples of partitions: `python -m tests.benchmarks.partitions_write
 [sqlite|postgresql]`."""
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from tests.helpers.processes import send
 from tests.helpers.waiting import LIMIT_S, wait_until
 
 FIRST_READ, STANDS_BY = "first read of the transaction log", "standing by"
-"""Parts of two log lines of `ingest`. One says that the first read of the log has begun, the other one that the process
-waits for the lease."""
+"""Parts of two log lines of `ingest`: the progress of the first read, from its first stored batch on; and that the
+process waits for the lease."""
 PLANNER = "python_streamin"
 """The process name that a planner gives itself. Linux truncates it."""
 

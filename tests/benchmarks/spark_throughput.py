@@ -18,7 +18,7 @@ BAR, TIMES_THE_CONSOLE = 0.6, 4.0
 CONSOLE_RECORDS = 1_000_000
 
 TASKS = (1, 2, 4)
-"""Numbers of tasks that read at the same time. The bar is for as many tasks as this machine has cores."""
+"""Numbers of tasks that read at the same time. The bar is for CORES tasks."""
 CORES = 2
 
 

@@ -34,7 +34,7 @@ def run(rate: int = 200, ids: int = 20, times: int = 3) -> list[Figure]:
 
 def _on(kind: str, rate: int, ids: int, times: int) -> list[Figure]:
     """Measures on one kind of database. Every standby runs on a host of its own, whose clock is an hour ahead of the
-    holder's or behind it."""
+    holder's or behind it. At the end, holder and standby run on one host."""
     with ExitStack() as running:
         folder = Path(running.enter_context(TemporaryDirectory(prefix="txnscope-bench-")))
         store = running.enter_context(database(kind))

@@ -95,7 +95,8 @@ class Polling:
 
 @contextmanager
 def watching(bootstrap: str, store: str | None = None, more: Sequence[str] = ()) -> Iterator[Watched]:
-    """Runs an application on an empty store. The directory of the store is removed at the end of the block."""
+    """Runs an application on an empty store: SQLite in a new directory, or the database at the URL `store`. The
+    directory is removed at the end of the block."""
     with TemporaryDirectory(prefix="txnscope-bench-") as directory:
         watched = Watched(bootstrap, Path(directory), store, more)
         try:

@@ -1,8 +1,8 @@
 """Makes an input from a number: a log of good batches with a mutated batch among them.
 
-Mutations know the fields (`tests.fuzz.pieces`): they set numbers to limits, falsify sizes and counts, and repeat,
-remove or insert tags and elements. After that, some random bytes may be changed. Length and checksum are nearly always
-corrected, so that the decoder gets to the damaged part.
+Most mutations know the fields (`tests.fuzz.pieces`): they set numbers to limits, falsify sizes and counts, and repeat,
+remove or insert tags and elements. The other mutations change, remove or insert bytes without regard to fields. Length
+and checksum are nearly always corrected, so that the decoder gets to the damaged part.
 """
 
 from __future__ import annotations
@@ -170,8 +170,8 @@ _PLACES = {name: (sum(s for _, s in HEADER[:index]), size) for index, (name, siz
 
 
 def _mutate_fields(rng: Random, one: Batch) -> dict[str, bytes]:
-    """Changes one or two fields of the batch. Returns the new bytes of those header fields that `Batch.encode`
-    computes."""
+    """Changes the header, a record, or parts of a key or value of the batch. Returns the new bytes of those header
+    fields that `Batch.encode` computes."""
     place = rng.random()
     if place < 0.2 or not one.records:
         return _mutate_header(rng, one)

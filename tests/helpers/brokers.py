@@ -82,13 +82,14 @@ class Described(NamedTuple):
 
 
 def on(version: str) -> pytest.MarkDecorator:
-    """Runs a test on `version`, or, if it is the turn of the other one of the two VERSIONS, on that. If
-    TXNSCOPE_TEST_VERSIONS is set, runs the test on all VERSIONS."""
+    """Returns a mark that runs a test on `version`; in an odd turn, on the other one of the two VERSIONS. If
+    TXNSCOPE_TEST_VERSIONS is set, the test runs on all VERSIONS."""
     return pytest.mark.parametrize("version", VERSIONS if FULL_MATRIX else (_in_turn(version),))
 
 
 def on_those(versions: Collection[str], version: str) -> pytest.MarkDecorator:
-    """Returns the same mark as `on`, for a test of behavior that exists only in `versions`."""
+    """Returns a mark like `on`, for a test of behavior that exists only in `versions`. The test runs on no other
+    version."""
     if FULL_MATRIX:
         return pytest.mark.parametrize("version", [v for v in VERSIONS if v in versions])
     turned = _in_turn(version)
@@ -96,7 +97,7 @@ def on_those(versions: Collection[str], version: str) -> pytest.MarkDecorator:
 
 
 def on_broker(version: str) -> pytest.MarkDecorator:
-    """Returns the same mark as `on`, for a test that uses the shared fixture `broker`."""
+    """Returns a mark like `on`, for a test that uses the shared fixture `broker`."""
     return pytest.mark.parametrize("broker", VERSIONS if FULL_MATRIX else (_in_turn(version),), indirect=True)
 
 
@@ -202,8 +203,8 @@ def connect(bootstrap: str) -> KafkaClient:
 
 
 def elect(client: KafkaClient, order: Mapping[str, Mapping[int, Sequence[int]]]) -> None:
-    """Assigns these replicas by topic and partition, and elects the first replica of each partition as its leader, as
-    an operator does to move load."""
+    """Assigns the replicas of `order` (by topic and partition), and elects the first replica of each partition as its
+    leader, as an operator does to move load."""
     by_replica = AlterPartitionReassignmentsRequest.ReassignableTopic
     by_topic = ElectLeadersRequest.TopicPartitions
     reassigned = [

@@ -30,8 +30,8 @@ _PATIENCE: Final = {
     "max.block.ms": "15000",
     "delivery.timeout.ms": "15000",
 }
-"""Settings that shorten the wait of Kafka's tools, which by default try for a minute to reach a broker that refuses
-them."""
+"""Settings that shorten the wait of Kafka's tools. By default, the tools try for a minute to reach a broker that
+refuses their connections."""
 _SAYS_NOTHING: Final = "The AdminClient thread has exited"
 _LONGEST: Final = 150
 _CAUSE: Final = re.compile(

@@ -13,7 +13,7 @@ _LOADING = (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_
 
 
 def commit_offsets(group: Consumer, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Commits the offsets, by topic and partition. Waits until the group has a coordinator."""
+    """Commits the offsets, given by topic and partition. Repeats the commit until the group has a coordinator."""
     wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
 
     def is_committed() -> bool:

@@ -38,14 +38,15 @@ class Guard:
         os.environ[MARK] = mark
 
     def end(self) -> list[str]:
-        """Ends the remaining processes. Returns their command lines."""
+        """Ends the processes that the run has left. Returns their process ids and command lines."""
         os.environ.pop(MARK, None)
         ended, _ = self._process.communicate("the run has ended\n", timeout=2 * _LIMIT_S)
         return [line for line in ended.splitlines() if line]
 
 
 def end_marked(mark: str) -> list[str]:
-    """Kills every process with this mark, and repeats this for their new descendants. Returns the command lines."""
+    """Kills every process with this mark, and repeats this for their new descendants. Returns the process ids and
+    command lines."""
     ended: list[str] = []
     until = time.monotonic() + _LIMIT_S
     while (left := with_environment(MARK, mark)) and time.monotonic() < until:

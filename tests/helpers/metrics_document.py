@@ -42,8 +42,8 @@ from tests.service.store.logs import batch, read
 
 DOCUMENT: Final = ROOT / "docs" / "metrics.md"
 SHOWN: Final = 6
-"""Maximum number of series of a metric in the document. Series that are not 0 come first. A histogram is shown for one
-set of labels."""
+"""Maximum number of series of a metric in the document. Series that are 0 are left out, unless all are 0. A histogram
+is shown for one set of labels."""
 
 OURS: Final = (*OF_RECEIVERS, UP, RENDER_SECONDS, HTTP_REQUESTS, HTTP_SECONDS)
 

@@ -86,8 +86,8 @@ class OtherBrokers:
 
     @staticmethod
     def is_asked_by_name(answer: Any) -> bool:
-        """Returns whether the request named topics. An answer about all topics also contains topics that were not
-        named."""
+        """Returns True if the request probably named the topic: the answer has no other topic. An answer about all
+        topics has others, too."""
         return len(answer.topics) == 1
 
     def _list(self, answer: Any) -> None:

@@ -15,7 +15,8 @@ from typing import Final
 from tests.helpers.waiting import LIMIT_S
 
 Misbehaviour = Callable[[bytes], bytes | None]
-"""A function that returns the bytes to send in place of a response, without its length. After None, nothing is sent."""
+"""A function of a response (without its length) that returns the bytes to send instead, with their length. If it
+returns None, nothing is sent."""
 Rewrite = Callable[[int, int, bytes], bytes]
 """A function of the API key and version of a request, and its response (without its length), that returns the response
 to send instead. Raises TornAnswer to end the connection in the middle of the response."""
@@ -49,7 +50,8 @@ def endless(response: bytes) -> bytes:
 
 
 def flood(response: bytes) -> bytes:
-    """Returns the right response. `Proxy` then sends noise after it until the client stops reading."""
+    """Returns the right response. `Proxies` then sends noise after it until the client stops reading, or the
+    misbehaviour ends."""
     return framed(response)
 
 

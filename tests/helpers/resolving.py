@@ -81,8 +81,8 @@ class Brokers:
 
 
 class ResolveApi:
-    """The REST interface that ends hanging transactions. `client` is its client; the store and the brokers behind the
-    service are attributes, too."""
+    """The REST interface that ends hanging transactions. `client` is its client, `cluster` the store behind the
+    service, and `brokers` its brokers."""
 
     def __init__(self, cluster: WithPartitions, client: TestClient, brokers: Brokers) -> None:
         self.cluster, self.client, self.brokers = cluster, client, brokers

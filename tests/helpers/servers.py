@@ -59,8 +59,8 @@ class Served:
 def serving(
     served: Served, *, host: str = "127.0.0.1", port: int = 0, certificate: Path | None = None
 ) -> Iterator[str]:
-    """Yields the address of a server. With `certificate`, a PEM file with key and certificate, the server speaks
-    TLS."""
+    """Yields the address of a server that sends `served` to every client. With `certificate`, a PEM file with key and
+    certificate, the server speaks TLS."""
     context = None
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

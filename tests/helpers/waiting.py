@@ -46,7 +46,7 @@ def wait_until_equal(
     *,
     retry_on: tuple[type[Exception], ...] = (),
 ) -> None:
-    """Returns when `probe` answers `expected`."""
+    """Returns when `probe` answers `expected`. Raises AssertionError after `timeout_s`."""
     wait_until(
         probe, lambda answer: answer == expected, f"{what} to be {_shown(expected)}", timeout_s, retry_on=retry_on
     )
@@ -60,7 +60,8 @@ def wait_until(
     *,
     retry_on: tuple[type[Exception], ...] = (),
 ) -> T:
-    """Returns the first answer of `probe` for which `is_it` returns True."""
+    """Returns the first answer of `probe` for which `is_it` returns True. Raises AssertionError if there is none within
+    `timeout_s`. Exceptions of `probe` are as for `wait_for`."""
     give_up, pause_s = time.monotonic() + timeout_s, _FIRST_PAUSE_S
     while True:
         is_last = time.monotonic() > give_up

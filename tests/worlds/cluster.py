@@ -102,7 +102,8 @@ BEGIN_MS: Final = 1_790_000_000_000
 
 class Cluster:
     """The model of a cluster. If `can_skip` is set, a coordinator that sends markers takes a partition without a leader
-    for a deleted one (4.3.0 to 4.4.0). The clocks of coordinator, leader and client are wrong by `…_skew_ms`."""
+    for a deleted partition (KAFKA-20734, 4.3.0 to 4.4.0). The clocks of coordinator, leader and client are wrong by
+    `…_skew_ms`."""
 
     def __init__(self, random: Random, protocol: Protocol, *, can_skip: bool, first_epoch: int = 0) -> None:
         self.random, self.protocol, self.can_skip = random, protocol, can_skip
@@ -163,8 +164,9 @@ class Cluster:
         self.append(f"noise-{self.random.randint(0, 2)}", state=EMPTY, producer_id=9000, producer_epoch=0)
 
     def clean(self, upto: int) -> None:
-        """Cleans the log below `upto`. Removes some tombstones, and records that are superseded by a later record: as
-        Kafka's cleaner does, by a record below `upto` if `upto` is odd; otherwise by any record of the log."""
+        """Cleans the log below `upto`: removes the superseded records, and about half of the tombstones. If `upto` is
+        odd, only a record below `upto` supersedes another one, as for Kafka's cleaner; otherwise any later record
+        does."""
         newest = {record.key: record.offset for record in (self.log[:upto] if upto % 2 else self.log)}
         for record in self.log[:upto]:
             is_superseded = newest[record.key] != record.offset
@@ -175,7 +177,8 @@ class Cluster:
     # the judged partition
 
     def write(self, producer_id: int, epoch: int, txn: Txn | None) -> bool:
-        """Appends a data batch of a client. Returns False if there is no leader, or if the leader refuses the epoch."""
+        """Appends a data batch of a client. Returns False if there is no leader, or if the leader refuses the epoch or
+        the sequence number."""
         seen = [one for one in self.data if one.producer_id == producer_id]
         if not self.has_leader or any(epoch < one.epoch for one in seen):
             return False

@@ -60,7 +60,7 @@ class Part(NamedTuple):
 
 class SmallWorld(NamedTuple):
     """A small world. If `begins_anew` is set, the client calls InitProducerId between the transactions. `starts_at` is
-    the number of the step before which txnscope starts or restarts."""
+    the number of the step before which txnscope starts or restarts; STEPS means after all steps."""
 
     protocol: Protocol
     first: Part

@@ -56,7 +56,7 @@ class App(ABC):
 
     @abstractmethod
     def step(self) -> None:
-        """Does some work. Every transaction that it begins has ended when it returns. Raises Stopped."""
+        """Does some work. When the step returns, every transaction that it began has ended. Raises Stopped."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to close
         """Leaves a consumer group, closes connections."""

@@ -94,10 +94,12 @@ def send(open_producer: Producer, records: Iterable[tuple[Participant, bytes]], 
 
 
 def retry(stop: threading.Event, call: Callable[..., Any], *arguments: Any) -> Any:
-    """Repeats `call`, such as init_transactions, until it succeeds; its last argument is a timeout. Returns its result.
+    """Repeats `call`, such as init_transactions, until it succeeds, and returns its result. `call` gets a timeout after
+    `arguments`.
 
     librdkafka requires the repetition while an error is retriable; the repeated call continues the former one. A call
-    is also repeated while no broker answers. Raises the KafkaException of any other error, Stopped.
+    is also repeated while no broker answers. Raises Stopped, and the KafkaException of any other error, or of any error
+    after PATIENCE_S.
     """
     give_up = time.monotonic() + PATIENCE_S
     while True:

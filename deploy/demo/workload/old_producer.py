@@ -22,8 +22,8 @@ from deploy.demo.workload.raw_producer import (
 _VERSION = 3
 """The version of the requests to coordinators."""
 PRODUCE = 9, 11
-"""The versions of Produce that Kafka 3.3 knows, up to the newest one that does not add partitions to the transaction by
-itself."""
+"""The oldest and the newest version of Produce to send. Kafka 3.3 knows the oldest; with later versions than the
+newest, the leader adds partitions to the transaction by itself."""
 
 
 class OldProducer(HandMadeProducer):

@@ -42,7 +42,8 @@ class Refused(Exception):
 
 
 class Connection:
-    """A connection that survives restarts of the broker, for up to PATIENCE_S. Not thread-safe."""
+    """A connection that survives restarts of the broker: requests are repeated for up to PATIENCE_S. Not
+    thread-safe."""
 
     def __init__(self, bootstrap: str, stop: threading.Event) -> None:
         self.bootstrap = bootstrap

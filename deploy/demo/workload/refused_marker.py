@@ -17,7 +17,7 @@ from service.kafka.errors import UNKNOWN_TOPIC_OR_PARTITION
 from service.kafka.markers import write_marker
 
 LATER_EPOCH: Final = 1_000_000
-"""A coordinator epoch that no real coordinator reaches: it counts elections."""
+"""A coordinator epoch that no real coordinator reaches: coordinator epochs count elections."""
 
 
 def leave_prepared(producer: OldProducer, topic: str, partition: int) -> int:

@@ -24,7 +24,8 @@ class WorkloadError(Exception):
 
 
 class Workload:
-    """All applications: `Workload(bootstrap, seed=7).run(rounds=5)` returns the record of the run. For one run only.
+    """All applications: `Workload(bootstrap, seed=7).run(rounds=5)` returns the record of the run. A workload can be
+    run only once.
 
     With the same seed, every transactional.id does the same, whatever the threads' timing. `prefix` keeps runs on one
     cluster apart. `timeout_ms`: timeout of the transactions that are left to time out.

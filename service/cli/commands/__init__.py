@@ -1,1 +1,2 @@
-"""The commands of `txnscope`, a module for each: `run(flags, settings) -> int`. Imported when the command runs."""
+"""The commands of `txnscope`, a module for each: `run(flags, settings) -> int`. A module is imported when its command
+runs."""

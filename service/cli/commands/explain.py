@@ -117,7 +117,7 @@ def _why(one: dict[str, Any]) -> str | None:
     """Returns how the transaction of the records ended, in sentences; None if there is nothing to explain."""
     decision = one.get("decision")
     if one["kind"] not in ("aborted", "committed") or (decision is not None and not decision["may_be_other"]):
-        return None  # the cause is that of another outcome
+        return None  # the cause belongs to another outcome
     if one.get("by_hand"):
         return BY_HAND_TEXT
     if one["cause"] is None:

@@ -18,7 +18,7 @@ from service.domain.partitions.blocked_groups import OFFSETS_TOPIC
 from service.settings import Settings
 
 STALE_AFTER: Final = timedelta(seconds=30)
-"""Age from which the last sample of partitions counts as out of date: they are sampled several times a second."""
+"""Age from which the last sample of partitions counts as out of date. Partitions are sampled several times a second."""
 
 _GROUPS_READ: Final = 2_000
 _WIDTH = 100
@@ -31,7 +31,8 @@ _DECISIONS: Final = {
 }
 
 Pending = dict[tuple[int, int | None], dict[str, list[str]]]
-"""The partitions of each group whose offsets are pending, by partition of `__consumer_offsets` and producer id."""
+"""For each partition of `__consumer_offsets` and producer id: the groups with pending offsets, and the partitions that
+these offsets are for."""
 
 
 def run(flags: Namespace, settings: Settings) -> int:

@@ -15,7 +15,8 @@ from service.store.engine import open_reader
 
 
 def run(_flags: Namespace, settings: Settings) -> NoReturn:
-    """Replaces this process by the supervisor, so that the store's URL stays on no command line. Never returns."""
+    """Replaces this process by the supervisor, and never returns. The store's URL is passed in the environment, so that
+    no command line shows it. CommandFailed for settings or a store that cannot be used."""
     children = ingest_children(settings)
     if settings.liveness is not None and len(children) > 1:
         raise CommandFailed("--liveness works for one cluster only: run one ingest for each cluster, with --cluster")

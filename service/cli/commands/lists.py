@@ -1,5 +1,5 @@
 """The commands that print a table of what the service lists: transactions, partitions, findings, expiring, groups,
-audit. Each ends with CommandFailed: 3 if the service does not answer, 2 if it refuses a filter."""
+audit. Each raises CommandFailed: 3 if the service does not answer, 2 if it refuses a filter."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from service.store.migrate import rebuild, upgrade
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Migrates or rebuilds the store. Safe to run at any time; several processes may migrate at once."""
+    """Migrates the store or, with --rebuild, rebuilds it. Migrating is safe at any time, also in several processes at
+    once."""
     with store_failures():
         if flags.rebuild:
             _show(rebuild(settings.store, wall_clock_ms()))

@@ -15,8 +15,8 @@ _HEADS: Final = ("RECEIVER", "KIND", "DELIVERED", "PENDING", "DROPPED", "FAILING
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Returns 3 if a receiver cannot be reached. CommandFailed: 2 for an unknown receiver, 3 if the service does not
-    answer."""
+    """Prints how deliveries go. With --test, sends a test to receivers instead, and returns 3 if one of them does not
+    accept it. CommandFailed: 2 for an unknown receiver, 3 if the service does not answer."""
     if flags.test is None:
         return print_page(Service(settings).notifications(), flags.json, _HEADS, _row)
     return _try_receivers(flags.test, settings)
@@ -27,7 +27,7 @@ def _try_receivers(name: str, settings: Settings) -> int:
     if not tables:
         known = ", ".join(table.name for table in settings.notify)
         raise CommandFailed(f"--test {name}: [[notify]] has {known}" if known else "no [[notify]] in the settings")
-    # imported here, because they need the web framework and the receivers' libraries
+    # imported here, because these modules need the web framework and the receivers' libraries
     from service.app import trial_notification
     from service.notifications.notification import Undelivered
     from service.notifications.receivers import receiver_of

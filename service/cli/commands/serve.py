@@ -23,7 +23,8 @@ from service.store.engine import open_reader
 from service.store.errors import StoreError
 
 _LAST_MESSAGE_S: Final = 1.0
-"""Seconds that a message to a receiver may still take at the end. It is sent again at the next start."""
+"""Seconds that a delivery to a receiver may still take when the service stops. A delivery that takes longer is repeated
+at the next start."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -49,7 +50,8 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def run(_flags: Namespace, settings: Settings) -> int:
-    """Serves until SIGTERM or SIGINT, and returns 0. CommandFailed for unusable brokers, store or port."""
+    """Serves until SIGTERM or SIGINT, and returns 0; returns 3 if the server does not start or ends by itself.
+    CommandFailed for brokers, a store, certificates, an address or a port that cannot be used."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(FINE))
     beat = lifeline.hold()
@@ -94,7 +96,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
     def stop(*_: object) -> None:
         server.should_exit = True
 
-    # uvicorn raises the signal that ended it again, for the handler that was there before
+    # uvicorn raises again the signal that ended the server, for the handler that was installed before
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host

@@ -37,7 +37,7 @@ from service.kafka.share_groups import PROTOCOL_TYPE, isolation_levels, reports_
 from service.kafka.transactions import list_transactions, lists_ids_without_log
 
 FOLDER: Final = Path(__file__).parent / "tried_versions"
-"""One file a version, in JSON."""
+"""Has one JSON file for each version of Kafka that was tried."""
 
 
 def read_records() -> list[TriedVersion]:
@@ -47,8 +47,8 @@ def read_records() -> list[TriedVersion]:
 
 
 _INVENTED: Final = "txnscope-doctor-asks"
-"""A name that no topic, group or id has. If a request for it is not denied, requests for other names are not, either.
-"""
+"""A name that no topic, group or id has. If Kafka does not deny a request for this name, it denies none for any other
+name."""
 _TOPICS_AT_ONCE: Final = 100
 _SHARE_GROUPS_AT_ONCE: Final = 200
 _IDS_ASKED: Final = 2_000
@@ -151,8 +151,8 @@ def _seen_without_log(client: KafkaClient, topics: TopicsReport) -> Transactions
 def _ids(client: KafkaClient, nodes: Sequence[int], log: LogRead) -> IdsReport:
     """Counts the ids of ListTransactions, and asks DescribeTransactions about ids of the log that are missing there.
 
-    An id may be missing because this principal may not describe it, or because it has expired. Kafka denies only the
-    first.
+    An id may be missing because this principal may not describe it, or because it has expired. Only in the first case
+    does DescribeTransactions answer that access is denied.
     """
     try:
         listed = {one.transactional_id for node in nodes for one in list_transactions(client, node)}

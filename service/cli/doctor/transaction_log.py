@@ -25,7 +25,7 @@ READ_MS: Final = 10_000
 READ_BYTES: Final = 16 << 20
 """Maximum number of bytes that are read of the log: enough to see which ids are hidden, not its whole content."""
 LISTEN_MS: Final = 3_000
-"""Time (ms) for which to wait for records that are being written, shared by the leaders."""
+"""Time (ms) for which to wait for records that are being written, divided among the leaders."""
 _FETCH_BYTES: Final = 1 << 20
 _TIMEOUT_MS: Final = 5_000
 
@@ -33,9 +33,8 @@ Clock = Callable[[], int]
 
 
 class LogRead(NamedTuple):
-    """The result of a read. `may_read` None: not known, `why` gives the reason. `ids`: ids in the part that was read,
-    without those that end there in a tombstone.
-    """
+    """The result of a read. `may_read`: None if not known; `why` then gives the reason. `ids`: ids in the part that was
+    read, without ids whose last record there is a tombstone."""
 
     may_read: bool | None = None
     why: str | None = None

@@ -43,8 +43,8 @@ _LOOKED_AT: Final = 20
 
 
 class Segment(NamedTuple):
-    """A segment file. `first`: its first offset; None if it has no batch. `is_log`: it is one of the transaction log.
-    The segments in one directory belong to one partition."""
+    """A segment file. `first`: its first offset; None if it has no batch. `is_log`: True for a segment of the
+    transaction log. The segments in one directory belong to one partition."""
 
     path: Path
     data: bytes
@@ -53,8 +53,8 @@ class Segment(NamedTuple):
 
 
 def open_segments(names: Iterable[str], kind: str | None = None) -> Iterator[Segment]:
-    """Opens the files, and the files of directories. `kind`: "log" (the transaction log) or "data"; None: detected.
-    CommandFailed if a file cannot be read, or a directory has none."""
+    """Opens the files, and the .log files of directories. `kind`: "log" (the transaction log) or "data"; None:
+    detected. CommandFailed if a file cannot be read, or a directory has no .log file."""
     for path in (path for name in names for path in _files(Path(name))):
         data = _map(path)
         batch = next(read_batches(data), None)
@@ -89,9 +89,8 @@ def _map(path: Path) -> bytes:
 
 
 def _is_transaction_log(path: Path, data: bytes) -> bool:
-    """Returns whether the file is a segment of the transaction log: by the directory in which a broker keeps it, else
-    by whether one of its first records decodes as one of that log.
-    """
+    """Returns True if the file is a segment of the transaction log: its directory has the name of a partition of that
+    log, or one of its first records decodes as a record of that log."""
     if _LOG_DIRECTORY.fullmatch(path.absolute().parent.name):
         return True
     return any(
@@ -191,7 +190,8 @@ class _Ending:
 
     @property
     def marker_epoch(self) -> int | None:
-        """The epoch of its markers. None if only a CompleteX is left: its epoch differs if the producer id changed."""
+        """The epoch of its markers; None without a PrepareX. The epoch of a CompleteX may differ: it does if the
+        producer id changed."""
         return self.record.producer_epoch if self.record.state in PREPARED else None
 
     @property
@@ -203,8 +203,8 @@ class _Ending:
 
 @dataclass(slots=True)
 class _Id:
-    """An id while its records are read. `newest`: its newest record; `lists`: True if that record lists the partition.
-    `data_epoch`: epoch of the transaction that is open in it."""
+    """An id while its records are read. `newest`: its newest record; `lists`: True if that record lists the partition,
+    None if not known. `data_epoch`: epoch with which the open transaction writes its records; None if not known."""
 
     causes: dict[int, Cause]
     newest: LogRecord = NO_RECORD

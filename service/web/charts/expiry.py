@@ -1,4 +1,5 @@
-"""The chart of expiring ids: a bar for each seventh of the time they are kept. Pure geometry, in percent and pixels."""
+"""The chart of expiring ids: one bar for each seventh of the time for which idle ids are kept. Pure geometry, in
+percent and pixels."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ _LEFT: Final = 1.0
 FOOT: Final = 106
 _HIGHEST: Final = 92
 _CUT_ABOVE: Final = 5
-"""The tallest bar is cut if it is more than this many times as high as the next."""
+"""The tallest bar is cut if it is more than this many times as high as the second tallest, and that one is not
+empty."""
 
 
 class Bar(NamedTuple):
@@ -32,13 +34,13 @@ class Bar(NamedTuple):
 
 
 def bounds_ms(kept_ms: int) -> list[int]:
-    """Returns the ends of the bars, in ms from now."""
+    """Returns the upper ends of the bars, as ms until an id expires. `kept_ms`: how long an idle id is kept."""
     return [kept_ms * (number + 1) // BARS for number in range(BARS)]
 
 
 def bars(counts: Sequence[int], kept_ms: int) -> list[Bar]:
-    """Returns the bars. `counts`: for each of `bounds_ms`, the number of ids that expire between the bound before and
-    this one."""
+    """Returns the bars. `counts`: for each of `bounds_ms`, the number of ids that expire between the previous bound and
+    this bound."""
     ordered = sorted(counts)
     tallest, next_ = ordered[-1], ordered[-2]
     is_cut = tallest > _CUT_ABOVE * next_ > 0

@@ -1,6 +1,7 @@
 """Geometry of charts by the minute, drawn as SVG: lines, areas and bars. Pure: computes SVG attributes from numbers.
 
-The plot is as wide as its box: x goes from 0 to WIDTH and is scaled to the box; y is in pixels.
+For `area` and `stacked`, x goes from 0 to WIDTH and the page scales it to the width of the box; for `bars_of`, x is in
+percent. y is in pixels.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Bar(NamedTuple):
 
 
 class Area(NamedTuple):
-    """Paths of a filled area and of the line above it; `grid` from the bottom up."""
+    """A filled area and the line above it. `fill`, `line`: SVG paths, "" if there is nothing to draw; `grid`: from the
+    bottom up."""
 
     grid: tuple[Line, ...]
     fill: str
@@ -117,7 +119,7 @@ _WIDTHS_MS: Final = tuple(MINUTE_MS * minutes for minutes in (1, 2, 5, 10, 30, 6
 
 class Bin(NamedTuple):
     """The transactions that ended in [from_ms, to_ms). `ends`: their numbers by the word under which they count,
-    commits first."""
+    commits first. `longest_ms`: the longest time that one of them was open; None if unknown."""
 
     from_ms: int
     to_ms: int
@@ -150,12 +152,14 @@ class CauseBars(NamedTuple):
 
     @property
     def counts(self) -> list[tuple[int, dict[str, int]]]:
-        """Returns the start of each bar, in ms, and the numbers that ended in it, for the script that draws them."""
+        """Returns, for each bar, its start in ms and the numbers of transactions that ended in it, for the script that
+        draws the bars."""
         return [(one.from_ms, one.ends) for one in self.bins]
 
 
 def bars_of(axis: Axis, window: Window, minutes: Iterable[IdMinute]) -> CauseBars:
-    """Returns the bars for the minutes on the axis."""
+    """Returns the bars for the minutes on the axis; other minutes are ignored. The bars are as narrow as possible, with
+    at most _MOST_BARS in the window."""
     width_ms = next((one for one in _WIDTHS_MS if window.span_ms // one <= _MOST_BARS), _WIDTHS_MS[-1])
     found: dict[int, Bin] = {}
     for minute in minutes:

@@ -65,8 +65,8 @@ def _wide(*lines: str) -> float:
 
 
 def inside(piece: Piece) -> tuple[Label, ...]:
-    """Returns one label with all lines of the piece, or else with the first line alone; empty if neither fits into the
-    piece."""
+    """Returns the label inside the piece: with all lines if they fit, else with the first line alone if that fits, else
+    none."""
     lines = _lines(piece)
     for some in (lines, lines[:1]):
         if some and _wide(*some) <= piece.width:
@@ -75,8 +75,8 @@ def inside(piece: Piece) -> tuple[Label, ...]:
 
 
 def below(piece: Piece, taken: list[tuple[float, float]]) -> tuple[Label, ...]:
-    """Returns a label below the piece; empty if it would touch another label. `taken`: the places that have labels
-    already; the place of the new label is added."""
+    """Returns a label below the piece; empty if the piece has no text, if the text is too long, or if the label would
+    touch another one. `taken`: the places that have labels already; the place of the new label is added."""
     span = piece.span
     lines = _lines(piece)
     is_critical = span.kind == HANGING
@@ -105,7 +105,8 @@ def _lines(piece: Piece) -> tuple[str, ...]:
 
 
 def place_pins(pins: Sequence[tuple[float, Pin]]) -> tuple[tuple[PinMark, ...], int, int]:
-    """Returns the pins, each with the row of its text; the number of rows; and the number of groups left out."""
+    """Returns the pins at no more than MOST_PINS offsets, each with the row of its text; the number of rows; and the
+    number of groups at other offsets."""
     at: dict[float, list[Pin]] = {}
     for x, pin in sorted(pins):
         at.setdefault(x, []).append(pin)
@@ -139,8 +140,8 @@ class _Rows:
         return True
 
     def _goes_through(self, other: float, level: int) -> bool:
-        """Returns True if the line of the pin at `other` crosses the row. A pin without a row counts as in the bottom
-        row, so that room is left for its words there."""
+        """Returns True if the line of the pin at `other` crosses the row. A pin that has no row yet counts as a pin of
+        the bottom row, so that its text finds room there."""
         return self._levels.get(other, 0) >= level
 
 
@@ -176,7 +177,7 @@ _CSS: Final = {
     "unknown": "nontx",
 }
 _NEAR: Final = 24.0
-"""Distance, in percent, below which the words of two lines would touch."""
+"""Distance, in percent, between LSO and high watermark below which their labels would touch."""
 
 
 class Block(NamedTuple):
@@ -207,9 +208,9 @@ class Axis(NamedTuple):
 
 
 class Ruler(NamedTuple):
-    """The drawing of a partition's offsets. `levels`: rows of pins, 1 to 3. `hidden`: offsets from the LSO to the high
-    watermark; `spans`: all of them in order, for the table. `more_pins`: number of groups that have no room in the
-    drawing."""
+    """The drawing of a partition's offsets. `levels`: number of rows of pins, 1 to 3. `hidden`: number of offsets from
+    the LSO to the high watermark. `spans`: all spans in order, for the table. `more_pins`: number of groups that are
+    not drawn, since they are at more than MOST_PINS offsets."""
 
     blocks: tuple[Block, ...]
     marks: tuple[Mark, ...]
@@ -230,7 +231,7 @@ class Ruler(NamedTuple):
 
     @property
     def top(self) -> int:
-        """Returns by how much (px) all but the pins is moved down to make room for them."""
+        """Returns how far, in px, everything except the pins is moved down to make room for the pins."""
         return 28 * (self.levels - 1)
 
     def readable(self, span: Span) -> str:
@@ -249,9 +250,9 @@ class Ruler(NamedTuple):
 def draw(
     log_start: int, last_stable_offset: int, high_watermark: int, spans: Iterable[Span], pins: Iterable[Pin] = ()
 ) -> Ruler | None:
-    """Returns the ruler; None if the log is empty. `spans` may leave offsets out, and lie outside of the log: offsets
-    without a span are drawn as decided below the LSO and as hidden above. An LSO below the log start (4.3 reports such)
-    is drawn at the log start."""
+    """Returns the ruler; None if the log is empty or its start is unknown (negative). Offsets without a span are drawn
+    as decided below the LSO, and as hidden above. Spans are cut at the ends of the log, and pins beyond an end are
+    moved to that end. An LSO below the log start (Kafka 4.3 reports such LSOs) is drawn at the log start."""
     if log_start < 0 or high_watermark <= log_start:
         return None
     lso = min(max(last_stable_offset, log_start), high_watermark)
@@ -278,8 +279,9 @@ def draw(
 
 
 def _blocks(pieces: Sequence[Piece]) -> tuple[Block, ...]:
-    """Returns the blocks with their labels: in the block if the label fits, else below the block if there is room.
-    Hanging and open spans choose first."""
+    """Returns the blocks with their labels. A label is in its block if it fits; else it is below the block if there is
+    room. Labels of hanging spans are always below; a span of unknown content has no label below. Labels of hanging and
+    open spans are placed first."""
     drawn = [one for one in pieces if one.span.kind != MARKER]
     labels: dict[int, tuple[Label, ...]] = {}
     taken: list[tuple[float, float]] = []
@@ -310,8 +312,8 @@ def _axes(log_start: int, lso: int, high_watermark: int, lso_x: float) -> tuple[
 
 
 class Mini(NamedTuple):
-    """The small ruler for the cell of a table, without words. `lso_x`: start of the hidden offsets, in percent; `css`:
-    of the blocker, which is drawn `focus` percent wide."""
+    """The small ruler for the cell of a table, without words. `lso_x`: start of the hidden offsets, in percent. `css`:
+    the CSS class of the blocker; `focus`: the width of the blocker, in percent."""
 
     lso_x: float
     focus: float
@@ -326,8 +328,8 @@ def mini_of(judged: JudgedPartition) -> Mini | None:
 
 
 def mini(log_start: int, last_stable_offset: int, high_watermark: int, relation: str = "open") -> Mini | None:
-    """Returns the small ruler; None if nothing is hidden. It covers the last offsets of the log: twice the hidden ones,
-    and 1,000 at least. `relation`: of the blocker."""
+    """Returns the small ruler; None if nothing is hidden. The ruler covers the end of the log: twice as many offsets as
+    are hidden, at least 1,000, at most the whole log. `relation`: the RelationKind of the blocker."""
     start = max(log_start, 0)
     lso = max(last_stable_offset, start)
     hidden = high_watermark - lso

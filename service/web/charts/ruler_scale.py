@@ -1,4 +1,4 @@
-"""The offsets of a partition as spans and pins of the ruler, and the scale on which it draws them."""
+"""The spans and pins of a partition's ruler, and the scale on which the ruler draws them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ END: Final = 91.0
 """Percent of the drawing where the high watermark is."""
 
 BROKEN: Final = 7.0
-"""Least width, in percent, of a piece that is broken off."""
+"""Least width, in percent, of a broken-off piece: a piece that is not drawn to scale."""
 
 TO_SCALE: Final = 55.0
-"""Maximum width, in percent, of all that is drawn to scale, if something is broken off."""
+"""Maximum width, in percent, of all pieces drawn to scale together, if any piece is broken off."""
 
 MOST_BROKEN: Final = 8
 MOST_SPANS: Final = 24
@@ -34,7 +34,7 @@ HIDDEN: Final = "hidden"
 FOLDED: Final = "folded"
 
 FILLERS: Final = frozenset({DECIDED, HIDDEN, FOLDED, "gap"})
-"""Kinds of spans with unknown content, which are cut and left out first."""
+"""Kinds of spans with unknown content. Only these spans are cut."""
 
 SHOWN_FIRST: Final = frozenset({HANGING, OPEN})
 
@@ -61,13 +61,13 @@ class Piece(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """Returns the share of a broken-off piece in the width that is left: hidden offsets get twice the room of
-        decided offsets, which are of less interest because consumers can read them."""
+        """Returns the share of a broken-off piece in the width that is left. Decided offsets get half the room of
+        others: they are of less interest, because consumers can read them."""
         return 1 if self.span.kind == DECIDED else 2
 
     @property
     def least(self) -> float:
-        """Returns the least width, in percent; before the piece gets narrower, a longer one is broken off."""
+        """Returns the least width, in percent. If the piece would get narrower, the longest piece is broken off."""
         return 1.6 if self.span.kind in SHOWN_FIRST else 0.0 if self.span.kind == MARKER else 0.5
 
 
@@ -78,7 +78,8 @@ class Scale(NamedTuple):
     breaks: tuple[float, ...]
 
     def x_of(self, offset: int) -> float:
-        """Returns the place of the offset, in percent; for an offset outside of the log, its nearer end."""
+        """Returns the place of the offset, in percent; for an offset outside of the log, the place of the nearer end of
+        the log."""
         place = bisect_right([piece.span.first for piece in self.pieces], offset) - 1
         piece = self.pieces[max(place, 0)]
         part = min(max((offset - piece.span.first) / piece.span.length, 0.0), 1.0)
@@ -105,7 +106,8 @@ def _one(spans: Sequence[Span]) -> list[Span]:
 
 
 def cut(spans: Iterable[Span], offsets: Iterable[int]) -> list[Span]:
-    """Cuts the fillers at these offsets, so that the parts near to them can be drawn to scale."""
+    """Returns the spans with the fillers cut at `offsets`, so that the parts near these offsets can be drawn to
+    scale."""
     found: list[Span] = []
     at = sorted(set(offsets))
     for span in spans:
@@ -116,7 +118,8 @@ def cut(spans: Iterable[Span], offsets: Iterable[int]) -> list[Span]:
 
 
 def scaled(spans: Sequence[Span]) -> Scale:
-    """Places the spans on one scale; the longest ones are broken off until the others can be seen."""
+    """Places the spans on one scale. The longest spans are broken off, at most MOST_BROKEN, until the others can be
+    seen."""
     pieces = [Piece(span) for span in spans]
     scale = _scale(pieces)
     while any(not one.is_broken and one.span.length * scale < one.least for one in pieces):
@@ -165,10 +168,10 @@ def _breaks(pieces: Sequence[Piece]) -> tuple[float, ...]:
 
 
 class Span(NamedTuple):
-    """A span of the ruler: the offsets [first, next). `kind`: that of an explained offset, or one of the constants
-    above. `begins`: only the start of the span is known; its records may lie among those of others. `marker`: C or A;
-    `word`: of the kind, in the table; `size`: number of its records, in words; `who`, `href`: its owner; `ended`: its
-    end, in words."""
+    """A span of the ruler: the offsets [first, next). `kind`: the kind of an explained offset, or one of the constants
+    above. `begins`: True if only the start of the span is known; its records may lie among those of other producers.
+    `marker`: C or A. `word`: the kind in words, for the table; `size`: the number of its records, in words; `who`,
+    `href`: its owner; `ended`: its end, in words."""
 
     first: int
     next: int
@@ -191,7 +194,7 @@ class Span(NamedTuple):
 
 
 class Pin(NamedTuple):
-    """A group at its committed offset. `kind`: STOPPED, SOON or FREE; `note`: what it does there."""
+    """A group at its committed offset. `kind`: STOPPED, SOON or FREE; `note`: what the group does at this offset."""
 
     offset: int
     group: str

@@ -15,7 +15,7 @@ MOST_DRAWN: Final = 60
 """Maximum number of transactions that are drawn one by one; more of them become bars per minute."""
 
 PREPARE_PX: Final = 5
-"""Least width of the dark end of a bar: markers take milliseconds."""
+"""Least width of the dark end of a bar: markers take milliseconds, which would be too narrow to see."""
 
 TALL: Final = 50.0
 """Height of the lane of open times, in px."""
@@ -32,7 +32,8 @@ _MINUTE_MS: Final = 60_000
 
 
 class Window(NamedTuple):
-    """The part of the past that is drawn: `steps` of `step_ms`; the axis ends at a whole `grain_ms`."""
+    """The part of the past that is drawn: `steps` of `step_ms`. The end of the axis is rounded up to a multiple of
+    `grain_ms`."""
 
     word: str
     text: str
@@ -75,8 +76,9 @@ class Label(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """A drawn transaction, or the commits of a minute: pale while open (`x`, `width`), dark from `end_x` back to the
-    decision (`dark_x`, `dark_width`; at least PREPARE_PX, which end at `end_x`). `end_x`: None if it is still open.
+    """A drawn transaction, or the commits of a minute: pale while open (`x`, `width`), dark from the decision to the
+    end (`dark_x`, `dark_width`). The dark part is at least PREPARE_PX wide and ends at `end_x`. `end_x`: None if the
+    transaction is open; now if it is decided but its markers are not all written.
 
     `tall`: the height that shows its open time, in px; `title`: the whole transaction in words.
     """
@@ -98,8 +100,8 @@ class Band(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """The lanes of the swimlane. `timeout_y`: of the timeout line, from the top of its lane; None if the id's
-    transactions never time out."""
+    """The lanes of the swimlane. `timeout_y`: distance in px of the timeout line from the top of its lane; None if the
+    id's transactions never time out."""
 
     ticks: tuple[Label, ...]
     now_x: float
@@ -125,7 +127,7 @@ def lanes_of(
     producers: Sequence[ProducerRow],
     timeout_ms: int,
 ) -> Lanes:
-    """Returns the lanes. `lives`: oldest first; `producers`: of the id, in any order."""
+    """Returns the lanes. `lives`: oldest first; `producers`: the producer ids of the transactional.id, in any order."""
     shown = [life for life in lives if (life.ended_ms or now_ms) >= axis.from_ms and life.first_ms <= axis.to_ms]
     has_timeout = timeout_ms != TWO_PHASE_TIMEOUT_MS and timeout_ms > 0
     longest = max([timeout_ms if has_timeout else 1, *(_open_ms(life, now_ms) for life in shown)])
@@ -145,7 +147,7 @@ def lanes_of(
 
 
 def spaced(labels: Iterable[Label]) -> tuple[Label, ...]:
-    """Returns the labels that do not touch the label before; each label is centred at its `x`."""
+    """Returns the labels without those that would touch the last label kept; each label is centred at its `x`."""
     kept: list[Label] = []
     free = float("-inf")
     for label in labels:
@@ -157,8 +159,8 @@ def spaced(labels: Iterable[Label]) -> tuple[Label, ...]:
 
 
 def bands_of(axis: Axis, now_ms: int, producers: Sequence[ProducerRow]) -> tuple[Band, ...]:
-    """Returns a band for each producer id, which ends when the next producer id was seen. A rotation is marked as
-    routine."""
+    """Returns a band for each producer id. A band ends when the next producer id was seen; the last band ends now. A
+    rotation is marked as routine."""
     ordered = sorted(producers, key=lambda one: (one.first_seen_ms, one.last_seen_ms))
     bands = []
     for number, one in enumerate(ordered):

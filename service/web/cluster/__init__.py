@@ -1,1 +1,2 @@
-"""The pages of a whole cluster: overview, pipeline, and the landing page over all clusters."""
+"""The pages of a whole cluster (overview, pipeline, audit), and the pages over all clusters (landing page,
+notifications)."""

@@ -1,4 +1,4 @@
-"""The page of the receivers of notifications: what each took, and whose deliveries fail."""
+"""The page of the receivers of notifications: what each receiver accepted, and to which receivers deliveries fail."""
 
 from __future__ import annotations
 

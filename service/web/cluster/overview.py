@@ -37,13 +37,13 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
 
 _WORST_FIRST: Final = ("critical", "warning", "unknown", "info", "ok")
-"""Tones of verdicts."""
+"""Tones of verdicts, in the order of the list of clusters."""
 _UNSEEN: Final = Verdict("unseen", "unknown", "Unknown: nothing was ever read of it.")
 
 
 class Listed(NamedTuple):
-    """A cluster of the list, with its verdict. `frame` is None for a cluster that is configured and of which nothing
-    was ever read."""
+    """A cluster of the list, with its verdict. `frame`: None if the cluster is configured but nothing was ever read
+    from it."""
 
     name: str
     verdict: Verdict
@@ -52,7 +52,7 @@ class Listed(NamedTuple):
 
 @router.get("/")
 def get_landing(request: Request, app: App) -> Response:
-    """Returns the list of clusters, worst first; 503, still with the hyperlinks to clusters, while the store cannot be
+    """Returns the list of clusters, worst first; 503, with the reason in place of the list, while the store cannot be
     read."""
     now_ms = app.now_ms()
     principal = principal_of(request)

@@ -1,5 +1,6 @@
-"""The page that shows whether the others can be trusted: unknowns with their reasons, sources, coordinators, limits.
-An unknown shows its reason, the verdicts that are missing because of it, and what to do.
+"""The page that shows whether the verdicts of the other pages can be trusted: unknowns, sources, coordinators, limits.
+
+For each unknown, the page shows its reason, the verdicts that are missing because of it, and what to do.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _TAKES: Final = {
     ),
     UnknownKind.CONFIGS: ("nothing; limits are assumed", _SEE_TO, "#configs"),
 }
-"""For each kind, the verdicts that are missing, the advice, and the address of a page with more."""
+"""For each kind of unknown: the verdicts that are missing, the advice, and the address of a page with more."""
 
 
 class UnknownRow(NamedTuple):
@@ -73,7 +74,8 @@ class UnknownRow(NamedTuple):
 
     @property
     def is_one_of_many(self) -> bool:
-        """Returns True for partitions that no grant would help: each of thousands may have a reason of its own."""
+        """Returns True for a row about partitions that no permission would help. There may be thousands of such rows,
+        each with its own reason."""
         return self.takes == _PARTITION_VERDICTS and not self.commands
 
 
@@ -104,7 +106,8 @@ def _row_of_groups(denied: Sequence[Finding], reason: Reason | None, bootstrap: 
 
 
 def bounded(rows: Iterable[UnknownRow]) -> tuple[list[UnknownRow], int]:
-    """Returns the rows without partitions beyond PARTITIONS_SHOWN reasons, and the number of reasons left out."""
+    """Returns the rows with at most PARTITIONS_SHOWN of those that are `is_one_of_many`, and the number of rows left
+    out."""
     rows = list(rows)
     many = [row for row in rows if row.is_one_of_many]
     left_out = {id(row) for row in many[PARTITIONS_SHOWN:]}
@@ -230,8 +233,8 @@ def pipeline_verdict(
     others: int,
     sources: Sequence[SourceRow],
 ) -> Verdict:
-    """Returns the verdict of the page. `watched`: number of partitions. `others`: number of other things that are
-    unknown. Verdicts are trusted without reservation only if the data are fresh and complete."""
+    """Returns the verdict of the page. `watched`: number of watched partitions; `others`: number of entries in the list
+    of unknowns. Verdicts are trusted without reservation only if the data are fresh and complete."""
     if freshness.word == NEVER:
         return Verdict(NEVER, "unknown", "Nothing can be judged yet: not every source has been read.")
     if freshness.word == READING:

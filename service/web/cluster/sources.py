@@ -19,7 +19,7 @@ CONFIGS: Final = "configs"
 
 
 class About(NamedTuple):
-    """A source in words: its `name`, the data that are read of it (`what`), and the verdicts that need the source."""
+    """A source in words: its `name`, the data that are read from it (`what`), and the verdicts that need the source."""
 
     name: str
     what: str
@@ -59,8 +59,9 @@ _STATES: Final = {
 
 
 class SourceRow(NamedTuple):
-    """A source of data. `as_of_ms`: None if it was never read. `lag`, `rate`, `rejects`: None if it has none. `note`:
-    anything else to report. `stall`: the source stalls, and the note gives the reason."""
+    """A source of data. `as_of_ms`: None if the source was never read. `lag`, `rate`, `rejects`: None for a source that
+    has no such number. `note`: anything else to report. `stall`: None unless the source stalls; `note` then gives the
+    reason."""
 
     source: str
     state: State
@@ -88,8 +89,9 @@ def source_rows(
     rejects: Mapping[tuple[str, int], int],
     now_ms: int,
 ) -> list[SourceRow]:
-    """Returns the rows, the transaction log first. `logs`: of the sources that are read in order. `rejects`: by source
-    and partition."""
+    """Returns the rows, the transaction log first. The row of the data partitions is always included, as never read if
+    `sources` lacks it. `logs`: the partitions of the sources that are read in order. `rejects`: by source and
+    partition."""
     rates: defaultdict[str, float] = defaultdict(float)
     for log in logs:
         rates[log.source] += log.transitions_per_s
@@ -126,8 +128,8 @@ def _row(one: Source, stall: Stall | None, rate: float, rejects: int, now_ms: in
 
 
 def asked_rows(asked: RequestTimes, denied: int, assumed: int, configs: int, standing: int | None) -> list[SourceRow]:
-    """Returns the rows of what is read from time to time: consumer groups, while a partition is stalled, and brokers'
-    configs. `standing`: number of stalled partitions, None if unknown."""
+    """Returns the rows of consumer groups, which are read while a partition is stalled, and of the brokers' configs.
+    `standing`: number of stalled partitions, None if unknown."""
     if denied:
         groups = State("warning", f"{denied:,} denied", "warning")
     elif standing is None or (standing and asked.groups_ms is None):

@@ -1,4 +1,5 @@
-"""The list of findings with its filters: all that is wrong or about to be; and the address of a single finding."""
+"""The list of findings with its filters: all that is wrong or about to be. Also the route of the page of one
+finding."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ _RESOLVED_READ: Final = 50
 _DAY_MS: Final = 86_400_000
 _NEVER_MS: Final = 2**62
 _PLACE: Final = TypeAdapter(tuple[Annotated[int, Field(ge=0)], tuple[Int64, str] | None])
-"""The number of a walk, and the place in it; None: its beginning."""
+"""The content of a cursor: the number of a walk (see `_page`), and the place in the walk; None: the beginning of the
+walk."""
 
 Partition = Annotated[int, Field(ge=0, lt=2**31)]
 
@@ -44,7 +46,8 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False, dependencies=
 
 
 class Row(NamedTuple):
-    """A row of the list. `heal`: the outlook of an open finding; `ended`: how a resolved finding ended, in words."""
+    """A row of the list. `heal`: the outlook of an open finding, else None; `ended`: how a resolved finding ended, in
+    words, else ""."""
 
     finding: Finding
     title: str
@@ -122,8 +125,9 @@ def get_finding(request: Request, app: App, cluster: str, finding: str) -> Respo
 def _page(
     connection: Connection, frame: Frame, selection: FindingSelection, cursor: str | None
 ) -> tuple[list[Finding], str | None]:
-    """Returns a page of findings and the cursor of the next page, None after the last. The gravest come first, and
-    within a severity the last opened; resolved findings are sorted only by the time they were opened."""
+    """Returns a page of findings and the cursor of the next page, None after the last. The gravest findings come first,
+    and within a severity the last opened. If only resolved findings are selected, they are sorted only by the time they
+    were opened."""
     filters = ("page", frame.name, *(sorted(one) if isinstance(one, frozenset) else one for one in selection))
     wanted = selection.severities or frozenset(Severity)
     is_over = selection.statuses == {Status.RESOLVED}
@@ -149,7 +153,8 @@ def _page(
 
 
 def _lately(connection: Connection, frame: Frame) -> list[Finding]:
-    """Returns the findings resolved in the last 24 hours, the last resolved first."""
+    """Returns the findings resolved in the last 24 hours, the last resolved first. Considers only the _RESOLVED_READ
+    resolved findings that were opened last."""
     selection = FindingSelection(statuses=frozenset({Status.RESOLVED}))
     found, _ = findings.read_page(connection, frame.cluster.id, selection, None, _RESOLVED_READ)
     lately = [one for one in found if frame.now_ms - (one.life.resolved_at_ms or 0) <= _DAY_MS]
@@ -162,8 +167,8 @@ def _row(one: Finding) -> Row:
 
 
 def _worst_first(row: Row, now_ms: int) -> tuple[bool, int, int, int, int]:
-    """Returns the sort key: what does not heal first, then by blocked groups, time left and age; muted findings come
-    last."""
+    """Returns the sort key of a row: by outlook, findings that do not heal first; then by blocked groups, time left and
+    age. Muted findings come last."""
     order, at_ms = (9, None) if row.heal is None else (row.heal.order, row.heal.at_ms)
     return (
         is_muted(row.finding, now_ms),
@@ -194,7 +199,7 @@ def _chips(frame: Frame, selection: FindingSelection) -> list[Chip]:
 
 
 def _query(selection: FindingSelection) -> dict[str, Any]:
-    """Returns the query of the request's address."""
+    """Returns the query of the address with the same filters; a filter that is not set, or has its default, is None."""
     is_default = selection.statuses == {Status.CONFIRMED}
     return {
         "kind": sorted(selection.kinds) or None,

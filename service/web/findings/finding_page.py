@@ -86,7 +86,7 @@ def _line(one: Evidence, cluster: str) -> Line:
 
 
 def _grant(finding: Finding) -> Grant | None:
-    """Returns the permission that would close the coverage gap; None if none would."""
+    """Returns the permission that would close the coverage gap; None for other findings, and if no permission would."""
     if finding.kind != Kind.COVERAGE_GAP:
         return None
     return grant_for(finding.observation.reason) or grant_of_groups([finding])

@@ -1,5 +1,5 @@
-"""The place of a finding: its partition with the ruler, or those that its transaction holds; and the groups that wait
-there."""
+"""The place of a finding: its partition with the ruler, or the stalled partitions that its transaction lists; and the
+groups that wait there."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ class Held(NamedTuple):
 
 
 class Where(NamedTuple):
-    """The place of a finding. `judged`, `ruler`: of its own partition, if it has one. `held`: for a finding about an
-    id, the stalled ones among the first HELD_READ of the `listed` partitions. `row`: of that id."""
+    """The place of a finding. `judged`, `ruler`: the finding's own partition, if it has one. For a finding about an id:
+    `row` is the row of the id, `listed` is the number of partitions that its transaction lists, and `held` are the
+    stalled ones among the first HELD_READ of these."""
 
     judged: JudgedPartition | None = None
     ruler: Ruler | None = None

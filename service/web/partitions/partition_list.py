@@ -127,7 +127,8 @@ def get_groups(
 
 
 def denied_groups(connection: Connection, cluster_id: int) -> list[Finding]:
-    """Returns the findings about groups for which it is not known whether they wait."""
+    """Returns the confirmed coverage gaps about groups, by name of the group: whether these groups wait is not
+    known."""
     gaps = FindingSelection(kinds=frozenset({Kind.COVERAGE_GAP}), statuses=frozenset({Status.CONFIRMED}))
     found, _ = findings.read_page(connection, cluster_id, gaps, None, _GAPS_READ)
     return sorted((one for one in found if one.subject.group is not None), key=lambda one: one.subject.group or "")

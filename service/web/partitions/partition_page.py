@@ -104,7 +104,8 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
 
 class _Seen(NamedTuple):
-    """The facts about the partition in the store. `judged`: None if the partition is not watched."""
+    """What the store knows about the partition. `judged`: None if the partition is not watched; `link`, `ruler`: None
+    if it is not stalled."""
 
     judged: JudgedPartition | None
     link: Link | None
@@ -122,8 +123,9 @@ def get_partition(
     offset: str = "",
     to: str = "",
 ) -> Response:
-    """Returns the page, also for an offset that cannot be explained: the page then gives the reason. 404 if the store
-    does not know the cluster, or if the partition is not watched and no offset of it is asked about."""
+    """Returns the page, also for an offset that cannot be explained: the page then gives the reason, with status 422 if
+    the typed offsets are invalid. 404 if the store does not know the cluster, or if the partition is not watched and no
+    offset of it is asked about."""
     wanted = asked(offset, to)
     with framed(request, cluster) as (connection, frame):
         seen = _seen(connection, frame, topic, partition)
@@ -179,7 +181,8 @@ def _seen(connection: Connection, frame: Frame, topic: str, partition: int) -> _
 
 
 class Answer(NamedTuple):
-    """The answer to a question about offsets. `problem`: one sentence on why there is none; else None."""
+    """The answer to a question about offsets: either `explained`, or `problem`, one sentence on why there is no
+    explanation."""
 
     explained: ExplainedOffsets | None = None
     problem: str | None = None
@@ -235,7 +238,8 @@ _NUMBER: Final = re.compile(r"[0-9]{1,3}(?:[, _][0-9]{3})+|[0-9]{1,19}", re.ASCI
 
 
 class Asked(NamedTuple):
-    """The offsets [offset, to) that were asked for. `mistake`: what is wrong with them, one sentence."""
+    """The offsets [offset, to) that were asked for; None if none were. `mistake`: what is wrong with the typed text,
+    one sentence."""
 
     offset: int | None = None
     to: int | None = None

@@ -1,1 +1,1 @@
-"""Helpers of every page: the frame around it, addresses, numbers and times in words, rendering. Imports no page."""
+"""Helpers of every page: the frame around it, and rendering. Imports no page."""

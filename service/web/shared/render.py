@@ -1,5 +1,7 @@
-"""Renders templates into responses: escaped, strict about names, with one environment for the process. Long lists are
-shown in numbered pages: the order of some changes with the data, so a cursor would soon point nowhere.
+"""Renders templates into responses: escaped, strict about names, with one environment for the process.
+
+Long lists are shown in numbered pages. The order of some lists changes with the data, so a cursor would soon point to a
+wrong place.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ def render(template: str, frame: Frame, *, page: str, status: int = 200, **value
 
 
 def render_bare(template: str, status: int = 200, **values: Any) -> Response:
-    """Renders a page without a cluster, and without script."""
+    """Renders a template into a response. Called directly for pages that have no cluster and no script."""
     text = _environment().get_template(template).render(**values)
     return Response(text, status, {"Cache-Control": "no-cache"}, media_type="text/html")
 

@@ -1,4 +1,4 @@
-"""The page of idle ids that their coordinators will remove, and of ids that they have removed."""
+"""The page of idle ids that their coordinators will remove, and of ids removed in the last 24 hours."""
 
 from __future__ import annotations
 

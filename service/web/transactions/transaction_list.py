@@ -91,7 +91,7 @@ class Filters(NamedTuple):
 
     @property
     def query(self) -> str:
-        """Returns the query for the address, without `?`; "" if nothing is filtered."""
+        """Returns the query for the address, without `?`; "" without filters and with the default order."""
         pairs: list[tuple[str, str | bytes]] = [("state", NAMES[state]) for state in sorted(self.states)]
         pairs += [("prefix", self.prefix), ("min_age", self.min_age)]
         pairs += [("producer_id", "" if self.producer_id is None else str(self.producer_id))]
@@ -99,7 +99,8 @@ class Filters(NamedTuple):
         return "&".join(f"{name}={quote(value, safe='')}" for name, value in pairs if value)
 
     def selection(self, as_of_ms: int | None) -> Selection:
-        """Returns the selection that REST would make. If `as_of_ms` is None, no id has an age."""
+        """Returns the selection that REST would make. If `as_of_ms` is None (the log was never read), `min_age` selects
+        no id."""
         return Selection(
             states=self.states or _WITHOUT,
             prefix=self.prefix,
@@ -119,7 +120,7 @@ def filters_of(
     sort: str,
 ) -> Filters:
     """Returns the filters; an empty one counts as not given. Raises ProblemError (422) for values that REST would
-    refuse, too."""
+    refuse."""
     if min_age:
         try:
             span_ms(min_age)
@@ -181,7 +182,7 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False, dependencies=
 
 class Listed(NamedTuple):
     """A row of the list. `open_since_ms`: None if nothing is open, or its start is no time. `ended`: the numbers of its
-    ended transactions; None if unknown.
+    transactions that ended in the last hour; None if the state of the id is unknown.
 
     `confidence`: of the last outcome's cause, if that outcome is an abort.
     """
@@ -298,7 +299,8 @@ def _elsewhere(blocking: Blocking, rows: Sequence[IdRow]) -> list[tuple[bytes, s
 
 
 def _nearest(connection: Connection, frame: Frame, filters: Filters) -> tuple[str, str] | None:
-    """Returns (shown, address) of the longest beginning of the prefix that some id has; None if there is none."""
+    """Returns (shown, address) of the longest beginning of the prefix that some id has; None if there is none. Tries at
+    most _PREFIX_TRIED bytes."""
     for length in range(min(len(filters.prefix) - 1, _PREFIX_TRIED), 0, -1):
         shorter = Filters(prefix=filters.prefix[:length])
         selection = shorter.selection(None)

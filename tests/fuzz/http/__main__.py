@@ -1,6 +1,7 @@
 """Sends many mutated requests to a service of its own: `python -m tests.fuzz.http --requests 100000 --seed 1`.
 
-The service has to answer or close every connection, must not answer with a 5xx, and must not log a traceback.
+The service must not answer with a 5xx (except 503 for lack of brokers), must not log a traceback, and has to be healthy
+afterwards.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def ask(port: int, seed: int, number: int) -> Answer:
 
 def status(port: int, request: bytes) -> str:
     """Sends the request on a new connection, and keeps the connection open for writing. Returns the status of the
-    answer."""
+    answer, NO_BROKERS, CLOSED or UNFINISHED; an answer that is not HTTP/1.1 counts as 5xx."""
     with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S) as client:
         client.settimeout(PATIENCE_S)
         try:

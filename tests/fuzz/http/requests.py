@@ -1,5 +1,5 @@
-"""Makes a request from a number: a route of the service with its parameters, which is damaged in one to three
-places."""
+"""Makes a request from a number: a route of the service with its parameters, which is damaged in up to three places. In
+one request of ten, some bytes are changed, too."""
 
 from __future__ import annotations
 
