@@ -72,15 +72,17 @@ def _cluster_name(name: str) -> str:
 
 
 def _service_url(url: str) -> str:
+    """Returns the URL without a slash at its end. An error does not show a URL that may contain a password."""
+    shown = "the address, which has an @," if "@" in url else repr(url)
     if not re.fullmatch(r"[!-~]+", url):
-        raise ValueError(f"{url!r} is not a URL: it has spaces, or characters that have to be percent-encoded")
+        raise ValueError(f"{shown} is not a URL: it has spaces, or characters that have to be percent-encoded")
     try:
         parts = urlsplit(url)
         is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # a port or an address that is none
         is_one = False
     if not is_one:
-        raise ValueError(f"{url!r} is not a URL like http://127.0.0.1:8080")
+        raise ValueError(f"{shown} is not a URL like http://127.0.0.1:8080")
     return url.rstrip("/")
 
 

@@ -177,6 +177,16 @@ def test_an_error_does_not_repeat_the_password_of_a_url(url: str, capsys: pytest
     assert "cret" not in line
 
 
+@pytest.mark.parametrize("url", ["http://ann:se cret@host:1", "http://ann:se/cret@host:99999", "ftp://ann:secret@host"])
+def test_an_error_does_not_show_the_address_of_a_service_with_a_password(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended("transactions", "--url", url) == 2
+    line = complaint(capsys)
+    assert "is not a URL" in line
+    assert "cret" not in line
+
+
 def test_a_locked_store_is_one_line_and_exit_code_3(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended("migrate", "--store", "sqlite:///busy.db") == 0
     with closing(sqlite3.connect("busy.db")) as holder:
