@@ -65,7 +65,7 @@ def run(flags: Namespace, settings: Settings) -> int:
 def _gap(coverage: dict[str, Any], as_of: str | None, service: Service) -> str | None:
     """Returns the reason why "no hanging transaction" would not be certain; None if there is no such reason."""
     if coverage["why"] or as_of is None:
-        return str(coverage["why"])
+        return str(coverage["why"] or "no data partition has been sampled yet")
     passed = service.since(as_of)
     if passed > STALE_AFTER:
         return f"the last sample of the partitions is {span(int(passed.total_seconds()))} old"

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from service.cli.commands import hanging
+from service.cli.rest import Service
 from service.domain.findings.finding import Subject
 from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, GroupOffset, offsets_partition
 from service.domain.reasons.unread import NoBroker
@@ -104,6 +106,12 @@ def test_unjudged_partitions_leave_no_all_clear(cluster: WithPartitions, ask: As
     assert ask("hanging", "--allow-partial")[0] == 1, (
         "a hanging transaction decides the exit code before unjudged partitions do"
     )
+
+
+def test_the_reason_is_named_where_nothing_was_sampled_and_nothing_fails() -> None:
+    """A cluster without a transaction log may have no reason in its coverage."""
+    asked = Service.__new__(Service)  # it is not asked
+    assert hanging._gap({"why": None}, None, asked) == "no data partition has been sampled yet"
 
 
 @pytest.mark.parametrize("looked", ["never", "in trouble", "long ago", "set back", "at nothing"])
