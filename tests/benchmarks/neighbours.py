@@ -20,7 +20,8 @@ UNMOVED = 1.5
 
 
 def run(rate: int = 100, ids: int = 10, probes: int = 150) -> list[Figure]:
-    """Runs two clusters under the same load in one PostgreSQL, each with a broker and an application of its own."""
+    """Runs two Kafka clusters under the same load, each with an application of its own; both applications write to one
+    PostgreSQL store."""
     with ExitStack() as running:
         store = running.enter_context(database("postgresql"))
         brokers = [running.enter_context(payments_broker()) for _ in (CLUSTER, TROUBLED)]
