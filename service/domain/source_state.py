@@ -87,8 +87,9 @@ def stall_of(as_of_ms: int | None, error: Reason | None, lease: LeaseState | Non
 
     `as_of_ms`: its last success, None if there was none. `error`: its last report, None if that was a success.
 
-    A clock of the reader that is ahead of `now_ms` hides no stall while the lease is renewed: the age is then taken
-    from the renewal, which is by the same clock. A reader that is gone is noticed when `now_ms` has caught up.
+    The reader's clock may be ahead of `now_ms`. While the reader renews its lease, the age of its last success is
+    measured against the renewal, which is by the same clock, so a stall is noticed all the same. If the reader is gone,
+    that is noticed only once `now_ms` has caught up with its clock.
     """
     latest_ms = now_ms if lease is None else max(now_ms, lease.renewed_at_ms)
     if as_of_ms is not None and abs(latest_ms - as_of_ms) <= STALLED_AFTER_MS:

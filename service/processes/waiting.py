@@ -93,7 +93,8 @@ class WorkingTime:
         self._before: ProcessorTime | None = None
 
     def skip(self) -> float:
-        """Returns the seconds since the last call, without checking the processes: for times when they respond."""
+        """Returns the seconds since the last `step` or `skip`, at most LONGEST_STEP_S. Does not check whether the
+        processes waited for a processor: call it while they respond."""
         now_s = self._monotonic()
         seconds = min(max(now_s - self._at_s, 0.0), LONGEST_STEP_S)
         self._at_s, self._before = now_s, None

@@ -69,8 +69,8 @@ def pattern(glob: str, operation: str) -> Acl:
 
 
 def each_or_all(flag: str, missing: Sequence[str], known: int, operation: str) -> list[Acl]:
-    """Returns a grant for each missing name. Returns only one, for `*`, if more than `_ONE_BY_ONE` names are missing,
-    or if all of two or more `known` names are."""
+    """Returns a grant for each missing name. Returns a single grant for `*` instead if more than `_ONE_BY_ONE` names
+    are missing, or if every name is missing and there are several. `known`: the total number of names."""
     if len(missing) > _ONE_BY_ONE or len(missing) == known > 1:
         return [Acl(flag, _ALL, operation)]
     return [Acl(flag, name, operation) for name in missing]

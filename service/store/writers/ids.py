@@ -68,9 +68,10 @@ class IdWriter:
         *,
         counts: bool,
     ) -> EndedTotals:
-        """Applies runs of the plan's ranges, in the order of `by_id`.
+        """Applies runs of the plan's ranges. The caller passes `runs` as `id_rows.by_id` sorts them.
 
-        Without `counts` the call may be repeated: runs that the store has already are left out.
+        With `counts=False` nothing is added to the totals, and the call may be repeated: runs that the store has
+        already are left out.
         """
         runs, displays = keyed(runs)
         ids = list(dict.fromkeys(run.transactional_id for run in runs))
