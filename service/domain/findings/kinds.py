@@ -39,6 +39,11 @@ class Severity(StrEnum):
     WARNING = "warning"
     INFO = "info"
 
+    @property
+    def rank(self) -> int:
+        """The place in the order of gravity: 0 for the gravest."""
+        return tuple(Severity).index(self)
+
 
 class Status(StrEnum):
     """The state of a finding: seen once, confirmed, or over."""

@@ -74,7 +74,7 @@ class StallCauses:
         are none."""
         if not blockers:
             return FoundCause(NOT_READ, Severity.WARNING, "")
-        worst = min(map(self.of, blockers), key=lambda one: tuple(Severity).index(one.severity))
+        worst = min(map(self.of, blockers), key=lambda one: one.severity.rank)
         if len(blockers) == 1:
             return worst
         return worst._replace(cause=replace(worst.cause, among=len(blockers), heals_at_ms=None))
@@ -114,7 +114,7 @@ def blocked_groups(
             found_cause = causes.worst_of(behind)
             if found_cause.cause.has_finding or as_of_ms - affected.stalled_since_ms >= LONG_AFTER_MS:
                 found.append((affected, found_cause, _hold_evidence(affected, found_cause.cause, behind)))
-    found.sort(key=lambda one: (tuple(Severity).index(one[1].severity), one[0].key))
+    found.sort(key=lambda one: (one[1].severity.rank, one[0].key))
     return bounded(found, lambda one: _observe(*one, context))
 
 

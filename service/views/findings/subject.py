@@ -83,5 +83,4 @@ def other_findings(findings: Iterable[Finding], chain: Sequence[Link], cluster: 
 
 
 def _worst_first(one: Other) -> tuple[bool, int, int, int]:
-    severity = tuple(Severity).index(one.finding.severity)
-    return one.muted_until_ms is not None, one.heal.order, severity, one.finding.life.opened_at_ms
+    return one.muted_until_ms is not None, one.heal.order, one.finding.severity.rank, one.finding.life.opened_at_ms
