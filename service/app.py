@@ -49,10 +49,9 @@ from service.metrics.requests import HttpMetrics
 from service.notifications.configuration import NotifyTable
 from service.notifications.delivery import Outbox
 from service.notifications.feed import EventFeed
-from service.notifications.notification import TEST, Notification
+from service.notifications.notification import TEST, TRIAL_CLUSTER, Notification, trial_finding
 from service.notifications.notifier import Configured, Notifier
 from service.notifications.receivers import receiver_of
-from service.notifications.trial import CLUSTER, trial_finding
 from service.processes.lifeline import BEAT_EVERY_S
 from service.store import api_keys
 from service.store.engine import DataVersions, open_engine, open_reader
@@ -136,7 +135,7 @@ def trial_notification(base: str) -> Notification:
     """Returns a notification that says that it is a test."""
     now_ms = wall_clock_ms()
     finding = trial_finding(now_ms)
-    return Notification(0, TEST, now_ms, CLUSTER, finding, *_rendered(base, CLUSTER, finding))
+    return Notification(0, TEST, now_ms, TRIAL_CLUSTER, finding, *_rendered(base, TRIAL_CLUSTER, finding))
 
 
 def _rendered(base: str, cluster: str, finding: Finding) -> tuple[str, str]:

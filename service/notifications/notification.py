@@ -1,22 +1,24 @@
-"""Defines a notification, the selection of findings that a receiver wants, and the protocol of receivers."""
+"""Defines a notification, the selection of findings that a receiver wants, the base of receivers, and the finding with
+which a receiver is tried."""
 
 from __future__ import annotations
 
+import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
-from service.domain.findings.finding import Finding
-from service.domain.findings.kinds import Kind, Severity
+from service.domain.findings.finding import Facts, Finding, Life, Observation, Subject, Words
+from service.domain.findings.kinds import Kind, Severity, Status
 
 MUTED: Final = "muted"
 """The event of a finding that was muted after the receiver was notified of it. Only receivers that repeat get it."""
 
 TEST: Final = "test"
 """The event of a notification that only tries a receiver."""
-
-_SEVERITIES: Final = tuple(Severity)
 
 
 class Notification(NamedTuple):
@@ -32,9 +34,16 @@ class Notification(NamedTuple):
     body: str
     link: str
 
-    @property
-    def is_over(self) -> bool:
-        return not self.finding.is_open
+    def as_json(self) -> dict[str, Any]:
+        """Returns the notification as JSON values: event, number, time, the finding as REST shows it, and its page."""
+        return {
+            "event": self.event,
+            "sequence": self.sequence,
+            "at": datetime.fromtimestamp(self.at_ms / 1000, UTC).isoformat(),
+            "cluster": self.cluster,
+            "link": self.link,
+            "finding": json.loads(self.body),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,7 @@ class Selection:
     def includes(self, cluster: str, finding: Finding) -> bool:
         globs = (self.owner, finding.observation.owner), (self.topic, finding.subject.topic), (self.cluster, cluster)
         return (
-            _SEVERITIES.index(finding.severity) <= _SEVERITIES.index(self.min_severity)
+            finding.severity.rank <= self.min_severity.rank
             and (not self.kinds or finding.kind in self.kinds)
             and all(glob is None or fnmatchcase(text or "", glob) for glob, text in globs)
         )
@@ -70,22 +79,42 @@ class Undelivered(Exception):
         self.taken, self.is_refused, self.retry_after_s = taken, is_refused, retry_after_s
 
 
-class Receiver(Protocol):
-    """A receiver of notifications. A new kind of receiver is a class with these members, and an entry in
-    service.notifications.receivers."""
+class Receiver(ABC):
+    """The base of receivers. A new kind of receiver is a subclass, and an entry in service.notifications.receivers.
 
-    @property
-    def repeats_every_s(self) -> float | None:
-        """The interval (s) at which the receiver wants all open findings again; None: never."""
+    - `repeats_every_s`: the interval at which the receiver wants all open findings again; None: never.
+    - `gathers_s`: the shortest time between two messages. Events in between are sent in one message. 0: no such limit.
+    """
 
-    @property
-    def gathers_s(self) -> float:
-        """The shortest time (s) between two messages. Events in between are sent in one message. 0: no such limit."""
+    repeats_every_s: float | None = None
+    gathers_s: float = 0.0
 
+    @abstractmethod
     def send(self, notifications: Sequence[Notification]) -> None:
         """Delivers the notifications, oldest first. Some may have been delivered before. Raises Undelivered."""
 
     def repeat(self, notifications: Sequence[Notification]) -> None:
-        """Delivers all open findings again, if `repeats_every_s` is not None. Raises Undelivered."""
+        """Delivers all open findings again, at the interval `repeats_every_s`. Raises Undelivered."""
+        self.send(notifications)
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Gives up what the receiver holds."""
+        return
+
+
+TRIAL_CLUSTER: Final = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialFacts(Facts):
+    """Facts that no kind has."""
+
+    def words(self, _: Observation, /) -> Words:
+        return Words("this is a test of notifications by txnscope: nothing is wrong", "Nothing is to be done.")
+
+
+def trial_finding(now_ms: int) -> Finding:
+    """Returns a finding that exists in no store."""
+    seen = Observation(Kind.COVERAGE_GAP, Severity.INFO, Subject(), TrialFacts(), ())
+    life = Life(Status.CONFIRMED, now_ms, now_ms, now_ms, 1)
+    return Finding("test", seen, life)

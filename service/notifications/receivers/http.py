@@ -22,7 +22,7 @@ from service.domain.findings.catalogue import CATALOGUE
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Severity
 from service.http_client import NoAnswer
-from service.notifications.notification import MUTED, TEST, Notification, Undelivered
+from service.notifications.notification import MUTED, TEST, Notification, Receiver, Undelivered
 from service.store.escaped_text import display_id
 from service.store.many_rows import batched
 
@@ -47,7 +47,6 @@ class Endpoint:
         path: str = "",
         body: bytes | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
-        taken: int = 0,
     ) -> bytes:
         """Sends a request to the address, with `path` after it, and returns the answer's body. Raises Undelivered
         unless the answer is 2xx."""
@@ -64,15 +63,12 @@ class Endpoint:
                 is_timed_as_a_whole=True,
             )
         except NoAnswer as error:
-            raise Undelivered(str(error), taken=taken) from error
+            raise Undelivered(str(error)) from error
         except OSError as error:
-            raise Undelivered(f"{error.filename}: {error.strerror}", taken=taken) from error
-        except Undelivered as error:  # a file of the settings cannot be read
-            raise Undelivered(str(error), taken=taken) from error
+            raise Undelivered(f"{error.filename}: {error.strerror}") from error
         if not 200 <= answer.status < 300:
             raise Undelivered(
                 f"it answered {answer.status}",
-                taken=taken,
                 is_refused=answer.status in _REFUSED,
                 retry_after_s=_retry_after_s(answer.headers.get("Retry-After", "")),
             )
@@ -83,37 +79,30 @@ def _retry_after_s(text: str) -> float:
     return min(float(text), LONGEST_RETRY_AFTER_S) if text.isascii() and text.isdigit() else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Webhook:
+@dataclass(frozen=True)
+class Webhook(Receiver):
     """Sends each notification as JSON, in a request of its own, signed as Standard Webhooks 1.0 says.
 
     `secret`: returns the key of the signature, as text or as whsec_BASE64; None: no signature. `template`: a file with
-    a Jinja template of the body, which can use the keys of `default_body`; None: `default_body` as JSON.
+    a Jinja template of the body, which can use the keys of `Notification.as_json`; None: the notification as JSON.
     """
 
     endpoint: Endpoint
     secret: Callable[[], str | None] = field(repr=False)
     template: Path | None
     now_s: Callable[[], float]
-    repeats_every_s: float | None = None
-    gathers_s: float = 0.0
 
     def send(self, notifications: Sequence[Notification]) -> None:
         for taken, one in enumerate(notifications):
             try:
                 body = self._body(one)
-                headers = self._signature(f"{one.finding.id}-{one.sequence}", body)
+                self.endpoint.request("POST", "", body, self._signature(f"{one.finding.id}-{one.sequence}", body))
             except Undelivered as error:
-                raise Undelivered(str(error), taken=taken) from error
-            self.endpoint.request("POST", "", body, headers, taken)
-
-    def repeat(self, notifications: Sequence[Notification]) -> None:
-        raise NotImplementedError
-
-    def close(self) -> None: ...
+                error.taken = taken
+                raise
 
     def _body(self, one: Notification) -> bytes:
-        values = default_body(one)
+        values = one.as_json()
         if self.template is None:
             return json.dumps(values, separators=(",", ":")).encode()
         try:
@@ -142,18 +131,6 @@ def _key(secret: str) -> bytes:
         raise Undelivered("its secret begins with whsec_, but no base64 follows") from error
 
 
-def default_body(one: Notification) -> dict[str, Any]:
-    """Returns the notification as JSON values: event, number, time, the finding as REST shows it, and its page."""
-    return {
-        "event": one.event,
-        "sequence": one.sequence,
-        "at": _time(one.at_ms),
-        "cluster": one.cluster,
-        "link": one.link,
-        "finding": json.loads(one.body),
-    }
-
-
 HOLD: Final = timedelta(hours=24)
 """Time for which Alertmanager keeps an alert if txnscope does not end it: while txnscope is away, an alert must not end
 by itself, because nobody has seen the problem end."""
@@ -165,8 +142,8 @@ ALERTS: Final = "/api/v2/alerts"
 ALERTS_AT_ONCE: Final = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Alertmanager:
+@dataclass(frozen=True)
+class Alertmanager(Receiver):
     """Posts alerts to Alertmanager's API v2: an alert for each open finding, repeated until it is resolved.
 
     Labels are those of the rules in dashboards/rules, and the finding's subject. `base`: the address of our pages.
@@ -175,8 +152,7 @@ class Alertmanager:
     endpoint: Endpoint
     base: str
     now_s: Callable[[], float]
-    repeats_every_s: float | None = REPEAT_S
-    gathers_s: float = 0.0
+    repeats_every_s = REPEAT_S
 
     def send(self, notifications: Sequence[Notification]) -> None:
         newest = {one.finding.id: one for one in notifications}
@@ -193,8 +169,6 @@ class Alertmanager:
         ]
         self._post([*alerts.values(), *outdated])
 
-    def close(self) -> None: ...
-
     def _alerts(self, one: Notification) -> list[dict[str, Any]]:
         """Returns the alert of a finding. For a finding that is resolved or muted, returns an ended alert for each
         severity that the finding may have had."""
@@ -205,7 +179,7 @@ class Alertmanager:
 
     def _alert(self, one: Notification, severity: Severity) -> dict[str, Any]:
         finding = one.finding
-        name = CATALOGUE[finding.kind].alert
+        name, started_ms = CATALOGUE[finding.kind].alert, finding.life.confirmed_at_ms or finding.life.opened_at_ms
         runbook = {} if name is None else {"runbook_url": f"{self.base}/guide/runbooks/{name}.md"}
         return {
             "labels": labels_of(one, severity),
@@ -215,7 +189,7 @@ class Alertmanager:
                 "page_url": one.link,
                 **runbook,
             },
-            "startsAt": _time(finding.life.confirmed_at_ms or finding.life.opened_at_ms),
+            "startsAt": datetime.fromtimestamp(started_ms / 1000, UTC).isoformat(),
             "endsAt": (self._now() + HOLD).isoformat(),
             "generatorURL": one.link,
         }
@@ -265,7 +239,3 @@ def _subject(finding: Finding) -> dict[str, str]:
         "group": subject.group,
     }
     return {name: value for name, value in named.items() if value is not None}
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()

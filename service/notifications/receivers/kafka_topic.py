@@ -19,8 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from service.kafka.errors import BadClientConfig
 from service.kafka.librdkafka import config
 from service.kafka.settings import ClientSettings
-from service.notifications.notification import Notification, Undelivered
-from service.notifications.receivers.http import default_body
+from service.notifications.notification import Notification, Receiver, Undelivered
 
 log = logging.getLogger("txnscope.notifications.kafka")
 
@@ -35,12 +34,9 @@ _PRODUCER: Final = {
 }
 
 
-class KafkaTopic:
+class KafkaTopic(Receiver):
     """Writes to the topic of an address like kafka://HOST:PORT[,…]/TOPIC, with `client_properties`, if there is such a
     file. `refused`: the Kafka cluster ids that must not be written to. Everything is read anew for each producer."""
-
-    repeats_every_s: float | None = None
-    gathers_s = 0.0
 
     def __init__(
         self, url: Callable[[], str], client_properties: Path | None, refused: Callable[[], Collection[str]]
@@ -76,9 +72,6 @@ class KafkaTopic:
             failure = outcomes[taken]
             text = failure.str() if isinstance(failure, KafkaError) else str(failure)
             raise Undelivered(text, taken=taken_before + taken)
-
-    def repeat(self, notifications: Sequence[Notification]) -> None:
-        raise NotImplementedError
 
     def close(self) -> None:
         """Forgets the producer: after a failure the next attempt has a new one, with new credentials."""
@@ -123,7 +116,7 @@ def _note(outcomes: list[KafkaError | str | None], number: int, error: KafkaErro
 
 def cloud_event(one: Notification) -> dict[str, Any]:
     """Returns the notification as CloudEvents 1.0 in structured JSON. `id`: the same in each attempt."""
-    body = default_body(one)
+    body = one.as_json()
     return {
         "specversion": "1.0",
         "id": f"{one.finding.id}-{one.sequence}",

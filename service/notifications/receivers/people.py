@@ -10,19 +10,15 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from service.domain.findings.kinds import Severity
-from service.notifications.notification import Notification, Undelivered
+from service.notifications.notification import Notification, Receiver, Undelivered
 
 GATHER_S: Final = 20.0
 MOST_LINES: Final = 10
-_SEVERITIES: Final = tuple(Severity)
 
 
-class People:
+class People(Receiver):
     """Sends messages to the addresses of Apprise in `urls`, read anew for each message. `gathers_s`: the shortest time
     between two messages."""
-
-    repeats_every_s: float | None = None
 
     def __init__(self, urls: Callable[[], Sequence[str]], gathers_s: float = GATHER_S) -> None:
         self._urls, self.gathers_s = urls, gathers_s
@@ -39,16 +35,11 @@ class People:
         if not apprise.notify(body=body, title=title, notify_type=kind, body_format="text"):
             raise Undelivered("Apprise could not send it")
 
-    def repeat(self, notifications: Sequence[Notification]) -> None:
-        raise NotImplementedError
-
-    def close(self) -> None: ...
-
 
 def message(newest: Sequence[Notification]) -> tuple[str, str, str]:
     """Returns title, text and Apprise's type of a message about findings, each with its newest event."""
     open_ones = [one for one in newest if one.finding.is_open]
-    worst = min((one.finding.severity for one in open_ones), key=_SEVERITIES.index, default=None)
+    worst = min((one.finding.severity for one in open_ones), key=lambda one: one.rank, default=None)
     kind = "success" if worst is None else {"critical": "failure", "warning": "warning"}.get(worst, "info")
     if len(newest) == 1:
         one = newest[0]
@@ -58,7 +49,7 @@ def message(newest: Sequence[Notification]) -> tuple[str, str, str]:
     parts = [f"{len(open_ones)} open"] if open_ones else []
     if len(open_ones) < len(newest):
         parts.append(f"{len(newest) - len(open_ones)} resolved")
-    ordered = sorted(newest, key=lambda one: (not one.finding.is_open, _SEVERITIES.index(one.finding.severity)))
+    ordered = sorted(newest, key=lambda one: (not one.finding.is_open, one.finding.severity.rank))
     lines = [f"- {_text(one)}\n  {one.link}" for one in ordered[:MOST_LINES]]
     if len(ordered) > MOST_LINES:
         lines.append(f"and {len(ordered) - MOST_LINES} more: {ordered[0].link.partition('/findings/')[0]}/findings")

@@ -12,7 +12,7 @@ import pytest
 from service.domain.findings.kinds import Severity
 from service.notifications import notifier
 from service.notifications.delivery import Outbox
-from service.notifications.notification import Notification, Selection, Undelivered
+from service.notifications.notification import Notification, Receiver, Selection, Undelivered
 from service.notifications.notifier import Configured, Notifier
 from service.store import receivers
 from service.store.receivers import ReceiverState
@@ -29,11 +29,8 @@ def stored(cluster: WithFindings) -> None:
 pytestmark = pytest.mark.cluster(stored=stored)
 
 
-class Notebook:
+class Notebook(Receiver):
     """A receiver that writes down what it gets. `fails`: called before it takes one, with the number it has."""
-
-    repeats_every_s: float | None = None
-    gathers_s = 0.0
 
     def __init__(self, fails: Callable[[int], None] = lambda _: None) -> None:
         self.taken: list[tuple[str, str]] = []
@@ -54,8 +51,6 @@ class Notebook:
     def repeat(self, notifications: Sequence[Notification]) -> None:
         assert notifications
         self.repeated.set()
-
-    def close(self) -> None: ...
 
     def of(self, event: str) -> int:
         return sum(word == event for _, word in self.taken)
