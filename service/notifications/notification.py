@@ -34,6 +34,11 @@ class Notification(NamedTuple):
     body: str
     link: str
 
+    @property
+    def id(self) -> str:
+        """The same in each attempt to deliver the notification, and different for each event of the finding."""
+        return f"{self.finding.id}-{self.sequence}-{self.event}"
+
     def as_json(self) -> dict[str, Any]:
         """Returns the notification as JSON values: event, number, time, the finding as REST shows it, and its page."""
         return {

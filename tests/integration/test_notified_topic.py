@@ -53,7 +53,7 @@ def test_each_event_is_a_cloud_event_under_the_key_of_its_finding(broker: Broker
     assert [message.key() for message in messages] == [b"id-of-pay", b"id-of-other", b"id-of-pay"]
     assert dict(messages[0].headers() or [])["content-type"] == b"application/cloudevents+json; charset=UTF-8"
     first, _, last = (json.loads(message.value() or b"") for message in messages)
-    assert (first["specversion"], first["id"], first["source"]) == ("1.0", "id-of-pay-7", "/clusters/orders")
+    assert (first["specversion"], first["id"], first["source"]) == ("1.0", "id-of-pay-7-opened", "/clusters/orders")
     assert (first["type"], last["type"]) == ("io.txnscope.finding.opened", "io.txnscope.finding.resolved")
     assert last["data"]["finding"]["status"] == "resolved"
 

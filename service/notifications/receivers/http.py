@@ -96,7 +96,7 @@ class Webhook(Receiver):
         for taken, one in enumerate(notifications):
             try:
                 body = self._body(one)
-                self.endpoint.request("POST", "", body, self._signature(f"{one.finding.id}-{one.sequence}", body))
+                self.endpoint.request("POST", "", body, self._signature(one.id, body))
             except Undelivered as error:
                 error.taken = taken
                 raise

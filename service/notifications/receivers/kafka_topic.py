@@ -115,11 +115,11 @@ def _note(outcomes: list[KafkaError | str | None], number: int, error: KafkaErro
 
 
 def cloud_event(one: Notification) -> dict[str, Any]:
-    """Returns the notification as CloudEvents 1.0 in structured JSON. `id`: the same in each attempt."""
+    """Returns the notification as CloudEvents 1.0 in structured JSON."""
     body = one.as_json()
     return {
         "specversion": "1.0",
-        "id": f"{one.finding.id}-{one.sequence}",
+        "id": one.id,
         "source": f"/clusters/{quote(one.cluster, safe='')}",
         "type": f"io.txnscope.finding.{one.event}",
         "subject": one.finding.id,

@@ -67,6 +67,14 @@ def test_the_signature_is_that_of_standard_webhooks(server: Endpoint, tmp_path: 
         Verifier(SECRET).verify(request.body, newest)
 
 
+def test_two_events_under_one_number_are_two_messages(server: Endpoint) -> None:
+    """A finding whose mute ended, and its end that no event shows, both have the number of the newest event. A
+    receiver that drops messages with a known id must not lose the end."""
+    receiver("webhook", server.url).send([notification(7), notification(7, "resolved")])
+    opened, resolved = ({name.lower(): value for name, value in one.headers.items()} for one in server.requests)
+    assert opened["webhook-id"] != resolved["webhook-id"]
+
+
 def test_a_template_makes_the_body(server: Endpoint, tmp_path: Path) -> None:
     file = tmp_path / "body.j2"
     file.write_text('{"text": {{ (cluster ~ ": " ~ finding.summary) | tojson }}}')
