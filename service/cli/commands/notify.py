@@ -37,7 +37,7 @@ def _try_receivers(name: str, settings: Settings) -> int:
         receiver = receiver_of(table, settings.url, list)
         try:
             receiver.send([trial_notification(settings.url)])
-            print(f"{table.name}: it took the test")
+            print(f"{table.name}: took the test")
         except Undelivered as error:
             print(f"{table.name}: {error}", file=sys.stderr)
             code = UNREACHABLE

@@ -59,13 +59,14 @@ class ExpiringFacts(SharedFacts):
     expires_ms: int
 
     def words(self, _: Observation, /) -> Words:
-        who = f"{self.first} expires"
+        who, they = f"{self.first} expires", "it is"
         if self.whose.ids > 1:
             who = f"{self.whose.ids:,} ids that begin with {self.whose.name} expire, {self.first} first,"
+            they = "they are"
         return Words(
             f"{self.more:,} more ids expire soon unless they are used"
             if self.more
-            else f"{who} at {utc(self.expires_ms)} unless it is used before",
+            else f"{who} at {utc(self.expires_ms)} unless {they} used before",
             "Any transaction renews it. A producer that still has it open would fail with INVALID_PRODUCER_ID_MAPPING"
             " afterwards and has to be started again. Nothing to do if the id is not used any more.",
         )

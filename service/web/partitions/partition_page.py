@@ -104,8 +104,8 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
 
 class _Seen(NamedTuple):
-    """What the store knows about the partition. `judged`: None if the partition is not watched; `link`, `ruler`: None
-    if it is not stalled."""
+    """A partition as the store has it. `judged`: None if the partition is not watched; `link`, `ruler`: None if the
+    partition is not stalled."""
 
     judged: JudgedPartition | None
     link: Link | None

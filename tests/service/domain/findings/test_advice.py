@@ -21,9 +21,12 @@ from service.domain.findings.advice import (
 from service.domain.findings.events import Whose
 from service.domain.findings.formatting import names_of
 from service.domain.findings.hanging import HangingFacts
+from service.domain.findings.ids_running_out import ExpiringFacts
+from service.domain.findings.kinds import Kind
 from service.domain.findings.timed_out import CorrelatedFacts, TimedOutFacts
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from service.domain.worlds.verdict import Decided
+from tests.helpers.findings import observe
 
 DEADLINE_MS = 1_790_000_000_000
 PLACES = (Place(3, 1), Place(3, -1), Place(0, 1, looked_for_in=1))
@@ -205,3 +208,11 @@ def test_timeout_advice_says_that_a_two_phase_sink_loses_records() -> None:
 )
 def test_two_phase_sinks_are_known_by_their_ids_and_timeouts(name: str, timeout_ms: int, expected: TwoPhase) -> None:
     assert two_phase_of(name, timeout_ms) is expected
+
+
+def test_ids_that_expire_are_many_or_one() -> None:
+    about = observe(Kind.EXPIRING)
+    many, one = (ExpiringFacts(Whose(name, ids), "pay-1", DEADLINE_MS) for name, ids in (("pay-", 12), ("pay-1", 1)))
+    assert "12 ids that begin with pay- expire, pay-1 first," in many.words(about).title
+    assert many.words(about).title.endswith("unless they are used before")
+    assert one.words(about).title.endswith("unless it is used before")
