@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from service.clock import wall_clock_ms
 from service.domain.findings.conditions import IdState
-from service.domain.findings.mismatch import NOT_FOUND, CoordinatorAnswer
+from service.domain.findings.mismatch import MOST_LEADERS, NOT_FOUND, CoordinatorAnswer, WithoutMarker
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import TopicLayout, topic_layout
 from service.kafka.errors import KafkaFailure
@@ -95,18 +95,18 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
 
     def _missing(
         self, described: TransactionDescription, coordinator: int, layouts: dict[str, TopicLayout | None]
-    ) -> tuple[tuple[str, int, int], ...]:
-        """Returns the partitions (at most 10) that still lack their marker, and their leaders as the coordinator sees
-        them (-1: none). A leader may be unresponsive while the coordinator answers."""
+    ) -> tuple[WithoutMarker, ...]:
+        """Returns the partitions that still lack their marker; the first MOST_LEADERS with the leader as the
+        coordinator sees it. A leader may be unresponsive while the coordinator answers."""
         assert self._client is not None
         found = []
-        for topic, partition in described.partitions[:10]:
+        for topic, partition in described.partitions[:MOST_LEADERS]:
             if topic not in layouts:
                 layouts[topic] = topic_layout(self._client, topic, coordinator)
             layout = layouts[topic]
             leader = None if layout is None else layout.leaders.get(partition)
-            found.append((topic, partition, -1 if leader is None else leader.node))
-        return tuple(found)
+            found.append(WithoutMarker(topic, partition, -1 if leader is None else leader.node))
+        return (*found, *(WithoutMarker(*place) for place in described.partitions[MOST_LEADERS:]))
 
 
 def _is_plain(one: IdState) -> bool:

@@ -13,7 +13,14 @@ from service.domain.findings.conditions import MOST_IDS, IdState, place_of
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation, RoundResult
 from service.domain.findings.kinds import QUIET_MS, Kind
-from service.domain.findings.mismatch import Compared, CoordinatorAnswer, answer_of, is_comparable, mismatches
+from service.domain.findings.mismatch import (
+    Compared,
+    CoordinatorAnswer,
+    WithoutMarker,
+    answer_of,
+    is_comparable,
+    mismatches,
+)
 from service.domain.findings.open_too_long import Surroundings
 from service.domain.findings.unreadable import SourceReport
 from service.domain.source_state import SourceName
@@ -44,7 +51,7 @@ class ConditionObserver:
         self._running_out_at_ms = self._ask_at_ms = 0
         self._began_ms: int | None = None
         self._answers: list[CoordinatorAnswer] = []
-        self._missing: dict[bytes, tuple[tuple[str, int, int], ...]] = {}
+        self._missing: dict[bytes, tuple[WithoutMarker, ...]] = {}
         self._idle_cursor: tuple[int, bytes] = (0, b"")
         self._makers = Makers(cluster_id)
         self.left_behind = LeftBehindObserver(cluster_id)

@@ -37,12 +37,30 @@ _OTHERWISE: Final = (
 )
 
 
+MOST_LEADERS: Final = 10
+"""Number of partitions without a marker, of one transaction, whose leaders are looked up."""
+
+
+class WithoutMarker(NamedTuple):
+    """A partition of a transaction in PrepareX that still lacks its marker. `leader`: -1 if the partition has none;
+    None if the leader was not looked up."""
+
+    topic: str
+    partition: int
+    leader: int | None = None
+
+    def __str__(self) -> str:
+        if self.leader is None:
+            return f"{self.topic}-{self.partition}"
+        return f"{self.topic}-{self.partition} (leader {'none' if self.leader < 0 else f'broker {self.leader}'})"
+
+
 class CoordinatorAnswer(NamedTuple):
     """A coordinator's answer about an id, between `asked_at_ms` and `answered_at_ms`; `state`: Kafka's word or
     NOT_FOUND.
 
-    `offset`: of the id's newest record in the store when the question was sent. `missing`: for a transaction in
-    PrepareX, the first (topic, partition, leader), at most ten, that still lack their marker."""
+    `offset`: of the id's newest record in the store when the question was sent. `missing`: the
+    partitions of a transaction in PrepareX that still lack their marker, the first MOST_LEADERS with their leader."""
 
     transactional_id: bytes
     offset: int
@@ -51,7 +69,7 @@ class CoordinatorAnswer(NamedTuple):
     state: str
     producer_id: int
     producer_epoch: int
-    missing: tuple[tuple[str, int, int], ...] = ()
+    missing: tuple[WithoutMarker, ...] = ()
 
     def agrees(self, one: IdState) -> bool:
         reported = self.state, self.producer_id, self.producer_epoch

@@ -13,6 +13,7 @@ from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation
 from service.domain.findings.formatting import assumed_remark, duration, partitions_of, utc
 from service.domain.findings.kinds import CRITICAL_AFTER_MS, Kind, Severity
+from service.domain.findings.mismatch import MOST_LEADERS, WithoutMarker
 from service.domain.transaction_log import deadlines
 from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.deadlines import abort_due_at_ms, times_out_at_ms
@@ -33,9 +34,9 @@ NEAR_DEADLINE: Final = 4
 Makers = Mapping[bytes, Application]
 """The makers of ids, by id, as far as the store was queried for them."""
 
-Missing = Mapping[bytes, tuple[tuple[str, int, int], ...]]
-"""By id, each (topic, partition, leader) that is known to have no marker yet (`CoordinatorAnswer.missing`); only for
-ids whose coordinator was asked (DescribeTransactions)."""
+Missing = Mapping[bytes, tuple[WithoutMarker, ...]]
+"""By id, each partition that is known to have no marker yet (`CoordinatorAnswer.missing`); only for ids whose
+coordinator was asked (DescribeTransactions)."""
 
 
 class NewestState(Protocol):
@@ -233,7 +234,7 @@ def stuck(ids: Iterable[IdState], missing: Missing, context: Context) -> list[Ob
     return bounded(found, lambda one: _stuck(one, missing.get(one.transactional_id), context))
 
 
-def _stuck(one: IdState, missing: tuple[tuple[str, int, int], ...] | None, context: Context) -> Observation:
+def _stuck(one: IdState, missing: tuple[WithoutMarker, ...] | None, context: Context) -> Observation:
     late_ms = context.log.known_until_ms[one.partition] - one.state_since_ms - STUCK_AFTER_MS
     word = "commit" if one.state == PREPARE_COMMIT else "abort"
     evidence = [
@@ -244,12 +245,13 @@ def _stuck(one: IdState, missing: tuple[tuple[str, int, int], ...] | None, conte
         )
     ]
     if missing:
-        leaders = ", ".join(f"{t}-{p} (leader {'none' if n < 0 else f'broker {n}'})" for t, p, n in missing)
-        evidence.append(Evidence(one.timestamp_ms, "DescribeTransactions", f"no marker yet on {leaders}"))
+        places = ", ".join(map(str, missing[:MOST_LEADERS]))
+        more = f" and {len(missing) - MOST_LEADERS:,} more" if len(missing) > MOST_LEADERS else ""
+        evidence.append(Evidence(one.timestamp_ms, "DescribeTransactions", f"no marker yet on {places}{more}"))
     facts = StuckFacts(
         one.name,
         one.state == PREPARE_COMMIT,
-        partitions_of([place[:2] for place in missing] if missing else one.topics),
+        partitions_of([(place.topic, place.partition) for place in missing] if missing else one.topics),
         bool(missing),
         place_of(one, context),
         context.may_skip_markers,

@@ -162,7 +162,8 @@ def _unowned(holder: Owner | None, owner: Owner | None, *, is_hanging: bool, is_
     if is_unread:
         return Relation(RelationKind.UNKNOWN, owner, LogUnread(), is_unread=True, holder=holder)
     state = None if owner is None else NAMES[owner.state]
-    return Relation(RelationKind.UNKNOWN, owner, BeingConfirmed(state), is_unowned=True, holder=holder)
+    why = BeingConfirmed(state, has_other_owner=holder is not None and owner is None)
+    return Relation(RelationKind.UNKNOWN, owner, why, is_unowned=True, holder=holder)
 
 
 def _owned_relation(entry: Entry, owner: Owner, log: KnownLog) -> RelationKind:

@@ -44,12 +44,16 @@ class LogUnread(Reason):
 
 class BeingConfirmed(Reason):
     """No id is known that will end the entry; the three confirmation steps decide. `owner_state`: in the words of the
-    API; None if the id that wrote the entry is not known."""
+    API; None if the id that wrote the entry is not known. `has_other_owner`: the producer id belongs to an id that
+    cannot have written the entry."""
 
     owner_state: str | None
+    has_other_owner: bool = False
     code = "looked_at_again"
 
     def __str__(self) -> str:
+        if self.has_other_owner:
+            return "the transactional.id that owns its producer id cannot have written it: being checked again"
         if self.owner_state is None:
             return "no owner of its producer id is known: being checked again"
         return f"its transactional.id is {self.owner_state} and does not list the partition: being checked again"

@@ -12,7 +12,14 @@ from service.domain.findings.conditions import MOST_IDS, IdState
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.kinds import Severity
-from service.domain.findings.mismatch import NOT_FOUND, Compared, CoordinatorAnswer, is_comparable, mismatches
+from service.domain.findings.mismatch import (
+    NOT_FOUND,
+    Compared,
+    CoordinatorAnswer,
+    WithoutMarker,
+    is_comparable,
+    mismatches,
+)
 from service.domain.findings.rules import Rule
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Confidence
@@ -112,9 +119,13 @@ def test_a_stuck_completion_names_the_partitions_without_a_marker(state: int) ->
     (found,) = open_too_long.stuck([one], {}, context())
     assert found.severity == Severity.WARNING
     assert "at least one of orders-0 and orders-3" in found.summary
-    (found,) = open_too_long.stuck([one], {b"pay-1": (("orders", 3, 2),)}, context())
+    (found,) = open_too_long.stuck([one], {b"pay-1": (WithoutMarker("orders", 3, 2),)}, context())
     assert "leader of orders-3 has not" in found.summary
     assert found.evidence[-1].text == "no marker yet on orders-3 (leader broker 2)"
+    many = (*(WithoutMarker("orders", n, -1) for n in range(10)), *(WithoutMarker("orders", n) for n in range(10, 40)))
+    (found,) = open_too_long.stuck([one], {b"pay-1": many}, context())
+    assert re.search(r"orders-0.* and 3\d more has not", found.summary), found.summary
+    assert found.evidence[-1].text.endswith("orders-9 (leader none) and 30 more")
     (found,) = open_too_long.stuck([id_now(state=state, age_ms=70 * S)], {}, context())
     assert found.severity == Severity.CRITICAL
     assert open_too_long.stuck([id_now(state=state, age_ms=10 * S - 1)], {}, context()) == []
