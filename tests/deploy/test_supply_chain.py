@@ -88,7 +88,7 @@ def test_the_sbom_names_every_package_of_both_images(tmp_path: Path) -> None:
     assert sbom["bomFormat"] == "CycloneDX"
     listed = {_normal(one["name"]): one.get("version") for one in sbom["components"]}
     here = {_normal(one.name): one.version for one in importlib.metadata.distributions()}
-    service = parse(role(ROOT, ("service", "notify", "postgresql")))
+    service = parse(role(ROOT, ("service", "notify", "canary", "mcp", "otlp", "postgresql")))
     needed = {*service, *parse(role(ROOT, ("spark", "java", "postgresql")))}
     assert {name: listed.get(name) for name in needed & here.keys()} == {
         name: here[name] for name in needed & here.keys()
