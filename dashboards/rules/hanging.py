@@ -28,10 +28,14 @@ UNNAMED: Final = "cluster:kafka_txn_hanging_unnamed:last_reported"
 _NAMED = most(pick(of.HANGING_INFO), SCRAPE_JOB, *of.HANGING_INFO.labels)
 _COUNTED = most(pick(of.HANGING), SCRAPE_JOB)
 
-_NAMED_NOW: Final = Recording(LAST_REPORTED, recorded(LAST_REPORTED, f"{_NAMED} * 0 + time()"))
+_NAMED_NOW: Final = Recording(LAST_REPORTED, recorded(LAST_REPORTED, Kind.HANGING, f"{_NAMED} * 0 + time()"))
 _UNNAMED_NOW: Final = Recording(
     UNNAMED,
-    recorded(UNNAMED, f"(\n  {_COUNTED}\n    -\n  (count by (cluster, job) ({_NAMED}) or {_COUNTED} * 0)\n) >= {ANY}"),
+    recorded(
+        UNNAMED,
+        Kind.HANGING,
+        f"(\n  {_COUNTED}\n    -\n  (count by (cluster, job) ({_NAMED}) or {_COUNTED} * 0)\n) >= {ANY}",
+    ),
 )
 
 _HOLDS: Final = f"The alert stays until txnscope reports the end, up to {HELD} without data."

@@ -1,11 +1,11 @@
-"""Keeps an alert about a hanging transaction firing while no data arrive: silence is no all-clear.
+"""Keeps an alert about findings firing while no data arrive: missing data are no all-clear.
 
 A recording rule writes what the service reports. The alert rests on the last sample of that rule, for up to HELD: a
-sample above 0 means that something hangs, and 0 that it has ended. 0 is written only
+sample above 0 means that a finding is confirmed, and 0 that it has ended. 0 is written only
 
-- if the service reports the cluster, and no longer reports what hung. A store that has never seen the end of a hanging
-  transaction may be a new one, which has to find the transaction again first: such a store is believed only once it
-  has judged all partitions for a minute;
+- if the service reports the cluster, and no longer reports the finding. A store that has never seen the end of a
+  finding of that kind may be a new one, which has to find the transaction again first: such a store is believed only
+  once it has judged all partitions for a minute;
 - if the cluster was removed: for REMOVED_AFTER, all services of the scrape job that reported it have answered from
   their stores, and no service has reported the cluster.
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.rules.rule import JOB, most, pick
+from dashboards.rules.rule import JOB, Recording, most, pick
 from service.domain.findings.kinds import Kind, Status
 from service.metrics import catalogue as of
 
@@ -34,13 +34,11 @@ SCRAPE_JOB: Final = "job"
 
 _REPORTED: Final = most(pick(of.HANGING))
 _REPORTED_LATELY: Final = most(f"present_over_time({pick(of.HANGING)}[{REMOVED_AFTER}])")
-_RESOLVED: Final = most(pick(of.FINDINGS, kind=Kind.HANGING, status=Status.RESOLVED))
-
 
 _ONE_STORE: Final = (
     f"{most(f'max_over_time({pick(of.HANGING)}[2m])')} == on (cluster) {most(f'min_over_time({pick(of.HANGING)}[2m])')}"
 )
-"""Holds from 2 minutes after a new store took the place of the store that had the finding."""
+"""True from 2 minutes after a new store took the place of the store that had the finding."""
 
 
 def _all_judged(when: str = "") -> str:
@@ -48,11 +46,13 @@ def _all_judged(when: str = "") -> str:
     return f"{yes} > 0 and on (cluster) {no} == 0"
 
 
-# now and a minute ago: once a partition is judged, the confirmation steps take some seconds
-_ENDED: Final = f"""\
+def _ended(kind: Kind) -> str:
+    resolved = most(pick(of.FINDINGS, kind=kind, status=Status.RESOLVED))
+    # now and a minute ago: once a partition is judged, the confirmation steps take some seconds
+    return f"""\
 {_REPORTED}
     and on (cluster) (
-      {_RESOLVED} > 0
+      {resolved} > 0
         or
       (
         {_all_judged()}
@@ -62,6 +62,7 @@ _ENDED: Final = f"""\
         {_ONE_STORE}
       )
     )"""
+
 
 _UP: Final = pick(of.UP)
 _ALL_ANSWER: Final = f"""\
@@ -73,20 +74,20 @@ min by (job) (min_over_time({_UP}[{REMOVED_AFTER}])) == 1
 
 
 def last(record: str) -> str:
-    """Returns the expression for the last value that was recorded; 0 means that what hung has ended."""
+    """Returns the expression for the last value that was recorded; 0 means that the finding has ended."""
     return f"last_over_time({record}[{HELD}])"
 
 
-def recorded(record: str, reported: str) -> str:
-    """Returns the expression of the recording rule `record`. It yields `reported` (values above 0, with the labels
-    `cluster` and `job`) and, once, 0 for each series that was above 0 and has ended."""
+def recorded(record: str, kind: Kind, reported: str) -> str:
+    """Returns the expression of the recording rule `record` about findings of the kind. It yields `reported` (values
+    above 0, with the labels `cluster` and `job`) and, once, 0 for each series that was above 0 and has ended."""
     return f"""\
 {reported}
   or
 0 * (
   {last(record)} > 0
     and on (cluster)
-  {_ENDED}
+  {_ended(kind)}
 )
   or
 0 * (
@@ -97,3 +98,9 @@ def recorded(record: str, reported: str) -> str:
       {_ALL_ANSWER}
     )
 )"""
+
+
+def held_count(record: str, kind: Kind) -> Recording:
+    """Returns the rule that records the number of confirmed findings of the kind, by cluster and job."""
+    confirmed = most(pick(of.FINDINGS, kind=kind, status=Status.CONFIRMED), SCRAPE_JOB)
+    return Recording(record, recorded(record, kind, f"{confirmed} > 0"))

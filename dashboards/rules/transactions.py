@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from dashboards.rules.hold import HELD, held_count, last
 from dashboards.rules.rule import (
     CRITICAL,
     FINDINGS_PAGE,
@@ -13,6 +14,7 @@ from dashboards.rules.rule import (
     Alert,
     Group,
     confirmed,
+    most,
     on_finding,
     pick,
 )
@@ -86,31 +88,37 @@ TIMED_OUT_TOGETHER: Final = on_finding(
     " Apache Flink job, the job itself may have been away, and the finding says what may be lost.",
 )
 
-LOST: Final = on_finding(
-    Kind.LOST_RECORDS,
+_LOST_COUNTED: Final = held_count("cluster:kafka_txn_lost_records:last_reported", Kind.LOST_RECORDS)
+_TORN_COUNTED: Final = held_count("cluster:kafka_txn_torn_transactions:last_reported", Kind.TORN)
+
+LOST: Final = Alert(
+    name=alert_of(Kind.LOST_RECORDS),
+    expr=f"{most(last(_LOST_COUNTED.record))} > 0",
     severity=CRITICAL,
     summary="Committed records of {{ $labels.cluster }} are lost to their consumers",
     description="An ABORT marker ended records of {{ $value | humanize }} committed transaction part(s) on"
     " {{ $labels.cluster }}: read_committed consumers never get them. The finding (lost_records) names the offsets, and"
-    " stays until somebody acknowledges it.",
+    f" stays until somebody acknowledges it: so does the alert, up to {HELD} without data.",
     page=FINDINGS_PAGE + "?kind=lost_records",
     stays_true=True,
 )
 
-TORN: Final = on_finding(
-    Kind.TORN,
+TORN: Final = Alert(
+    name=alert_of(Kind.TORN),
+    expr=f"{most(last(_TORN_COUNTED.record))} > 0",
     severity=CRITICAL,
     summary="A transaction of {{ $labels.cluster }} did not end as a whole",
     description="{{ $value | humanize }} transaction(s) of {{ $labels.cluster }} have a partition whose marker"
     " contradicts the coordinator's decision, or whose records were deleted with their topic before the commit. The"
-    " finding (torn_transaction) names the partitions, and stays until somebody acknowledges it.",
+    " finding (torn_transaction) names the partitions, and stays until somebody acknowledges it: so does the alert,"
+    f" up to {HELD} without data.",
     page=FINDINGS_PAGE + "?kind=torn_transaction",
     stays_true=True,
 )
 
 GROUP: Final = Group(
     "txnscope-transactions",
-    (PREPARE_STUCK, *OVERDUE, MISMATCH, EXPANDED, TIMED_OUT_TOGETHER, LOST, TORN),
+    (PREPARE_STUCK, *OVERDUE, MISMATCH, EXPANDED, TIMED_OUT_TOGETHER, _LOST_COUNTED, _TORN_COUNTED, LOST, TORN),
     "txnscope-overview",
     SourceName.TRANSACTION_LOG,
 )
