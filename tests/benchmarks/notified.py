@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Connection
 from tests.benchmarks import detection
-from tests.benchmarks.detection import HANGS, late_write
+from tests.benchmarks.detection import HANGS, LONG, late_write
 from tests.benchmarks.figures import Figure, percentile, show
 from tests.benchmarks.prepared_broker import bench_broker
 from tests.benchmarks.watched import watching
@@ -26,7 +26,7 @@ from tests.helpers.brokers import free_port, new_cluster_id
 from tests.helpers.servers import get_json
 from tests.helpers.threads import repeated
 from tests.helpers.waiting import LIMIT_S
-from tests.integration.producers import create_topic
+from tests.integration.producers import begin, create_topic
 from tests.lab.hangs import UNGUARDED
 from tests.service.notifications.receiving import Endpoint, endpoint
 
@@ -47,15 +47,18 @@ def run(cases: int = 100) -> list[Figure]:
     ):
         folder = Path(text)
         create_topic(broker.bootstrap, HANGS, partitions=cases)
+        create_topic(broker.bootstrap, LONG)
+        long = begin(broker.bootstrap, "long-and-legal", LONG, 900_000)  # the first one makes the transaction log
         create_topic(other.bootstrap, TOPIC)
         (folder / "alertmanager.yml").write_text(NOBODY)
         with endpoint() as hook, alertmanager(folder / "alertmanager.yml", folder) as alerts:
             config = folder / "txnscope.toml"
             config.write_text(_config(hook.url, alerts, other.bootstrap))
             with watching(broker.bootstrap, more=["--config", str(config)]) as watched:
-                watched.wait_until_read(0, LIMIT_S)
+                watched.wait_until_read(1, LIMIT_S)
                 with _seen(hook, alerts, other.bootstrap) as seen:
                     figures = list(_measure(broker, seen, cases))
+        long.abort_transaction()
     show(f"notifications of {cases} late writes", figures)
     return figures
 

@@ -15,6 +15,10 @@ from service.notifications.notification import Notification, Receiver, Undeliver
 GATHER_S: Final = 20.0
 MOST_LINES: Final = 10
 
+_MENTIONS: Final = str.maketrans("<>@", "‹›＠")  # noqa: RUF001 - similar on purpose
+"""Slack, Discord and others take <!channel>, <@user> or @everyone for a call to people, also where it is part of a
+transactional.id. So messages show similar characters. The finding's page, behind the link, shows the real ones."""
+
 
 class People(Receiver):
     """Sends messages to the addresses of Apprise in `urls`, read anew for each message. `gathers_s`: the shortest time
@@ -44,8 +48,8 @@ def message(newest: Sequence[Notification]) -> tuple[str, str, str]:
     if len(newest) == 1:
         one = newest[0]
         state = str(one.finding.severity) if one.finding.is_open else "resolved"
-        return f"{one.cluster}: {state}: {one.finding.kind}", f"{_text(one)}\n{one.link}", kind
-    clusters = ", ".join(sorted({one.cluster for one in newest}))
+        return f"{_quiet(one.cluster)}: {state}: {one.finding.kind}", f"{_text(one)}\n{one.link}", kind
+    clusters = _quiet(", ".join(sorted({one.cluster for one in newest})))
     parts = [f"{len(open_ones)} open"] if open_ones else []
     if len(open_ones) < len(newest):
         parts.append(f"{len(newest) - len(open_ones)} resolved")
@@ -59,5 +63,10 @@ def message(newest: Sequence[Notification]) -> tuple[str, str, str]:
 def _text(one: Notification) -> str:
     finding = one.finding
     if not finding.is_open:
-        return f"resolved ({finding.life.resolution}): {finding.summary}"
-    return f"{finding.severity}: {finding.summary}"
+        return f"resolved ({finding.life.resolution}): {_quiet(finding.summary)}"
+    return f"{finding.severity}: {_quiet(finding.summary)}"
+
+
+def _quiet(text: str) -> str:
+    """Returns the text without the characters with which chats call people."""
+    return text.translate(_MENTIONS)

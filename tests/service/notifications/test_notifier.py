@@ -174,6 +174,20 @@ def test_events_of_one_moment_are_one_message_to_people(cluster: WithFindings, m
     assert len(people.messages) <= 2
 
 
+def test_an_outage_of_500_ids_is_a_few_messages_to_people(cluster: WithFindings) -> None:
+    """The pause between two messages is 2 s here instead of 20 s, and the findings open within the tenth part of a
+    minute, or longer on a busy machine."""
+    people = Notebook()
+    people.gathers_s = 2.0
+    with notifying(cluster, people=people):
+        are_known(cluster, "people")
+        started_s = time.monotonic()
+        for number in range(1, 11):
+            cluster.see(*(observe(name=b"pay-%d" % one) for one in range(50 * number)), now_ms=NOW_MS + number)
+        wait_until(lambda: people.of("opened"), lambda number: number == 500, "all findings")
+    assert len(people.messages) <= 2 + (time.monotonic() - started_s) / people.gathers_s
+
+
 def test_a_receiver_that_wants_it_hears_of_open_findings_again(cluster: WithFindings) -> None:
     pager = Notebook()
     pager.repeats_every_s = 0.05

@@ -200,6 +200,14 @@ def test_people_get_one_message_with_the_worst_first(server: Endpoint, tmp_path:
     assert server.requests[1].json["title"] == "orders: resolved: overdue_transaction"
 
 
+def test_an_id_in_a_message_calls_nobody(server: Endpoint) -> None:
+    news = [notification(1, name=b"<!channel>"), notification(2, name=b"@everyone")]
+    receiver("apprise", server.url.replace("http://", "json://")).send(news)
+    text = server.requests[0].json["message"]
+    assert all(name in text for name in ("‹!channel›", "＠everyone"))  # noqa: RUF001 - similar on purpose
+    assert not any(call in text for call in ("<!", "@everyone"))
+
+
 def test_a_failure_shows_no_secret_of_an_address(server: Endpoint) -> None:
     server.answers = [500]
     url = server.url.replace("http://", "json://user:geheim@")
