@@ -1,1 +1,2 @@
-"""Report on what a principal may see of a cluster: lines, the trust in our verdicts, and the ACLs that are missing."""
+"""The report of `txnscope doctor` on what a principal may see of a cluster: its lines, how far each kind of verdict can
+be trusted, and the missing ACLs."""

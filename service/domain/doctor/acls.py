@@ -12,12 +12,12 @@ from service.domain.reasons.unread import DESCRIBE, READ, NoPermission, missing_
 SOMEBODY: Final = "User:<your principal>"
 _ALL: Final = "*"
 _ONE_BY_ONE: Final = 20
-"""Up to this many missing topics, ids or groups are granted by name; more of them by `*`."""
+"""Up to this many topics, ids or groups are granted by name; if more are missing, `*` is granted."""
 
 
 class Acl(NamedTuple):
-    """One grant: allows `operation` (as `kafka-acls.sh` spells it) on the resource given by `flag` and `name`; the
-    cluster has no name."""
+    """One grant: allows `operation` (as `kafka-acls.sh` spells it) on the resource given by `flag` and `name`; `name`
+    is empty for the cluster."""
 
     flag: str
     name: str
@@ -32,7 +32,7 @@ CLUSTER_ACTION: Final = Acl("--cluster", "", "ClusterAction")
 
 
 class Grant(NamedTuple):
-    """A permission that txnscope's principal lacks. `text`: as people read it."""
+    """A permission that txnscope's principal lacks. `text`: the permission as people read it."""
 
     text: str
     acls: tuple[Acl, ...]
@@ -46,7 +46,8 @@ def topic(name: str, operation: str) -> Acl:
 
 
 def grant_of(missing: NoPermission) -> Grant:
-    """Returns the grant for the missing operations; READ implies DESCRIBE, so DESCRIBE beside it is left out."""
+    """Returns the grant for the missing operations. If READ is among them, DESCRIBE is left out, because READ implies
+    it."""
     wanted = [one for one in missing.operations if one != DESCRIBE or READ not in missing.operations]
     return Grant(
         f"{missing.grant} on topic {missing.topic}", tuple(topic(missing.topic, one.capitalize()) for one in wanted)

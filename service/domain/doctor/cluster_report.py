@@ -1,5 +1,5 @@
-"""The result of `doctor`'s examination of a cluster. The code that asks Kafka makes it; the code that explains the
-answers reads it."""
+"""The result of `doctor`'s examination of a cluster: the values that pass from the code that asks Kafka to the code
+that explains the answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LogReport(NamedTuple):
     not known.
 
     `ids`: the number of ids in the part that was read; `is_whole`: that part is the whole log. `seen`: the sign that
-    transactions are used although the topic does not exist; None without one.
+    transactions are used although the topic does not exist; None if there is no such sign.
     """
 
     exists: bool | None
@@ -46,8 +46,8 @@ class LogReport(NamedTuple):
 
 class IdsReport(NamedTuple):
     """Transactional ids. `listed`: their number in ListTransactions; None if that failed, `why` gives the reason.
-    `hidden`: ids that the log contains, and that Kafka denies in a request by name. `any_denied`: Kafka also denies an
-    invented id; None if not known."""
+    `hidden`: ids that the log contains, and to which DescribeTransactions denies access. `any_denied`: the request also
+    denies access to an invented id, so further ids may be hidden; None if not known."""
 
     listed: int | None
     hidden: tuple[str, ...]
@@ -56,15 +56,17 @@ class IdsReport(NamedTuple):
 
 
 class TopicsReport(NamedTuple):
-    """Topics. `globs`: the patterns of `--topics`, `*` if there are none. `partitions`: their number by topic, for all
-    topics that may be described. `mirrored` and `left_out` (`--topics`) are not watched. `absent`: names in `--topics`
-    that no topic has.
+    """Topics. `globs`: the patterns of `--topics`, `*` if there are none. `partitions`: the number of partitions by
+    topic, for all topics that Kafka lists. `mirrored` and `left_out` (by `--topics`) are topics that are not watched.
+    `absent`: names in `--topics` that no topic has.
 
-    `not_describable`: topics to be watched that may not be described, known from `--topics` or the transaction log;
-    `denied_globs`: the patterns for which Kafka denies a topic of an invented name, so that more topics may match.
+    `not_describable`: topics to be watched on which DESCRIBE is denied; their names are known from `--topics` or the
+    transaction log. `denied_globs`: the patterns that may match further topics, because Kafka denies access to an
+    invented topic that the pattern matches.
 
-    Of the watched topics, DescribeProducers is allowed on `readable` and denied on `unreadable`; for `unanswered`,
-    neither is known (`unanswered_why`). `with_open`: topics whose asked partition has an open transaction."""
+    DescribeProducers was asked about one partition of each watched topic. It is allowed on `readable`, denied on
+    `unreadable`, and got no clear answer on `unanswered` (`unanswered_why`). `with_open`: topics with an open
+    transaction on that partition."""
 
     globs: tuple[str, ...]
     partitions: Mapping[str, int]
@@ -87,8 +89,8 @@ class TopicsReport(NamedTuple):
 
 
 class GroupsReport(NamedTuple):
-    """Consumer groups. `listed`: their number in ListGroups (None: no answer); `denied`: the listed groups that may not
-    be described. `any_denied`: Kafka also denies an invented group.
+    """Consumer groups. `listed`: their number in ListGroups (None: no answer); `denied`: the listed groups on which
+    DESCRIBE is denied. `any_denied`: Kafka also denies access to an invented group; None if not known.
 
     `share_not_judged`: listed share groups (KIP-932) for which it is not known whether they wait; `share_why`: the
     reason.
@@ -113,10 +115,9 @@ class ClockReport(NamedTuple):
 
 
 class ClusterReport(NamedTuple):
-    """The whole result. `cluster_operations`: what the principal may do with the cluster, in Kafka's words; None if
-    Kafka does not report it (no DESCRIBE on the cluster). `has_authorizer`: None if not known. `reports_operations`:
-    the brokers speak DescribeCluster.
-    """
+    """Everything that the examination found. `cluster_operations`: the operations that the principal may perform on the
+    cluster, in Kafka's words; None if Kafka does not report them (no DESCRIBE on the cluster). `has_authorizer`: None
+    if not known. `reports_operations`: the brokers speak DescribeCluster."""
 
     bootstrap: str
     principal: str | None

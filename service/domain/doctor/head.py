@@ -18,8 +18,8 @@ _WRITE_MARKERS: Final = 27
 
 
 class Ability(NamedTuple):
-    """One thing that txnscope does. `works`: None if that is not known. `why`: the reason if it does not work; its
-    exceptions if it does."""
+    """One thing that txnscope does. `works`: None if that is not known. `why`: the reason if it does not work; the
+    exceptions if it works."""
 
     what: str
     works: bool | None
@@ -29,8 +29,8 @@ class Ability(NamedTuple):
 def head(report: ClusterReport, records: Iterable[TriedVersion]) -> list[tuple[str, str]]:
     """Returns the lines, each as (label, text). `records`: one for each version of Kafka that txnscope was tested on.
 
-    No broker reports the name of its software, so none is given: only feature levels, which Apache Kafka's releases
-    define, and the topic that Apache Kafka keeps its transactions in."""
+    No broker reports the name of its software. So the lines rest on feature levels, which Apache Kafka's releases
+    define, and on the topic in which Apache Kafka keeps its transactions."""
     from_records = from_release(report, records)
     abilities = [*(_ability(report, one) for one in verdicts(report)), _resolve(report)]
     if not_tried := from_records.not_tried:
@@ -86,7 +86,7 @@ def _ability(report: ClusterReport, verdict: Verdict) -> Ability:
 
 
 def _may_come(report: ClusterReport) -> bool:
-    """Returns whether the transaction log may be created by the first transaction."""
+    """Returns whether the first transaction may still create the transaction log."""
     return report.log.exists is False and report.log.seen is None
 
 

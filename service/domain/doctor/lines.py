@@ -20,7 +20,7 @@ GAP: Final = "gap"
 NOTE: Final = "note"
 
 SKEW_MS: Final = 1_000
-"""Clocks that certainly differ by more than this are pointed out: by more than this plus the error of the reading."""
+"""A clock is pointed out if it differs from this machine's by more than this plus the error of the reading."""
 
 _NEEDED_APIS: Final = {
     61: "DescribeProducers (Kafka 2.8)",
@@ -30,8 +30,8 @@ _NEEDED_APIS: Final = {
 
 
 class Line(NamedTuple):
-    """One line of the report. `mark`: OK; GAP if something that verdicts need cannot be seen; NOTE if it is worth
-    knowing and no gap."""
+    """One line of the report. `mark`: OK; GAP if something that verdicts need cannot be seen; NOTE if the line is worth
+    knowing, but is no gap."""
 
     mark: str
     what: str
@@ -55,8 +55,9 @@ def lines(report: ClusterReport) -> list[Line]:
 
 
 def to_resolve(report: ClusterReport) -> tuple[str, Acl] | None:
-    """Returns why the principal may be unable to write markers, and the ACL to grant; None if it is able to (KafkaApis
-    handleWriteTxnMarkersRequest: ALTER is enough since 3.8, KAFKA-16513)."""
+    """Returns (why the principal may be unable to write markers, the ACL to grant); None if the principal is known to
+    be able to write them. Since 3.8, ALTER on the cluster is enough (KAFKA-16513); before, CLUSTER_ACTION is required
+    (`KafkaApis.handleWriteTxnMarkersRequest`)."""
     if report.has_authorizer is False or (report.cluster_operations or frozenset()) & {"ALTER", "CLUSTER_ACTION"}:
         return None
     known = (

@@ -1,5 +1,5 @@
-"""Versions of Kafka that txnscope was tried on, the abilities of each, and what these mean for a cluster of the same
-release. The records are made by `make matrix`, on real brokers."""
+"""Records of the versions of Kafka that txnscope was tried on, and the conclusions for a cluster of the same release.
+`make matrix` makes the records, on real brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Derives the table of verdicts: how far each kind of verdict can be trusted with the permissions at hand."""
+"""Derives the table of verdicts: how far each kind of verdict can be trusted with the principal's permissions."""
 
 from __future__ import annotations
 
