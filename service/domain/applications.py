@@ -1,8 +1,8 @@
 """Recognises the framework that made up a transactional.id, and the application, task and naming strategy in it.
 
 A name alone proves little: "pay-0-3" may be a subtask of Apache Flink or the third thread of any other application. So
-if other applications use the form, too, the behaviour of the id or of its siblings has to fit the framework. Otherwise
-the answer is `NOTHING`.
+where other applications have ids of the same form, the behaviour of the id or of its siblings has to fit the framework.
+Otherwise the maker is not known (`NOTHING`).
 
 Sources: `StreamsProducer` and `TaskId` (Kafka Streams); `TransactionalIdFactory`, `TransactionNamingStrategyImpl` and
 `KafkaSinkBuilder` (flink-connector-kafka 5.0.0); `Worker.taskTransactionalId` and `DistributedConfig` (Kafka Connect);
@@ -40,7 +40,7 @@ PER_PARTITION: Final = "per partition"
 LEADER: Final = "leader"
 
 IN_USE: Final = (1 << 63) - 1
-"""The time of the last use of an id with an open transaction."""
+"""Stands for the time of the last use of an id whose transaction is open: later than any time."""
 
 INITS_KEPT: Final = 6
 """Number of the newest InitProducerIds of an id that are kept, because they show how the id is used."""
@@ -66,8 +66,9 @@ _NAMES: Final = 12  # of each further kind
 
 
 class Application(NamedTuple):
-    """The maker of a transactional.id. `name`: the application, as far as the id shows it; `task`: the task, subtask,
-    thread or partition in it; `strategy`: the way in which the framework names its ids; None where it is not known."""
+    """The maker of a transactional.id. `kind`: the framework; `name`: the application, as far as the id shows it;
+    `task`: the application's task, subtask, thread or partition; `strategy`: the way in which the framework names its
+    ids. A field is None if it is not known."""
 
     kind: Framework = Framework.UNKNOWN
     name: str | None = None
@@ -79,14 +80,14 @@ NOTHING: Final = Application()
 
 
 class Init(NamedTuple):
-    """An InitProducerId: its time by the log, and the epoch that it handed out."""
+    """An InitProducerId: the time of its record in the transaction log, and the epoch that the producer got."""
 
     at_ms: int
     epoch: int
 
 
 class Behaviour(NamedTuple):
-    """The known use of an id.
+    """The use of an id, as far as it is known.
 
     - `inits`: the newest InitProducerIds, oldest first.
     - `last_use_ms`: the end of its newest transaction, IN_USE while one is open, None if it never had one.
@@ -104,8 +105,8 @@ class Behaviour(NamedTuple):
 
 
 class FlinkName(NamedTuple):
-    """An id in the form that Flink's KafkaSink gives: the prefix that the job was given, the subtask, a checkpoint
-    (INCREMENTING) or a place in the pool (POOLING)."""
+    """An id that has the form of Flink's KafkaSink. `prefix`: of the job's ids; `number`: of a checkpoint
+    (INCREMENTING), or of a place in the pool (POOLING)."""
 
     prefix: str
     subtask: int
@@ -118,34 +119,34 @@ class FlinkName(NamedTuple):
 
 @lru_cache(maxsize=1024)  # the same ids are parsed in every round of the judge
 def flink_name(name: str) -> FlinkName | None:
-    """Returns the parts of an id in the form that Flink's KafkaSink gives, even if something else made the id; None for
-    another form."""
+    """Returns the parts of an id that has the form of Flink's KafkaSink, even if another application made it; None if
+    the id has another form."""
     found = _FLINK.fullmatch(name)
     return None if found is None else FlinkName(found["prefix"], int(found["subtask"]), int(found["number"]))
 
 
 def has_form_of_streams(name: str) -> bool:
-    """Returns whether the id has the form that Kafka Streams gives its threads' ids, even if something else made the
-    id."""
+    """Returns whether the id has the form of the ids of Kafka Streams' threads, even if another application made it."""
     return _STREAMS.fullmatch(name) is not None
 
 
 def may_be_two_phase(name: str, timeout_ms: int) -> bool:
-    """Returns whether a two-phase sink may have made the id: one that commits a transaction only after a checkpoint
-    counts its records as delivered. Flink's older FlinkKafkaProducer (before connector 4.0) is also a two-phase
-    sink."""
+    """Returns whether a two-phase sink may have made the id, by the id's form and timeout. A two-phase sink commits a
+    transaction only after a checkpoint counts its records as delivered. Flink's older FlinkKafkaProducer (before
+    connector 4.0) is also a two-phase sink."""
     has_form = flink_name(name) is not None or _FLINK_PRODUCER.fullmatch(name) is not None
     return timeout_ms == TWO_PHASE_TIMEOUT_MS or has_form
 
 
 def is_two_phase(one: Application, timeout_ms: int) -> bool:
-    """Returns whether a two-phase sink is known to have made the id. A producer of KIP-939 shows it by its timeout."""
+    """Returns whether a two-phase sink is known to have made the id. A producer with two-phase commit (KIP-939) is
+    known by its timeout, TWO_PHASE_TIMEOUT_MS."""
     return one.kind == Framework.FLINK or timeout_ms == TWO_PHASE_TIMEOUT_MS
 
 
 def of_same_job(one: Application, name: str) -> Application:
-    """Returns the maker of `name`, an id of Flink's form, given the maker `one` of another id with the same prefix: a
-    prefix belongs to one sink of one job (`KafkaSinkBuilder.setTransactionalIdPrefix`)."""
+    """Returns the maker of the id `name` if it has Flink's form and the prefix of the maker `one` of another id; else
+    NOTHING. A prefix belongs to one sink of one job (`KafkaSinkBuilder.setTransactionalIdPrefix`)."""
     parts = flink_name(name)
     return NOTHING if parts is None or parts.prefix != one.name else one._replace(task=str(parts.subtask))
 
@@ -168,8 +169,8 @@ def sibling_names(name: str) -> tuple[str, ...]:
 def application_of(
     one: Behaviour, siblings: Iterable[Behaviour] = (), topics: Mapping[str, int] | None = None
 ) -> Application:
-    """Returns the maker of the id. `siblings`: the ids of `sibling_names` that exist; others do no harm. `topics`: the
-    cluster's topics and their numbers of partitions."""
+    """Returns the maker of the id. `siblings`: the ids of `sibling_names` that exist; further ids do no harm. `topics`:
+    the cluster's topics and their numbers of partitions."""
     others = {other.name: other for other in siblings if other.name != one.name}
     if streams := _STREAMS.fullmatch(one.name):
         return _streams(one, streams, others)
@@ -189,8 +190,8 @@ def application_of(
 
 def _streams(one: Behaviour, parts: re.Match[str], others: Mapping[str, Behaviour]) -> Application:
     """Recognises Kafka Streams with `exactly_once_v2`: its threads are numbered from 1. Other frameworks that are given
-    a random prefix number their producers from 0; an application that numbers its own from 1 hardly has the timeout of
-    Kafka Streams."""
+    a random prefix number their producers from 0; an application that numbers its producers from 1 hardly ever has the
+    timeout of Kafka Streams."""
     is_numbered_from_0 = f"{parts['name']}-{parts['process']}-0" in others
     if is_numbered_from_0 or one.timeout_ms != STREAMS_TIMEOUT_MS:
         return NOTHING
@@ -209,9 +210,9 @@ def _streams_task(one: Behaviour, parts: re.Match[str], others: Mapping[str, Beh
 
 
 def _connect(name: str, others: Mapping[str, Behaviour]) -> Application:
-    """Recognises Kafka Connect. The id of the leader of a group of workers names Kafka Connect. The id of a source task
-    consists of group, connector and number; both names may contain dashes, so only the leader's id shows that the task
-    is Kafka Connect's, and where the name of the group ends."""
+    """Recognises Kafka Connect. The id of the leader of a group of workers begins with `connect-cluster-`. The id of a
+    source task consists of group, connector and number. The names of group and connector may contain dashes, so only
+    the leader's id shows that the task is Kafka Connect's, and where the group's name ends."""
     task = _CONNECT_TASK.fullmatch(name)
     leaders = [leader for leader in _leaders(name) if leader in others]
     if task is not None and leaders:
@@ -262,12 +263,13 @@ def _flink(one: Behaviour, parts: FlinkName, others: Mapping[str, Behaviour]) ->
 
 
 def flink_strategy(of_subtask: Mapping[int, Behaviour]) -> str | None:
-    """Returns the naming strategy that the ids of one subtask, by number, show; None if they show none.
+    """Returns the naming strategy that the ids of one subtask show; None if they show none. `of_subtask`: the ids by
+    number.
 
     A KafkaSink initialises the id of the next transaction when a checkpoint begins, and commits the previous
     transaction when the checkpoint is complete. So each id is used for one transaction after its InitProducerId, and
-    that transaction ends soon after the InitProducerId of the next id. The threads of other applications end
-    transactions at any time, and more than one each."""
+    that transaction ends soon after the InitProducerId of the next id. Other applications end transactions at any time,
+    and more than one under each id."""
     if _are_handed_over(of_subtask):
         return INCREMENTING
     return POOLING if _are_pooled(of_subtask) else None
@@ -291,7 +293,7 @@ def _are_handed_over(of_subtask: Mapping[int, Behaviour]) -> bool:
 
 def _is_handed_over(one: Behaviour, after: Behaviour, next_but_one: Behaviour | None) -> bool | None:
     """Returns whether `one` was last used between the first InitProducerIds of the two ids after it; None if that is
-    not known. False, too, if `one` ended more than `_MOST_ENDS` transactions."""
+    not known. Also False if `one` ended more than `_MOST_ENDS` transactions."""
     if not one.inits or not after.inits:
         return None
     if after.inits[0].at_ms <= one.inits[0].at_ms or (one.ends or 0) > _MOST_ENDS:
@@ -308,8 +310,8 @@ def _are_pooled(of_subtask: Mapping[int, Behaviour]) -> bool:
     """Returns whether a few ids take turns at regular intervals, each with at most one transaction between two of its
     InitProducerIds. A process that restarts again and again initialises all its ids at once.
 
-    Under TV2 the epochs show the number of transactions. Under the old protocol a commit leaves no trace in them; there
-    the last turn has to begin before the transaction of the turn before it has ended.
+    Under TV2 the epochs show the number of transactions. Under the old protocol a commit keeps the epoch; there the
+    newest turn has to begin before the transaction of the previous turn has ended.
     """
     turns = _turns(of_subtask)
     numbers = [number for _, number in turns]

@@ -28,7 +28,7 @@ _LAST_KNOWN: Final = 33
 FIRST_OF_38: Final = 20
 """The level of `metadata.version` that Kafka 3.8 brought."""
 _SKIPPING: Final = frozenset({"4.3", "4.4"})
-"""Releases of which a version was seen to skip markers (`service.domain.reasons.hanging.SKIPPING`)."""
+"""Releases with a version that was seen to skip markers (`service.domain.reasons.hanging.SKIPPING`)."""
 
 
 def release_of(newest_metadata_version: int | None) -> str | None:
@@ -39,9 +39,10 @@ def release_of(newest_metadata_version: int | None) -> str | None:
 
 
 def may_skip_markers(newest_metadata_versions: Collection[int | None]) -> bool | None:
-    """Returns True if some broker is of a release of which a version was seen to skip markers (KAFKA-20734), False if
-    all brokers are of other known releases, None in all other cases: a broker's level or its release is not known, or
-    there is no broker. Takes the newest level of `metadata.version` of each broker."""
+    """Returns whether a broker may skip markers (KAFKA-20734). True: the release of some broker is in `_SKIPPING`.
+    False: all brokers have other known releases. None: no broker is known to be of such a release, and the release of
+    at least one is not known, or there is no broker. `newest_metadata_versions`: the highest supported level of
+    `metadata.version` of each broker."""
     releases = [release_of(level) for level in newest_metadata_versions]
     if any(release in _SKIPPING for release in releases):
         return True

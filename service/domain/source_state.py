@@ -58,7 +58,8 @@ class StallCause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LeaseState:
-    """The right to write what is read of a cluster: its last renewal, and whether it was given back since."""
+    """The state of a lease, which is the right to store the data of one cluster. `released`: the application gave the
+    lease back after its last renewal."""
 
     renewed_at_ms: int
     released: bool
@@ -89,7 +90,7 @@ def stall_of(as_of_ms: int | None, error: Reason | None, lease: LeaseState | Non
 
     The reader's clock may be ahead of `now_ms`. While the reader renews its lease, the age of its last success is
     measured against the renewal, which is by the same clock, so a stall is noticed all the same. If the reader is gone,
-    that is noticed only once `now_ms` has caught up with its clock.
+    its absence is noticed only once `now_ms` has caught up with the reader's clock.
     """
     latest_ms = now_ms if lease is None else max(now_ms, lease.renewed_at_ms)
     if as_of_ms is not None and abs(latest_ms - as_of_ms) <= STALLED_AFTER_MS:
