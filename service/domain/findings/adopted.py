@@ -1,4 +1,4 @@
-"""Findings about records that will be committed or aborted with a later transaction to which they do not belong: a
+"""Findings about records that will be committed or aborted with a later transaction, to which they do not belong: a
 marker ends everything that its producer id left open. Also findings about markers that are not replicated yet."""
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class AdoptedFacts(Facts):
 
 @dataclass(frozen=True, slots=True)
 class UnreplicatedFacts(Facts):
-    """A marker of the id `name` (None: not known) that is written and not replicated yet, so that the entry that it
-    ends still pins the LSO."""
+    """A marker of the id `name` (None: not known) that is written but not replicated yet. Until then the entry that the
+    marker ends still pins the LSO."""
 
     name: str | None
     last_stable_offset: int

@@ -1,8 +1,8 @@
 """The facts and words of findings about the transaction that an id has open: long-running, overdue and stuck.
 
-An advice names a cause only if the known facts leave it possible, and never lists causes as if there were no other. An
-advice after which a transaction ends says what becomes of its records. `tests/service/domain/findings/test_advice.py`
-reads every advice against every combination of facts.
+Advice names a cause only if the known facts leave it possible, and never presents a list of causes as complete. Advice
+that ends a transaction says what becomes of its records. `tests/service/domain/findings/test_advice.py` checks the
+advice for every combination of facts.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from service.domain.reasons.hanging import SKIPPING
 from service.domain.transaction_log.states import NAMES, PREPARE_ABORT, PREPARE_COMMIT, TOPIC
 
 _LONG_TIMEOUT_MS: Final = 900_000
-"""Kafka's default transaction.max.timeout.ms: a client that asks for as much keeps transactions open on purpose."""
+"""Kafka's default transaction.max.timeout.ms: a client that sets a timeout of this length keeps transactions open on
+purpose."""
 
 
 class TwoPhase(StrEnum):
-    """The confidence that the transaction is one of a two-phase sink, which commits it after a checkpoint."""
+    """The confidence that a two-phase sink made the transaction, and commits it after a checkpoint."""
 
     NO = "no"
     LIKELY = "likely"
@@ -74,9 +75,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """The application as far as its transaction shows it. A recovery commits with `producer_id` and `producer_epoch`.
-    `deadline_ms`: when the transaction times out; None: never, or not known. `prefix`: the prefix of the job's ids, if
-    Apache Flink made the id; else None."""
+    """The application of a transaction, as far as the transaction shows it. `producer_id`, `producer_epoch`: with
+    these, a recovery commits the transaction. `deadline_ms`: when the transaction times out; None: never, or not known.
+    `prefix`: the prefix of the job's ids, if Apache Flink made the id; else None."""
 
     two_phase: TwoPhase
     producer_id: int
@@ -124,9 +125,9 @@ class LongRunningFacts(SharedFacts):
 
 @dataclass(frozen=True, slots=True)
 class OverdueFacts(SharedFacts):
-    """A transaction of the id `name` that timed out and is open on `partitions`. `neighbours_progress`: another id of
-    the log partition was written after the abort was due. `written_under`: the client's transaction version in the
-    record. `finalized`: the cluster's transaction.version; None if not known."""
+    """A transaction of the id `name` that timed out and is open on `partitions`. `neighbours_progress`: a record of
+    another id was written to the log partition after the abort was due. `written_under`: the client's transaction
+    version in the record. `finalized`: the cluster's transaction.version; None if not known."""
 
     name: str
     partitions: Names
@@ -139,7 +140,7 @@ class OverdueFacts(SharedFacts):
 
     @property
     def is_above_finalized(self) -> bool:
-        """Returns whether the record was written under a higher version than is finalized now."""
+        """Returns whether the record was written under a version above the finalized one."""
         return self.finalized is not None and self.written_under > self.finalized
 
     def words(self, _: Observation, /) -> Words:
@@ -199,8 +200,9 @@ class OverdueFacts(SharedFacts):
 
 @dataclass(frozen=True, slots=True)
 class StuckFacts(SharedFacts):
-    """A decided transaction of the id `name`. `is_commit`: the decision. `missing`: the partitions without a marker; if
-    not `is_asked`, at least one of these partitions has none. `may_skip_markers`: from `service.domain.releases`."""
+    """A decided transaction of the id `name`. `is_commit`: the decision. `missing`: if `is_asked` (the coordinator was
+    asked), the partitions without a marker; else partitions of which at least one has no marker. `may_skip_markers`:
+    from `service.domain.releases`."""
 
     name: str
     is_commit: bool

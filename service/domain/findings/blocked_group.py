@@ -163,9 +163,10 @@ def _unreadable(group: str, reason: Reason | None) -> Observation:
 
 
 class UnreadCommits(NamedTuple):
-    """An open transaction that may commit offsets of groups that are not known. `partition`: of `__consumer_offsets`.
-    `reached`: the offset up to which its batches were read; None: all of them. `undecodable`: the number of records
-    that cannot be decoded, by reason; `damaged`: batches that may belong to the transaction."""
+    """An open transaction on a `partition` of `__consumer_offsets` that was not read completely, so that it may block
+    unknown groups. `reached`: the offset up to which its batches were read; None if all were read. `undecodable`: the
+    number of its records that cannot be decoded, by reason. `damaged`: the number of damaged batches that may belong to
+    the transaction."""
 
     partition: int
     producer_id: int
@@ -177,7 +178,7 @@ class UnreadCommits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitsUnreadFacts(SharedFacts):
-    """The facts of a finding about commits that were not all read. The fields are as in UnreadCommits."""
+    """The facts of a finding about UnreadCommits. The fields have the same meaning as there."""
 
     reached: int | None
     undecodable: tuple[tuple[str, int], ...]

@@ -26,16 +26,16 @@ CONFIRMATION_TAKES_MS: Final = CLIENT_WAITS_MS + 10_000
 broker. Everything needed to judge the entry has been read by then."""
 
 SETTLED_MS: Final = 1_000
-"""Time after the end of the transaction that held the LSO, by which the LSO has moved if it moves at all."""
+"""Time within which the LSO moves after the transaction that held it has ended, if the LSO moves at all."""
 
 
 def blocker_of(stall: PartitionState, entries: Iterable[Entry]) -> Entry | None:
     """Returns the entry that begins at the LSO, if the batch there has the same producer id.
 
-    If the records at an LSO are deleted, Kafka 3.9 moves the LSO to the log start, and 4.3 leaves it below. So the
-    batch at such an LSO identifies no blocker. If the leader has listed everything that is open (DescribeProducers),
-    the oldest entry holds the LSO, provided that it begins at or below the log start. Returns None if no entry is known
-    to hold the LSO."""
+    If the records at the LSO were deleted, Kafka 3.9 moves the LSO to the log start, and 4.3 leaves it below the log
+    start. Then no batch shows which entry holds the LSO. If DescribeProducers listed all open entries, the oldest entry
+    holds it, provided that the entry begins at or below the log start. Returns None if no entry is known to hold the
+    LSO."""
     if stall.is_read and stall.described and stall.last_stable_offset <= stall.log_start:
         oldest = min(entries, key=lambda one: one.start_offset, default=None)
         return oldest if oldest is not None and oldest.start_offset <= stall.log_start else None
@@ -70,8 +70,8 @@ def unreplicated(stall: PartitionState, entries: Iterable[Entry], as_of_ms: int)
 
 
 def why_not_judged(stall: PartitionState, relations: Sequence[tuple[Entry, Relation]], as_of_ms: int) -> Reason | None:
-    """Returns the reason why not everything that is open on the partition can be judged. None if everything can, or if
-    the facts may still come (YOUNG_MS, CONFIRMATION_TAKES_MS)."""
+    """Returns the reason why not everything that is open on the partition can be judged. None if everything can be
+    judged, or if the missing facts may still arrive (YOUNG_MS, CONFIRMATION_TAKES_MS)."""
     if stall.stalled_since_ms is None or as_of_ms - stall.stalled_since_ms < YOUNG_MS:
         return None
     if not stall.is_read:

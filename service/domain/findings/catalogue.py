@@ -41,16 +41,16 @@ class SeenOn(Enum):
 class Entry:
     """The description of a kind of finding.
 
-    - `word`: its name in lists. `facts`: the types of its facts, each with its words. `severities`: those that its
-      findings can have.
+    - `word`: its name in lists. `facts`: the types of its facts, each with its words. `severities`: the severities that
+      its findings can have.
     - `outlook`: if and when the problem heals, and what heals it. `expect`: the visible effect on a condition once the
       advice was followed; "" if nothing can be seen. `no_help`: what does not help.
     - `alert`: the alert that fires for such a finding, and the name of its runbook; None if there is no alert.
-    - `is_checked_twice`: a finding needs a second observation before it is confirmed.
+    - `is_checked_twice`: each finding needs a second observation before it is confirmed.
     - `ended_by`: the resolution of a finding that a round does not observe any more.
     - `reports`: the relation of the open entries that the kind reports. `counts`: the cause of the events that the kind
       counts.
-    - `is_about_entry`: a finding is about one open entry, and not about the id.
+    - `is_about_entry`: each finding is about one open entry; otherwise it is about an id, a prefix, or another subject.
     """
 
     word: str

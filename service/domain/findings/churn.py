@@ -3,8 +3,8 @@ transaction that an earlier start left open.
 
 New ids alone are no churn: a healthy application has new ids at its first start, and a rolling start of many instances
 takes minutes. Churn also means that ids are given up: an id had transactions, then a newer one had transactions, and
-nothing more was written for the older one. An id that never had a transaction proves nothing: a thread of Kafka Streams
-without a task has such an id as well.
+nothing more was written for the older one. The birth of an id is its first record. An id that never had a transaction
+proves nothing: a thread of Kafka Streams without a task has such an id as well.
 
 Apache Flink's sink gives ids up by design, one for each checkpoint (`applications.INCREMENTING`): a finding about them
 has only the severity INFO.
@@ -48,12 +48,13 @@ from service.domain.transaction_log.id_delta import minute_of
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, NEVER_SEEN
 
 RANDOM_IDS: Final = 5
-"""Ids of one prefix may be churn from this number within 15 minutes on, if the part behind the prefix was generated.
+"""This many new ids of one prefix within 15 minutes, or more, may be churn if the part behind the prefix was generated.
 The ids of one process (Kafka Streams) count as one."""
 
 START_MS: Final = 10_000
 MIN_STARTS: Final = 3
-"""Minimum number of spans of START_MS in which the ids were first seen: the ids of one span belong to one start."""
+"""Minimum number of spans of START_MS in which births of these ids lie, because the ids of one span belong to one
+start."""
 
 COUNTED_IDS: Final = 20
 COUNTED_MINUTES: Final = 5
@@ -69,8 +70,8 @@ SHORT_LIVED_MS: Final = 2 * QUIET_MS
 allow by default: a transaction that a crash leaves open counts as in use for that long."""
 
 MANY_PROCESSES: Final = 1_000
-"""From this number of new processes within 15 minutes on, they cannot be the first start of an application, even if
-their ids stay in use."""
+"""This many new processes within 15 minutes, or more, cannot be the first start of an application, even if their ids
+stay in use."""
 
 Uses = Mapping[bytes, int]
 """The time of the last use by id, on the log's clock: IN_USE while a transaction is open. Ids that never had a
@@ -101,8 +102,9 @@ _REMEDIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ChurnFacts(Facts):
-    """The facts about a prefix whose ids are given up. `newest`: the newest ids. Each takes memory for `kept_ms`,
-    Kafka's default if `is_assumed`. `kept_ids`: about how many ids are kept at the present rate."""
+    """The facts about a prefix whose ids are given up. `newest`: the newest ids. Each id takes memory for `kept_ms`,
+    which is Kafka's default if `is_assumed`. `kept_ids`: the approximate number of ids that are kept at the present
+    rate."""
 
     maker: Maker
     newest: Names
@@ -162,7 +164,7 @@ def churn(
     new: Iterable[Event], uses: Uses, context: Context, window: ReportWindow, cut: Collection[bytes]
 ) -> list[Observation]:
     """Returns an observation for each prefix whose ids are given up, the worst first. `new`: from `new_ids`. If
-    MANY_PROCESSES or more are born, their births are reported even if they are not settled yet
+    MANY_PROCESSES or more processes appear, the births of their ids are reported even if these are not settled yet
     (`window.before_sequence`). `cut`: ids with a transaction that was aborted by timeout or fence."""
     found: list[tuple[int, str, Observation]] = []
     for prefix, of_prefix in _by_prefix(new).items():
@@ -266,8 +268,8 @@ def _shown(new: Sequence[Event], uses: Uses, window: ReportWindow) -> list[Event
 
 
 def _ended(new: Sequence[Event], uses: Uses) -> list[tuple[int, Event]]:
-    """Returns (last use, birth) of each process that had a transaction and lived no longer than SHORT_LIVED_MS, by its
-    last use."""
+    """Returns (last use, birth) of each process that had a transaction and lived no longer than SHORT_LIVED_MS, in the
+    order of last use."""
     births: dict[str, Event] = {}
     last_ms: dict[str, int] = {}
     for event in new:
@@ -281,7 +283,8 @@ def _ended(new: Sequence[Event], uses: Uses) -> list[tuple[int, Event]]:
 def _observe(
     prefix: str, new: Sequence[Event], uses: Uses, context: Context, of_flink: Sequence[Event] = ()
 ) -> Observation:
-    """Returns the observation. `of_flink`: the births of all ids that Flink numbers; empty if it made none of `new`."""
+    """Returns the observation. `of_flink`: the births of all ids that Flink numbers; empty if Flink made none of
+    `new`."""
     limits = context.log.limits
     span_ms = max(of_flink[-1].at_ms - of_flink[0].at_ms, START_MS) if of_flink else START_MS
     facts = ChurnFacts(

@@ -1,4 +1,4 @@
-"""Present states of ids, which the rules about conditions judge, and the bound on the findings that name an id."""
+"""Present states of ids, from which the rules derive conditions, and the bound on the findings that name an id."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ MOST_IDS: Final = 30
 class IdState(NamedTuple):
     """The newest record of an id. `topics`: (topic, partition) of its open transaction.
 
-    `state_since_ms`: in a PrepareX the time of its first record; `timestamp_ms` is that of the newest one.
-    `client_transaction_version`: the version under which its client wrote, 0 in the old protocol.
+    `state_since_ms`: when the state began: for Ongoing the start of the transaction, for PrepareX the time of its first
+    record. `timestamp_ms`: the time of the newest record. `client_transaction_version`: the version under which its
+    client wrote, 0 in the old protocol.
     """
 
     transactional_id: bytes
@@ -55,7 +56,7 @@ def bounded(
     found: Sequence[T], one: Callable[[T], Observation], count: Callable[[Sequence[T]], int] = len
 ) -> list[Observation]:
     """Returns an observation for each of the first MOST_IDS, and one more that all others share, with the severity and
-    the facts of the first of them. `count`: puts the number of the others into the facts."""
+    the facts of the first of them. `count`: returns the number that the shared observation reports for the others."""
     shown = [one(each) for each in found[:MOST_IDS]]
     behind = found[MOST_IDS:]
     if behind:

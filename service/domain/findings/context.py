@@ -1,4 +1,4 @@
-"""The context in which rules judge facts: the knowledge of the transaction log, and the operators' `[[rules]]`."""
+"""The context in which rules judge facts: the known part of the transaction log, and the operators' `[[rules]]`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Context(NamedTuple):
     - `has_undecodable`: the newest record of some id cannot be decoded.
     - `may_skip_markers`: from `service.domain.releases`, for the brokers of the cluster.
     - `uncoordinated`: Ongoing transactions, as (id, producer id), whose records were left behind when partitions were
-      added to the log, and of which the coordinators answered, after the abort was due, that none knows them.
-    - `transaction_version`: the finalized feature; 0 where it is not finalized, None where it is not known.
+      added to the log, and which no coordinator knew when all were asked after the abort was due.
+    - `transaction_version`: the finalized level of the feature; 0 if none is finalized, None if it is not known.
     """
 
     log: KnownLog

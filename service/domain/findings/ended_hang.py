@@ -17,7 +17,7 @@ SKEW_MS: Final = 2_000
 class EndedTransaction(NamedTuple):
     """The last transaction with partitions that ended under a producer id: its PrepareX, decoded.
 
-    `start_ms` and `at_ms` (of the decision) are the coordinator's clock.
+    `start_ms` and `at_ms` (the time of the decision) are by the coordinator's clock.
     """
 
     is_commit: bool

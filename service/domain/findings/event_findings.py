@@ -41,7 +41,8 @@ class Lookups(NamedTuple):
 def find_in_events(
     events: Sequence[Event], lookups: Lookups, settling: Settling, context: Context
 ) -> tuple[tuple[Observation, ...], frozenset[Key]]:
-    """Returns the observations of a round, and the findings to which events that are not settled yet may belong."""
+    """Returns the observations of a round, and the keys of findings to which events that are not settled yet may
+    belong."""
     since_ms = settling.now_ms - QUIET_MS
     after_ms = gap_ms(context)
     churn_times = churn.churn_times(events)

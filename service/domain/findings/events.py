@@ -16,7 +16,7 @@ from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.states import TOPIC
 
 SINGLE_IDS: Final = 3
-"""Up to this many ids of one prefix get a finding each; more of them share one."""
+"""Up to this many ids of one prefix get a finding each; if there are more, all ids of the prefix share one."""
 
 MOST_SUBJECTS: Final = 50
 """Up to this many subjects of one kind get a finding each; the rest share one."""
@@ -29,7 +29,8 @@ _COUNTED = re.compile(r"(?:[0-9]{1,6})?(?:[-_.:/@#]+[0-9]{1,6})*[-_.:/@#]*")
 
 
 class Event(NamedTuple):
-    """A row of an id's history with a cause (of `transaction_log.causes`) that counts; `name`: the id as text."""
+    """A row of an id's history with its cause (`transaction_log.causes`), from the part of the log that is counted.
+    `name`: the id as text."""
 
     sequence: int
     transactional_id: bytes
@@ -107,7 +108,7 @@ def prefix_of(name: str) -> str:
 
 
 def is_generated(name: str) -> bool:
-    """Returns whether the part after the prefix was generated: whether it consists of anything but separators and
+    """Returns whether the part after the prefix was generated, which means that it contains more than separators and
     numbers of at most 6 digits."""
     return _COUNTED.fullmatch(name[len(prefix_of(name)) :]) is None
 
@@ -123,7 +124,7 @@ T = TypeVar("T")
 
 
 def change_count(counter: Counter[T], one: T, by: int) -> None:
-    """Changes a count of the counter, which keeps only counts above 0."""
+    """Adds `by` to the count of `one`, and removes the count if it becomes 0."""
     counter[one] += by
     if not counter[one]:
         del counter[one]
@@ -180,8 +181,7 @@ def subjects(events: Iterable[Event], after_ms: int) -> Iterator[tuple[Event, Su
 
     An id has a finding of its own unless more than SINGLE_IDS of its prefix have events in the time from QUIET_MS
     before the event to `after_ms` after it. If there are more than MOST_SUBJECTS subjects in that time, the rest share
-    one. So the subject of an event never changes once `after_ms` have passed, whatever the pieces in which the events
-    arrive.
+    one. So the subject of an event never changes once `after_ms` have passed, in whatever batches the events arrive.
     """
     ordered = [(e, prefix_of(e.name)) for e in sorted(events, key=lambda e: (e.at_ms, e.sequence))]
     window = _Window()
@@ -197,7 +197,8 @@ def subjects(events: Iterable[Event], after_ms: int) -> Iterator[tuple[Event, Su
 
 
 def group_by_subject(events: Iterable[Event], after_ms: int, window: ReportWindow) -> list[Group]:
-    """Returns the groups of the events in `window`: the largest first, the group beyond MOST_SUBJECTS last.
+    """Returns the groups of the events in `window`: the largest first, and last the group of all subjects beyond
+    MOST_SUBJECTS.
 
     Events outside of `window` only count towards the number of ids of a prefix.
     """

@@ -43,12 +43,12 @@ from service.domain.transaction_log.causes import FOLLOWS_WITHIN_MS, CauseCode, 
 from service.domain.transaction_log.states import COMPLETE_ABORT
 
 TAKEOVERS: Final = 3
-"""Number of takeovers in one run, within QUIET_MS by the log's times, that make a conflict. Only takeovers that show
-two live producers count."""
+"""Number of takeovers in one run that make a conflict, if they lie within QUIET_MS by the log's times. Only takeovers
+that show two live producers count."""
 
 ALIVE_MS: Final = 2_000
-"""Age of an open transaction up to which its producer was alive when it was fenced: a process that crashed and started
-again takes longer."""
+"""If a transaction was younger than this when it was aborted by a fence, its producer was alive: a process that crashed
+takes longer to start again."""
 
 BACK_WITHIN_MS: Final = 30_000
 """Time within which a producer that was fenced is started again and fences the other one, in a steady alternation."""
@@ -64,8 +64,8 @@ a restart or rebalance of the whole application (`_is_round`)."""
 
 class _Takeover(NamedTuple):
     """An open transaction that was aborted (`fence`, its PrepareAbort) for a producer that was let in (`let_in`, its
-    Empty). `run`: takeovers of an id with the same `run` number alternate: each of them fences, within a short time,
-    the producer that the takeover before let in."""
+    Empty). `run`: takeovers of an id with the same `run` number alternate: each takeover fences, within a short time,
+    the producer that the previous one let in."""
 
     fence: Event
     let_in: Event
@@ -167,8 +167,8 @@ def _takeovers(events: Sequence[Event]) -> Iterator[_Takeover]:
 
 
 def _is_round(at_ms: int, own: Sequence[int], all_of_prefix: Sequence[int]) -> bool:
-    """Returns whether at about `at_ms` other ids of the application were taken over too, and this id only once: a sign
-    of a restart or rebalance of the whole application."""
+    """Returns whether within ROUND_MS of `at_ms` this id was taken over only once, and other ids of the application
+    were taken over too: a sign of a restart or rebalance of the whole application."""
     alone = _number_near(at_ms, own)
     return alone == 1 and _number_near(at_ms, all_of_prefix) > alone
 
@@ -178,8 +178,8 @@ def _number_near(at_ms: int, times_ms: Sequence[int]) -> int:
 
 
 def _observe(group: Group, takeovers: Sequence[tuple[Event, Event]], context: Context) -> Observation:
-    """Returns the observation. `takeovers`: pairs of the takeover that proved the conflict and a takeover of its group.
-    Each takeover of the group counts under the sequence of the takeover that proved the conflict, so that both are
+    """Returns the observation. `takeovers`: pairs of fences: the fence that proved the conflict, and a fence of its
+    group. Each fence of the group counts under the sequence of the fence that proved the conflict, so that both are
     settled together."""
     return with_rule(
         Observation(

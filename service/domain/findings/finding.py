@@ -115,7 +115,8 @@ class Observation(NamedTuple):
     """A subject as one round of the judge knows it. The same facts give the same words, whenever they are read.
 
     - `facts`: of the kind's own type.
-    - `log_partition`: of the transaction log, if the observation depends on one partition alone.
+    - `log_partition`: the partition of the transaction log on which the observation depends; None if it depends on
+      several.
     - `ids`: the number of ids that a condition is about.
     - `occurrences`: all known occurrences of an event, oldest first; `waiting`: sequences of events that may become
       occurrences later.
@@ -167,15 +168,15 @@ class Observation(NamedTuple):
     @property
     def kept(self) -> Observation:
         """Returns the part of the observation that a finding keeps: without `ids`, `occurrences`, `waiting` and
-        `confirmed`, from which its Life is made, and with only the newest evidence."""
+        `confirmed`, from which the finding's Life is made, and with only the newest evidence."""
         return self._replace(ids=1, occurrences=(), waiting=(), confirmed=True, evidence=self.evidence[-EVIDENCE_KEPT:])
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """The course of one episode: its times, its status, and what it has counted. `counted_to`: the sequence of the
-    newest event that was counted (-1: none). `passed_over`: sequences below `counted_to` that were not counted and may
-    be counted later."""
+    """The course of one episode of a finding, from its opening to its resolution: times, status and counts.
+    `counted_to`: the sequence of the newest event that was counted (-1: none). `passed_over`: sequences below
+    `counted_to` that were not counted and may be counted later."""
 
     status: Status
     opened_at_ms: int
@@ -191,7 +192,7 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An observation that is kept, and its life: a row of the store. `acknowledgement`: comes from a table of its own;
+    """An observation that is kept, and its life: a row of the store. `acknowledgement`: read from another table; always
     None in the findings that the judge handles."""
 
     id: str
@@ -249,7 +250,7 @@ class Finding:
         return self.status != Status.RESOLVED
 
     def with_observed(self, **fields: Any) -> Finding:
-        """Returns the finding with these fields of its observation."""
+        """Returns the finding with these fields of its observation replaced."""
         return replace(self, observation=self.observation._replace(**fields))
 
 
@@ -260,13 +261,14 @@ Key = tuple[Kind, Subject]
 class RoundResult(NamedTuple):
     """The result of one judge round. A finding that the round could have observed, and did not, has ended.
 
-    - `kinds`: the kinds that the round judges. Of these it judges the findings that depend on a log partition in
-      `partitions`, and the others if `is_log_complete` (all partitions are read).
+    - `kinds`: the kinds that the round judges. A finding of these kinds that depends on one log partition is judged if
+      that partition is in `partitions`; any other finding of these kinds if `is_log_complete` (all partitions are
+      read).
     - `ids`: if not None, the round judges only findings about these ids.
     - `resolutions`: if given, exactly the findings about these subjects have ended, in these ways.
     - `unsettled`: findings with events that cannot be reported yet (see `settling`); these have not ended.
     - `unread`: by kind, the number of cases that were not read because a bound was reached. For a kind that is absent,
-      the number of an earlier round stays.
+      the number from an earlier round stays valid.
     """
 
     observations: tuple[Observation, ...]

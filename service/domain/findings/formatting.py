@@ -65,7 +65,7 @@ def join_names(names: Sequence[str], most: int = NAMES_SHOWN) -> str:
 
 def describe_counts(truncated: Mapping[str, int]) -> str:
     """Returns the counts as one text, like "1,240 overdue_transaction and 3 data_gap", the largest first. `truncated`:
-    how many, by kind."""
+    the counts by kind."""
     most_first = sorted(truncated.items(), key=lambda one: (-one[1], one[0]))
     return join_names([f"{number:,} {kind}" for kind, number in most_first])
 
@@ -76,7 +76,7 @@ def join_partitions(places: Sequence[tuple[str, int]], most: int = NAMES_SHOWN) 
 
 
 def assumed_remark(config: str, *, is_assumed: bool) -> str:
-    """Returns the remark for a sentence that depends on the config; empty if the config could be read."""
+    """Returns the remark that the value of the config is assumed; empty unless `is_assumed`."""
     return f" (assumed: the brokers' {config} could not be read)" if is_assumed else ""
 
 

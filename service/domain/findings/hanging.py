@@ -51,12 +51,12 @@ class Case(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HangingFacts(Facts):
-    """The facts about a hanging entry. `name`: of the owner; None if it is not known. `can_still_write`: its
-    producer may have this producer id and epoch. `was_left_behind`: the record of its id was left behind when
-    partitions were added to the log. `is_foreign`: the id that has its producer id did not write its records.
-    `may_write_unlisted`: its producer may write to it in a transaction that does not list the partition.
-    `holds_committed`: records of a committed transaction are in it. `blocks_at`: the LSO that the entry pins; None
-    while an older entry pins the LSO."""
+    """The facts about a hanging entry. `name`: of the owner; None if it is not known. `can_still_write`: a living
+    producer may have the entry's producer id and epoch. `was_left_behind`: the record of the owner was left behind when
+    partitions were added to the log. `is_foreign`: the id that has the entry's producer id did not write the records.
+    `may_write_unlisted`: a living producer may write to the entry in a transaction that does not list the partition.
+    `holds_committed`: the entry holds records of a committed transaction. `blocks_at`: the LSO that the entry pins;
+    None while an older entry pins the LSO."""
 
     name: str | None
     can_still_write: bool
@@ -161,8 +161,8 @@ def entry_identity(subject: Subject) -> tuple[str | None, int | None, int | None
 
 
 def can_still_write(entry: Entry, owner: Owner | None) -> bool:
-    """Returns whether a living producer may have this producer id and epoch, so that its transaction may still include
-    the entry's records."""
+    """Returns whether a living producer may have the entry's producer id and epoch, so that the producer's transaction
+    may still include the entry's records."""
     return (
         owner is not None
         and owner.state != EXPIRED
@@ -179,9 +179,9 @@ def may_write_unlisted(entry: Entry, owner: Owner | None) -> bool:
 
 
 def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int) -> bool:
-    """Returns whether no coordinator will end the entry except by accident: its producer id or epoch is superseded, its
-    id is gone, or its transaction would have timed out by now. Without an owner, returns whether the whole transaction
-    log is read and each id's newest record could be decoded."""
+    """Returns whether no coordinator will end the entry except by accident: the owner has a newer producer id or epoch,
+    the owner has expired, or the entry's transaction would have timed out by now. Without an owner, returns whether the
+    whole transaction log is read and each id's newest record could be decoded."""
     if owner is None:
         return context.log.is_complete and not context.has_undecodable
     if not can_still_write(entry, owner):
@@ -193,9 +193,9 @@ def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int)
 def observe(
     case: Case, rule: Rule, bootstrap: str, *, confirmed: bool, certain: bool, may_skip_markers: bool | None
 ) -> Observation:
-    """Returns the observation of a case. `bootstrap`: servers for the command. `certain`: the result of `is_certain`,
-    if all three confirmation steps could be made. `may_skip_markers`: from `service.domain.releases`, for the brokers
-    of the cluster."""
+    """Returns the observation of a case. `bootstrap`: servers for the command. `certain`: the result of `is_certain`;
+    False if a confirmation step could not be made in full. `may_skip_markers`: from `service.domain.releases`, for the
+    brokers of the cluster."""
     entry, verdict = case.entry, case.verdict
     blocks = is_blocking(entry, case.log_start, case.last_stable_offset)
     is_safe = verdict.decision in (Decided.ABORT, Decided.NONE) and not may_write_unlisted(entry, case.owner)

@@ -52,7 +52,7 @@ def expiring(ids: Iterable[IdState], context: Context) -> list[Observation]:
 
 @dataclass(frozen=True, slots=True)
 class ExpiringFacts(SharedFacts):
-    """Ids that are about to expire; `first` is the first of them to expire, at `expires_ms`."""
+    """Ids that are about to expire. `first`: the id that expires first, at `expires_ms`."""
 
     whose: Whose
     first: str

@@ -70,7 +70,7 @@ class Resolution(StrEnum):
 
 
 CRITICAL_AFTER_MS: Final = 60_000
-"""Time for which a finding about a late transaction is a warning; then it is critical."""
+"""Time after which a finding about a late transaction is critical; before that, the finding is a warning."""
 
 QUIET_MS: Final = 15 * 60_000
-"""Time without another occurrence after which a finding of an event kind ends, unless it stays until acknowledged."""
+"""A finding about events ends after this time without another event, unless the finding stays until acknowledged."""

@@ -1,5 +1,5 @@
-"""Decides how findings open, change, end and come back, and counts what bounds leave out. Pure: takes the stored
-findings and the result of a judge round, returns changes."""
+"""Decides how findings open, change, end and reopen, and counts the observations that get no finding because of a
+bound. Pure: takes the stored findings and the result of a judge round, returns changes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from service.domain.findings.finding import Finding, Key, Life, Observation, Occ
 from service.domain.findings.kinds import QUIET_MS, Kind, Resolution, Status
 
 REOPENS_WITHIN_MS: Final = 24 * 3_600_000
-"""A finding is opened again if it is observed again within this time after its resolution; later the same subject gets
-a new finding."""
+"""A resolved finding is reopened if its subject is observed again within this time after the resolution; after that,
+the subject gets a new finding."""
 
 SEEN_AGAIN_MS: Final = 60_000
 """Interval at which a finding with an unchanged condition is stored again as still open."""
@@ -30,7 +30,8 @@ OPENED, CONFIRMED, REOPENED, RESOLVED, UPDATED = "opened", "confirmed", "reopene
 
 
 class _Omitted(NamedTuple):
-    """An observation without a finding. `seen_ms`: the time it was last seen, or last happened."""
+    """An observation that has no finding because of a bound. `seen_ms`: the time at which a condition was last seen, or
+    at which an event last happened."""
 
     seen_ms: int
     log_partition: int | None
@@ -87,15 +88,15 @@ class Truncation:
         self._unread |= result.unread
 
     def counts(self) -> dict[Kind, int]:
-        """Returns how many of each kind are left out; kinds without any are absent."""
+        """Returns, by kind, how many observations have no finding because of a bound; kinds without any are absent."""
         found = Counter(self._unread)
         found.update(kind for kind, _ in self._omitted)
         return {kind: number for kind, number in sorted(found.items()) if number}
 
 
 def _omitted_is_over(key: Key, one: _Omitted, result: RoundResult, now_ms: int) -> bool:
-    """Returns whether the condition or event that was left out is over: an event is quiet, or the round covers the
-    condition and would have shown it again."""
+    """Returns whether the condition or event that has no finding is over. An event is over QUIET_MS after it last
+    happened. A condition is over if the round covers it, because the round would have shown it again."""
     kind, subject = key
     if kind in EVENTS:
         return now_ms - one.seen_ms >= QUIET_MS
@@ -144,7 +145,8 @@ def _in_order(keys: Iterable[Key]) -> list[Key]:
 
 
 def finding_id(cluster: str, kind: Kind, subject: object, opened_at_ms: int) -> str:
-    """Returns the id of an episode. The time at which the episode began distinguishes it from others of the subject."""
+    """Returns the id of an episode. The time at which the episode began distinguishes it from other episodes of the
+    same subject."""
     return blake2b(repr((cluster, str(kind), subject, opened_at_ms)).encode(), digest_size=8).hexdigest()
 
 

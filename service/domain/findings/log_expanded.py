@@ -1,5 +1,5 @@
-"""The finding about partitions that were added to the transaction log: records lie where no coordinator looks for their
-ids, because an id hashes to another partition now.
+"""The finding about partitions that were added to the transaction log: records lie in partitions where no coordinator
+looks for their ids, because the ids now hash to other partitions.
 
 Seen on 3.9.2 and 4.3.1: once the brokers have restarted, DescribeTransactions does not find such an id; an Ongoing
 transaction there never times out, while an idle id still expires. Before its restart, a broker still uses the number of
@@ -45,8 +45,8 @@ class LeftBehindIds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogExpandedFacts(Facts):
-    """`partitions`: the present number of partitions of the log. `ids`: the number of ids with records that were left
-    behind; `ongoing`: the number of those in state Ongoing."""
+    """The facts about records that were left behind. `partitions`: the present number of partitions of the log. `ids`:
+    the number of ids with records that were left behind; `ongoing`: the number of those in state Ongoing."""
 
     partitions: int
     ids: int

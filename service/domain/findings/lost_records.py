@@ -71,7 +71,7 @@ def lost_records(
     rule: Rule,
 ) -> Observation:
     """Returns the observation of records of one committed transaction on one partition, which the ABORT marker `marker`
-    ended. It needs to be made only once, because the finding is kept until somebody acknowledges it. A repetition
+    ended. One observation is enough, because the finding is kept until somebody acknowledges it. A repeated observation
     within 24 h after the acknowledgement changes nothing.
 
     - `subject`: the entry; it begins at the first offset that the marker ended. The lost records lie between that

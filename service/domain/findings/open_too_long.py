@@ -74,8 +74,8 @@ def is_stuck(one: NewestState, log: KnownLog) -> bool:
 
 def long_running(ids: Iterable[IdState], context: Context, makers: Makers) -> list[Observation]:
     """Returns observations of transactions that have been open for a long time, but are still within their timeout, and
-    of transactions near their deadline that a two-phase sink is known to have made. `ids`: the ids with open
-    transactions, the oldest transaction first."""
+    of transactions that a two-phase sink is known to have made and that are near their deadline. `ids`: the ids with
+    open transactions, the oldest transaction first."""
     return bounded(
         [
             one
@@ -150,8 +150,8 @@ def _is_near(one: IdState, context: Context) -> bool:
 
 
 class Surroundings(NamedTuple):
-    """The facts around overdue transactions. `written_ms`: for each partition of the log, when one of its ids was last
-    written (by its broker's clock), as far as the partition was read. `answers`: coordinators' answers, by id."""
+    """The facts around overdue transactions. `written_ms`: for each partition of the log, the timestamp of the newest
+    record of the ids that were updated most recently. `answers`: coordinators' answers, by id."""
 
     written_ms: Mapping[int, int] = {}
     answers: Mapping[bytes, Answer] = {}
@@ -229,7 +229,7 @@ def _facts_known(one: IdState, facts: OverdueFacts, surroundings: Surroundings) 
 
 def stuck(ids: Iterable[IdState], missing: Missing, context: Context) -> list[Observation]:
     """Returns observations of transactions that are stuck in PrepareX. `ids`: ids in PrepareX, those that have been in
-    it longest first. Their age is taken from the record's timestamp, not from the times inside its value."""
+    that state longest first. Their age counts from the record's timestamp, not from the times inside its value."""
     found = [one for one in judgeable(ids, context) if is_stuck(one, context.log)]
     return bounded(found, lambda one: _stuck(one, missing.get(one.transactional_id), context))
 

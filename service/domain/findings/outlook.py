@@ -17,7 +17,7 @@ class Ends(Enum):
     WITH_CONDITION = auto()
     """The finding is about a condition, and ends in the round that does not observe the condition any more."""
     QUIET = auto()
-    """The finding is about an event, and ends when the event has not happened again for a while."""
+    """The finding is about an event, and ends when the event has not happened again for 15 minutes."""
     ACKNOWLEDGED = auto()
     """The finding is about an event that cannot be undone, and ends when somebody acknowledges it."""
 
@@ -42,10 +42,10 @@ class Heals(StrEnum):
 
 
 class Outlook(NamedTuple):
-    """If and when a problem ends, in a few words. `order`: sorts, so that what does not heal comes first. `icon`: the
-    name of the icon to draw. `at_ms`: the time to count down to; `latest_ms`: the time by which the problem ends at the
-    latest. `brief`: a form of `text` that follows a subject, as in "payments-7 hangs"; if `at_ms` is given, the page
-    appends the time left."""
+    """If and when a problem ends, in a few words. `order`: the sort key, lowest for problems that do not heal. `icon`:
+    the name of the icon to draw. `at_ms`: the time to count down to; `latest_ms`: the time by which the problem ends at
+    the latest. `brief`: a form of `text` that follows a subject, as in "payments-7 hangs"; if `at_ms` is given, the
+    page appends the time left."""
 
     order: int
     heals: Heals
@@ -63,7 +63,7 @@ OF_UNKNOWN: Final = Outlook(3, Heals.UNKNOWN, "unknown", "unknown", brief="canno
 
 def outlook_of(relation: Relation, limits: Limits, leader: int = -1) -> Outlook:
     """Returns the outlook of an open entry. `limits`: of the brokers, which check for timed-out transactions every
-    `scan_ms`. `leader`: of the partition; -1: none, or not known."""
+    `scan_ms`. `leader`: the broker that leads the entry's partition; -1 if there is none, or if it is not known."""
     owner = relation.owner
     if relation.kind == RelationKind.HANGING:
         return HANGS

@@ -1,5 +1,5 @@
-"""`[[rules]]`: settings that people make for some ids or topics: the time after which a transaction counts as long, the
-owner, the end of a mute. `full_history`: every transition of ids with that prefix is kept, ordinary commits too."""
+"""`[[rules]]`: settings for some ids or topics: the time after which a transaction counts as long, the owner, the end
+of a mute. `full_history`: every transition of ids with that prefix is kept, ordinary commits too."""
 
 from __future__ import annotations
 

@@ -13,13 +13,12 @@ reports the same as a fast one, only later. Three rules make sure of that.
    timeouts that it passed over and that may yet join a burst, and counts them when they do.
 
 Churn depends on more than events: on whether ids are used again (`churn.UNUSED_MS` after a newer one was born). A judge
-that reads the log late knows of later uses. So it may find less churn than a judge that kept up with the log, and never
-more.
+that reads the log late sees later uses, too. So it may find less churn than a judge that keeps up with the log, and
+never more.
 
-The alternative is to open a finding for the first timeouts and to withdraw it when the burst becomes visible. It would
-report two outages to an operator where there is one, and every notification that went out would stay wrong. The price
-of waiting is small: a timeout that comes alone is over when it is seen, and is reported some 16 seconds after it was
-read.
+The alternative is to open a finding for the first timeouts and to withdraw it when the burst becomes visible. That
+would report two outages where there is one, and notifications that went out could not be corrected. The price of
+waiting is small: a single timeout is over before it is read, and is reported some 16 seconds later.
 """
 
 from __future__ import annotations
@@ -31,14 +30,15 @@ from service.domain.findings.context import Context
 from service.domain.findings.events import Event
 
 TOGETHER_MS: Final = 60_000
-"""Timeouts this close may have one reason: starts of transactions differ, and the coordinator scans every 10 s."""
+"""Timeouts within this time may have one reason: transactions start at different times, and the coordinator scans every
+10 s."""
 
 SKEW_MS: Final = 1_000
-"""Difference that may be between the clocks of brokers, and between our clock and theirs."""
+"""Allowance for the difference between the clocks of brokers, and between our clock and theirs."""
 
 LONGEST_MS: Final = 5 * 60_000
-"""The longest wait before an event is reported: a partition that always lags must not delay the events of all others
-for ever."""
+"""The longest wait before an event is reported, because a partition that always lags must not delay the events of all
+other partitions for ever."""
 
 
 def gap_ms(context: Context) -> int:

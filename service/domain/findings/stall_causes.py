@@ -24,7 +24,7 @@ from service.domain.transaction_log.deadlines import abort_due_at_ms
 _SEVERITIES: Final = {RelationKind.HANGING: Severity.CRITICAL, RelationKind.OPEN: Severity.INFO}
 
 COMMIT_EXPECTED_MS: Final = 6_000
-"""Time by which a group that makes progress has committed: once in the default auto.commit.interval.ms of 5 s."""
+"""Time within which a group that makes progress commits: by default every 5 s (auto.commit.interval.ms)."""
 
 
 class Blocker(NamedTuple):
@@ -36,7 +36,8 @@ class Blocker(NamedTuple):
 
 
 class FoundCause(NamedTuple):
-    """A cause of a stall, as found. `owner_name`: the id whose rules apply."""
+    """The cause of a stall, with the severity of findings about the groups behind it. `owner_name`: the id whose rules
+    apply; "" if no id is known."""
 
     cause: StallCause
     severity: Severity
@@ -44,7 +45,7 @@ class FoundCause(NamedTuple):
 
 
 class StallCauses:
-    """Finds causes. `known`: findings; the confirmed ones among them set the severity."""
+    """Finds the causes of stalls. `known`: findings; the confirmed ones set the severity."""
 
     def __init__(self, known: Mapping[Key, Finding], context: Context) -> None:
         self._known, self._context = known, context
@@ -120,8 +121,8 @@ def blocked_groups(
 
 def _blockers(affected: AffectedGroup, blockers: Iterable[Blocker]) -> list[Blocker]:
     """Returns the entries that the group may wait for. The first open transaction of a partition holds its LSO. If the
-    batches that contain a pending offset could not be read, the offset may be in any transaction that is open there: no
-    request of Kafka's returns which one."""
+    batches that contain a pending offset could not be read, the offset may be in any transaction that is open there,
+    because no Kafka request reports which one."""
     in_order = sorted(blockers, key=lambda one: one.entry.start_offset)
     if affected.waits_for_producer_id is not None:
         return [one for one in in_order if one.entry.producer_id == affected.waits_for_producer_id]

@@ -48,12 +48,12 @@ _LOSS: Final = (
 
 
 def timed_out(timeouts: Iterable[Event], context: Context, window: ReportWindow, makers: Makers) -> list[Observation]:
-    """Returns an observation for each id or prefix. `timeouts`: those in no burst."""
+    """Returns an observation for each id or prefix. `timeouts`: the aborts by timeout that are in no burst."""
     return [_observe(group, context, makers) for group in group_by_subject(timeouts, gap_ms(context), window)]
 
 
 def one_abort(event: Event, context: Context) -> Evidence:
-    """Describes one abort by timeout."""
+    """Returns the evidence of one abort by timeout."""
     opened = "" if event.duration_ms is None else f", open for {duration(event.duration_ms)}"
     scan_ms = context.log.limits.scan_ms
     short = (
@@ -75,8 +75,8 @@ def _sinks(events: Iterable[Event], makers: Makers) -> list[Event]:
 class TimedOutFacts(Facts):
     """The facts about aborts by timeout. `longest_ms`: the longest time for which one of the transactions was open when
     the coordinator aborted it (its timeout, if that time is not known). The application needed at least that time.
-    `is_one`: there is only one transaction. `may_be_two_phase`: a two-phase sink may have made one of the ids for which
-    that is not certain. `sink`: the newest id that a two-phase sink is known to have made; None if there is none.
+    `is_one`: there is only one transaction. `may_be_two_phase`: whether a two-phase sink may have made one of the other
+    ids. `sink`: the newest id that a two-phase sink is known to have made; None if no such id is known.
     `are_all_sinks`: two-phase sinks are known to have made all ids."""
 
     whose: Whose
@@ -133,8 +133,8 @@ def _observe(group: Group, context: Context, makers: Makers) -> Observation:
 
 
 def _two_phase(events: Iterable[Event], makers: Makers) -> TwoPhase:
-    """Returns the confidence that one of the transactions is one of a two-phase sink. Transactions that are known to be
-    of two-phase sinks are not considered, because they have words of their own (`_sinks`)."""
+    """Returns the confidence, LIKELY or NO, that a two-phase sink made one of the transactions. Transactions that a
+    two-phase sink is known to have made do not count, because the words mention them separately (`_sinks`)."""
     found = {two_phase_of(e.name, e.timeout_ms, makers.get(e.transactional_id, NOTHING)) for e in events}
     return TwoPhase.LIKELY if TwoPhase.LIKELY in found else TwoPhase.NO
 
@@ -181,10 +181,11 @@ def bursts(timeouts: Iterable[Event], churn_times: Mapping[str, Sequence[int]], 
 
 @dataclass(frozen=True, slots=True)
 class CorrelatedFacts(Facts):
-    """A burst of `ids` since `first_ms`, of which `came_back` are back. A timeout of `survived_ms` would have been
-    enough; while ids are missing, it is a lower bound. `broker`: the broker that coordinates all of the ids; None if
-    several do, or if it is not known. `sink_ids`: how many are of two-phase sinks, of the applications `sinks`; `sink`:
-    the newest of these ids. `are_all_sinks`: all ids of the burst are of two-phase sinks."""
+    """A burst of timeouts since `first_ms`. `ids`: the number of its ids; `came_back`: the number of those with an
+    InitProducerId since. `survived_ms`: the timeout that would have been enough, or a lower bound while some ids have
+    not come back. `broker`: the broker that coordinates all of the ids; None if several do, or if it is not known.
+    `sink_ids`: the number of ids that two-phase sinks are known to have made; `sinks`: their applications; `sink`: the
+    newest of these ids. `are_all_sinks`: all ids of the burst are of two-phase sinks."""
 
     ids: int
     first_ms: int
@@ -237,7 +238,8 @@ def correlated(
     makers: Makers,
 ) -> list[Observation]:
     """Returns one observation for the cluster: it describes the newest burst and counts the timeouts of all bursts.
-    `waiting`: sequences of timeouts that may still join a burst. `events`: show when the ids came back."""
+    `waiting`: sequences of timeouts that may still join a burst. `events`: the events that show when the ids came
+    back."""
     if not found:
         return []
     burst = found[-1]

@@ -1,5 +1,5 @@
-"""Findings about transactions of which one part got another outcome than the coordinator decided. Such a finding stays
-until it is acknowledged."""
+"""Findings about torn transactions: a part of the transaction got another outcome than the coordinator decided, or its
+records were deleted before the commit. Such a finding stays until it is acknowledged."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class MarkerRead(NamedTuple):
 
 
 class GonePart(NamedTuple):
-    """Records from an offset on that were deleted with their topic, while their transaction was open. `seen_at_ms`:
-    when the deletion was seen, by our clock."""
+    """Records that were deleted with their topic while their transaction was open, beginning at an offset.
+    `seen_at_ms`: when the deletion was seen, by our clock."""
 
     topic: str
     partition: int
@@ -55,14 +55,15 @@ class GonePart(NamedTuple):
 
 
 class TornTransaction(NamedTuple):
-    """A transaction of which some partitions got another outcome than was decided.
+    """A transaction that has partitions with another outcome than was decided, or records that were deleted before the
+    commit.
 
     - `sequence`: number in the store, by which it is counted once.
     - `name`: the transactional.id as text.
     - `is_commit`: the coordinator's decision; `decided_at`: place of its record, written at `decided_at_ms`.
     - `otherwise`: the markers with another outcome than was decided; `as_decided`: the markers with the decided
       outcome.
-    - `unseen`: number of its other partitions without a marker that was read.
+    - `unseen`: number of its other partitions, on which no marker was read.
     - `gone`: its records that were deleted with their topics before it was committed. `gone` or `otherwise` is not
       empty.
     """

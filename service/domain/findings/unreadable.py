@@ -38,8 +38,8 @@ def what_happened(reason: str, missing: int | None) -> str:
 
 
 class Undecoded(NamedTuple):
-    """Undecodable data of one log partition: ids whose newest record cannot be decoded, and rejects of the last minutes
-    (older rejects, too, if there are such ids)."""
+    """Undecodable data of one log partition. `names`: the ids whose newest record cannot be decoded. `rejects`: those
+    of the last minutes; if `names` is not empty, older ones too."""
 
     partition: int
     names: tuple[str, ...]
@@ -48,7 +48,7 @@ class Undecoded(NamedTuple):
 
 
 class DataGap(NamedTuple):
-    """A row of `data_gaps`."""
+    """A row of the table `data_gaps`: offsets whose records could not be read as they were written."""
 
     sequence: int
     topic: str
@@ -152,7 +152,7 @@ def _data_gap(topic: str, partition: int, gaps: list[DataGap]) -> Observation:
 def coverage_gaps(sources: Iterable[SourceReport], now_ms: int) -> list[Observation]:
     """Returns observations of sources that have failed for GAP_AFTER_MS. Verdicts that depend on such a source wait. A
     source also counts as failed if its last success lies GAP_AFTER_MS or more after `now_ms`, because the clock was set
-    back. A transaction log that the brokers do not have is no gap: nothing can close it."""
+    back. If the brokers have no transaction log, that is no gap, because nothing can close it."""
     gaps = []
     for one in sources:
         if one.as_of_ms is not None and one.as_of_ms - now_ms >= GAP_AFTER_MS:
@@ -166,7 +166,7 @@ def coverage_gaps(sources: Iterable[SourceReport], now_ms: int) -> list[Observat
 
 @dataclass(frozen=True, slots=True)
 class SourceUnreadFacts(Facts):
-    """A source that fails, for the reason of the observation. Without a reason, the clock was set back, and every
+    """A source that fails, for the reason of the observation. If there is no reason, the clock was set back: every
     observation counts as old until the clock reaches `clock_until_ms` again."""
 
     clock_until_ms: int | None
@@ -233,8 +233,8 @@ def unreadable_topics(found: Iterable[NotJudged]) -> list[Observation]:
 
 
 def _is_denied(one: NotJudged) -> bool:
-    """Returns whether a permission on the topic itself is missing. A missing permission on the transaction log is no
-    gap of this topic."""
+    """Returns whether a permission on the topic itself is missing. A missing permission on the transaction log does not
+    count."""
     return any(missing.topic == one.topic for missing in missing_permissions(one.why))
 
 
