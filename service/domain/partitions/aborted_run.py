@@ -1,7 +1,7 @@
 """Sums up a run of aborted records: from an offset on, up to the first record that read_committed consumers get. Pure.
 
 A read_committed consumer gets nothing from the whole run, however long the run is, and the consumer's position may stay
-where it is. The run has its own bound, so the run may continue beyond the last span of an explanation."""
+where it is. The run may continue beyond the last span of an explanation, because it has a bound of its own."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ one transaction without other batches in between."""
 class OnlyAborted(NamedTuple):
     """Offsets [first, to) that hold nothing but aborted records, markers and gaps.
 
-    - `records`: number of the aborted records; `transactions`: of the aborted transactions, by producer id.
+    - `records`: the number of aborted records; `transactions`: the number of aborted transactions by producer id.
     - `ended_by`: what is at `to`. READABLE: a record that read_committed consumers get. OPEN: an open transaction, at
       which these consumers wait. LOG_END: the end of the log. BOUND: reading stopped, so the run may go on. UNKNOWN:
       unreadable bytes, or a record whose outcome is not known.
@@ -54,8 +54,8 @@ class _Piece(NamedTuple):
 
 
 class AbortedRun:
-    """A run of aborted records while it is read. Takes the batches of a log in order, beginning with the batch that
-    contains `offset`, until `is_done` is True or the log ends."""
+    """Builds a run of aborted records. Takes the batches of a log in order, beginning with the batch that contains
+    `offset`, until `is_done` is True or the log ends."""
 
     def __init__(self, offset: int, most_pieces: int = MOST_PIECES) -> None:
         self._offset = offset
@@ -70,14 +70,13 @@ class AbortedRun:
 
     @property
     def is_done(self) -> bool:
-        """Returns whether the run was read to its end, and no marker of a transaction in the run has still to be
-        found."""
+        """Returns whether the run was read to its end, and the outcome of each transaction in the run is known."""
         end = self._end
         return end is not None and self._at >= end and all(p[0].first >= end for p in self._pending.values())
 
     def add_batch(self, batch: BatchOffsets) -> None:
-        """Adds a batch. A batch that was added already, that lies before the first offset of the run, or that comes
-        after the run is done, changes nothing."""
+        """Adds a batch. A batch changes nothing if it was added before, if it lies below the first offset of the run,
+        or if the run is done."""
         if batch.next <= self._at or self.is_done:
             return
         first, self._at = max(batch.first, self._at), batch.next
@@ -91,7 +90,7 @@ class AbortedRun:
             self._end_at(first, EndOfRun.READABLE)
 
     def add_unreadable(self, at: int) -> None:
-        """Notes that unreadable bytes follow, which may contain the marker of any transaction."""
+        """Notes that unreadable bytes follow at offset `at`. They may contain the marker of any transaction."""
         waiting = [pieces[0].first for pieces in self._pending.values()]
         self._end_at(min([*waiting, max(at, self._at)]), EndOfRun.UNKNOWN)
         self._pending.clear()
@@ -102,8 +101,8 @@ class AbortedRun:
             self._end_at(pieces[0].first, EndOfRun.OPEN, producer_id)
 
     def end_at_last_stable_offset(self, last_stable_offset: int, high_watermark: int) -> None:
-        """Ends the run at the LSO of the log, unless the run ends before: read_committed consumers get nothing from the
-        LSO on."""
+        """Ends the run at the LSO of the log, unless the run ends below the LSO: read_committed consumers get nothing
+        from the LSO on."""
         by = EndOfRun.OPEN if last_stable_offset < high_watermark else EndOfRun.LOG_END
         self._end_at(max(last_stable_offset, self._offset), by)
 
@@ -148,7 +147,7 @@ class AbortedRun:
             self._end_at(pieces[0].first, EndOfRun.READABLE if batch.marker == MarkerType.COMMIT else EndOfRun.UNKNOWN)
 
     def _end_at(self, offset: int, by: EndOfRun, producer_id: int | None = None) -> None:
-        """Ends the run at the offset, unless the run already ends there or before."""
+        """Ends the run at the offset, unless the run already ends there or below."""
         if self._end is None or offset < self._end:
             self._end, self._ended_by, self._open_producer = offset, by, producer_id
 

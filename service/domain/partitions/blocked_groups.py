@@ -1,4 +1,4 @@
-"""Relates consumer groups to the open transactions that block them, by their progress.
+"""Relates consumer groups to open transactions, by the progress of the groups.
 
 Except for share groups (KIP-932), Kafka does not report with which isolation level a group reads. A committed offset
 does not show the level either: a read_committed group can be reset to an offset above the LSO. So the group's relation
@@ -8,22 +8,22 @@ stalled, and from the records that it could read:
 | committed offset | the group | relation |
 |---|---|---|
 | any | has no members | inactive |
-| above the LSO | has moved on there since the LSO came to this offset | reads_uncommitted |
+| above the LSO | has moved from one such offset to a higher one while the LSO stayed where it is | reads_uncommitted |
 | above the LSO | does not move for STOPPED_AFTER_MS although there are records for it | stopped, likely |
-| the LSO | | stopped; certain only of a share group that reads committed records |
+| the LSO | | stopped; certain only for a share group that reads committed records |
 | below the LSO | has no record left to read before the LSO (known from the bytes) | stopped, likely |
 | below the LSO | has moved in the last STOPPED_AFTER_MS | will_stop, likely |
 | below the LSO | does not move, and has records left, or they could not be read | unknown |
 | none | has had members on the partition for STOPPED_AFTER_MS | stopped, likely |
 | an open transaction contains it | | unstable_offsets |
 
-Every other relation is unknown. A consumer group at the LSO is never certain to wait for the transaction: the group may
-read uncommitted records, and not have read on yet, or be stuck at that very record. A group that has records left
-before the LSO does not wait for the transaction at the LSO, even if the group does not move: a slow application, a
-broken consumer and a paused one look the same. A share group is judged by the level that Kafka reports: with
-read_uncommitted it waits for no transaction, with read_committed it is stopped at the LSO and above.
+Every other relation is unknown. A consumer group at the LSO is never certain to wait for the transaction. The group may
+read uncommitted records and be about to read on, or be stuck at that record. A group that has records left before the
+LSO does not wait for the transaction at the LSO, even if the group does not move: a slow application, a broken consumer
+and a paused one look the same. A share group is judged by the level that Kafka reports: with read_uncommitted it waits
+for no transaction, with read_committed it is stopped at the LSO and above.
 
-A group on a data partition waits for whichever transaction holds the LSO. A group with pending offsets waits for the
+A group on a data partition waits for the transaction that holds the LSO. A group with pending offsets waits for the
 transaction that contains these offsets, wherever the LSO is. If the batches of that transaction could not be read, the
 group counts as waiting for any transaction that is open on its partition of `__consumer_offsets`."""
 
@@ -60,8 +60,8 @@ class IsolationLevel(StrEnum):
 
 
 STALLED_AFTER_MS: Final = 1_000
-"""Time for which a partition has to be stalled before groups count as waiting for it: shorter transactions come and go
-all the time."""
+"""Time for which a partition has to be stalled before groups count as waiting there, because shorter stalls are
+normal."""
 
 STOPPED_AFTER_MS: Final = 30_000
 """A group that makes progress commits at least once in this time: the default auto.commit.interval.ms is 5 s."""
@@ -72,9 +72,9 @@ class GroupOffset(NamedTuple):
     -1: none, or not reported. `members`: None if not reported.
 
     `is_unstable`: an offset for the partition is part of an open transaction (UNSTABLE_OFFSET_COMMIT), and
-    `committed_offset` is the one before. `observed_at_ms`: time at which the answer had arrived. `unchanged_since_ms`:
-    time since which `committed_offset` is known to be the same. `producer_id`: of the open transaction, if its batches
-    were read. `isolation`: the level of a share group; None for other groups.
+    `committed_offset` is the offset that was committed before it. `observed_at_ms`: time at which the answer had
+    arrived. `unchanged_since_ms`: time since which `committed_offset` is known to be the same. `producer_id`: of the
+    open transaction, if its batches were read. `isolation`: the level of a share group; None for other groups.
 
     `lso`: the LSO at the time of the answer, for which the following fields hold; None if not known. `advances`: the
     number of times that the group, with members before and after, has moved on from an offset above this LSO.
@@ -82,7 +82,7 @@ class GroupOffset(NamedTuple):
     record before the LSO; for an offset above the LSO, any record before the high watermark. None if these records were
     not read. `records_ahead_since_ms`: the time since which `has_records_ahead` is known to be True at this offset.
 
-    Times and counts follow from the answers before: the writer of the store sets them.
+    The writer of the store sets the times and counts, because they follow from earlier answers.
     """
 
     group: str
@@ -146,7 +146,7 @@ class AffectedGroup(NamedTuple):
 
     @property
     def committed(self) -> int | None:
-        """Returns the committed offset; None if the group has committed none, or it is not reported."""
+        """Returns the committed offset; None if the group has committed no offset, or if Kafka does not report it."""
         return None if self.offset.committed_offset < 0 else self.offset.committed_offset
 
     @property
@@ -185,7 +185,8 @@ class AffectedGroup(NamedTuple):
     @property
     def waits_for_producer_id(self) -> int | None:
         """Returns the producer id of the open transaction that the group waits for. None if the group waits for the
-        transaction that holds the LSO of `stalled_partition`, or for any that is open there."""
+        transaction that holds the LSO of `stalled_partition`, or if it may wait for any transaction that is open
+        there."""
         return self.offset.producer_id if self.is_pending else None
 
 
@@ -209,11 +210,11 @@ def affected_groups(
     offsets_partitions: int | None,
     as_of_ms: int,
 ) -> list[AffectedGroup]:
-    """Returns every group on a stalled partition with its relation to the open transaction, also groups that are not
-    blocked. Sorted by group, topic and partition.
+    """Returns all groups on stalled partitions, blocked or not, each with its relation to the open transaction, sorted
+    by group, topic and partition.
 
-    `ends`: samples of all stalled partitions, and perhaps of others. `offsets_partitions`: the number of partitions of
-    `__consumer_offsets`, None if not known. `as_of_ms`: the time of the sample.
+    `ends`: samples of all stalled partitions; samples of other partitions do no harm. `offsets_partitions`: the number
+    of partitions of `__consumer_offsets`, None if not known. `as_of_ms`: the time of the sample.
 
     Answers from before the partition stalled are left out, because they do not show whether a group waits now. Offsets
     beyond the LSO that were reported after the sample are left out too, because the LSO may have reached them by now.
@@ -282,8 +283,9 @@ def _relation(one: GroupOffset, own: LsoSample) -> tuple[GroupRelation, Confiden
 
 
 def _without_offset(one: GroupOffset, own: LsoSample) -> tuple[GroupRelation, Confidence]:
-    """Returns relation and confidence for a group that has committed no offset of the partition; whether it has members
-    there may be unknown. A group that reads commits before long, unless it keeps its offsets elsewhere."""
+    """Returns relation and confidence for a group that has committed no offset of the partition. A group that gets
+    records soon commits an offset, unless it stores offsets outside of Kafka. If it is not known whether the group has
+    members, the relation is UNKNOWN."""
     is_waiting = bool(one.members) and waits_ms(one, own.stalled_since_ms) >= STOPPED_AFTER_MS
     return (GroupRelation.STOPPED if is_waiting else GroupRelation.UNKNOWN), Confidence.LIKELY
 
@@ -302,8 +304,8 @@ def _above(one: GroupOffset, lso: int) -> tuple[GroupRelation, Confidence]:
 
 def _confidence(one: GroupOffset) -> Confidence:
     """Returns the confidence that pending offsets block the group: CERTAIN if its members are known and its offset has
-    not moved for STOPPED_AFTER_MS. In a shorter time, a group that is reading may simply not have committed again:
-    LIKELY."""
+    not moved for STOPPED_AFTER_MS. Otherwise LIKELY, because within a shorter time a group that makes progress may not
+    commit again."""
     return Confidence.CERTAIN if one.members is not None and one.unchanged_ms >= STOPPED_AFTER_MS else Confidence.LIKELY
 
 

@@ -28,13 +28,13 @@ class LogPlace(NamedTuple):
 
 
 EPOCH_NOT_REPORTED: Final = -2
-"""Stands for the coordinator epoch of a producer id if that epoch was not reported. Kafka's own -1 means that no marker
-of the producer id was ever written to the partition."""
+"""The value of a producer id's coordinator epoch if the broker did not report that epoch. Kafka's own -1 means that no
+marker of the producer id was ever written to the partition."""
 
 
 class PartitionEnds(NamedTuple):
-    """A partition with its leader by the cluster's metadata, and its offsets as that leader reported them; an offset
-    that the leader did not report is -1."""
+    """A partition with its leader according to the cluster's metadata, and its offsets as that leader reported them. An
+    offset that the leader did not report is -1."""
 
     topic: str
     partition: int
@@ -86,7 +86,7 @@ OBSERVED: Final = tuple(field.name for field in fields(PartitionObservation))
 
 
 def observed_values(seen: PartitionObservation) -> dict[str, Any]:
-    """Returns the fields of an observation by name, with which a class that inherits them can be built."""
+    """Returns the fields of an observation by name, from which an object of a subclass can be built."""
     return {name: getattr(seen, name) for name in OBSERVED}
 
 
@@ -116,8 +116,8 @@ class FirstBatch(NamedTuple):
 class OpenEntry(NamedTuple):
     """A transaction that is open on the partition, from the leader's producer state (DescribeProducers) or a window of
     batch headers. `coordinator_epoch`: of the last marker of this producer id, -1 if there never was one, or
-    EPOCH_NOT_REPORTED. `last_timestamp_ms`: of its newest batch, the producer's clock; -1 for none. `records`, `bytes`:
-    of its batches between LSO and high watermark; None unless that whole window was read."""
+    EPOCH_NOT_REPORTED. `last_timestamp_ms`: of its newest batch, by the producer's clock; -1 if there is none.
+    `records`, `bytes`: of its batches between LSO and high watermark; None unless that whole window was read."""
 
     producer_id: int
     producer_epoch: int
@@ -131,7 +131,7 @@ class OpenEntry(NamedTuple):
 class StalledRead(NamedTuple):
     """The data that was read of a stalled partition. `described`: `entries` are complete (DescribeProducers); otherwise
     they come from a window of headers, and are complete only if `is_whole`. `why`: the reason if something could not be
-    read; `described` and `first` show what was read.
+    read; `described` and `first` show which part was read.
 
     `is_whole`: every batch from the LSO to the high watermark was read, `lag_bytes` in all (else None).
     """
@@ -153,7 +153,7 @@ class PartitionsBatch(NamedTuple):
     """Everything that one micro-batch of the sampler read. `observed_at_ms`: the time of its last sample of all watched
     partitions.
 
-    `is_full`: `observations` has all watched partitions; any other partition in the store is not watched any more.
+    `is_full`: `observations` has all watched partitions; any other partition in the store counts as unwatched.
     `not_covered`: the number of partitions that exist and are not watched (`--topics`, mirrored). `trouble`: the reason
     why not all partitions could be sampled; None if all brokers answered."""
 
@@ -173,9 +173,10 @@ class MarkerType(StrEnum):
 
 
 class BatchOffsets(NamedTuple):
-    """A batch: offsets [first, next), including those whose records compaction removed. `marker`: COMMIT or ABORT for a
-    control batch; None if compaction emptied the batch, or if it is no transaction marker. `timestamp_ms`: of the
-    marker, or of the first record. `records`: number of records that compaction left; None: as many as offsets."""
+    """A batch: offsets [first, next), including those whose records compaction removed. `marker`: COMMIT or ABORT; None
+    for a data batch, for a control batch that compaction emptied, and for one that is no transaction marker.
+    `timestamp_ms`: of the marker, or of the first record. `records`: number of records that compaction left; None: as
+    many as offsets."""
 
     first: int
     next: int

@@ -34,8 +34,8 @@ class TopicRange(NamedTuple):
 
 
 class Volume(NamedTuple):
-    """Volume that was written to a partition in one minute of its batches' timestamps. `bytes`: of whole batches as
-    stored in the log, markers included; markers do not count as `records`."""
+    """The volume of a partition's batches with timestamps in one minute. `bytes`: of whole batches as stored in the
+    log, with markers. `records`: without markers."""
 
     topic: str
     partition: int
@@ -48,9 +48,9 @@ class Volume(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """A control record that ended a transaction on a partition; `at_ms` is the leader's clock. `generation`: offsets
-    begin anew in each (service.domain.transaction_log.facts.RangeRead). `ends_from`: the offset of the first record
-    that was read and that the marker ended; NOTHING if no such record was read."""
+    """A control record that ended a transaction on a partition, at `at_ms` by the leader's clock. `generation`: the
+    generation of the log (`service.domain.transaction_log.facts.RangeRead`). `ends_from`: the offset of the first
+    record that the marker ended, among the records that were read; NOTHING if none of them was read."""
 
     topic: str
     partition: int

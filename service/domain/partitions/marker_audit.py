@@ -1,15 +1,16 @@
 """Compares the markers of a producer id on tailed partitions with what its coordinator decided. Pure.
 
 A marker is compared only if its decision is known: every marker given here lies below a position that was stored before
-the transaction log was read to its end. A decision is *closed* on a partition if all of its markers there are known:
-after its CompleteX had been read, the partition's end was requested, and the partition was read to that end. A marker
+the transaction log was read to its end. A decision is *closed* on a partition if all markers of the decision there are
+known: its CompleteX was read, then the partition's end was requested, and the partition was read to that end. A marker
 that ended no record is never a contradiction: coordinators write the same marker again after a failover. If the
-cheapest histories that explain the markers disagree, the transaction is not reported as torn.
+cheapest histories that explain the markers (`marker_histories`) disagree about a transaction, it is not reported as
+torn.
 
 The records of a deleted topic are gone. They count as lost records of a committed transaction only if two facts are
-proven. Records of its producer id were read behind the last marker of that id, and each earlier transaction of the id
-has its marker before them. The transaction was decided after the deletion had been seen, so its own marker is not among
-the markers that were deleted unread."""
+proven. First, records of its producer id were read behind the last marker of that producer id, and each earlier
+transaction has its marker in front of them. Second, the transaction was decided after the deletion had been seen, so
+its own marker is not among the markers that were deleted unread."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ from service.domain.partitions.marker_histories import Contradiction, Decision, 
 
 
 class Result(Enum):
-    """The outcome of the comparison of one transaction. WHOLE: each of its partitions has its marker. TORN: a marker or
-    deleted records contradict the decision. UNSEEN: neither is proven."""
+    """The outcome of the comparison of one transaction. WHOLE: its marker was read on each of its partitions. TORN: a
+    marker or deleted records contradict the decision. UNSEEN: neither WHOLE nor TORN is proven."""
 
     WHOLE = "whole"
     TORN = "torn"
@@ -32,7 +33,7 @@ class Result(Enum):
 
 class UnendedRecords(NamedTuple):
     """Records of a producer id without a later marker, as far as the log was read. `from_offset`: the offset of the
-    first of them; `seen_at_ms`: when that record was stored, by our clock."""
+    first record; `seen_at_ms`: when that record was stored, by our clock."""
 
     producer_id: int
     from_offset: int
@@ -71,7 +72,7 @@ class GoneRecords(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """The comparison of a producer id.
+    """The result of comparing the markers of a producer id with its decisions.
 
     - `results`: the results for the oldest decisions, as far as they can be judged now; no later batch changes these
       results.
@@ -109,9 +110,9 @@ def compare(
     closed: Mapping[Decision, frozenset[TopicPartition]],
     ended: Mapping[TopicPartition, Sequence[EndedLog]] = {},
 ) -> Compared:
-    """Compares the decisions of one producer id, in the order of its log, with its markers, in any order. `closed`: of
-    each decision, the partitions on which it is closed; `ended`: logs of partitions that ended before the transaction
-    log was read to its end."""
+    """Compares the decisions of one producer id, in the order of the transaction log, with its markers, in any order.
+    `closed`: by decision, the partitions on which it is closed; `ended`: logs of partitions that ended before the
+    transaction log was read to its end."""
     after_ms = _once(decisions)
     decisions = list(after_ms)
     by_place: dict[TopicPartition, list[SeenMarker]] = {}
@@ -158,8 +159,8 @@ def compare(
 
 
 def _once(decisions: Sequence[Decision]) -> dict[Decision, int]:
-    """Returns each decision once, even if its record was appended again: the last record, with the `after_ms` of the
-    first."""
+    """Returns each decision with its `after_ms`. Of a decision whose record was appended again, returns the last
+    record, with the `after_ms` of the first."""
     found: dict[Decision, int] = {}
     last: Decision | None = None
     for one in sorted(decisions, key=lambda one: one.offset):
@@ -210,7 +211,7 @@ def _result(
 
 
 def _lacks(one: Decision, place: TopicPartition, found: Explained, past: _Past) -> bool:
-    """Returns whether the decision lists the partition, and no marker there is known to be its own."""
+    """Returns whether the decision lists the partition, and no marker there is known to carry it out."""
     if place not in one.participants or one in past.own:
         return False
     return one in past.unclear or one in found.unclear or one not in found.own
@@ -232,8 +233,8 @@ def _used(
     settled: set[Decision],
     place: TopicPartition,
 ) -> Iterable[SeenMarker]:
-    """Yields the markers up to the last marker of a settled decision, and the markers after it that cannot belong to a
-    future decision."""
+    """Yields the markers up to the last marker that belongs to a settled decision, and the later markers that cannot
+    belong to a decision that is yet to come."""
     theirs = [] if found is None else [found.own[one].offset for one in settled if one in found.own]
     foreign = () if found is None else found.contradictions
     done = max([*theirs, *(each.marker.offset for each in foreign if each.decision in settled)], default=-1)

@@ -13,14 +13,13 @@ CLOCKS_MS: Final = 5_000
 
 CLOSE_MS: Final = 500
 """Difference that synchronised clocks may have. A marker that is further from a decision than this may have been
-written by hand soon after it."""
+written by hand soon after the decision."""
 
 
 class Decision(NamedTuple):
-    """A decision to end one or more transactions of a producer id. Their markers were written from `from_ms` to
-    `until_ms` (None: they still are). `marker`: COMMIT or ABORT. `by_hand`: a person's decision, not a coordinator's.
-    `marker_epoch`: the producer epoch of its markers; None: not known.
-    """
+    """A decision to end one or more transactions of a producer id. Its markers were written from `from_ms` to
+    `until_ms` (None: not all are written yet). `marker`: COMMIT or ABORT. `by_hand`: a person decided, not a
+    coordinator. `marker_epoch`: the producer epoch of its markers; None: not known."""
 
     marker: MarkerType
     from_ms: int
@@ -36,7 +35,8 @@ class Decision(NamedTuple):
 
 
 class MarkerCause(NamedTuple):
-    """The cause of a marker. `by_hand`: no coordinator decided it, a person or a tool wrote it to one partition."""
+    """The cause of a marker. `by_hand`: a person or a tool wrote the marker to one partition, without a decision of a
+    coordinator."""
 
     cause: Cause
     by_hand: bool = False
@@ -60,8 +60,8 @@ class KnownPeriod(NamedTuple):
 def cause_of_marker(
     marker: MarkerType, epoch: int | None, at_ms: int, decisions: Iterable[Decision], period: KnownPeriod | None
 ) -> MarkerCause | None:
-    """Returns the cause of the decision that fits the marker best. The cause is ambiguous if the decision fits only
-    because clocks may differ.
+    """Returns the cause of the decision that fits the marker best. The cause is AMBIGUOUS if the decision fits only on
+    the assumption that clocks differ by more than CLOSE_MS.
 
     `epoch`: the marker's producer epoch; None: not known. `decisions`: all known decisions of its producer id;
     `period`: the span of time for which these are complete.

@@ -1,7 +1,8 @@
-"""Explains the markers that a producer id has on one partition by the decisions of its coordinator. Pure.
+"""Explains the markers of a producer id on one partition by the decisions of its coordinator. Pure.
 
 A marker belongs to a decision by epoch, outcome and order. Markers may be missing, written twice (coordinators write
-the same marker again after a failover), or foreign. Decisions on which the cheapest histories disagree are unclear."""
+the same marker again after a failover), or foreign. A history is one way in which the markers may have come about, with
+a cost for each irregularity. Decisions on which the cheapest histories disagree are unclear."""
 
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ _FOREIGN: Final = 2
 _MISSING: Final = 2
 _IN_PLACE: Final = 3
 _UNDECIDED: Final = 1
-"""Costs of a marker that no decision explains, of decisions in a row without their markers, of a marker in the place of
-another, and of a marker of which the transaction is not decided yet.
+"""Costs. `_FOREIGN`: a marker that no decision explains. `_MISSING`: any number of decisions in a row without their
+markers. `_IN_PLACE`: a foreign marker in the place of the decided one. `_UNDECIDED`: a marker whose transaction is not
+decided yet.
 
 Missing markers in a row cost as much as one, because their causes (a comparison that begins in the middle of a log, a
 partition without a leader) hide all following markers, too. If each missing marker counted, the cheapest history would
@@ -40,12 +42,12 @@ wrong, so a transaction is reported as torn only if it is torn in the explanatio
 class Decision(NamedTuple):
     """The end of a transaction as its coordinator decided it: the PrepareX record at `offset` of a log partition.
 
-    - `producer_epoch`: of the PrepareX, which is that of its markers in both protocols.
+    - `producer_epoch`: of the PrepareX; its markers have the same epoch in both protocols.
     - `start_ms`: the time at which its first partition was added, by the coordinator's clock.
-    - `participants`: the tailed partitions of the transaction; `untailed`: the number of its other partitions, without
-      those of Kafka's own topics, which are never tailed.
-    - `after_ms`: a time, by our clock, at which it was not decided yet: the end of the log, requested then, lies at or
-      below `offset`. NOT_KNOWN: the log was not read to an end before it.
+    - `participants`: the tailed partitions of the transaction; `untailed`: the number of its other partitions; those of
+      Kafka's own topics do not count, because they are never tailed.
+    - `after_ms`: a time, by our clock, at which the transaction was not decided yet, because the end of the log that
+      was requested then lies at or below `offset`. NOT_KNOWN: no such end is known.
     """
 
     log_partition: int
@@ -62,13 +64,13 @@ class Decision(NamedTuple):
 
     @property
     def end(self) -> tuple[bytes, int, int, int, bool]:
-        """The identity of the end: a coordinator may append its PrepareX twice."""
+        """The values that identify the end, because a coordinator may append its PrepareX twice."""
         return self.transactional_id, self.producer_id, self.producer_epoch, self.start_ms, self.is_commit
 
 
 class SeenMarker(NamedTuple):
-    """A marker on a tailed partition. `ends_from`: the offset of the first record that was seen and that the marker
-    ended; -1 if no such record was seen."""
+    """A marker on a tailed partition. `ends_from`: the offset of the first record that the marker ended, among the
+    records that were seen; -1 if none of them was seen."""
 
     topic: str
     partition: int
@@ -102,7 +104,8 @@ class Explained(NamedTuple):
 
 
 def explain(decisions: Sequence[Decision], markers: Sequence[SeenMarker], closed: frozenset[Decision]) -> Explained:
-    """Matches the markers of one partition with the decisions that list the partition; both are in order."""
+    """Matches the markers of one partition with the decisions that list the partition. Markers and decisions are in the
+    order of their logs."""
     if (plain := _plainly(decisions, markers, closed)) is not None:
         return plain
     if len(decisions) * len(markers) > MOST_STEPS:
@@ -126,8 +129,8 @@ def explain(decisions: Sequence[Decision], markers: Sequence[SeenMarker], closed
 
 
 def _certainly_foreign(histories: Sequence[_History]) -> frozenset[tuple[Decision, SeenMarker]]:
-    """Returns the foreign markers if all histories agree on them, no history skips a decision, and no history was left
-    out; else an empty set."""
+    """Returns the foreign markers if all histories agree on them, no history skips a decision, and there are fewer than
+    _MOST_HISTORIES, so that none was left out; else an empty set."""
     first = histories[0]
     is_certain = all(each.foreign == first.foreign and not each.skipped for each in histories)
     return first.foreign if is_certain and len(histories) < _MOST_HISTORIES else frozenset()
@@ -153,8 +156,8 @@ def _is_timely(decisions: Sequence[Decision], at: int, marker: SeenMarker) -> bo
 def _plainly(
     decisions: Sequence[Decision], markers: Sequence[SeenMarker], closed: frozenset[Decision]
 ) -> Explained | None:
-    """Explains the markers by one marker for each decision, and further markers that ended nothing. Returns None if
-    this leaves a marker that ended records, or a closed decision, unexplained."""
+    """Explains the markers if each decision has one marker, and all further markers ended nothing. Returns None if a
+    marker that ended records, or a closed decision, stays unexplained."""
     own: dict[Decision, SeenMarker] = {}
     at = 0
     for marker, after in pairwise([*markers, None]):
@@ -188,8 +191,8 @@ class _History(NamedTuple):
 def _cheapest(
     decisions: Sequence[Decision], markers: Sequence[SeenMarker], closed: frozenset[Decision], untimely: int
 ) -> list[_History]:
-    """Returns the histories with the lowest cost, at most _MOST_HISTORIES. `untimely`: the cost of a marker at another
-    time than its decision's."""
+    """Returns the histories with the lowest cost, at most _MOST_HISTORIES. `untimely`: the cost of a marker whose time
+    does not fit its decision (`_is_timely`)."""
     states: dict[int, list[_History]] = {0: [_History(0, 0)]}
     for marker in markers:
         following: dict[int, list[_History]] = {}
@@ -233,9 +236,9 @@ def _steps(
 
 
 def _keep(some: list[_History], new: _History) -> None:
-    """Adds the history if none in `some` is cheaper and `some` is not full, and removes those that cost more. If two
-    histories differ only in which repetition of a marker is the decision's own, only the history with the earlier
-    markers stays."""
+    """Adds the history if none in `some` is cheaper and `some` is not full, and removes the histories that cost more.
+    If two histories differ only in which repetition of a marker is the decision's own, only the history with the
+    earlier markers stays."""
     if some and some[0].cost < new.cost:
         return
     if some and some[0].cost > new.cost:

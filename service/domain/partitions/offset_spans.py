@@ -1,9 +1,9 @@
-"""Derives the fate of a partition's offsets: takes its batches, returns spans that belong to one transaction and have
-one fate. Pure.
+"""Derives the fate of a partition's offsets: takes the partition's batches, returns spans of offsets of one transaction
+and one fate. Pure.
 
-A marker of a producer id ends everything that this id wrote before it (`ProducerAppendInfo`). So reading has to go on
-after the requested offsets until the marker of every transaction among them was seen. Only at the head of a log (HEAD)
-are earlier offsets read, too."""
+A marker of a producer id ends all records of this producer id in front of the marker (`ProducerAppendInfo`). So reading
+goes on after the requested offsets until the marker of every transaction among them was seen. Only at the head of a log
+(HEAD) are earlier offsets read, too."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _FATES: Final = {MarkerType.COMMIT: SpanKind.COMMITTED, MarkerType.ABORT: SpanKi
 
 class Span(NamedTuple):
     """Offsets [first, next) of one kind. `marker`, `marker_offset`, `ended_ms`: of the marker that ended the
-    transaction, or of the marker that the span is; None if there is no marker or it is not known. `ends_nothing`: the
-    span is a marker that ends no record, because its producer id is known to have nothing open before it.
-    `marker_epoch`: the producer epoch of the marker. `first_ms`: the earliest time of its batches of data, by their
-    producer's clock; -1 if not known."""
+    transaction, or, if the span is itself a marker, of that marker; None if there is no marker, or if it is not known.
+    `ends_nothing`: the span is a marker that ends no record, because its producer id is known to have nothing open
+    before it. `marker_epoch`: the producer epoch of the marker. `first_ms`: the earliest timestamp of its data batches,
+    by their producer's clock; -1 if not known."""
 
     first: int
     next: int
@@ -135,12 +135,12 @@ class SpanBuilder:
 
     @property
     def has_all_spans(self) -> bool:
-        """Returns whether all offsets were seen, and no marker of a transaction among them has still to be found."""
+        """Returns whether all offsets were seen, and the outcome of each transaction among them is known."""
         return self.next >= self.to and not self._waiting
 
     @property
     def is_done(self) -> bool:
-        """Returns whether everything was read that the spans and the run of aborted records need."""
+        """Returns whether everything that the spans and the run of aborted records need was read."""
         return self.has_all_spans and self._run.is_done
 
     @property
@@ -150,8 +150,8 @@ class SpanBuilder:
         return {producer_id: parts[0].begin for producer_id, parts in self._waiting.items()}
 
     def add_batch(self, batch: BatchOffsets) -> None:
-        """Adds a batch. A batch that ends before the first missing offset adds no span; in front of the requested
-        offsets, it is added to `before`."""
+        """Adds a batch. A batch in front of the requested offsets is added to `before`. Any other batch that ends at or
+        below the next missing offset adds no span."""
         self._run.add_batch(batch)
         if batch.next <= self.next and self.next < self.to:
             if not self._parts:
@@ -191,7 +191,7 @@ class SpanBuilder:
         self._waiting.clear()
 
     def note_last_stable_offset(self, last_stable_offset: int, high_watermark: int) -> None:
-        """Takes the first LSO that the log's leader reported during the walk, with its high watermark."""
+        """Notes the LSO and the high watermark that the log's leader reported at the beginning of the walk."""
         self._run.end_at_last_stable_offset(last_stable_offset, high_watermark)
 
     def mark_open(self, producer_id: int) -> None:
@@ -221,8 +221,8 @@ class SpanBuilder:
         self._waiting.clear()
 
     def spans(self, hanging: Mapping[int, int]) -> list[Span]:
-        """Returns the spans, in order, without holes. `hanging`: the start offset of a transaction that is known to
-        hang, by producer id."""
+        """Returns the spans, in order, without holes. `hanging`: by producer id, the start offset of its transaction
+        that is known to hang."""
         return [self._span(part, hanging) for part in self._parts]
 
     def _add(self, batch: BatchOffsets) -> None:
@@ -265,7 +265,7 @@ def _producer_of(batch: BatchOffsets) -> tuple[int | None, int | None]:
 
 
 def _marker_of(batch: BatchOffsets) -> dict[str, Any]:
-    """Returns the fields that a span has about the marker `batch` that ends it."""
+    """Returns the fields of a span that describe `batch`, the marker that ends the span."""
     return {
         "marker": batch.marker,
         "marker_offset": batch.first,

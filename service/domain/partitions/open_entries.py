@@ -1,5 +1,5 @@
-"""Decides who will end an entry that is open on a partition: its owner's coordinator, a later transaction of the same
-producer id, or nobody."""
+"""Decides what will end an entry that is open on a partition: its own transaction, a later transaction of the same
+producer id, or nothing."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class RelationKind(StrEnum):
 
 
 ADOPTED_AFTER_MS: Final = 5_000
-"""Margin (ms) around the start of a transaction: an entry that was seen open before the margin, and still after it, is
-left over from before the transaction. The margin allows for clocks that differ, and for clients that write before
+"""Margin (ms) around the start of a transaction: an entry that was seen open both before and after the margin is left
+over from before the transaction. The margin allows for clocks that differ, and for clients that write before
 AddPartitionsToTxn is accepted."""
 
 
@@ -66,8 +66,8 @@ class Relation(NamedTuple):
     `owner`: the id that wrote the entry; None if it is not known. `holder`: the id that has, or last had, the entry's
     producer id; if `owner` is None, the holder did not write the entry. `why`: what is missing if `kind` is unknown.
     `is_unowned`: the log, as far as it is read, has no transaction that will end the entry; only the three confirmation
-    steps show whether that is final (`findings.confirmation`). `is_unread`: the holder's present state in the log is
-    not known, or there is no holder in a log that is not completely read."""
+    steps show whether that is final (`findings.confirmation`). `is_unread`: the holder's partition of the log cannot be
+    judged now (`KnownLog`); if there is no holder, at least one partition of the log cannot."""
 
     kind: RelationKind
     owner: Owner | None
@@ -78,8 +78,8 @@ class Relation(NamedTuple):
 
 
 def owner_of(entry: Entry, owners: Sequence[Owner]) -> Owner | None:
-    """Returns the id that has the entry's producer id now, or else the id that had it last; None if there is none. At
-    most one id has it at a time, because a producer id is never assigned twice."""
+    """Returns the id that has the entry's producer id now, or else the id that had it last; None if no id ever had it.
+    At most one id has a producer id at a time, because Kafka never assigns a producer id twice."""
     current = [one for one in owners if one.producer_id == entry.producer_id and one.state != EXPIRED]
     return max(current or owners, key=lambda one: one.last_seen_ms, default=None)
 
@@ -96,16 +96,16 @@ def can_be_of(entry: Entry, holder: Owner) -> bool:
 
 def will_end(entry: Entry, owner: Owner | DescribedOwner) -> bool:
     """Returns whether the owner's open transaction will end the entry. Any marker of the producer id with an epoch not
-    below the entry's ends the entry (`ProducerAppendInfo`), and the coordinator will write one to every partition that
-    the owner's open transaction lists. Returns False for an Ongoing record that was left behind, because its end is not
-    known."""
+    below the entry's ends the entry (`ProducerAppendInfo`), and the coordinator will write such a marker to every
+    partition that the owner's open transaction lists. Returns False for an Ongoing record that was left behind, because
+    its end is not known."""
     return lists(entry, owner) and not (isinstance(owner, Owner) and owner.is_left_open)
 
 
 def is_left_behind(entry: Entry, owner: Owner | None) -> bool:
-    """Returns whether the entry belongs to an Ongoing transaction in a partition of the transaction log where its
-    coordinator does not look for the transaction. Only a coordinator that has not restarted since partitions were added
-    to that log still ends such a transaction."""
+    """Returns whether the entry belongs to an Ongoing transaction whose record is in a partition of the transaction log
+    where the id's coordinator does not look for it. Only a coordinator that has not restarted since partitions were
+    added to that log still ends such a transaction."""
     return owner is not None and owner.is_left_open and lists(entry, owner)
 
 
@@ -121,8 +121,8 @@ def lists(entry: Entry, owner: Owner | DescribedOwner) -> bool:
 
 def is_stale(entry: Entry, owner: Owner) -> bool:
     """Returns whether the entry was seen open both before and after the start (on the coordinator's clock) of the
-    transaction that will end it. An entry not seen since the start may have ended before it: the newest sample of the
-    partition can be older than the record in the log."""
+    transaction that will end it. An entry that was not seen open since that start may have ended before the start,
+    because the newest sample of the partition can be older than the record in the log."""
     start_ms = owner.record.start_ms
     return is_time(start_ms) and entry.first_seen_ms + ADOPTED_AFTER_MS < start_ms < entry.seen_at_ms - ADOPTED_AFTER_MS
 
@@ -193,9 +193,9 @@ class Owner(NamedTuple):
     """A transactional.id that has, or once had, the producer id in question.
 
     `record`: its newest record, with the producer id that it has now. `partitions`: (topic, partition) of its open
-    transaction. `first_seen_ms` to `last_epoch`: when and with which epochs it had the producer id in question. Fields
-    `ended_…`: the newest PrepareX with partitions under that producer id (`ended_value` as Kafka wrote it); None if
-    none was seen. `is_left_behind`: the record is in a partition of the log where no coordinator looks for the id
+    transaction. `first_seen_ms` to `last_epoch`: the times and epochs at which it had the producer id in question.
+    Fields `ended_…`: the newest PrepareX with partitions under that producer id (`ended_value` as Kafka wrote it); None
+    if none was seen. `is_left_behind`: the record is in a partition of the log where no coordinator looks for the id
     (`coordinator_partition`).
     """
 

@@ -1,5 +1,5 @@
-"""Finds the transaction of records whose own marker is missing on their partition: lost with a leader, skipped, cleaned
-away, or not written yet. Pure.
+"""Finds the transaction of records if its own marker is missing on their partition: lost with a leader, skipped,
+cleaned away, or not written yet. Pure.
 
 A marker of a producer id ends everything that the id wrote before the marker. So a later marker ends records whose own
 marker is missing, too, with the outcome of another transaction. The transaction log proves which transactions listed
@@ -24,9 +24,9 @@ class LoggedTransaction(NamedTuple):
     - `marker_epoch`: epoch of its markers. `data_epoch`: epoch under which its client wrote; None if not known.
     - `decided_ms`, `until_ms`: its markers were written between these times, by the coordinator's clock; `until_ms`
       None: the log does not show that they are all written.
-    - `lists_partition`: whether it took part in the partition in question; None if not known.
-    - `has_own_epoch`: it began and ended under TV2, which raises the epoch at each end, so no other transaction of the
-      producer id has its data epoch.
+    - `lists_partition`: whether the partition in question is among its participants; None if not known.
+    - `has_own_epoch`: no other transaction of the producer id has its data epoch, because it began and ended under TV2,
+      which raises the epoch at each end.
     """
 
     marker: MarkerType | None
@@ -61,8 +61,8 @@ class OwnDecision(NamedTuple):
     may_be_other: bool = False
 
     def cause_of(self, of_marker: MarkerCause | None) -> MarkerCause | None:
-        """Returns the cause to report for the records: that of this decision, or `of_marker` if `may_be_other`, at most
-        LIKELY. `of_marker`: the cause of the marker that ended the records."""
+        """Returns the cause to report for the records: the cause of this decision; if `may_be_other`, `of_marker` with
+        a confidence of at most LIKELY. `of_marker`: the cause of the marker that ended the records."""
         if not self.may_be_other:
             return None if self.cause is None else MarkerCause(self.cause)
         if of_marker is None or of_marker.cause.confidence != Confidence.CERTAIN:
@@ -73,8 +73,8 @@ class OwnDecision(NamedTuple):
 def decision_text(
     marker: MarkerType | None, confidence: Confidence, *, may_be_other: bool, ended_by: str | None
 ) -> str:
-    """Returns sentences about the records of a decided transaction whose marker is missing. `ended_by`: the marker that
-    ended the records, like `ABORT at 6`; None if no marker did."""
+    """Returns sentences about records whose transaction was decided and has no marker on their partition. `ended_by`:
+    the marker that ended the records, like `ABORT at 6`; None if no marker did."""
     decided = "decided, COMMIT or ABORT is not known" if marker is None else f"decided {marker}"
     if may_be_other and ended_by is None:
         return (
@@ -109,9 +109,9 @@ def own_decisions(
     """Returns the decisions about records of the producer id without a marker of their own, by the first offset of
     their span.
 
-    `spans`: of all producers, in order; `before`: the batches in front of them. `transactions`: those of the producer
-    id, in the order of the log, an undecided one last. `is_whole`: the partition's log was read until every marker was
-    found, or to its end.
+    `spans`: of all producers, in order; `before`: the batches in front of them. `transactions`: the transactions of the
+    producer id, in the order of the log; an undecided transaction comes last. `is_whole`: the partition's log was read
+    until every marker was found, or to its end.
     """
     possible = [one for one in transactions if one.lists_partition is not False]
     if not possible:
@@ -173,8 +173,8 @@ def decisions_of_findings(spans: Sequence[Span], findings: Iterable[LostCommit])
 
 
 def _markers(spans: Sequence[Span], earlier: BatchOffsets | None, producer_id: int) -> list[_Marker]:
-    """Returns the markers of the producer id, in order: `earlier`, those among the spans, and the marker behind the
-    spans that ended the last of them."""
+    """Returns the markers of the producer id, in order: `earlier`, the markers among the spans, and the marker behind
+    the spans that ended the producer id's last transaction."""
     found = {} if earlier is None else {-1: _Marker(earlier.marker, earlier.producer_epoch, earlier.timestamp_ms)}
     for span in spans:
         if span.producer_id == producer_id and span.marker_offset is not None and span.ended_ms is not None:
@@ -183,9 +183,9 @@ def _markers(spans: Sequence[Span], earlier: BatchOffsets | None, producer_id: i
 
 
 def _may_hold(one: LoggedTransaction, span: Span, of_marker: LoggedTransaction | None) -> bool:
-    """Returns whether the records may be of the transaction. Records with a producer's timestamp well after its
-    decision are not: they may be of a topic that was created again since. If the decision of the marker that ended the
-    records is not known, the transaction must have been decided before that marker, by clocks."""
+    """Returns whether the records may be of the transaction. They are not if their producer's timestamps are well after
+    its decision: the topic may have been created again since. If the decision of the marker that ended the records is
+    not known, the transaction must have been decided before that marker, by clocks."""
     if span.ended_ms is not None and of_marker is None and one.decided_ms > span.ended_ms - CLOCKS_MS:
         return False
     is_later = one.marker is not None and span.first_ms > one.decided_ms + CLOCKS_MS
@@ -218,9 +218,10 @@ def _decision(
 
 
 class _Matched:
-    """Matches markers with the transactions that they may belong to, twice: forwards, each marker takes the first
-    transaction that fits and is not taken; backwards from the last marker on, each takes the last such transaction.
-    Where the two results differ, it is not known which transaction lacks its marker."""
+    """Matches markers with the transactions that they may belong to, twice. Forwards from the first marker on, each
+    marker takes the first transaction that fits behind those already taken; backwards from the last marker on, each
+    takes the last transaction that fits in front of those already taken. Where the two results differ, it is not known
+    which transaction lacks its marker."""
 
     def __init__(self, markers: Sequence[_Marker], transactions: Sequence[LoggedTransaction]) -> None:
         self._transactions = transactions
@@ -230,7 +231,8 @@ class _Matched:
         self._taken = {*self._first, *self._last}
 
     def transaction(self, number: int) -> LoggedTransaction | None:
-        """Returns the transaction of the marker with that number; None if it is not known."""
+        """Returns the transaction of the marker with that number; None if the two matches differ, or if no transaction
+        fits."""
         at = self._first[number]
         return None if at is None or at != self._last[number] else self._transactions[at]
 

@@ -1,6 +1,5 @@
-"""Data partitions as the store has them: the newest observation and the newest read of each. Finds out from batches
-whether a consumer at an offset has a record left to read.
-"""
+"""Data partitions as the store has them: the newest observation and the newest read of each. Also finds out from
+batches whether a consumer at an offset has a record left to read."""
 
 from __future__ import annotations
 
@@ -40,8 +39,8 @@ class PartitionState(ObservedPartition):
     """The newest observation of a partition and its newest `StalledRead`.
 
     `observed_at_ms`: the time of the last observation of all partitions, if the partition has not changed since; else
-    the time of its own. `read_lso` to `first` are None or False where nothing was read; they describe the state at
-    `read_lso`, and the LSO may have moved since.
+    the time of the partition's own observation. `read_lso` to `first`: the state at the LSO `read_lso`, which may have
+    moved since; None or False if nothing was read.
     """
 
     read_lso: int | None = None
@@ -53,7 +52,7 @@ class PartitionState(ObservedPartition):
 
     @property
     def answer_ms(self) -> int | None:
-        """Returns the time of the newest answer, from which the offsets are; None if the partition never answered."""
+        """Returns the time of the newest answer, which contained the offsets; None if the partition never answered."""
         return self.observed_at_ms if self.why is None else self.answered_at_ms
 
     def first_of(self, producer_id: int, start_offset: int) -> FirstBatch | None:
@@ -68,7 +67,7 @@ class PartitionState(ObservedPartition):
 
     @property
     def is_complete(self) -> bool:
-        """Returns whether the newest read has all open entries."""
+        """Returns whether the newest read shows all open entries."""
         return self.described or self.is_whole
 
     @property
@@ -78,13 +77,14 @@ class PartitionState(ObservedPartition):
 
     @property
     def hidden_bytes(self) -> int | None:
-        """Returns the bytes that read_committed consumers do not see; None unless all of them were read."""
+        """Returns the number of bytes that read_committed consumers do not see; None unless all of these bytes were
+        read at the present LSO."""
         return self.lag_bytes if self.read_lso == self.last_stable_offset else None
 
 
 class CommittedRecords:
-    """Searches [offset, lso) for a record that a read_committed consumer gets: one without a transaction, or of a
-    committed one. `found`: True or False; None while the batches so far do not show it.
+    """Searches [offset, lso) for a record that a read_committed consumer gets: a record outside of transactions, or of
+    a committed transaction. `found`: whether there is such a record; None while the batches so far do not show it.
 
     Every transaction with records below the LSO is decided; its marker may lie beyond the LSO. Markers and aborted
     records do not count, because the consumer does not get them.
@@ -118,8 +118,8 @@ class CommittedRecords:
 
 
 class AnyRecords:
-    """Searches for a record that a read_uncommitted consumer gets at the offset or behind it. `found`: True once there
-    was such a record, None before."""
+    """Searches for a record that a read_uncommitted consumer gets at the offset or behind it. `found`: True once such a
+    record was added, None before."""
 
     def __init__(self, offset: int) -> None:
         self._offset = offset
