@@ -28,8 +28,8 @@ def encode(reason: Reason) -> str:
 
 @lru_cache(maxsize=4096)
 def decode(text: str) -> Reason:
-    """Returns the reason that `encode` turned into this text. A reason that only a later version knows is shown by its
-    code.
+    """Returns the reason that `encode` turned into this text. A reason that only a later version of txnscope knows
+    becomes an ErrorText that names its code.
 
     Raises ValueError if the text is no reason.
     """

@@ -1,5 +1,5 @@
-"""Reasons why a transaction hangs, as far as they are proven, and reasons why the decision on its marker is known or
-unknown."""
+"""Reasons why a transaction hangs, as far as these are proven, and reasons why the decision about its marker is known
+or unknown."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _NOT_THERE: Final = {
     True: "was never written here, or was lost with a leader",
 }
 SKIPPING: Final = "4.3.0, 4.3.1 and 4.4.0"
-"""KAFKA-20734: the versions whose coordinators were seen to treat a participant without leader as deleted; a committed
-transaction then hangs. No feature level distinguishes them from later patch releases."""
+"""Kafka versions whose coordinators were seen to treat a participant without leader as deleted, so that a committed
+transaction hangs (KAFKA-20734). No feature level distinguishes them from later patch releases."""
 _SKIPS: Final = f"; coordinators of Kafka {SKIPPING} skip the marker of a partition without a leader (KAFKA-20734)"
 _SKIPPED: Final = {True: _SKIPS, False: "", None: f"{_SKIPS}; whether these do is not known"}
 _MISSING: Final = (HangCause.NO_MARKER, HangCause.NO_MARKER_OR_OUTSIDE)
@@ -51,9 +51,9 @@ _MISSING: Final = (HangCause.NO_MARKER, HangCause.NO_MARKER_OR_OUTSIDE)
 
 class HangReason(Reason):
     """Reason why an entry hangs. `log_start`: the log start of the partition; records below it were deleted.
-    `may_skip_markers`: from `service.domain.releases`, for the brokers of the cluster. `decided_by`: why the
-    coordinator's decision about its transaction is known, or is not known. `is_behind`: an older entry still pins the
-    LSO below this one. `leader_changed`: the partition has had another leader since."""
+    `may_skip_markers`: from `service.domain.releases`, for the brokers of the cluster. `decided_by`: the reason why the
+    coordinator's decision about the transaction is known or unknown. `is_behind`: an older entry pins the LSO below the
+    start of this entry. `leader_changed`: the partition has had another leader since the entry was written."""
 
     cause: HangCause
     log_start: int
@@ -64,8 +64,8 @@ class HangReason(Reason):
     code = "hangs"
 
     def __post_init__(self) -> None:
-        """Also takes the cause as text, as it is stored. Raises ValueError for a cause that only a later version
-        knows."""
+        """Accepts the cause also as the text that the store has. Raises ValueError for a cause that only a later
+        version of txnscope knows."""
         object.__setattr__(self, "cause", HangCause(self.cause))
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ _DECIDED: Final = {
 
 
 class Proven(Reason):
-    """The proofs leave one decision: the value of a `service.domain.worlds.verdict.World`."""
+    """The proofs leave one decision. `decision`: the value of a `service.domain.worlds.verdict.World`."""
 
     decision: str
     code = "proven"
@@ -98,7 +98,7 @@ class FactsNotRead(Reason):
 
 
 class HasGrown(Reason):
-    """A transaction of the id may have written to the entry since the facts were read, or may do so at any time."""
+    """A transaction of the id may have written to the entry since the facts were read, or may still write to it."""
 
     code = "has_grown"
     sentence = "a transaction of its id may have written to it since its facts were read; they are read again"
@@ -125,9 +125,9 @@ class RecordsGone(Reason):
 
 
 class SeveralLeft(Reason):
-    """Transactions that may have written the entry: no proof excludes them. `committed`, `aborted`: a transaction with
-    this outcome is among them. `holds_committed`: records of a committed transaction are proven to be in the entry, so
-    an ABORT destroys them."""
+    """No proof excludes some transactions that may have written the entry. `committed`, `aborted`: whether one of these
+    transactions has this outcome. `holds_committed`: records of a committed transaction are proven to be in the entry,
+    so an ABORT destroys them."""
 
     committed: bool
     aborted: bool
@@ -144,8 +144,8 @@ class SeveralLeft(Reason):
 
 
 class UnlistedWriter(Reason):
-    """A transaction may have written behind the entry's first batch without listing the partition. `is_committed`: how
-    it ended; None while it goes on. `holds_committed`: as in SeveralLeft."""
+    """A transaction may have written behind the entry's first batch without listing the partition. `is_committed`:
+    whether that transaction was committed; None while it is open. `holds_committed`: as in SeveralLeft."""
 
     is_committed: bool | None
     holds_committed: bool
@@ -181,8 +181,8 @@ _SIGNS: Final = {
 
 class ForeignRecords(Reason):
     """The transactional.id that has the entry's producer id in this cluster did not write the entry. `found`: the value
-    in the records; `limit`: the value that the id's own records would have to have, or would not exceed; for OLDER, the
-    time at which the id got the producer id and epoch."""
+    in the records. `limit`: the highest value that records of the id can have (EPOCH, LEADER_EPOCH), the only one that
+    they can have (SEQUENCE), or the time at which the id got the producer id and epoch (OLDER). ORDER has neither."""
 
     sign: ForeignSign
     found: int
@@ -190,8 +190,8 @@ class ForeignRecords(Reason):
     code = "foreign_records"
 
     def __post_init__(self) -> None:
-        """Also takes the sign as text, as it is stored. Raises ValueError for a sign that only a later version
-        knows."""
+        """Accepts the sign also as the text that the store has. Raises ValueError for a sign that only a later version
+        of txnscope knows."""
         object.__setattr__(self, "sign", ForeignSign(self.sign))
 
     @property
@@ -206,7 +206,7 @@ class ForeignRecords(Reason):
 
 
 class Contradiction(Reason):
-    """Two readings rule each other's decision out: at least one of them is wrong."""
+    """Two readings exclude each other's decision, so at least one reading is wrong."""
 
     first: Reason
     now: Reason

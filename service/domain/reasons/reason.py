@@ -10,11 +10,11 @@ from typing import Any, ClassVar, dataclass_transform
 @dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
 class Reason:
-    """Base class. A subclass is a frozen dataclass without a decorator. It has a `code` of its own, and fields that are
-    text, numbers, reasons or tuples of these.
+    """Base class. Every subclass becomes a frozen dataclass without a decorator. It has its own `code`, and fields that
+    are text, numbers, reasons or tuples of these.
 
-    Its text is one line for people, without a full stop: `sentence`, in which `{0.x}` stands for an attribute, or what
-    its own `__str__` returns."""
+    The text of a reason is one line for people, without a full stop. It comes from `sentence`, in which `{0.x}` stands
+    for an attribute, or from an own `__str__`."""
 
     code: ClassVar[str]
     sentence: ClassVar[str]
@@ -42,7 +42,7 @@ def text_of(reason: Reason | None) -> str | None:
 
 
 def combined(reasons: Iterable[Reason | None]) -> Reason | None:
-    """Returns one reason that contains each of the given ones once; None if none is given."""
+    """Returns one reason that contains each given reason once; None if no reason is given."""
     distinct = tuple(dict.fromkeys(one for one in reasons if one is not None))
     return Several(distinct) if len(distinct) > 1 else distinct[0] if distinct else None
 

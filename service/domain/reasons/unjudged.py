@@ -7,7 +7,7 @@ from service.domain.reasons.unread import is_log_absent
 
 
 class NotReadYet(Reason):
-    """The partition is stalled, and the next micro-batch reads what is open there."""
+    """The partition is stalled, and its open entries are read in the next micro-batch."""
 
     code = "not_read_yet"
     sentence = "its open transactions have not been read yet"
@@ -31,7 +31,7 @@ class OwnerUndecodable(Reason):
 
 
 class LogUnread(Reason):
-    """The transaction log is not read to its end. `because` is None while it is being read."""
+    """The transaction log is not read to its end. `because`: the reason; None if reading is still under way."""
 
     because: Reason | None = None
     code = "log_unread"
@@ -60,8 +60,9 @@ class BeingConfirmed(Reason):
 
 
 class OwnerLeftBehind(Reason):
-    """The owner's record is in partition `log_partition` of the transaction log, where its coordinator does not look
-    for it, because partitions were added. A coordinator that has not restarted since then still ends it there."""
+    """The owner's record is in partition `log_partition` of the transaction log, where the id's coordinator does not
+    look for it, because partitions were added. Only a coordinator that has not restarted since then still ends the
+    entry."""
 
     log_partition: int
     code = "owner_left_behind"
@@ -97,8 +98,7 @@ class TooManyOpen(Reason):
 
 
 class LessCommon(Reason):
-    """The summary of the less common reasons why partitions did not answer; the commonest reasons are listed one by
-    one."""
+    """Stands for the less common reasons why partitions did not answer; the commonest reasons are listed one by one."""
 
     code = "less_common"
     sentence = "no answer, for less common reasons"

@@ -33,7 +33,8 @@ class ErrorText(Reason):
 
 
 class NoPermission(Reason):
-    """Kafka answers TOPIC_AUTHORIZATION_FAILED. `operations`: the operations to grant: DESCRIBE, READ, or both."""
+    """Kafka answers a request about the topic with TOPIC_AUTHORIZATION_FAILED. `operations`: the operations to grant:
+    DESCRIBE, READ, or both."""
 
     topic: str
     operations: tuple[str, ...]
@@ -46,7 +47,8 @@ class NoPermission(Reason):
 
 
 class ShareLevelNotReported(Reason):
-    """The brokers do not report the isolation level of a share group."""
+    """The brokers do not report the isolation level of a share group, because DESCRIBE_CONFIGS on the group is
+    denied."""
 
     code = "share_level_not_reported"
     sentence = "the isolation level of the share group is not known: no DESCRIBE_CONFIGS on the group"
@@ -83,7 +85,7 @@ class UnresponsiveBroker(Reason):
 
 
 class NewLeader(Reason):
-    """The broker answers OFFSET_NOT_AVAILABLE."""
+    """The broker answers OFFSET_NOT_AVAILABLE: a new leader that does not know the high watermark yet."""
 
     broker: int
     code = "new_leader"
@@ -91,8 +93,8 @@ class NewLeader(Reason):
 
 
 class ErrorAnswer(Reason):
-    """A broker answers a request with an error. `request`: its name; empty for a sample of the partition's offsets.
-    `error`: a code as in Kafka's Errors.java."""
+    """A broker answers a request with an error. `request`: the request's name; empty for a sample of the partition's
+    offsets. `error`: the code in Kafka's Errors.java."""
 
     broker: int
     request: str
@@ -166,8 +168,8 @@ class NoTransactionLog(Reason):
     code = "no_transaction_log"
 
     def __post_init__(self) -> None:
-        """Also takes the sign as text, as the store has it. Raises ValueError for a sign that only a later version
-        knows."""
+        """Accepts the sign also as the text that the store has. Raises ValueError for a sign that only a later version
+        of txnscope knows."""
         object.__setattr__(self, "seen", TransactionsSeen(self.seen))
 
     def __str__(self) -> str:
@@ -178,7 +180,8 @@ class NoTransactionLog(Reason):
 
 
 class LeadersUnresponsive(Reason):
-    """`silent` of the `all` partitions of one topic have no leader that answers. `named`: the first of them."""
+    """`silent` of the `all` partitions of one topic have no leader that answers. `named`: the first of these
+    partitions."""
 
     topic: str
     silent: int
@@ -192,8 +195,8 @@ class LeadersUnresponsive(Reason):
 
 
 class FirstStartIncomplete(Reason):
-    """At the first start, not every partition answered. Every partition has to, because counting begins at the end that
-    its log has at that time."""
+    """At the first start, not every partition answered. Every partition has to answer, because counting begins at the
+    end offset that it reports then."""
 
     because: Reason | None
     code = "first_start_incomplete"
@@ -201,7 +204,8 @@ class FirstStartIncomplete(Reason):
 
 
 class PartitionsUnresponsive(Reason):
-    """`silent` of the `watched` partitions do not answer. `reasons`: the commonest, each with its partition count."""
+    """`silent` of the `watched` partitions do not answer. `reasons`: the commonest reasons, each with its number of
+    partitions."""
 
     silent: int
     watched: int
@@ -214,7 +218,7 @@ class PartitionsUnresponsive(Reason):
 
 
 def missing_permissions(reason: Reason | None) -> Iterator[NoPermission]:
-    """Returns all missing permissions that are a part of the reason."""
+    """Yields all missing permissions that the reason contains."""
     return (one for one in parts(reason) if isinstance(one, NoPermission))
 
 
@@ -223,5 +227,5 @@ def is_denied(reason: Reason | None) -> bool:
 
 
 def is_log_absent(reason: Reason | None) -> bool:
-    """Returns whether the reason is, or contains, that the brokers list no transaction log."""
+    """Returns whether the reason is, or contains, a NoTransactionLog."""
     return any(isinstance(one, NoTransactionLog) for one in parts(reason))
