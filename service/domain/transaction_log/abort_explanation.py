@@ -1,4 +1,4 @@
-"""Explains the end of a transaction to the people who run the client: what happened, and what to do about it."""
+"""Explains the end of a transaction to the people who run the client: what happened, and what they can do."""
 
 from __future__ import annotations
 

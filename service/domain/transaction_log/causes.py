@@ -7,7 +7,7 @@ No abort of a transaction with partitions has a certain cause. Under the old pro
 transaction: a late duplicate may have ended the next one (KAFKA-17754). Under TV2 a client's abort, a timeout and a
 fence all raise the epoch by one. The recovery of a two-phase producer (KIP-939, InitProducerId with keepPreparedTxn)
 raises the epoch before it ends the kept transaction, under any version, so a raised epoch is no sign of a fence there.
-The next records of the id often decide (`refine`): they show which producer was let in."""
+The next records of the id often decide the cause (`refine`), because they show which producer was let in."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Confidence(StrEnum):
 
 
 FOLLOWS_WITHIN_MS: Final = 3_000
-"""Time within which Empty follows a fence: its InitProducerId is retried at least once a second until the abort is
-complete. Without Empty, the InitProducerId was refused, or its client gave up."""
+"""Time within which an Empty follows a fence, because the client retries its InitProducerId at least once a second
+until the abort is complete. If no Empty follows, the InitProducerId was refused, or the client gave up."""
 
 RETURNS_WITHIN_MS: Final = 10_000
 """An application that its own framework fenced is back within this time after the abort: Kafka Connect calls
@@ -78,8 +78,8 @@ class Cause(NamedTuple):
 
 
 def cause_of(before: LogRecord, after: LogRecord) -> Cause | None:
-    """Returns why `after` was written if it ends a transaction, initializes or expires the id, or changes its producer
-    id; None for the other steps."""
+    """Returns why `after` was written, if it ends a transaction, initializes or expires the id, or changes its producer
+    id; None for any other record."""
     if after.state == PREPARE_COMMIT:
         is_unchanged = is_same_transaction(before, after) and before.producer_epoch == after.producer_epoch
         return Cause(CauseCode.COMMIT, Confidence.LIKELY) if is_unchanged else cause_of_commit(after)
@@ -101,11 +101,12 @@ def cause_of_commit(prepare: LogRecord) -> Cause:
 
 
 def confidence_of_commit(client_transaction_version: int) -> Confidence:
-    """Returns the confidence that the client meant to commit this transaction, by the version in its PrepareCommit.
+    """Returns the confidence that the client meant to commit this transaction, by the transaction version in its
+    PrepareCommit.
 
-    Only a client commits: the coordinator by itself only ever aborts. An EndTxn of TV2 raises the epoch, so that no
-    earlier EndTxn fits any more. An EndTxn of the old protocol may be a late duplicate of an earlier one. The outcome
-    is certain in both cases."""
+    Only a client commits: the coordinator by itself only ever aborts. Under TV2 each EndTxn raises the epoch, so that a
+    duplicate of an earlier EndTxn does not fit. Under the old protocol the EndTxn may be a late duplicate of an earlier
+    EndTxn. The outcome is certain in both cases."""
     return Confidence.CERTAIN if client_transaction_version >= 2 else Confidence.LIKELY
 
 
@@ -140,8 +141,8 @@ def _abort(before: LogRecord, after: LogRecord) -> Cause:
 
 
 def _ran_out(abort: LogRecord) -> bool:
-    """Returns whether the coordinator's scan would have timed the transaction out: strictly longer than its timeout, by
-    the coordinator's own clock (TransactionStateManager.timedOutTransactions)."""
+    """Returns whether the coordinator's scan would have timed the transaction out: whether it was open for longer than
+    its timeout, by the coordinator's own clock (`TransactionStateManager.timedOutTransactions`)."""
     if abort.timeout_ms == TWO_PHASE_TIMEOUT_MS or abort.start_ms <= 0:
         return False
     return abort.last_update_ms - abort.start_ms > abort.timeout_ms
@@ -162,12 +163,12 @@ def _rotated(before: LogRecord, after: LogRecord) -> Cause | None:
 
 
 def refine(cause: Cause, completed_ms: int, before: LogRecord, after: LogRecord) -> Cause:
-    """Returns the cause of an abort in the light of the id's next record, `after`. `before` is the record in front of
-    it: CompleteAbort (written at `completed_ms`), or the Empty that left the cause open.
+    """Returns the cause of an abort, given a later record `after` of the id. `before` is the record in front of
+    `after`: CompleteAbort (written at `completed_ms`), or the Empty that left the cause open.
 
-    The code changes only while the cause is open, and only soon after the abort. A client that continues after its own
-    abort makes that cause likely at any later time. A fence is never certain: an administrator's fence may carry any
-    timeout, also the id's own.
+    The code changes only while the cause is open, and only soon after the abort. If the client continues after the
+    abort, at any later time, CLIENT_ABORT becomes LIKELY. FENCED is never CERTAIN, because an administrator's fence may
+    carry any timeout, also the id's own.
     """
     after_ms = after.timestamp_ms - completed_ms
     if cause.is_open and before.state == COMPLETE_ABORT and after_ms <= FOLLOWS_WITHIN_MS:
@@ -185,8 +186,7 @@ def refine(cause: Cause, completed_ms: int, before: LogRecord, after: LogRecord)
 
 
 def settled(cause: Cause) -> Cause:
-    """Returns the closed cause of an abort after the time in which a record could have changed it. An open ADMIN
-    becomes LIKELY."""
+    """Returns the cause of an abort as final, once no record can change it. An open ADMIN becomes LIKELY."""
     return Cause(CauseCode.ADMIN, Confidence.LIKELY) if cause.code == CauseCode.ADMIN else cause._replace(is_open=False)
 
 
@@ -200,30 +200,31 @@ def _let_in(cause: Cause, complete: LogRecord, empty: LogRecord) -> Cause:
 
 
 def _is_next_init(before: LogRecord, after: LogRecord) -> bool:
-    """Returns whether `after` is the next granted InitProducerId, with a new epoch."""
+    """Returns whether `after` is the record of the next InitProducerId that was granted, with a new epoch."""
     bumped = after.producer_id == before.producer_id and after.producer_epoch == before.producer_epoch + 1
     rotated = after.producer_id != before.producer_id and after.producer_epoch == 0
     return after.state == EMPTY and (bumped or rotated)
 
 
 def _asks_for_the_same(complete: LogRecord, after: LogRecord) -> bool:
-    """Returns whether `after` answers an InitProducerId of the producer that was aborted. TV2: it names its own
-    producer id and epoch (KIP-360), and is given the epoch that the abort left."""
+    """Returns whether `after` is the record of an InitProducerId from the producer whose transaction was aborted. Under
+    TV2 such a producer names its own producer id and epoch (KIP-360), and gets the epoch that the abort left."""
     same = (after.producer_id, after.producer_epoch) == (complete.producer_id, complete.producer_epoch)
     return after.state == EMPTY and same
 
 
 def _is_application(admin: LogRecord, after: LogRecord) -> bool:
-    """Returns whether the record after an Empty with an administrator's timeout is the application's. Either the
-    application is back with a timeout of its own, or it goes on after the Empty, which was then its own: the admin API
-    never begins a transaction."""
+    """Returns whether the record `after` shows that the application is back after `admin`, an Empty with an
+    administrator's timeout. Either the application has initialised the id with its own timeout. Or it begins a
+    transaction right after the Empty; then the Empty was the application's, because the admin API never begins a
+    transaction."""
     is_back = _is_next_init(admin, after) and after.timeout_ms not in ADMIN_TIMEOUTS_MS
     return admin.state == EMPTY and (is_back or _goes_on(admin, after))
 
 
 def _goes_on(before: LogRecord, after: LogRecord) -> bool:
-    """Returns whether the client with the epoch of `before` continues. `before` is Empty, or a CompleteAbort, after
-    which a fence would have raised the epoch first."""
+    """Returns whether `after` comes from the client that has the epoch of `before`. `before` is an Empty or a
+    CompleteAbort; after a CompleteAbort, any fence would have raised the epoch first."""
     bump = after.producer_epoch - before.producer_epoch
     begins = after.state == ONGOING and bump == 0
     aborts_nothing = after.state == PREPARE_ABORT and after.partition_count == 0 and bump == 1

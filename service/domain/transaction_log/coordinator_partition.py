@@ -16,7 +16,7 @@ _LOWEST_INT: Final = -(1 << 31)
 
 
 def java_hash(text: str) -> int:
-    """Returns `java.lang.String.hashCode`: over UTF-16 code units, as a signed 32-bit number."""
+    """Returns the value of Java's `String.hashCode`, a signed 32-bit number over the UTF-16 code units."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -26,15 +26,16 @@ def java_hash(text: str) -> int:
 
 @lru_cache(maxsize=4096)  # the same ids are hashed in every round of the judge
 def partition_of(text: str, partition_count: int) -> int:
-    """Returns `Utils.abs(text.hashCode()) % partition_count`; Kafka's `abs` turns the lowest number, which has no
-    counterpart, into 0."""
+    """Returns `Utils.abs(text.hashCode()) % partition_count`; Kafka's `abs` turns the lowest 32-bit number, which has
+    no positive counterpart, into 0."""
     value = java_hash(text)
     return (0 if value == _LOWEST_INT else abs(value)) % partition_count
 
 
 def coordinator_partition(transactional_id: bytes, partition_count: int) -> int | None:
-    """Returns the partition of the id among `partition_count` partitions. None if it is not known: the bytes are no
-    UTF-8 (Java hashes a text in which it has replaced what it could not decode), or there is no partition."""
+    """Returns the partition of the id among `partition_count` partitions. None if the partition is not known, because
+    `partition_count` is 0, or because the bytes are no UTF-8 (Java hashes a text in which it has replaced the invalid
+    bytes)."""
     if partition_count < 1:
         return None
     try:
@@ -44,14 +45,14 @@ def coordinator_partition(transactional_id: bytes, partition_count: int) -> int 
 
 
 def is_left_behind(transactional_id: bytes, partition: int, partition_count: int) -> bool:
-    """Returns whether a record of the id in `partition` (-1: there is none) lies where no coordinator looks for it.
-    False if that is not known."""
+    """Returns whether `partition`, in which the id has a record (-1: it has none), is another one than the partition in
+    which a coordinator looks for the id. False if that is not known."""
     found = coordinator_partition(transactional_id, partition_count)
     return found is not None and partition not in (found, -1)
 
 
 def partition_count(partitions: Iterable[int], reported: Iterable[int | None] = ()) -> int:
-    """Returns the number of partitions of the log. `partitions`: those that answered; they are numbered from 0.
-    `reported`: the number according to the topic's metadata, if it is known; it includes new partitions that do not
-    answer yet."""
+    """Returns the number of partitions of the log: the largest number that follows from the arguments. `partitions`:
+    the partitions that answered, numbered from 0. `reported`: the numbers of partitions in answers about the topic's
+    metadata (None: not known), which include new partitions that do not answer yet."""
     return max([max(partitions, default=-1) + 1, *(number or 0 for number in reported)])

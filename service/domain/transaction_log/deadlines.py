@@ -1,4 +1,5 @@
-"""Deadlines of transactions and ids: the only place that decides when an abort is due, and what is overdue."""
+"""Deadlines of transactions and ids. Only this module decides when an abort is due, and whether a transaction is
+overdue."""
 
 from __future__ import annotations
 
@@ -22,27 +23,27 @@ def times_out_at_ms(state: int, started_at_ms: int | None, timeout_ms: int) -> i
 def abort_due_at_ms(state: int, started_at_ms: int | None, timeout_ms: int, scan_ms: int) -> int | None:
     """Returns the time by which the abort of the transaction has to be in the log: after its timeout, its coordinator's
     next scan for timed-out transactions (every `scan_ms`), and ABORT_SLACK_MS. None if the transaction will not time
-    out, or its start is not known."""
+    out, or if its start is not known."""
     times_out = times_out_at_ms(state, started_at_ms, timeout_ms)
     return None if times_out is None else times_out + scan_ms + ABORT_SLACK_MS
 
 
 def is_overdue(state: int, started_at_ms: int | None, timeout_ms: int, partition: int, log: KnownLog) -> bool:
-    """Returns whether the transaction is still Ongoing although its abort was due, and its log partition is known up to
-    that due time."""
+    """Returns whether the transaction is still Ongoing although its abort was due. The log partition has to be known up
+    to the due time; otherwise returns False."""
     due_ms = abort_due_at_ms(state, started_at_ms, timeout_ms, log.limits.scan_ms)
     return due_ms is not None and log.is_known_until(partition, due_ms)
 
 
 def overdue_timed_out_by_ms(known_until_ms: int, scan_ms: int) -> int:
-    """Returns the latest time at which a transaction can have timed out that is overdue in a log known until
+    """Returns the latest time at which a transaction can have timed out if it is overdue in a log known until
     `known_until_ms`. The store selects transactions by this time, and `is_overdue` decides."""
     return known_until_ms - scan_ms - ABORT_SLACK_MS
 
 
 def expires_at_ms(state: int, last_update_ms: int, expiration_ms: int) -> int | None:
-    """Returns the time from which the coordinator may remove the id (it sweeps hourly); None while a transaction is
-    open, for an id that is already removed, and if the state or the time is not known."""
+    """Returns the time from which the coordinator may remove the id in its next sweep. None while a transaction is
+    open, if the id is already removed, and if its state or last update is not known."""
     if state not in EXPIRABLE or not is_time(last_update_ms):
         return None
     return last_update_ms + expiration_ms

@@ -58,16 +58,16 @@ class LogRecord(RecordFields[int]):
 
 
 VALUE_FROM: Final = LogRecord._fields.index("producer_id")
-"""Index from which on all fields come from a record's value. A tombstone, and a record that cannot be decoded, have no
-values from that index on."""
+"""Index of the first field that comes from a record's value, as do all fields after it. A tombstone, and a record that
+cannot be decoded, have no such values."""
 
 NO_RECORD = LogRecord(-1, -1, -1, states.NEVER_SEEN, NO_ID, -1, -1, -1, -1, 0, NO_ID, 0)
-"""Stands in for an unknown predecessor of a record (first record of an id, or the one before was compacted away)."""
+"""Stands for the predecessor of a record if there is none, or if it is not known (compacted away)."""
 
 
 Truth = TypeVar("Truth", bool, Array)
 """The answer of a rule about two neighbouring records (bool) or about columns of them (an array of bool). Such rules
-use operators only, so that one function judges both."""
+use only operators, so that one function judges single records and columns."""
 
 _Truth = TypeVar("_Truth", covariant=True)
 
@@ -99,13 +99,15 @@ class Records(RecordFields[Array]):
 
 
 class Run(NamedTuple):
-    """Consecutive records of one id under one producer id, folded: the unit that the store is fed with.
+    """Consecutive records of one id under one producer id, reduced to their first and last: the unit in which the store
+    takes records.
 
-    - `joined`: the record before `first` was in the same fold, so their pair is among the steps unless it is plain. If
-      not `joined`, the store judges the pair of its own last record and `first`.
+    - `joined`: the same micro-batch has the record before `first`, so that the pair of these two is among the steps
+      unless it is plain. If not `joined`, the store judges the pair of its own last record and `first`.
     - `participants`: the participants of `last`, present only while its transaction is open.
     - `ended_value`: the newest PrepareX with partitions in the run, as Kafka wrote it at `ended_offset` with
-      `ended_state`. It contains the decision, its partitions and its epoch (-1, -1, None: there is none).
+      `ended_state`. It contains the decision, its partitions and its epoch. The three fields are -1, -1 and None if
+      there is no such PrepareX.
     """
 
     partition: int
@@ -121,8 +123,8 @@ class Run(NamedTuple):
 
 
 class LoneRuns(NamedTuple):
-    """Columns of Run, ordered by id: runs whose records are not counted, of ids about which the batch contains nothing
-    else. In a first read nearly all ids have such a run."""
+    """Columns of Run, ordered by id. Each run is all that the micro-batch contains about its id, and its records are
+    not counted. In a first read nearly all ids have such a run."""
 
     partition: Array
     transactional_id: list[bytes]
@@ -153,8 +155,8 @@ class LoneRuns(NamedTuple):
 class Step(NamedTuple):
     """Two neighbouring records of an id that are more than a plain step of an ordinary commit.
 
-    The last step of an ordinary commit is included if the record before the pair is missing: only that record shows
-    that PrepareCommit was appended just once.
+    The last step of an ordinary commit is included if the record before the pair is missing, because only that record
+    shows that PrepareCommit was appended just once.
     """
 
     partition: int
@@ -164,8 +166,8 @@ class Step(NamedTuple):
 
 
 class MinuteSums(NamedTuple, Generic[Value]):
-    """Commits that completed in one minute (of the records' timestamps), and the durations known in it, or columns of
-    them.
+    """The commits that completed in one minute (of the records' timestamps), and the durations known in that minute; or
+    columns of such sums.
 
     - `opened`: transactions that reached PrepareX in the minute. `open_sum_ms` adds up the times since their first
       partition was added.
@@ -186,8 +188,8 @@ class MinuteSums(NamedTuple, Generic[Value]):
 
 
 class Minute(NamedTuple):
-    """The sums of the ordinary commits of an id in one minute: only commits that left no step have marker times, and
-    only commits count as `opened`."""
+    """The sums of the ordinary commits of an id in one minute. Marker times are only those of commits that left no
+    step; `opened` counts only commits."""
 
     partition: int
     transactional_id: bytes
@@ -205,8 +207,8 @@ class Durations(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """A PrepareX record with its partitions: the decision of a coordinator. Read only where markers are compared with
-    it (`--partitions all`)."""
+    """A PrepareX record with its partitions: the decision of a coordinator. Read only with `--partitions all`, where
+    markers are compared with decisions."""
 
     partition: int
     offset: int
@@ -242,15 +244,15 @@ class RangeRead(NamedTuple):
     """The offsets [lo, hi) of one log partition that were read. `lo == hi` is a heartbeat: nothing new was in the log.
 
     - `end_offset`: the log's end that ListOffsets returned; it was requested at `end_asked_at_ms`.
-    - `generation`: if above the stored one, the log is another one now (topic recreated, log diverged), and everything
-      that the store has of this partition is void.
+    - `generation`: if it is above the stored generation, the log has other records now (topic recreated, log diverged),
+      and everything that the store has about this partition is void.
     - `leader`: NO_LEADER if the partition no longer exists, because its topic was created again with fewer partitions.
-      `gap` then covers all that was read of it.
+      `gap` then covers everything that was read of the partition.
     - `counts`: the records lie in the part of the log that is counted.
-    - `missing`: number of offsets without a record, because cleaning removed it.
+    - `missing`: the number of offsets without a record, because compaction removed the record.
     - `hole_end`: the offset after the last offset for which no record was read, for whatever reason (0: there is no
       such offset).
-    - `topic_partitions`: the number of partitions of the topic, also of those that do not answer (0: not known).
+    - `topic_partitions`: the number of partitions of the topic, with those that do not answer (0: not known).
     """
 
     partition: int

@@ -1,6 +1,5 @@
-"""Turns new records of one id into rows of its history, counts, and the cause of its last abort; adds up its commits,
-aborts and durations, minute by minute. Pure.
-"""
+"""Turns new records of one id into rows of its history, counts, and the cause of its last abort. Adds up its commits,
+aborts and durations, minute by minute. Pure."""
 
 from __future__ import annotations
 
@@ -45,8 +44,8 @@ COUNTED_AS: Final = {
 
 FIRST_MS: Final = -(2**62)
 LAST_MS: Final = 2**62
-"""Upper limit of times; FIRST_MS is the lower one. A time beyond a limit is replaced by the limit, because a minute at
-the ends of int64 would begin or end outside of int64."""
+"""Upper limit of times; FIRST_MS is the lower limit. A time beyond a limit is replaced by the limit, because a minute
+at the ends of int64 would begin or end outside of int64."""
 
 
 def minute_of(ms: int) -> int:
@@ -54,8 +53,8 @@ def minute_of(ms: int) -> int:
 
 
 def sums_of(at_ms: int, commits: int = 0, open_ms: int | None = None, marker_ms: int | None = None) -> MinuteSums[int]:
-    """Returns the sums of one transaction, or of a part of it. `commits` is 0 or 1; a duration is None if it is not
-    known."""
+    """Returns the sums of one transaction, or of one of its records. `commits` is 0 or 1; a duration is None if it is
+    not known."""
     opened, marked = open_ms is not None, marker_ms is not None
     open_sum_ms, marker_sum_ms, end_ms = open_ms or 0, marker_ms or 0, at_ms if commits else 0
     return MinuteSums(
@@ -64,8 +63,8 @@ def sums_of(at_ms: int, commits: int = 0, open_ms: int | None = None, marker_ms:
 
 
 def commit_sums(before: LogRecord, after: LogRecord) -> MinuteSums[int] | None:
-    """Returns what a pair of neighbouring records adds to the minute of `after` for a commit; None if it adds nothing.
-    The journal counts the aborts. `spark_jobs.fold.transitions` does the same for columns of pairs."""
+    """Returns the sums that a pair of neighbouring records of a commit adds to the minute of `after`; None if the pair
+    adds nothing. Aborts are counted in `journal`. `spark_jobs.fold.transitions` does the same for columns of pairs."""
     commits = int(outcomes.completes_commit(before, after))
     open_ms = journal.open_ms(before, after) if after.state == PREPARE_COMMIT else None
     if not commits and open_ms is None:
@@ -111,9 +110,8 @@ _PREPARED = (states.PREPARE_COMMIT, states.PREPARE_ABORT)
 
 @dataclass(slots=True)
 class IdDelta:
-    """Everything that new records add to an id, collected while its pairs are judged one after another. Records that do
-    not count leave the counts unchanged.
-    """
+    """Everything that new records add to an id, collected while its pairs are judged one after another. Records outside
+    the counted part of the log leave the counts unchanged."""
 
     last_abort: LastAbort
     transitions: list[Transition] = field(default_factory=list)
@@ -150,8 +148,8 @@ def judge_records(
 ) -> IdDelta:
     """Judges the new records of an id, all of one log partition.
 
-    `before` is the id's last stored record (NO_RECORD: none); if that is a PrepareX, it has the append time of the
-    first one of its transaction. With `full_history` plain steps get a row, too.
+    `before` is the id's last stored record (NO_RECORD: none); if it is a PrepareX, its time is the append time of the
+    first PrepareX of its transaction. With `full_history`, plain steps get a row, too.
     """
     delta = IdDelta(last_abort, newest_prepare=before)
     first_pair = [] if runs[0].joined else [(before, runs[0].first)]
@@ -183,7 +181,8 @@ def judge_records(
 def _with_first_append_times(
     delta: IdDelta, pairs: Iterable[tuple[LogRecord, LogRecord]]
 ) -> Iterator[tuple[LogRecord, LogRecord]]:
-    """Yields the pairs; a PrepareX that was appended again gets the append time of the first one of its transaction."""
+    """Yields the pairs; a PrepareX that was appended again gets the append time of the first PrepareX of its
+    transaction."""
     for before, after in pairs:
         earlier = delta.newest_prepare if before.offset == delta.newest_prepare.offset else before
         if after.state in _PREPARED:
@@ -215,7 +214,8 @@ def _count_first_commit(delta: IdDelta, before: LogRecord, after: LogRecord) -> 
 
 
 def _count_markers(delta: IdDelta, before: LogRecord, after: LogRecord) -> None:
-    """Counts the marker duration of a commit among the steps. The executors count those of all other commits."""
+    """Counts the marker duration of a commit that is among the steps. The executors count the marker durations of all
+    other commits."""
     added = commit_sums(before, after)
     if added is not None and added.marked:
         delta.add(after.timestamp_ms, sums_of(0, marker_ms=added.marker_sum_ms))

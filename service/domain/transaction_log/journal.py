@@ -1,7 +1,8 @@
-"""Judges two neighbouring records of an id: the row of its history, the cause of an abort, the aborts that count.
+"""Judges two neighbouring records of an id: returns the row of its history, the cause of an abort, and the aborts to
+count.
 
 Pairs are judged one after another in the order of the log; only a `LastAbort` has to be remembered between them. So the
-result does not depend on where one read ends and the next begins: executors judge no causes, they only leave out plain
+result does not depend on where one read ends and the next begins. Executors judge no causes; they only leave out plain
 pairs.
 """
 
@@ -26,10 +27,11 @@ _CLOCKS_MS: Final = 5_000
 """Difference that the clocks of two brokers may have."""
 
 SETTLES_AFTER_MS: Final = causes.FOLLOWS_WITHIN_MS + _CLOCKS_MS
-"""Time after an abort was complete from which its open cause is final."""
+"""Time after the CompleteAbort of an abort, from which its open cause is final."""
 
 ADMIN_SETTLES_AFTER_MS: Final = causes.RETURNS_WITHIN_MS + _CLOCKS_MS
-"""SETTLES_AFTER_MS for an Empty with an administrator's timeout, because the application may be back soon after it."""
+"""Time after the CompleteAbort from which the open cause ADMIN is final: the application may be back soon after an
+Empty with an administrator's timeout."""
 
 
 class LastAbort(NamedTuple):
@@ -51,8 +53,8 @@ class LastAbort(NamedTuple):
 
     @property
     def settles_at_ms(self) -> int | None:
-        """Returns the time from which no record can change the cause any more; None if the cause is not waiting for
-        one."""
+        """Returns the time from which no record can change the cause any more; None if the abort is not complete, or if
+        its cause is final."""
         if not self.cause.is_open or self.completed_at_ms is None:
             return None
         is_admin = self.cause.code == CauseCode.ADMIN
@@ -82,9 +84,9 @@ class Transition(NamedTuple):
 class JudgedPair(NamedTuple):
     """The result of judging one pair.
 
-    - `decision`: the row of the PrepareCommit before, which was plain until this step turned out to be notable. The
-      history may have that row already.
-    - `revised`: the offset of a row that gets another cause, and that cause.
+    - `decision`: the row of the PrepareCommit `before`. It gets a row because this step is notable; the history may
+      have that row already.
+    - `revised`: the offset of a row that gets another cause, and the new cause.
     - `aborts`: (cause, completed at) of the aborts that count from now on.
     """
 
@@ -130,8 +132,9 @@ def judge(last_abort: LastAbort, before: LogRecord, after: LogRecord, *, counts:
 
 
 def settle(last_abort: LastAbort) -> LastAbort:
-    """Returns the abort with its cause closed, because no record came in time to change it. If the abort counts, it
-    counts under that cause. Its row gets the cause, too, which may be more certain than before."""
+    """Returns the abort with its cause as final, because no record came in time to change it. The final cause may be
+    more certain than before. The caller counts the abort under this cause, if it counts, and gives the cause to its
+    row."""
     return last_abort._replace(cause=causes.settled(last_abort.cause))
 
 
@@ -143,7 +146,8 @@ def open_ms(before: LogRecord, after: LogRecord) -> int | None:
 
 def marker_ms(before: LogRecord, after: LogRecord) -> int | None:
     """Returns the time that the markers took: between the appends of PrepareX and CompleteX (the times inside the
-    values do not show it). None if the pair is not these two, or the transaction has no partitions.
+    values do not show it). None if the pair is not a PrepareX and its CompleteX, or if the transaction has no
+    partitions.
 
     `before` is a record that `with_first_append_time` returned.
     """
@@ -153,8 +157,8 @@ def marker_ms(before: LogRecord, after: LogRecord) -> int | None:
 
 
 def with_first_append_time(before: LogRecord, after: LogRecord) -> LogRecord:
-    """Returns `after`. If `after` appends the PrepareX `before` again, the result has the append time of `before`. For
-    a third PrepareX the caller passes the earlier result as `before`, so that the time of the first append is kept."""
+    """Returns `after`; if `after` repeats the PrepareX `before`, with the append time of `before`. For a third PrepareX
+    the caller passes the earlier result as `before`, so that the time of the first append is kept."""
     return after._replace(timestamp_ms=before.timestamp_ms) if transitions.is_prepared_again(before, after) else after
 
 
@@ -191,7 +195,7 @@ def _transition(
 
 
 def _is_notable(before: LogRecord, after: LogRecord, cause: Cause | None, note: str | None) -> bool:
-    """Returns whether the step gets a row of its own. The others are folded into counts."""
+    """Returns whether the step gets a row of its own. Other steps are folded into counts."""
     if note is not None or after.state in (PREPARE_ABORT, COMPLETE_ABORT):
         return True
     slow = (marker_ms(before, after) or 0) >= transitions.SLOW_MARKERS_MS

@@ -1,4 +1,5 @@
-"""The transaction log as it is known at one moment: how far it was read, and the limits that its brokers set."""
+"""The transaction log as it is known at one moment: how far it was read, and the time limits in its brokers'
+configs."""
 
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ PROGRESS_FRESH_MS: Final = 10_000
 offset, everything written there is known."""
 
 CLOCK_AHEAD_MS: Final = 1_000
-"""Time by which an end offset may have been requested after the start of the round that uses it. If it is further
-ahead, it was stored before the clock was set back, so its age is unknown."""
+"""An end offset may have been requested up to this time after the start of the round that uses it. If its time is
+further ahead, it was stored before the clock was set back, so its age is unknown."""
 
 
 class Limits(NamedTuple):
-    """The brokers' own configs, in ms; `assumed` names those that are Kafka's defaults because no broker reported a
-    value."""
+    """Limits from the brokers' configs, in ms. `assumed`: the names of configs for which Kafka's defaults are used,
+    because no broker reported a value."""
 
     scan_ms: int
     expiration_ms: int
@@ -56,8 +57,8 @@ class LogProgress(NamedTuple):
 
 
 UNANSWERED_AFTER_MS: Final = 30_000
-"""Time for which to wait for a partition that does not answer while others do. After that its coordinator counts as
-down, or hidden from us."""
+"""A partition that has not answered for longer than this, while others have, does not hold back `settled_ms`: its
+coordinator counts as down."""
 
 
 class KnownLog(NamedTuple):
@@ -65,9 +66,9 @@ class KnownLog(NamedTuple):
 
     - `known_until_ms`: by log partition, the time up to which everything that was written is known. Partitions that
       cannot be judged now (not read to their end, or asked too long ago) are absent.
-    - `is_complete`: all partitions can be judged, and there are some.
+    - `is_complete`: there is at least one partition, and all partitions can be judged.
     - `settled_ms`: the time up to which all partitions that answer have been read, however long ago that was; None
-      while one of them is not read to its end, or if none answered.
+      while one of these partitions is not read to its end, or if no partition answered.
     - `partition_count`: the number of partitions of the transaction log; 0 if none was read.
     """
 

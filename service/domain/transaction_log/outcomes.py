@@ -20,15 +20,16 @@ def completes_commit(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth
 def completes_abort(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
     """Returns whether `after` completes the abort of a transaction that had partitions.
 
-    An abort with an empty partition list (KIP-890, TV2: PrepareAbort) is not counted: no transaction had begun.
+    Returns False for an abort with an empty partition list (KIP-890, TV2), because no transaction had begun. If
+    `before` is not the PrepareAbort, the transaction counts as one with partitions.
     """
     of_something = (before.state != PREPARE_ABORT) | (before.partition_count != 0)
     return (after.state == COMPLETE_ABORT) & of_something & _first_time(before, after)
 
 
 def _first_time(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
-    """Returns whether `after` is not a repetition of `before`. A coordinator repeats an append if it missed the
-    acknowledgement; the repeated record does not end the transaction a second time."""
+    """Returns whether `after` reaches its state for the first time, and does not repeat `before`. A coordinator repeats
+    an append if it missed the acknowledgement; the repeated record does not end the transaction a second time."""
     return (
         (before.state != after.state) | (before.producer_id != after.producer_id) | (before.start_ms != after.start_ms)
     )

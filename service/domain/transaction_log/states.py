@@ -1,7 +1,7 @@
 """The states of a transactional.id, with their numbers in Kafka's log, and the limits at which Kafka acts on them.
 
-Source: `TransactionState.java` (only ids 0-5 are ever written; 6 Dead and 7 PrepareEpochFence never are).
-Three numbers of our own, outside Kafka's byte range, let a column of integers hold every state.
+Source: `TransactionState.java`. Kafka writes only the numbers 0 to 5, never 6 (Dead) and 7 (PrepareEpochFence). Three
+further numbers are ours; they lie outside Kafka's byte range, so that a column of integers can hold every state.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ CONFIG_DEFAULTS: Final[dict[str, str]] = {
     "transaction.max.timeout.ms": "900000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "10000",
 }
-"""Kafka's defaults (TransactionStateManagerConfig, TransactionLogConfig): used until the brokers report theirs."""
+"""Kafka's defaults (TransactionStateManagerConfig, TransactionLogConfig), used for configs that the brokers have not
+reported."""
 
 TWO_PHASE_TIMEOUT_MS: Final = 2_147_483_647
 """The timeout of a transaction that an external coordinator ends (KIP-939). Such a transaction never times out."""
@@ -68,8 +69,8 @@ FIRST_TIME_MS: Final = 1_498_608_000_000
 """2017-06-28, when Kafka 0.11.0 was released, the first version with transactions."""
 
 LAST_TIME_MS: Final = 253_402_300_799_999
-"""The end of the year 9999. A value in a record is a time only from FIRST_TIME_MS up to here: 0, a number of seconds,
-or the time since the start of a broker is no valid time."""
+"""The end of the year 9999. Only values from FIRST_TIME_MS to LAST_TIME_MS count as times. Values such as 0, a number
+of seconds, or the time since the start of a broker do not."""
 
 AHEAD_MS: Final = 86_400_000
 """Maximum time by which a timestamp may be ahead of this machine's clock. A later timestamp cannot be that of something

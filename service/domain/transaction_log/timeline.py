@@ -49,8 +49,7 @@ class Folded(NamedTuple):
 
 class TimelineCursor(NamedTuple):
     """The place in a timeline from which the next page continues: after this row (its generation, offset, number) and
-    this minute. None: no row, or no minute, was returned yet.
-    """
+    this minute. A field is None if no row, or no minute, was returned yet."""
 
     row: tuple[int, int, int] | None = None
     minute_ms: int | None = None
@@ -68,9 +67,9 @@ def timeline_items(
     """Yields the items, newest first, each with the cursor that continues after it. `rows` and `minutes` come newest
     first, from `begin` on.
 
-    The commits of a minute are placed at the time of the last one. Commits with a row of their own are not counted
-    again. Rows and minutes each keep their order even if clocks step back; a row whose time stepped back only appears
-    at an unexpected place among the minutes.
+    The commits of a minute are placed at the time of the minute's last commit. Commits with a row of their own are not
+    counted again. Even if clocks step back, rows keep their order and minutes keep theirs; then a row may appear at an
+    unexpected place among the minutes.
     """
     mark, later = begin, deque[Row]()
     coming_rows, coming = iter(rows), iter(minutes)
@@ -95,7 +94,8 @@ def timeline_items(
 
 
 def _back_to(minute_ms: int, rows: Iterator[Row]) -> Iterator[Row]:
-    """Yields the rows of that minute and later, then the first older row, which shows that there are no more."""
+    """Yields the rows of that minute and later, then the first older row, which shows that no more rows of the minute
+    follow."""
     for row in rows:
         yield row
         if row.at_ms < minute_ms:

@@ -44,7 +44,7 @@ LAST_EPOCH: Final = 32_767
 """Reserved for the coordinator's last PrepareX under a producer id."""
 
 SLOW_MARKERS_MS: Final = 1_000
-"""From this duration between PrepareX and CompleteX on, both records get rows of their own in the history."""
+"""If at least this time lies between PrepareX and CompleteX, both records get rows of their own in the history."""
 
 
 REPEATED: Final = "written again: the coordinator repeats an append whose answer it missed"
@@ -52,8 +52,8 @@ _ANOMALY_REASON: Final = "an append failed, or records are gone"
 
 
 def anomaly(before: LogRecord, after: LogRecord) -> str | None:
-    """Returns a text about the anomaly if `after` does not regularly follow `before`; None if it does, or if one of the
-    two is unknown."""
+    """Returns a text about the anomaly if Kafka does not regularly write `after` behind `before`; None if it does, or
+    if one of the two states is unknown."""
     if NEVER_SEEN in (before.state, after.state) or UNKNOWN in (before.state, after.state):
         return None
     if is_repetition(before, after):
@@ -68,18 +68,18 @@ def anomaly(before: LogRecord, after: LogRecord) -> str | None:
 
 
 def _may_begin(before: LogRecord, after: LogRecord) -> bool:
-    """Returns whether an open state may follow an idle one. A new producer id begins with Empty or CompleteX, and a
-    PrepareAbort that follows an idle state has no partitions."""
+    """Returns whether `after`, in an open state, may follow `before`, in an idle state. A new producer id begins with
+    Empty or CompleteX, so `after` may not change it. A PrepareAbort that follows an idle state has no partitions."""
     is_abort_of_something = after.state == PREPARE_ABORT and after.partition_count > 0
     return before.producer_id == after.producer_id and not is_abort_of_something
 
 
 def is_same_transaction(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
-    """Returns whether two records belong to one transaction: same start, same producer id or its successor. Takes
-    records, or columns of them.
+    """Returns whether two records belong to one transaction: they have the same start, and the same producer id or its
+    successor. Takes records, or columns of them.
 
     Under TV2 the producer id may change on the CompleteX record. Before 4.3 no tag in the record shows that
-    (KAFKA-20310), but then the epoch before was the last one.
+    (KAFKA-20310); then only LAST_EPOCH in `before` shows it.
     """
     untagged = (after.previous_producer_id == NO_ID) & (before.producer_epoch == LAST_EPOCH)
     named = (after.previous_producer_id == before.producer_id) | untagged
@@ -88,11 +88,12 @@ def is_same_transaction(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Tr
 
 
 def is_repetition(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
-    """Returns whether `after` is the same step again. Takes records, or columns of them. An Ongoing record never counts
-    as a repetition: it adds partitions.
+    """Returns whether `after` repeats the step of `before`. Takes records, or columns of them. An Ongoing record never
+    counts as a repetition, because it adds partitions.
 
-    A step that is repeated after a failed append has another update time. A repeated InitProducerId has the epoch and
-    the timeout of the first. An abort with partitions does not repeat an abort without: they count differently.
+    Update times are not compared, because a step that is repeated after a failed append has another one. A repeated
+    InitProducerId has the epoch and the timeout of the first. An abort with partitions does not repeat an abort without
+    partitions, because only the former counts as an abort.
     """
     aborts_as_much: Truth = (before.partition_count == 0) == (after.partition_count == 0)
     return (
@@ -107,11 +108,11 @@ def is_repetition(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
 
 
 def is_prepared_again(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
-    """Returns whether `after` is a second PrepareX with the same decision of one transaction. Takes records, or columns
-    of them.
+    """Returns whether `before` and `after` are two PrepareX of one transaction with the same decision. Takes records,
+    or columns of them.
 
-    Unlike a repetition it may have another epoch: a client's abort that seemed to fail, then the coordinator's own at
-    the timeout.
+    Unlike in a repetition, the epochs may differ, for example if a client's abort seems to fail, and the coordinator
+    aborts again at the timeout.
     """
     is_prepared = (after.state == PREPARE_COMMIT) | (after.state == PREPARE_ABORT)
     return (before.state == after.state) & is_prepared & is_same_transaction(before, after)
