@@ -1,7 +1,6 @@
 """One connection pool to a cluster: finds the first broker that answers, sends requests, returns responses or failures.
 
-Only this module sends requests with kafka-python's client; the other modules here use only the library's request
-classes.
+Only this module sends requests with kafka-python's client; the other modules here pass their requests to `KafkaClient`.
 """
 
 from __future__ import annotations
@@ -68,8 +67,8 @@ class KafkaClient:
         return self._ask_any(request, timeout_ms) if node is None else self._ask(request, node, timeout_ms)
 
     def _ask_any(self, request: Any, timeout_ms: int) -> Any:
-        """Asks one broker, and a second one if the first, which may be frozen, does not answer within
-        NEXT_SERVER_AFTER_MS."""
+        """Asks one broker, and then a second broker if the first fails or does not answer within NEXT_SERVER_AFTER_MS.
+        A cluster's only broker gets the whole `timeout_ms`."""
         first = self._client.least_loaded_node()
         others = [broker.node_id for broker in self._client.cluster.brokers() if broker.node_id != first]
         if first is None:
@@ -98,8 +97,8 @@ class KafkaClient:
     def ask_all(
         self, requests: Mapping[int, Sequence[Any]], timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> dict[int, list[Any] | KafkaFailure]:
-        """Sends each broker its requests in order, to all brokers at once; waits at most `timeout_ms` in total. Returns
-        each broker's responses in order, or the failure if they did not all arrive.
+        """Asks all brokers at the same time, and waits at most `timeout_ms` in total. Sends each broker its requests in
+        order. Returns each broker's responses in the same order, or the failure if a response is missing.
 
         After a broker has failed, later calls return its failure until the broker is connected again. Send at most four
         requests to a broker: the library allows no more than five in flight.
@@ -133,15 +132,15 @@ class KafkaClient:
         return answers
 
     def distrust(self, node: int, why: str) -> KafkaFailure:
-        """Closes the connection to a broker whose answer makes no sense, and returns the failure. `ask_all` asks the
+        """Closes the connection to a broker whose answer cannot be decoded, and returns the failure. `ask_all` asks the
         broker again over a new connection."""
         self._client.close(node)
         self._failures[node] = failure = self._request_failure(kafka.errors.KafkaProtocolError(why), node)
         return failure
 
     def version_of(self, api_key: int) -> int:
-        """Returns the highest version of an API that the bootstrap broker supports; -1: none. During an upgrade other
-        brokers may support another one."""
+        """Returns the highest version of an API that the bootstrap broker supports; -1 if the broker does not support
+        the API. During an upgrade other brokers may support another version."""
         versions = self._client._manager.broker_version_data.api_versions
         return int(versions[api_key][1]) if api_key in versions else -1
 
@@ -149,8 +148,9 @@ class KafkaClient:
         self._client.close()
 
     def _connected(self, nodes: Collection[int]) -> set[int]:
-        """Returns the brokers of `nodes` that are connected. Starts to connect to the others and waits for them at most
-        RECONNECT_MS, but not for a broker to which a connection failed a moment ago.
+        """Returns the brokers of `nodes` that are connected. Starts to connect to the others, and waits for these
+        connections for at most RECONNECT_MS. Skips brokers to which the library does not connect yet because the last
+        attempt failed.
         """
         give_up = time.monotonic() + RECONNECT_MS / 1000
         while True:
@@ -163,7 +163,8 @@ class KafkaClient:
             self._client.poll(timeout_ms=left_s * 1000)
 
     def _has_connection(self, node: int) -> bool:
-        """Returns True if the broker has a connection, or one is being made. Starts one if there is none."""
+        """Returns True if the broker is connected or being connected. Starts to connect if needed; returns False if
+        that fails."""
         try:
             self._client._manager.get_connection(node)
         except Exception as e:
@@ -172,8 +173,8 @@ class KafkaClient:
         return True
 
     def _wait_for(self, future: Any, give_up: float) -> None:
-        """Waits for the future until `give_up` (monotonic clock). Reports progress every second, because a wait with a
-        time limit is not stuck."""
+        """Waits for the future until `give_up` (monotonic clock). Reports progress every second, so that the watchdog
+        does not take the wait for a process that is stuck."""
         while True:
             left_s = max(give_up - time.monotonic(), 0)
             self._client.poll(timeout_ms=min(left_s, STEP_EVERY_S) * 1000, future=future)
@@ -182,14 +183,15 @@ class KafkaClient:
                 return
 
     def _wait_while_held_back(self, node: int, give_up: float) -> None:
-        """Waits while the library holds back requests to the broker, at most until `give_up`. Reports progress as
+        """Waits until the library sends requests to the broker again, or until `give_up`. Reports progress as
         `_wait_for` does."""
         while self._is_held_back(node) and (left_s := give_up - time.monotonic()) > 0:
             self._client.poll(timeout_ms=min(left_s, STEP_EVERY_S) * 1000)
             waiting.step()
 
     def _is_held_back(self, node: int) -> bool:
-        """Returns True if the broker asked us to pause (quota) or has not answered older requests yet."""
+        """Returns True while the library sends no requests to the broker: its quota demands a pause, or too many
+        requests have no answer yet."""
         connection = self._client._manager._conns.get(node)
         return connection is not None and connection.connected and bool(connection.paused)
 
@@ -227,12 +229,12 @@ class KafkaClient:
 
 
 _CLASS_NAMES: Final = re.compile(r"^(?:\[Error \d+\] )?(?:\w+Error: )+")
-"""Error number and class names in front of the library's error texts: they are not shown."""
+"""Matches the error number and class names in front of the library's error texts, which are not shown."""
 
 CONNECT_TIMEOUT_MS: Final = 5_000
 NEXT_SERVER_AFTER_MS: Final = 1_500
-"""Time to wait for one server of several before the next is asked. Slower servers are still reached at the end, when
-all are asked with a longer timeout."""
+"""Time to wait for one of several servers before the next server is asked. If all of them are slower, they are asked
+again with a longer timeout."""
 SERVERS_TRIED: Final = 3
 
 

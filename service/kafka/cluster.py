@@ -23,8 +23,9 @@ _TOPIC_IDS = 12  # the last Metadata version that finds topics by name and shows
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """The broker that leads a partition, and the leader epoch; `node` is -1 if there is no leader. The answers of
-    different brokers are compared (`leader_check`), so fields in which brokers may differ belong in TopicLayout."""
+    """The broker that leads a partition, and the leader epoch; `node` is -1 if there is no leader. `leader_check`
+    compares the Leader values that different brokers report, so a field that may differ without a change of leader
+    belongs in TopicLayout."""
 
     node: int
     epoch: int
@@ -69,8 +70,8 @@ def layout_of(found: Any) -> TopicLayout:
 
 
 class Topics(NamedTuple):
-    """All topics of a cluster. `layouts`: by topic; `denied`: topics that the broker names without their partitions,
-    with the error code; `brokers`: ids of the live brokers.
+    """All topics of a cluster. `layouts`: by topic; `denied`: by topic, the error code with which the broker names the
+    topic but not its partitions; `brokers`: ids of the live brokers.
     """
 
     layouts: dict[str, TopicLayout]
@@ -128,7 +129,7 @@ def describe(client: KafkaClient) -> dict[str, Any]:
 
 
 def broker_ids(client: KafkaClient, timeout_ms: int = REQUEST_TIMEOUT_MS) -> list[int]:
-    """Returns the ids of the live brokers, in order. Raises KafkaUnavailable."""
+    """Returns the ids of the live brokers in ascending order. Raises KafkaUnavailable."""
     return [broker.node_id for broker in _brokers(client, timeout_ms)]
 
 

@@ -50,7 +50,8 @@ _FOREIGN: Final = {0x48545450: "an HTTP server", 0x15030100: "a TLS listener", 0
 
 
 class ServerFailure(Exception):
-    """No bootstrap server answered. `cause`: the most telling failure; `server`: where it occurred (HOST:PORT)."""
+    """No bootstrap server answered. `cause`: the failure that explains most; `server`: the HOST:PORT at which it
+    occurred."""
 
     def __init__(self, server: str, cause: Exception) -> None:
         super().__init__(server, cause)
@@ -58,8 +59,8 @@ class ServerFailure(Exception):
 
 
 def connected_client(config: Mapping[str, Any], latest: Callable[[], Mapping[str, Any]]) -> KafkaNetClient:
-    """Returns the library's client over the connections of this module, not connected yet. `latest` returns the
-    configuration with the present credentials; each new connection calls it."""
+    """Returns a client of the library that uses the connections of this module. The client is not connected yet.
+    `latest` returns the configuration with the present credentials; each new connection calls it."""
     net = NetworkSelector(**config)
     return KafkaNetClient(net=net, manager=Connections(net, latest, **config))
 
@@ -71,11 +72,11 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]  # the library 
         super().__init__(net, **config)
         self._latest = latest
         self.failures: dict[Any, Exception] = {}
-        """By node, the failure of the last attempt to connect. Connected nodes are absent."""
+        """By node, the failure of the last attempt to connect; a node is absent if its last attempt succeeded."""
 
     async def _do_bootstrap(self, deadline: float) -> bool:
-        """Learns the brokers from the first server that answers. Raises ServerFailure, without another attempt if the
-        failure would be the same again."""
+        """Learns the brokers from the first server that answers. Raises ServerFailure at the deadline, or at once after
+        a failure that a retry would repeat."""
         failure: ServerFailure | None = None
         while not self.closed and (left_s := deadline - time.monotonic()) > 0:
             server = random.choice(self.cluster.bootstrap_brokers())  # noqa: S311  # no secret
@@ -204,7 +205,7 @@ class PlainTransport(KafkaTCPTransport):  # type: ignore[misc]
 
 
 class TlsTransport(PlainTransport, KafkaSSLTransport):  # type: ignore[misc]
-    """A connection with TLS. Its certificates and keys are read from their files when it is made."""
+    """A connection with TLS. Each new connection reads certificates and keys from their files again."""
 
     def _decrypted(self) -> int:
         return int(self._sock.pending())
@@ -262,8 +263,8 @@ for _mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
 
 
 def tls_text(e: BaseException) -> str:
-    """Returns the text of a failure without OpenSSL's file and line, and with the reason for which a certificate is
-    refused."""
+    """Returns the text of a failure: for a refused certificate with the reason, for other errors without OpenSSL's file
+    and line."""
     if isinstance(e, ssl.SSLCertVerificationError):
         return f"the certificate is refused: {e.verify_message}"
     if isinstance(e, ssl.SSLEOFError) or (isinstance(e, ConnectionResetError) and not isinstance(e, ssl.SSLError)):

@@ -32,7 +32,8 @@ TIMEOUT_MS: Final = 3_000
 _UNCOMMITTED, _COMMITTED = 0, 1
 _Kind = tuple[int, int]
 _KINDS: Final[tuple[_Kind, ...]] = ((_COMMITTED, LATEST), (_UNCOMMITTED, LATEST), (_UNCOMMITTED, EARLIEST))
-"""(isolation, which offset), in the order of the requests: LSO, high watermark, log start."""
+"""The (isolation level, timestamp) of each request to a broker, in the order of sending: LSO, high watermark, log
+start."""
 _CODE = len(_KINDS)  # the row of the error code, after the rows of the offsets
 _NOTHING = -2  # neither an offset nor a code: differs from every first answer
 
@@ -93,8 +94,8 @@ class EndsWatcher:
         return self._updated_ends(numbers)
 
     def _updated_ends(self, numbers: npt.NDArray[np.int64]) -> dict[tuple[str, int], Ends]:
-        """Returns the ends as objects. Makes new objects only for partitions that changed: to make all of them
-        every time would cost more than everything else here."""
+        """Returns the ends as objects. Makes new objects only for partitions that changed: making all objects would
+        cost more than the rest of `sample`."""
         changed = np.flatnonzero((numbers != self._numbers).any(axis=0))
         for slot, (end, watermark, start, code) in zip(changed.tolist(), numbers[:, changed].T.tolist(), strict=True):
             self._ends[self._places[slot]] = Ends(start, end, watermark, code)
@@ -144,7 +145,8 @@ class _LedPartitions:
 API_KEY: Final = 2
 OLDEST: Final = 4
 NEWEST: Final = 5
-"""Versions with the same bytes (v5 may answer OFFSET_NOT_AVAILABLE). Kafka speaks v5 since 2.2; other brokers v4."""
+"""Highest version that is used. v4 and v5 have the same bytes; v5, of Kafka 2.2 and later, may answer
+OFFSET_NOT_AVAILABLE."""
 
 _NUMBERS = np.dtype([("error", ">i2"), ("timestamp", ">i8"), ("offset", ">i8"), ("leader_epoch", ">i4")])
 _INDEX = 4  # bytes of a partition's index, which precedes its numbers
@@ -153,7 +155,8 @@ _I16, _I32 = struct.Struct(">h"), struct.Struct(">i")
 
 
 def request_body(wanted: Mapping[str, Sequence[tuple[int, int]]], isolation: int, which: int) -> bytes:
-    """Returns the body of a request for offset `which` (LATEST, EARLIEST) of (partition, leader epoch) by topic."""
+    """Returns the body of a request for the offset `which` (LATEST or EARLIEST) of partitions. `wanted`: by topic, each
+    partition with its leader epoch."""
     parts = [struct.pack(">ibi", -1, isolation, len(wanted))]
     for topic, partitions in wanted.items():
         name = topic.encode()
@@ -164,11 +167,12 @@ def request_body(wanted: Mapping[str, Sequence[tuple[int, int]]], isolation: int
 
 class AnswerReader:
     """Reads the answers to one request that is sent many times. A broker answers in the same order every time, so the
-    position of each partition's numbers is found once, and again only if anything but the numbers differs.
+    reader finds the position of each partition's numbers once. It finds the positions again only if any other byte of
+    the answer differs.
     """
 
     def __init__(self, places: Sequence[tuple[str, int]]) -> None:
-        """Takes `places`, the partitions in the order of the arrays that `read` returns."""
+        """`places`: the partitions, in the order of the arrays that `read` returns."""
         self._order = {place: at for at, place in enumerate(places)}
         self._size = -1
 
@@ -216,8 +220,8 @@ class AnswerReader:
 
 
 def _count(field: struct.Struct, body: bytes, at: int) -> int:
-    """Returns the number at `at`, of elements or of a name's bytes. Raises ValueError if the number is negative or
-    larger than the body, struct.error if the body ends too early."""
+    """Returns the number of elements, or of a name's bytes, that `body` has at `at`. Raises ValueError if the number is
+    negative or larger than the body, struct.error if the body ends too early."""
     (count,) = field.unpack_from(body, at)
     if not 0 <= count <= len(body):
         raise ValueError(f"{count} elements in {len(body)} bytes")

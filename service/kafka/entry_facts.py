@@ -18,12 +18,12 @@ _LOG_MARGIN: Final = 5_000
 """Reading of the owner's log partition begins this many offsets before the lowest end offset in the samples, because a
 transaction may have been open at that time. A deep read begins at offset 0."""
 _RECORDS_BACK: Final = 300
-"""Number of the owner's newest records (some hundred transactions) whose markers are searched for."""
+"""Number of the owner's newest records (about a hundred transactions) for which markers are searched."""
 _TIME_MARGIN_MS: Final = 60_000
 """Allowance for clocks that differ. The offset at which the search for markers begins is a hint, never a proof."""
 _OFFSETS_BACK: Final = 10_000
-"""A deep read, or a read without a sample from before the entry, covers at least this many offsets before the entry. A
-short partition is then read whole, which proves more."""
+"""If the owner's records are known, a deep read, or a read without a sample from before the entry, covers at least this
+many offsets before the entry. A short partition is then read whole, which proves more."""
 
 
 def read_facts(

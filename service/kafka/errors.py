@@ -40,8 +40,8 @@ TRANSIENT: Final = frozenset(
 
 
 class KafkaFailure(Exception):
-    """Base of all failures of a request to Kafka; its text is one line for people. `reason`: the reason of the failure;
-    a plain text becomes an ErrorText."""
+    """Base of all failures of a request to Kafka; its text is one line for people. `reason`: why the request failed; a
+    plain text becomes an ErrorText."""
 
     def __init__(self, reason: Reason | str) -> None:
         self.reason = ErrorText(reason) if isinstance(reason, str) else reason

@@ -1,4 +1,4 @@
-"""Reads the members of groups, and the partitions that are assigned to them, of each kind of group."""
+"""Reads the members of groups of every kind, and the partitions that are assigned to these members."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class GroupMembers(NamedTuple):
 
 
 def describe_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> dict[str, GroupMembers | None]:
-    """Returns the members of groups that `node` coordinates. None: `node` does not report them (it is not the
-    coordinator, there is no such group, no DESCRIBE on it, a share group). Raises KafkaUnavailable or KafkaRefused.
+    """Returns the members of groups that `node` coordinates; None for a group that `node` does not report: another
+    broker coordinates the group, it does not exist, DESCRIBE on it is missing, or it is a share group. Raises
+    KafkaUnavailable or KafkaRefused.
     """
     found: dict[str, GroupMembers | None] = dict.fromkeys(groups)
     if not groups:
@@ -63,7 +64,8 @@ def _described(
     version: int,
     assigned_in: Callable[[Any], Iterable[TopicPartition]],
 ) -> dict[str, GroupMembers | None]:
-    """Returns the members by group: None for a group with an error; an empty dict if the answer cannot be decoded."""
+    """Returns the members by group, None for a group with an error. Returns an empty dict if the answer cannot be
+    decoded."""
 
     def read(answer: Any) -> dict[str, GroupMembers | None]:
         return {
@@ -86,7 +88,7 @@ def _assigned_partitions(group: Any) -> Iterable[TopicPartition]:
 
 
 def _assigned_by_tasks(group: Any) -> Iterable[TopicPartition]:
-    """Returns the partitions of a streams group. A task is a subtopology and numbers of partitions, which apply to
+    """Returns the partitions of a streams group. A task names a subtopology and partition numbers; the numbers apply to
     every topic that the subtopology reads. Only active tasks count: standby and warmup tasks read no source topics."""
     subtopologies = (group.topology and group.topology.subtopologies) or ()
     topics = {

@@ -23,7 +23,7 @@ _BY_NAME = 9  # the last OffsetFetch version with topic names; later versions ha
 
 
 class ListedGroup(NamedTuple):
-    """A group. `state` is in Kafka's words; empty if the broker is older than 2.6."""
+    """A group as ListGroups reports it. `state`: Kafka's name of the state; empty from brokers before Kafka 2.6."""
 
     group: str
     protocol_type: str
@@ -59,7 +59,8 @@ def coordinators_of(client: KafkaClient, groups: Sequence[str]) -> dict[str, int
     """Returns the coordinating broker of each group. Leaves out groups that have no known coordinator now, or that may
     not be described (DESCRIBE on the group). Raises KafkaUnavailable or KafkaRefused.
 
-    This request makes Kafka create `__consumer_offsets` if it does not exist, so ask only for groups that were listed.
+    The request makes Kafka create `__consumer_offsets` if this topic does not exist, so call the function only for
+    groups that `list_groups` returned.
     """
     if not groups:
         return {}
@@ -84,8 +85,8 @@ def committed(
     places: Mapping[str, Collection[tuple[str, int]]] | None = None,
 ) -> dict[str, GroupOffsets]:
     """Returns the offsets that the groups, all coordinated by `node`, committed: all of them, or only those of the
-    partitions that `places` names for a group. Needs DESCRIBE on the groups, and on the topics: without it, a topic
-    that `places` names gets error 29, and others are left out. Raises KafkaUnavailable or KafkaRefused.
+    partitions that `places` names for a group. Needs DESCRIBE on the groups and the topics. A topic without it gets
+    error 29 if `places` names the topic; otherwise the topic is left out. Raises KafkaUnavailable or KafkaRefused.
 
     `require_stable`: a partition with a commit in an open transaction is answered with UNSTABLE_OFFSET_COMMIT, as the
     consumers of the group see it. A request for all offsets covers only partitions with an earlier commit. A partition
@@ -107,7 +108,8 @@ def committed(
 
 
 def _topics(of_topic: Any, places: Collection[tuple[str, int]] | None) -> list[Any] | None:
-    """Returns partitions by topic, in the request class of a topic; None asks for all."""
+    """Returns the partitions by topic, as objects of the request class `of_topic`. Returns None, which requests all
+    partitions, if `places` is None."""
     if places is None:
         return None
     return [of_topic(name=topic, partition_indexes=of) for topic, of in by_topic(places).items()]

@@ -1,7 +1,7 @@
 """Observes partitions. An observation counts only if another broker reports the same leader before and after it.
 
 A broker that has lost the lead without knowing it yet answers as if it still led. Only another broker reveals the
-change, so a verdict may rest on no other observation.
+change, so verdicts use only observations that are checked in this way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from service.kafka.producers import ActiveProducer, Producers, describe_producer
 
 TIMEOUT_MS: Final = 2_000
 SKIPPED_FOR_MS: Final = 10_000
-"""Time for which a broker that did not answer in time is not asked again, so that it does not delay the others."""
+"""Time (ms) for which an unresponsive broker is not asked again, so that it does not delay the requests to other
+brokers."""
 
 BROKERS_ASKED: Final = 3
 
@@ -53,14 +54,15 @@ class LogEnds(NamedTuple):
 
 
 class LeaderCheck:
-    """Checks the leaders before and after each request. For one thread. `now_ms`: the clock of all times here."""
+    """Checks the leaders before and after each request. For one thread. `now_ms`: returns the time for every timestamp
+    of this class."""
 
     def __init__(self, client: KafkaClient, now_ms: Callable[[], int]) -> None:
         self._client, self._now_ms = client, now_ms
         self._brokers: tuple[int, ...] = ()
         self._skipped_until_ms: dict[int, int] = {}
         self.unanswered_at_ms: int | None = None
-        """Last time at which a broker did not answer; None: never."""
+        """Time of the last request that a broker did not answer; None if there was none."""
 
     def end_offsets(self, topic: str, partitions: Collection[int]) -> LogEnds:
         """Returns the end offsets of the partitions that kept their leader, records above the high watermark included:
@@ -78,7 +80,8 @@ class LeaderCheck:
         return LogEnds(asked_at_ms, {p: found[p] for p in unmoved}, {p: layout.leaders[p] for p in unmoved})
 
     def observe(self, places: Collection[TopicPartition]) -> dict[TopicPartition, CheckedPartition]:
-        """Returns the observations of those partitions that could be observed. Raises KafkaFailure."""
+        """Returns the observations by partition; leaves out partitions whose leader changed or did not answer. Raises
+        KafkaFailure."""
         topics = {topic for topic, _ in places}
         before = self._leaders(topics)
         asked_at_ms = self._now_ms()
@@ -101,8 +104,8 @@ class LeaderCheck:
         return checked
 
     def _leaders(self, topics: set[str]) -> dict[TopicPartition, tuple[str, Leader]]:
-        """Returns (topic id, leader) of each partition, as reported by brokers other than its leader (a cluster of one
-        broker reports its own). Leaves out a partition if brokers disagree about its leader."""
+        """Returns (topic id, leader) of each partition, as reported by other brokers than its leader; in a cluster of
+        one broker, by the leader itself. Leaves out a partition if brokers disagree about its leader."""
         by_broker = self._ask_layouts(topics)
         led: dict[TopicPartition, tuple[str, Leader]] = {}
         doubtful: set[TopicPartition] = set()

@@ -1,4 +1,4 @@
-"""Connection settings of a cluster as librdkafka takes them, for the producers and consumers of confluent-kafka.
+"""Translates a cluster's connection settings for librdkafka, which the producers and consumers of confluent-kafka use.
 
 Source: CONFIGURATION.md of librdkafka 2.16.
 """
@@ -30,8 +30,8 @@ _OF_TLS: Final = {
 
 
 def config(settings: ClientSettings) -> dict[str, Any]:
-    """Returns librdkafka's settings, with the contents of the files as they are now. Raises BadClientConfig for
-    whatever is wrong in the file."""
+    """Returns librdkafka's settings; reads client.properties and the files that it names again. Raises BadClientConfig
+    for a mistake in the file."""
     latest = settings.latest()
     arguments = latest.kafka_python()
     out: dict[str, Any] = {"bootstrap.servers": ",".join(latest.bootstrap_servers)}
@@ -46,8 +46,8 @@ def config(settings: ClientSettings) -> dict[str, Any]:
 
 
 def _token_of(provider: TokenProvider) -> tuple[str, float, str, dict[str, str]]:
-    """Returns the token, its end in seconds since the epoch, an empty principal, and the SASL extensions. A token of
-    unknown life gets an end after UNKNOWN_LIFE_MS."""
+    """Returns the token, the time at which it expires (seconds since the epoch), an empty principal, and the SASL
+    extensions. A token with an unknown time of expiry is taken to expire after UNKNOWN_LIFE_MS."""
     text = provider.token()
     ends_ms = provider.expires_at_ms
     return (

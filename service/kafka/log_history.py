@@ -1,4 +1,5 @@
-"""Reads the records of one transactional.id that the transaction log still holds, and finds missing ranges."""
+"""Reads all records of one transactional.id that are left in the transaction log, and finds the offsets that are
+missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Reads the batches of a range of offsets of one partition, in order and within bounds; of all producers or of one."""
+"""Reads the batches in a range of offsets of one partition, in order and within bounds, from all producers or from one
+producer."""
 
 from __future__ import annotations
 
@@ -160,8 +161,9 @@ def has_records_ahead(
     client: KafkaClient, topic: str, partition: int, leader: Leader, offset: int, lso: int, hi: int
 ) -> bool | None:
     """Returns whether a group with this committed offset has a record to read. From an offset below the LSO, only a
-    committed record below the LSO counts; from any other offset, any record below `hi` (the high watermark). None: not
-    known within MOST_BYTES and MOST_S, or because the offset is not in the log any more, or a batch is damaged.
+    committed record below the LSO counts; from any other offset, any record below `hi` (the high watermark). None if
+    that is not known: reading reached MOST_BYTES or MOST_S, the offset is not in the log any more, or a batch is
+    damaged.
 
     Raises KafkaUnavailable, or KafkaRefused (READ on the topic).
     """

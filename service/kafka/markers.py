@@ -31,8 +31,9 @@ def write_marker(
     (see NEEDS), 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, or another one.
 
     The coordinator never learns of the marker. If the coordinator still knows the transaction, the marker ends the
-    transaction on this partition alone. `coordinator_epoch`: as DescribeProducers reports it, 0 if that is -1 (as
-    Kafka's own tool does). Raises KafkaUnavailable (then the marker may or may not be written) or KafkaRefused.
+    transaction on this partition alone. `coordinator_epoch`: the one that DescribeProducers reports, or 0 where it
+    reports -1, as in Kafka's own tool. Raises KafkaUnavailable (then the marker may or may not be written) or
+    KafkaRefused.
     """
     marker = WriteTxnMarkersRequest.WritableTxnMarker
     request = WriteTxnMarkersRequest(

@@ -1,7 +1,7 @@
 """Fetches tokens for SASL/OAUTHBEARER from a server, a file or a command, and keeps each for most of its life.
 
-The keys are those of Kafka's Java clients (`SaslConfigs`, `OAuthBearerLoginCallbackHandler`); COMMAND is our own,
-for clouds that give Java clients a class of their own to fetch tokens (`sasl.login.callback.handler.class`).
+The keys are those of Kafka's Java clients (`SaslConfigs`, `OAuthBearerLoginCallbackHandler`); COMMAND is txnscope's own
+key, for clouds that supply a Java class which fetches tokens (`sasl.login.callback.handler.class`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ KEYS: Final = (COMMAND, ENDPOINT, CLIENT_ID, CLIENT_SECRET, SCOPE, URL_ENCODES)
 
 COMMAND_TIMEOUT_S: Final = 10.0
 ENDPOINT_TIMEOUT_S: Final = 10.0
-"""Longest time for the connection, for the handshake of TLS, and from the request to the last byte of the answer."""
+"""Time limit (s) of each of these: the connection, the TLS handshake, and the time from the request to the last byte of
+the answer."""
 REFRESH_AFTER: Final = 0.8
 """Part of a token's life after which a new one is requested, as with Java's `sasl.login.refresh.window.factor`."""
 UNKNOWN_LIFE_MS: Final = 60_000
@@ -66,8 +67,8 @@ class ClientCredentials:
     authorities that may sign the server's certificate; None: those of the system. `url_encodes`: id and secret are
     form-encoded before they go into the header (RFC 6749, 2.3.1).
 
-    The `fetch` of every source returns a new token, or raises KafkaUnavailable naming the place, but neither token nor
-    secret."""
+    `fetch`, here and in the other sources, returns a new token. It raises KafkaUnavailable with a text that names the
+    source, but neither token nor secret."""
 
     url: str
     client_id: str
@@ -157,8 +158,8 @@ TokenSource = ClientCredentials | TokenFile | TokenCommand
 
 
 def source_of(properties: Mapping[str, str], options: Mapping[str, str]) -> TokenSource:
-    """Returns the source that client properties name. `options`: the options of the JAAS login. Raises ValueError with
-    the keys that are missing or wrong."""
+    """Returns the source of tokens that client properties name. `options`: the options of the JAAS login. Raises
+    ValueError with a text that names the keys that are missing or wrong."""
     if command := properties.get(COMMAND):
         try:
             words = tuple(shlex.split(command))
@@ -189,8 +190,8 @@ def extensions_of(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # the library has no types
-    """Gives kafka-python a token, and fetches a new one after REFRESH_AFTER of its life. If that fails, the old token
-    is used until it expires; a token of unknown life is used no longer."""
+    """Gives kafka-python a token, and fetches a new one after REFRESH_AFTER of its life. If the fetch fails, the old
+    token is used until it expires; an old token with an unknown time of expiry is not used."""
 
     def __init__(
         self,
@@ -218,7 +219,8 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # the library
 
     @property
     def expires_at_ms(self) -> int | None:
-        """The end of the present token; None if it is not known."""
+        """The time (ms) at which the present token expires; None if there is no token or its time of expiry is
+        unknown."""
         with self._lock:
             return None if self._token is None else self._token.expires_at_ms
 
@@ -245,7 +247,8 @@ def provider(source: TokenSource, extensions: tuple[tuple[str, str], ...]) -> To
 
 
 def _error_in(body: bytes) -> str:
-    """Returns the error code of RFC 6749, 5.2, as `: invalid_client`; an empty text if the body has none."""
+    """Returns the error code (RFC 6749, 5.2) in the body after a colon, such as `: invalid_client`; an empty text if
+    there is no code."""
     try:
         error = json.loads(body)["error"]
     except (ValueError, KeyError, TypeError):

@@ -1,8 +1,9 @@
-"""Reads which offsets open transactions commit, from their own batches on a partition of `__consumer_offsets`.
+"""Reads the keys of the offsets that open transactions commit, from the transactions' batches on a partition of
+`__consumer_offsets`.
 
 Kafka reports a group's pending offset only for a partition for which the group has committed an offset before. Apart
-from the transaction log, the keys of these records are the only payload that txnscope decodes, and only for
-transactions that hold back an LSO.
+from the transaction log, these keys are the only payload that txnscope decodes. It decodes them only for transactions
+that hold back an LSO.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ class SearchRange(NamedTuple):
 
 @dataclass(slots=True)
 class OffsetCommits:
-    """The offsets that the batches of one transaction commit. `has_newest`: the batch with the `newest_ms` of
-    SearchRange is among them. `undecodable`: number of records that could not be decoded, by reason."""
+    """The offsets (group, topic and partition) that the batches of one transaction commit. `has_newest`: the batch with
+    the `newest_ms` of SearchRange is among them. `undecodable`: number of records that could not be decoded, by
+    reason."""
 
     offsets: set[OffsetKey] = field(default_factory=set)
     has_newest: bool = False
@@ -46,7 +48,8 @@ class OffsetCommits:
 
 
 class CommitsRead(NamedTuple):
-    """One pass over a partition: `commits` by producer id, of the batches that begin below `reached`."""
+    """The result of one pass over a partition. `commits`: by producer id, the commits in batches that begin below
+    `reached`. `damaged`: number of batches that could not be read."""
 
     commits: Mapping[int, OffsetCommits]
     reached: int

@@ -1,4 +1,5 @@
-"""Reads offsets of partitions from their leaders: start, end, first at a time, end of a leader epoch."""
+"""Reads offsets of partitions from their leaders: the start and the end of the log, the first offset at or after a
+time, and the end of a leader epoch."""
 
 from __future__ import annotations
 
@@ -34,14 +35,15 @@ class Offsets:
 
 
 def list_offsets(client: KafkaClient, layout: TopicLayout, which: int, *, unreplicated: bool = False) -> Offsets:
-    """Returns an offset of every partition of the layout (ListOffsets); sends one request per leader, all at once.
+    """Returns the offset `which` (EARLIEST or LATEST) of every partition of the layout, by ListOffsets; asks all
+    leaders at the same time.
 
     Requests carry the leader epoch. So a broker that no longer leads, or a leader that does not know its high watermark
     yet, refuses (Partition.fetchOffsetForTimestamp). Raises KafkaUnavailable if a leader does not answer and no other
-    one returns an offset; KafkaRefused if any leader refuses the request.
+    leader returns an offset; KafkaRefused if any leader refuses the request.
 
-    `unreplicated`: makes LATEST the log end offset, above the high watermark (Kafka returns it to a debugging replica,
-    ReplicaManager.fetchOffset).
+    `unreplicated`: LATEST is the log end offset, which may be above the high watermark. Kafka returns this offset to a
+    debugging replica (ReplicaManager.fetchOffset).
     """
     found: dict[int, int] = {}
     refused: dict[int, int] = {}
@@ -87,7 +89,7 @@ def offset_at_time(client: KafkaClient, topic: str, partition: int, leader: Lead
     the high watermark. Timestamps are by the producers' clocks (or the broker's append time, as the topic is
     configured).
 
-    Needs DESCRIBE on the topic. Raises KafkaUnavailable.
+    Needs DESCRIBE on the topic. Raises KafkaUnavailable or KafkaRefused.
     """
     since_ms = max(timestamp_ms, 0)  # Kafka reserves numbers below 0: -1 the end, -2 the start
     request = _request(topic, {partition: leader}, since_ms, _CONSUMER)
@@ -101,7 +103,8 @@ def epoch_end_offset(client: KafkaClient, topic: str, partition: int, leader: Le
     """Returns the end offset of the records written in `epoch`, or, if it has none, in the last epoch before it; None
     if no such records are left.
 
-    An end below the offset already read means that the log diverged there (KIP-101, KIP-320). Raises KafkaUnavailable.
+    If a reader has read beyond the returned offset, the log has diverged there (KIP-101, KIP-320). Raises
+    KafkaUnavailable or KafkaRefused.
     """
     wanted = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     request = OffsetForLeaderEpochRequest(

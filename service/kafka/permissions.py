@@ -1,5 +1,5 @@
-"""Finds out what the principal may do, without writing or creating anything: requests name topics, ids and groups,
-among them invented ones.
+"""Finds out what the principal may do, by requests about topics, ids and groups, some of them invented. The requests
+write and create nothing.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Broker(NamedTuple):
 
 
 class Versions(NamedTuple):
-    """Versions of a broker. `apis`: highest by API key; `supported`: highest level by feature; `finalized`: level in
-    force, by feature."""
+    """Versions of a broker. `apis`: the highest version of each API, by key; `supported`: the highest level of each
+    feature; `finalized`: the level of each feature that is in force."""
 
     apis: dict[int, int]
     supported: dict[str, int]
@@ -96,8 +96,8 @@ def versions(client: KafkaClient, node: int) -> Versions:
 
 
 def topic_errors(client: KafkaClient, node: int, topics: Sequence[str]) -> dict[str, int]:
-    """Returns an error code by topic: 0 if the topic may be described, 29 if it may not (whether it exists or not), 3
-    if it does not exist.
+    """Returns the error code of each topic: 0 if the topic may be described, 29 if it may not (whether it exists or
+    not), 3 if it does not exist.
 
     Raises KafkaUnavailable or KafkaRefused.
     """
@@ -109,7 +109,7 @@ def topic_errors(client: KafkaClient, node: int, topics: Sequence[str]) -> dict[
 
 
 def denied_ids(client: KafkaClient, node: int, ids: Sequence[str]) -> list[str]:
-    """Returns those of the ids that may not be described. Any broker can answer: Kafka checks permission before it
+    """Returns the ids that the principal may not describe. Any broker can answer: Kafka checks permission before it
     looks for the coordinator (KafkaApis.handleDescribeTransactionsRequest). Raises KafkaUnavailable or KafkaRefused.
     """
     found = []
@@ -124,8 +124,8 @@ def denied_ids(client: KafkaClient, node: int, ids: Sequence[str]) -> list[str]:
 
 
 def denied_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> list[str]:
-    """Returns those of the groups that may not be described. Any broker can answer, as for ids. Raises KafkaUnavailable
-    or KafkaRefused.
+    """Returns the groups that the principal may not describe. Any broker can answer, as for `denied_ids`. Raises
+    KafkaUnavailable or KafkaRefused.
     """
     found = []
     for some in _portions(groups):
@@ -137,7 +137,8 @@ def denied_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> list
 
 def cluster(client: KafkaClient, node: int) -> Cluster:
     """Returns the cluster's id, which needs no permission, and the allowed operations. Both are None if DescribeCluster
-    fails. Without DescribeCluster only the id is read; raises KafkaUnavailable or KafkaRefused if that fails."""
+    fails. If the broker does not support DescribeCluster, reads only the id, by Metadata, and raises KafkaUnavailable
+    or KafkaRefused if that fails."""
     if client.version_of(DescribeClusterRequest.API_KEY) < 0:
         found = client.ask(layouts_request([]), node, TIMEOUT_MS).cluster_id
         return Cluster(found, None, False)
@@ -152,7 +153,7 @@ def cluster(client: KafkaClient, node: int) -> Cluster:
 
 
 def readable_configs(client: KafkaClient, node: int, names: Sequence[str]) -> set[str]:
-    """Returns those of the configs that the broker reports: none without DESCRIBE_CONFIGS on the cluster. Raises
+    """Returns the names of the configs that the broker reports; none without DESCRIBE_CONFIGS on the cluster. Raises
     KafkaUnavailable or KafkaRefused.
     """
     answer = client.ask(configs_request(BROKER, [str(node)], names), node, TIMEOUT_MS).results[0]
@@ -180,10 +181,10 @@ def has_authorizer(client: KafkaClient, node: int) -> bool | None:
 
 
 def controller_clock(client: KafkaClient, node: int) -> ControllerClock | None:
-    """Returns the time by the active controller's clock. The controller reports its present time as the time at which
-    it was last caught up itself (DescribeQuorumResponse.json).
+    """Returns the time by the active controller's clock. DescribeQuorum returns, for each voter, the time at which it
+    was last caught up; for the active controller that is the present time (DescribeQuorumResponse.json).
 
-    None without DESCRIBE on the cluster, or if the broker does not answer that request.
+    None without DESCRIBE on the cluster, or if the broker does not answer or does not report the time.
     """
     topic = DescribeQuorumRequest.TopicData
     metadata = topic(topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)])

@@ -22,10 +22,10 @@ TIMEOUT_MS: Final = 2_000
 
 
 class ActiveProducer(NamedTuple):
-    """One producer id in a partition's producer state, which also holds plain idempotent producers. -1 is Kafka's
-    "none": no batch of this epoch kept (`last_sequence`), no marker ever written here (`coordinator_epoch`), no
-    transaction open (`transaction_start_offset`). `last_timestamp_ms`: timestamp of the newest batch, by the producer's
-    clock; if that batch is a marker, by the coordinator's.
+    """One producer id in a partition's producer state, which also holds plain idempotent producers. -1 means that there
+    is none: no batch of this epoch is kept (`last_sequence`), no marker was ever written here (`coordinator_epoch`), no
+    transaction is open (`transaction_start_offset`). `last_timestamp_ms`: timestamp of the newest batch, by the
+    producer's clock; if that batch is a marker, by the coordinator's.
     """
 
     producer_id: int
@@ -73,12 +73,12 @@ def describe_producers(
 
 
 def describe_owners(client: KafkaClient, producer_ids: Sequence[int]) -> dict[int, DescribedOwner]:
-    """Returns the owner of each producer id. A missing owner proves nothing: Kafka hides ids without permission
-    (DESCRIBE on the id).
+    """Returns the owner of each producer id that has one. If an owner is missing, that proves nothing: Kafka hides a
+    transactional.id without DESCRIBE on it.
 
-    Every broker has to answer, because a broker that has lost the lead without knowing it yet still lists the ids. The
-    owner is left out if two brokers list the producer id. Raises KafkaUnavailable (also while any broker loads a part
-    of the transaction log) or KafkaRefused (before Kafka 3.0).
+    Every broker has to answer, because a broker that has lost the lead of a log partition without knowing it yet still
+    lists the ids. If two brokers list a producer id, its owner is left out. Raises KafkaUnavailable (also while any
+    broker loads a part of the transaction log) or KafkaRefused (before Kafka 3.0).
     """
     listed: dict[int, list[tuple[int, str]]] = defaultdict(list)
     for node in broker_ids(client, TIMEOUT_MS):

@@ -1,4 +1,4 @@
-"""Requests that txnscope encodes itself, and answers left as bytes, over the library's own connections.
+"""Requests that txnscope encodes itself, and their answers as bytes; both use the library's connections.
 
 Used where the library's codec is too slow (thousands of partitions many times a minute) or lacks a request. These
 classes have the few methods that `kafka.net.connection` and `kafka.protocol.parser` (3.0.12) call on a request and on
@@ -29,7 +29,7 @@ class RawRequest:
     """A request as bytes. `body`: everything after the header. `is_flexible`: this version has tagged fields (KIP-482),
     in its header, too.
 
-    One request can be sent many times, but not again before its last answer has come.
+    An object can be sent again once its last answer has come.
     """
 
     def __init__(self, api_key: int, version: int, body: bytes, *, is_flexible: bool) -> None:
@@ -106,8 +106,8 @@ class MissingMessages:
         self.api_key: int = self.request.API_KEY
 
     def ask(self, client: KafkaClient, node: int, version: int, read: Callable[[Any], T], **fields: Any) -> T | None:
-        """Sends a request with `fields`, and returns what `read` makes of the answer; None if the answer breaks the
-        schema. Raises KafkaUnavailable or KafkaRefused."""
+        """Sends a request with `fields`, and returns the result of `read` for the answer; None if the answer does not
+        match the schema. Raises KafkaUnavailable or KafkaRefused."""
         body = bytes(self.request(**fields).encode(version))
         answer = client.ask(RawRequest(self.api_key, version, body, is_flexible=True), node).body
         try:

@@ -31,9 +31,9 @@ _SECRET_OPTION: Final = re.compile(r"""(?i)(?:password|secret)\s*=(?!\s*(?:""|''
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Bootstrap servers and client properties of a cluster. `properties`: keys and values of the file, as written: the
-    `${…}` of a config provider are replaced where the values are used, never here. `file`: the file itself; None if
-    there is none on this machine."""
+    """Bootstrap servers and client properties of a cluster. `properties`: keys and values of the file as written; the
+    variables of config providers (`${…}`) are replaced only where the values are used. `file`: None if the settings
+    were not read from a file of this machine."""
 
     bootstrap_servers: tuple[str, ...]
     properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -67,7 +67,8 @@ class ClientSettings:
 
     @property
     def has_secret(self) -> bool:
-        """True if a password, a client secret or a private key is among the properties as they are written."""
+        """True if the file itself contains a password, a client secret or a private key, and not only a variable for
+        it."""
         written = reading.without_variables(dict(self.properties))
         return any(
             (key in _SECRETS and value.strip()) or (key == keys.JAAS and _SECRET_OPTION.search(value))
@@ -88,7 +89,7 @@ class ClientSettings:
         return tuple(Path(value) for key in stores.FILES if (value := properties.get(key)))
 
     def notes(self, bootstrap_servers: str | None) -> tuple[str, ...]:
-        """Returns notes on the keys of the file, and on the schemes in server addresses, that have no effect. Raises
+        """Returns notes for people: keys of the file, and schemes in server addresses, that have no effect. Raises
         BadClientConfig."""
         with self._named():
             properties = self._resolved()
@@ -96,8 +97,8 @@ class ClientSettings:
         return tuple(f"{self._name}: {note}" for note in _notes(properties, servers))
 
     def portable(self) -> ClientSettings:
-        """Returns the same settings for other machines: with the contents of files and the values of config providers
-        instead of their names. Raises BadClientConfig."""
+        """Returns the same settings for other machines: the contents of the named files and the values of config
+        providers replace names and variables. Raises BadClientConfig."""
         with self._named():
             properties = self._resolved()
             if _uses_tls(properties):
@@ -107,8 +108,8 @@ class ClientSettings:
             return replace(self, properties=tuple(properties.items()), file=None)
 
     def kafka_python(self) -> dict[str, Any]:
-        """Returns keyword arguments for kafka-python's clients, with the credentials of this moment. Raises
-        BadClientConfig for whatever is wrong in the file."""
+        """Returns keyword arguments for kafka-python's clients; reads credentials again at each call. Raises
+        BadClientConfig for a mistake in the file."""
         with self._named():
             properties = self._resolved()
             if wrong := "; ".join(keys.mistakes(properties)):
@@ -155,16 +156,16 @@ class ClientSettings:
 
 
 class Clients(NamedTuple):
-    """Settings for brokers. `by_name`: of the clusters that have settings of their own; `other`: of all other clusters;
-    None: these have no brokers."""
+    """The connection settings of all clusters. `by_name`: of each cluster that has its own settings; `other`: of all
+    other clusters, None if their brokers are not known."""
 
     other: ClientSettings | None
     by_name: Mapping[str, ClientSettings]
 
 
 def _addresses(text: str) -> tuple[str, ...]:
-    """Returns addresses as HOST:PORT. A scheme in front has no effect, as in Java: `security.protocol` decides. Raises
-    ValueError."""
+    """Returns the addresses in the text as HOST:PORT. A scheme in front of an address is dropped, as in Java:
+    `security.protocol` decides. Raises ValueError."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
         raise ValueError("no HOST:PORT given")

@@ -30,7 +30,7 @@ class ShareOffset(NamedTuple):
 
 
 class ShareGroupOffsets(NamedTuple):
-    """The offsets of a share group; empty with an error of the group. None: the offset could not be read."""
+    """The offsets of a share group by partition, None where the offset could not be read; empty if `error` is not 0."""
 
     error: int
     offsets: Mapping[TopicPartition, ShareOffset | None]
@@ -57,8 +57,8 @@ def share_offsets(client: KafkaClient, node: int, groups: Sequence[str]) -> dict
 
 
 def isolation_levels(client: KafkaClient, node: int, groups: Sequence[str]) -> dict[str, str | None]:
-    """Returns the isolation level of each share group. None: not reported (no DESCRIBE_CONFIGS on the group). Any
-    broker can answer. Raises KafkaUnavailable or KafkaRefused."""
+    """Returns the isolation level of each share group, None where the broker does not report it (no DESCRIBE_CONFIGS on
+    the group). Any broker can answer. Raises KafkaUnavailable or KafkaRefused."""
     found: dict[str, str | None] = dict.fromkeys(groups)
     if not groups:
         return found

@@ -29,8 +29,8 @@ _SUITE_1_3: Final = re.compile(r"TLS_(AES|CHACHA20)_\w+")
 
 
 def context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """Returns a context for clients; stores and certificates are read anew at each call. Raises ValueError naming the
-    key, and the file, at fault."""
+    """Returns a context for clients; reads stores and certificates again at each call. Raises ValueError with a text
+    that names the wrong key, and its file."""
     texts = with_texts(properties)
     if KEY in texts and CHAIN not in texts:
         raise ValueError(f"{KEY} needs {CHAIN}")

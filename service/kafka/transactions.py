@@ -15,11 +15,13 @@ from service.kafka.cluster import broker_ids, topic_layout
 
 TRANSACTIONAL_ID_NOT_FOUND: Final = 105
 _DOES_NOT_KNOW: Final = (errors.NONE, TRANSACTIONAL_ID_NOT_FOUND)
-"""Error codes of a broker that has the id under another producer id (NONE), or does not find the id."""
+"""Error codes of a broker that does not have the id under the producer id in question: it returns the id with another
+producer id (NONE), or does not find the id."""
 
 
 class TransactionDescription(NamedTuple):
-    """A coordinator's description of one id. `state` is in Kafka's words; None: the coordinator does not know the id.
+    """A coordinator's description of one id. `state`: Kafka's name of the state; None if the coordinator does not know
+    the id.
 
     `partitions`: in Ongoing all partitions of the transaction, in PrepareX those still without a marker, else none.
     """
@@ -31,7 +33,7 @@ class TransactionDescription(NamedTuple):
 
 
 class ListedId(NamedTuple):
-    """A transactional id that a coordinator knows, with the producer id it has now. `state` in Kafka's words."""
+    """A transactional.id that a coordinator knows, with its present producer id. `state`: Kafka's name of the state."""
 
     transactional_id: str
     producer_id: int
@@ -41,9 +43,8 @@ class ListedId(NamedTuple):
 def list_transactions(
     client: KafkaClient, node: int, producer_ids: Sequence[int] = (), timeout_ms: int = REQUEST_TIMEOUT_MS
 ) -> list[ListedId]:
-    """Returns the ids that broker `node` coordinates; if `producer_ids` are given, only those with one of them. Kafka
-    leaves out ids without permission (DESCRIBE on the id) and gives no error: an id that is missing here may still
-    exist.
+    """Returns the ids that broker `node` coordinates; if `producer_ids` are given, only ids with one of these. Kafka
+    leaves out ids that the principal may not describe, without an error: a missing id may still exist.
 
     Raises KafkaUnavailable (also while the broker loads any part of the transaction log) or KafkaRefused.
     """
@@ -58,8 +59,8 @@ def lists_ids_without_log(client: KafkaClient) -> bool:
     """Returns whether a broker lists transactional ids and has no topic `__transaction_state`. A broker of Apache Kafka
     that lists an id leads a partition of the topic, and so has it in its metadata.
 
-    A broker that does not answer ListTransactions counts as one that lists none. Raises KafkaUnavailable if no broker
-    answers, KafkaRefused if the topic may not be described.
+    A broker that does not answer ListTransactions counts as a broker that lists no ids. Raises KafkaUnavailable if no
+    broker answers, KafkaRefused if the topic may not be described.
     """
     for node in broker_ids(client):
         try:
@@ -84,11 +85,11 @@ def no_coordinator_knows(
     """Returns True if no coordinator will end the transaction of an id that hashes to another partition of the
     transaction log since partitions were added; False if a broker still has the transaction; None if not known now.
 
-    A broker that has not restarted since partitions were added still ends the transaction, and reports `producer_id`.
-    So every broker has to answer that it is not the coordinator, does not find the id, or has the id under another
-    producer id. The leader of the partition to which the id hashes now has to give one of the last two answers. A
-    broker that starts later reads the present number of partitions; one that has not restarted loads no further
-    partition (`TransactionStateManager.validateTransactionTopicPartitionCountIsStable`).
+    A broker that has not restarted since partitions were added still ends the transaction, and describes the id with
+    `producer_id`. So for True, every broker has to answer that it is not the coordinator, does not find the id, or has
+    the id under another producer id. The leader of the partition to which the id hashes now has to give the second or
+    the third answer. A broker that starts later reads the present number of partitions; one that has not restarted
+    loads no further partition (`TransactionStateManager.validateTransactionTopicPartitionCountIsStable`).
 
     Raises KafkaUnavailable or KafkaRefused.
     """

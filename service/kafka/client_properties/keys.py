@@ -110,11 +110,12 @@ CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "ssl.engine.factory.class": (f"{_KAFKA}.ssl.DefaultSslEngineFactory",),
 }
-"""Keys that name a Java class, with the classes of Kafka that do the same as txnscope."""
+"""By key that names a Java class, the accepted classes: classes of Kafka that behave as txnscope does."""
 
 
 class _Choice(NamedTuple):
-    """A closed set of values. `folds`: case does not matter; `many`: a comma-separated list of the values."""
+    """The values that a key may have. `folds`: upper and lower case are the same; `many`: the key takes a
+    comma-separated list of them."""
 
     values: tuple[str, ...]
     folds: bool = True
@@ -155,8 +156,8 @@ _CHOICES: Final[Mapping[str, _Choice]] = {
 
 
 def mistakes(properties: Mapping[str, str]) -> Iterator[str]:
-    """Yields a text for each refused key, and for each value outside its closed set. `properties`: with the values of
-    config providers."""
+    """Yields a text for each refused key, and for each value that its key may not have. `properties`: after
+    `reading.resolve`."""
     has_command = oauth.COMMAND in properties
     for key, value in properties.items():
         if key in CLASSES:
@@ -172,15 +173,15 @@ def mistakes(properties: Mapping[str, str]) -> Iterator[str]:
 
 
 def is_ignored(key: str) -> bool:
-    """Returns True for a key that has no effect and is not refused: one in IGNORED, or one without a security prefix
-    that is in no other table."""
+    """Returns True for a key that has no effect and is not refused: a key in IGNORED, or a key that has no security
+    prefix and is in no other table."""
     return key in IGNORED or not (
         key in HONOURED or key in CLASSES or reading.is_of_provider(key) or key.startswith(_SECURITY)
     )
 
 
 def ignored(properties: Mapping[str, str]) -> list[str]:
-    """Returns the keys that have no effect."""
+    """Returns the keys of the file that have no effect."""
     return [
         key for key in properties if is_ignored(key) or (key.startswith(REFUSED_PREFIX) and oauth.COMMAND in properties)
     ]

@@ -104,8 +104,8 @@ _DEFAULT_HANDLER: Final = "org.apache.kafka.common.security.authenticator.Abstra
 
 
 def arguments(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the arguments that begin with `sasl_`. `properties`: checked, with the values of config providers. Raises
-    ValueError naming the key, with no secret in it."""
+    """Returns kafka-python's arguments that begin with `sasl_`. `properties`: after `reading.resolve`, and without
+    `keys.mistakes`. Raises ValueError with a text that names the key and contains no secret."""
     logs_in = properties.get(PROTOCOL, "").upper().startswith("SASL_")
     mechanism = properties.get(MECHANISM, GSSAPI if logs_in else "").upper()
     shown = f"{MECHANISM}={mechanism}" + ("" if MECHANISM in properties else " (the default)")
@@ -152,8 +152,8 @@ def _options(text: str, mechanism: str, shown: str) -> dict[str, str]:
 
 
 def _check_handler(mechanism: str, properties: Mapping[str, str]) -> None:
-    """Raises ValueError for a callback handler that is not Kafka's own: in Java such a class would supply the login.
-    Accepts any handler if the properties have a `oauth.COMMAND`, which replaces it."""
+    """Raises ValueError for a callback handler that is not Kafka's own: in Java such a class would supply the login. If
+    the properties have the key `oauth.COMMAND`, any handler is accepted, because the command replaces the handler."""
     handler = properties.get(LOGIN_HANDLER, "")
     if not handler or oauth.COMMAND in properties:
         return

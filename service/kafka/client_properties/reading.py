@@ -49,7 +49,8 @@ _VARIABLE: Final = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
 _SHORTEST_SECRET: Final = 4
 
 _Lookup = Callable[[str, str], str]
-"""Returns the value for a path and a key. Raises ValueError with the reason for which there is none."""
+"""Returns a config provider's value for a path and a key. Raises ValueError with the reason if the provider has
+none."""
 
 
 class Resolved(NamedTuple):
@@ -64,8 +65,8 @@ class Resolved(NamedTuple):
         return f"Resolved({len(self.properties)} properties)"
 
     def masked(self, text: str) -> str:
-        """Returns a text with variables in place of their values, because a password may be under a wrong key. Leaves
-        values of less than _SHORTEST_SECRET characters."""
+        """Returns the text of an error with variables in place of their values, because the text may show the value of
+        any key, and a password may be under a wrong key. Keeps values of less than _SHORTEST_SECRET characters."""
         for variable, value in self.values:
             if len(value.strip()) >= _SHORTEST_SECRET:
                 text = text.replace(value.strip(), variable)
@@ -86,8 +87,8 @@ def without_variables(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def resolve(properties: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> Resolved:
-    """Reads the value of every variable, anew at each call. Raises ValueError naming the key, and the provider's class,
-    file or key that is at fault, but no value.
+    """Reads the value of every variable, anew at each call. Raises ValueError with a text that names the key, and the
+    provider's class, file or key that is wrong, but no value.
 
     A `${…}` that names no declared provider is plain text.
     """
@@ -104,8 +105,8 @@ def _names(properties: Mapping[str, str]) -> list[str]:
 
 
 def _pieces(key: str, value: str, lookups: Mapping[str, _Lookup], found: list[tuple[str, str]]) -> Iterator[str]:
-    """Yields the parts of a value, and adds its variables to `found`. A value from a provider is not searched for
-    variables again."""
+    """Yields the parts of a value, each variable replaced by its value, and adds (variable, value) to `found`. Does not
+    search a provider's value for more variables."""
     at = 0
     for variable in _VARIABLE.finditer(value):
         if variable[1] in lookups:

@@ -72,7 +72,8 @@ def _key_store(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _key(store: PKCS12KeyAndCertificates, password: str | None) -> dict[str, str]:
-    """Returns the key, encrypted with the same password as in the store."""
+    """Returns the properties for the store's private key: its text, encrypted with `password`, and that password.
+    Without a password the text is not encrypted."""
     from cryptography.hazmat.primitives import serialization
 
     locked: serialization.KeySerializationEncryption = serialization.NoEncryption()
@@ -85,7 +86,7 @@ def _key(store: PKCS12KeyAndCertificates, password: str | None) -> dict[str, str
 
 def _raw(properties: Mapping[str, str], store: str, of_text: str) -> bytes | None:
     """Returns the bytes of a store; None if the properties name none. Raises ValueError if the store cannot be read,
-    does not have the format of its type, or comes with keys that exclude it."""
+    does not have the format of its type, or may not be combined with another key of the properties."""
     location, given = properties.get(f"{store}.location"), properties.get(f"{store}.type", "").upper()
     if not location:
         return None
@@ -105,7 +106,7 @@ def _raw(properties: Mapping[str, str], store: str, of_text: str) -> bytes | Non
 
 
 def _conversion(location: str, store_type: str) -> str:
-    """Returns the command that converts a store that only Java reads to PKCS12."""
+    """Returns advice with the command that converts a store to PKCS12 if only Java can read its format."""
     new = shlex.quote(str(Path(location).with_suffix(".p12")))
     return (
         f"convert it: keytool -importkeystore -srckeystore {shlex.quote(location)} -srcstoretype {store_type}"
