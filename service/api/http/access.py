@@ -1,7 +1,8 @@
 """Middleware before every route: checks the host, identifies the sender, and refuses what the sender may not do.
 
 `service.access.needs` has the role that each request needs. A request that changes something is refused if a browser
-sends it for another site, because a browser adds names, passwords and certificates by itself.
+sends it for another site, because a browser adds saved passwords and client certificates to such a request without
+asking its user.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ from service.store.escaped_text import printable
 log = logging.getLogger(__name__)
 
 _slow: Final = OwnThreads("passwords and tokens", 2)
-"""Threads apart from those for keys: a password takes 60 ms of a core and 32 MB, and requests with keys must not wait
-for attempts to guess a password."""
+"""Threads that check passwords and tokens. Keys have threads of their own: a check of a password takes 60 ms of a core
+and 32 MB, and requests with keys must not wait for attempts to guess a password."""
 _fast: Final = OwnThreads("keys", 2)
 
 _JSON: Final = "application/json"
@@ -63,11 +64,11 @@ class AccessConfig(NamedTuple):
 
 
 Record = Callable[[Iterable[Counted]], None]
-"""Stores refusals in the audit; raises StoreError."""
+"""Stores refusals in the audit. Raises StoreError if some were not stored."""
 
 
 class Access:
-    """The state behind the middleware of one application. `operators`: keys by name. `read_keys`: the keys of the
+    """The state behind the middleware of one application. `operators`: keys by name. `read_keys`: reads the keys of the
     store. `record`: stores refusals."""
 
     def __init__(
@@ -86,9 +87,9 @@ class Access:
         self._summing: asyncio.Task[None] | None = None
 
     async def principal(self, header: str, address: str) -> Principal:
-        """Returns the principal that the header names. Raises BadCredentials; ProblemError (429) for a password or
-        token that was not checked lately, if the address has sent too many wrong credentials; StoreError if the keys of
-        the store have never been read and cannot be read now."""
+        """Returns the principal that the header names. Raises BadCredentials if there is none; ProblemError (429) for a
+        password or token that was not checked lately, if the address has sent too many wrong credentials; StoreError if
+        the keys of the store have never been read and cannot be read now."""
         now_s = time.monotonic()
         known = self.authenticator.known(header, now_s)
         if known is not None:
@@ -236,7 +237,8 @@ def check_declared(routes: Iterable[BaseRoute]) -> None:
 
 
 def describe_access(document: dict[str, Any]) -> None:
-    """Adds to an OpenAPI document the credentials that a service may ask for, and the answers without them."""
+    """Adds to an OpenAPI document the credentials that a service may ask for, and the problems with which it refuses a
+    request."""
     document["components"]["securitySchemes"] = {
         "bearer": {
             "type": "http",
@@ -260,9 +262,9 @@ def _responses(*statuses: int) -> dict[str, Any]:
 
 
 def _check_site(headers: Headers) -> None:
-    """Raises ProblemError (403) for a request that a browser sends for another site, by the headers Sec-Fetch-Site and
-    Origin. Programs send neither. A form passes only if these headers prove that a page of ours sent the form, or if
-    the request has a bearer token."""
+    """Raises ProblemError (403) if the headers Sec-Fetch-Site and Origin show that a browser sends the request for
+    another site. Programs send neither header. A request without `Content-Type: application/json` passes only if these
+    headers prove that a page of ours sent the request, or if the request has a bearer token."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     has_our_origin = origin is not None and urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
     is_ours = site == "same-origin" or (site is None and has_our_origin)
@@ -288,7 +290,7 @@ def _too_many() -> ProblemError:
 
 
 def _answer(request: Request, error: Exception) -> Response:
-    """Returns the response of the application's own error handler: a problem, or a page."""
+    """Returns the response that the application's own error handler makes of the error: a problem, or a page."""
     app = request.scope["app"]
     assert isinstance(app, FastAPI)
     kind = next(kind for kind in type(error).__mro__ if kind in app.exception_handlers)

@@ -1,6 +1,7 @@
 """Turns a body into a response: JSON with a weak ETag, or 304 for a client that has the body already.
 
-Keeps each answer while the store does not change, for a second at most. So a page with many readers is rendered once.
+Keeps each answer while the store does not change, for a second at most, so that a page with many readers is rendered
+once.
 """
 
 from __future__ import annotations
@@ -118,8 +119,8 @@ Render = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class _Question(NamedTuple):
-    """The key of a kept answer: everything that the answer depends on, except the store and the time. `grants`: the
-    sender's, because an answer contains only what its sender may see and do."""
+    """The key of a kept answer: everything that the answer depends on, except the store and the time. `grants`: those
+    of the request's sender, because the answer contains only what the sender may see and do."""
 
     path: str
     query: str

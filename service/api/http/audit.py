@@ -36,7 +36,7 @@ not wait any longer."""
 
 @contextmanager
 def store_writer(store_url: str, wait_s: float = API_WAIT_S) -> Iterator[Engine]:
-    """Yields an engine that may write, for the few writes of people. Statements raise the errors of
+    """Yields an engine that may write, for the few writes that people request. Statements raise the errors of
     `service.store.engine.open_engine`."""
     engine = open_engine(store_url, must_exist=True, wait_s=wait_s)
     try:

@@ -27,7 +27,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def id_text(transactional_id: bytes) -> str:
-    """Returns the id itself if it is UTF-8; else the id with escapes (`display_id`), and `id_b64` has its bytes."""
+    """Returns the id itself if it is UTF-8, else its display form with escapes (`display_id`). For the latter, `id_b64`
+    returns the bytes."""
     try:
         return transactional_id.decode()
     except UnicodeDecodeError:
@@ -35,7 +36,7 @@ def id_text(transactional_id: bytes) -> str:
 
 
 def id_b64(transactional_id: bytes) -> str | None:
-    """Returns the bytes as base64url if the text of `id_text` has other bytes, else None."""
+    """Returns the id's bytes as base64url if the id is not UTF-8, else None."""
     return None if id_text(transactional_id).encode() == transactional_id else encode_bytes(transactional_id)
 
 
@@ -54,7 +55,7 @@ def text_of_time(ms: int | None) -> str | None:
 
 def text_of_clock(ms: int) -> str:
     """Returns a time of one of our own clocks, in the format of `text_of_time`. A number that is no time becomes the
-    first or the last possible one.
+    first or the last possible time.
     """
     return _text(min(max(ms, 0), LAST_TIME_MS))
 

@@ -36,7 +36,7 @@ Result = TypeVar("Result")
 
 
 class OwnThreads:
-    """At most `number` threads of each event loop for one purpose, named `purpose`."""
+    """Runs work of one purpose in threads, at most `number` at once for each event loop. `purpose`: a name for it."""
 
     def __init__(self, purpose: str, number: int) -> None:
         self._number = number
@@ -51,7 +51,7 @@ class OwnThreads:
 
 
 _TURN_S: Final = 20.0
-"""Seconds for which a request waits for the requests before it."""
+"""Longest wait (s) of a request for the requests before it."""
 
 MOST_AT_ONCE: Final = 16
 """Maximum number of requests that wait for Kafka or use it at once. Each holds one of the threads that also answer all
@@ -74,9 +74,9 @@ class Kafka:
         """Yields a client of the cluster's brokers, for this caller alone until the block ends. Kafka's errors in the
         block become problems.
 
-        Raises ProblemError: 503 if no brokers are configured, if they are of another cluster, if they do not answer, or
-        if other requests use the client for too long; 502, which names the missing permission, if they refuse; 429 if
-        MOST_AT_ONCE requests wait for the client, or use it, already.
+        Raises ProblemError: 503 if no brokers are configured, if the brokers are of another cluster or do not answer,
+        or if other requests use the client for too long; 502, which names the missing permission, if the brokers
+        refuse; 429 if MOST_AT_ONCE requests wait for the client, or use it, already.
         """
         if self._settings is None:
             raise ProblemError(
@@ -148,7 +148,7 @@ class Kafka:
 
 
 class Brokers:
-    """The connections of one purpose: one for each of `clusters`, by name, and one for all other clusters."""
+    """The connections for one purpose. Each cluster named in `clusters` has its own; all other clusters share one."""
 
     def __init__(self, other: ClientSettings | None, clusters: Mapping[str, ClientSettings]) -> None:
         self._other = Kafka(other)

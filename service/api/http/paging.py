@@ -27,7 +27,7 @@ LIMIT = 50
 """Items of a page if the request gives no `limit`."""
 
 Key = tuple[int | str, ...]
-"""The position of an item in its list; keys ascend."""
+"""The position of an item in its list. Keys ascend along the list."""
 
 Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
@@ -100,8 +100,8 @@ _TIMELINE: Final = TypeAdapter(tuple[tuple[Int64, Int64, Int64] | None, Int64 | 
 
 
 def read_timeline_cursor(cursor: str | None, *filters: Any) -> TimelineCursor:
-    """Returns the place in the cursor, which `write_place` made; without a cursor, the beginning. Raises ProblemError
-    (400) as `read_cursor` does."""
+    """Returns the place in the cursor, which `write_place` made; the beginning of the timeline if `cursor` is None.
+    Raises ProblemError (400) as `read_cursor` does."""
     return TimelineCursor(*(read_place(_TIMELINE, cursor, *filters) or ()))
 
 

@@ -27,7 +27,8 @@ def _check_duration(text: str) -> str:
 
 
 def _check_truth(value: Any) -> Any:
-    """Refuses all but `true` and `false`: the framework takes 1, on, yes and more, which OpenAPI does not mention."""
+    """Refuses all values but `true` and `false`. The framework alone would also take 1, on, yes and others, which
+    OpenAPI does not mention."""
     if value not in ("true", "false"):
         raise ValueError("neither true nor false")
     return value
@@ -46,7 +47,7 @@ Window = Annotated[
 PartitionNumber = Annotated[int, PathParameter(ge=0, lt=2**31)]
 
 _LONGEST_WINDOW_MS: Final = 7 * 24 * 3_600_000
-"""Longest `window`: history and volume are kept that long by default."""
+"""Longest `window` (ms): the time for which history and volume are kept by default."""
 
 
 def window_ms(window: str) -> int:
@@ -76,7 +77,8 @@ def unusable(parameter: str, message: str) -> ProblemError:
 
 
 async def only_known(request: Request) -> None:
-    """Raises ProblemError (422) for a parameter that the route does not take, or that is given twice and is no list.
+    """Raises ProblemError (422) for a parameter that the route does not have, and for one that is given twice but takes
+    a single value.
 
     A misspelt filter must not be ignored, because the answer would then contain everything. Asynchronous because it
     only computes: FastAPI would run a plain function in another thread.
@@ -127,7 +129,7 @@ IdBase64 = Annotated[
 
 class AskedId(NamedTuple):
     """The bytes by which a request names an id. `is_exact`: they come from `id_b64` and are the id itself. Otherwise
-    they come from `id`, and may be the id itself or the id as people see it.
+    they come from `id`, and may be the id itself or its display form.
     """
 
     raw: bytes
@@ -154,8 +156,8 @@ def id_of(request: Request, text: str | None, id_b64: str | None) -> AskedId:
 
 
 def known_id(connection: Connection, cluster: str, asked: AskedId) -> tuple[ClusterRow, IdRow]:
-    """Returns the cluster and the row of the id. Raises ProblemError (404) if the store does not have both. The store
-    has an expired id until retention ends.
+    """Returns the cluster and the row of the id. Raises ProblemError (404) if the store lacks the cluster or the id.
+    The store keeps an expired id until its retention ends.
     """
     found = known_cluster(connection, cluster)
     row = asked.find(connection, found.id)

@@ -1,4 +1,5 @@
-"""Answers every error with a problem (RFC 9457): what went wrong and, if that is known, what to do about it."""
+"""Answers every error with a problem (RFC 9457), which says what went wrong and, where possible, what to do about
+it."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ NOT_AUTHENTICATED: Final = "urn:txnscope:not-authenticated"
 WRONG_HOST: Final = "urn:txnscope:wrong-host"
 TOO_MANY_REQUESTS: Final = "urn:txnscope:too-many-requests"
 TOO_MANY_STREAMS: Final = "urn:txnscope:too-many-streams"
-"""The constants from BAD_PARAMETER to here are values of `type`. Every other problem has about:blank, because its
-status explains it."""
+"""The constants from BAD_PARAMETER to this one are values of `type`. Every other problem has the type about:blank,
+because its status explains it."""
 
 
 class ParameterError(BaseModel):
