@@ -42,8 +42,8 @@ class Hit(NamedTuple):
 
 def find(connection: Connection, cluster: ClusterRow, text: str) -> list[Hit]:
     """Returns the hits that `text` names exactly. If there are none: the topic `text`, and the ids that begin with
-    `text` or, if no id does, the ids that contain it. Returns at most one hit more than a page shows. Spaces at the
-    ends of `text` count only if an id has them."""
+    `text` or, if no id does, the ids that contain it. Returns at most one hit more than a page shows. Leading and
+    trailing spaces of `text` count only if an id has them."""
     if text != text.strip() and (ids := list(_ids(connection, cluster, text))):
         return ids
     text = text.strip()
@@ -66,9 +66,9 @@ def _ids(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit
 
 
 def _owners(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:
-    """Yields the owners of the producer id; if it has none, the partitions on which it has a transaction open. A
-    producer id belongs to one transactional.id for ever; a second owner is possible only after the transaction log was
-    read anew."""
+    """Yields the owners of the producer id; if it has none, the partitions on which it has a transaction open. Kafka
+    gives a producer id to one transactional.id for good; a second owner is possible only after the transaction log was
+    replaced."""
     if not _PRODUCER.fullmatch(text) or int(text) > _INT64_MAX:
         return
     owners = read_owners(connection, cluster.id, int(text))

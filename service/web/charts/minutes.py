@@ -39,8 +39,8 @@ class Bar(NamedTuple):
 
 
 class Area(NamedTuple):
-    """A filled area and the line above it. `fill`, `line`: SVG paths, "" if there is nothing to draw; `grid`: from the
-    bottom up."""
+    """A filled area and the line above it. `fill`, `line`: SVG paths, "" if there is nothing to draw; `grid`: the lines
+    of the grid, from the bottom up."""
 
     grid: tuple[Line, ...]
     fill: str
@@ -48,7 +48,7 @@ class Area(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """Stacked bars; `grid` from the bottom up."""
+    """Stacked bars. `grid`: the lines of the grid, from the bottom up."""
 
     grid: tuple[Line, ...]
     bars: tuple[Bar, ...]
@@ -119,7 +119,7 @@ _WIDTHS_MS: Final = tuple(MINUTE_MS * minutes for minutes in (1, 2, 5, 10, 30, 6
 
 class Bin(NamedTuple):
     """The transactions that ended in [from_ms, to_ms). `ends`: their numbers by the word under which they count,
-    commits first. `longest_ms`: the longest time that one of them was open; None if unknown."""
+    commits first. `longest_ms`: the longest time for which one of these transactions was open; None if unknown."""
 
     from_ms: int
     to_ms: int

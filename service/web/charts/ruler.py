@@ -65,8 +65,8 @@ def _wide(*lines: str) -> float:
 
 
 def inside(piece: Piece) -> tuple[Label, ...]:
-    """Returns the label inside the piece: with all lines if they fit, else with the first line alone if that fits, else
-    none."""
+    """Returns the label inside the piece. The label has all lines if they fit, else the first line if it fits; else
+    there is no label."""
     lines = _lines(piece)
     for some in (lines, lines[:1]):
         if some and _wide(*some) <= piece.width:
@@ -128,7 +128,8 @@ class _Rows:
         self._words: list[list[tuple[float, float]]] = [[] for _ in range(MOST_LEVELS)]
 
     def take(self, x: float, level: int, begin: float, end: float) -> bool:
-        """Reserves the place if the row has room for it. Returns True if it had."""
+        """Reserves the place from `begin` to `end` in the row, for the text of the pin at `x`, unless another text or
+        line is in the way. Returns True if the place is reserved."""
         if begin < 0 or end > 100 or any(begin < right and left < end for left, right in self._words[level]):
             return False
         if any(left <= x <= right for row in self._words[:level] for left, right in row):
@@ -209,7 +210,7 @@ class Axis(NamedTuple):
 
 class Ruler(NamedTuple):
     """The drawing of a partition's offsets. `levels`: number of rows of pins, 1 to 3. `hidden`: number of offsets from
-    the LSO to the high watermark. `spans`: all spans in order, for the table. `more_pins`: number of groups that are
+    the LSO up to the high watermark. `spans`: all spans in order, for the table. `more_pins`: number of groups that are
     not drawn, since they are at more than MOST_PINS offsets."""
 
     blocks: tuple[Block, ...]

@@ -62,7 +62,7 @@ class Piece(NamedTuple):
     @property
     def weight(self) -> int:
         """Returns the share of a broken-off piece in the width that is left. Decided offsets get half the room of
-        others: they are of less interest, because consumers can read them."""
+        others, because consumers can read them."""
         return 1 if self.span.kind == DECIDED else 2
 
     @property
@@ -87,8 +87,8 @@ class Scale(NamedTuple):
 
 
 def folded(spans: Sequence[Span], lso: int) -> list[Span]:
-    """Returns at most MOST_SPANS + 2 spans: the spans nearest to the LSO and the last spans. The spans before these,
-    and those between, are folded into one span each."""
+    """Returns at most MOST_SPANS + 2 spans: the spans nearest to the LSO, and the last spans. All spans before the
+    first group are folded into one span; so are those between the two groups."""
     if len(spans) <= MOST_SPANS:
         return list(spans)
     near = bisect_right([span.first for span in spans], lso) - 1

@@ -74,8 +74,8 @@ class UnknownRow(NamedTuple):
 
     @property
     def is_one_of_many(self) -> bool:
-        """Returns True for a row about partitions that no permission would help. There may be thousands of such rows,
-        each with its own reason."""
+        """Returns True for a row about partitions that no permission would make readable. There may be thousands of
+        these rows, each with its own reason."""
         return self.takes == _PARTITION_VERDICTS and not self.commands
 
 

@@ -1,5 +1,4 @@
-"""The list of findings with its filters: all that is wrong or about to be. Also the route of the page of one
-finding."""
+"""The list of findings with its filters. Also the route of the page of one finding."""
 
 from __future__ import annotations
 

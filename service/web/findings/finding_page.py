@@ -86,7 +86,8 @@ def _line(one: Evidence, cluster: str) -> Line:
 
 
 def _grant(finding: Finding) -> Grant | None:
-    """Returns the permission that would close the coverage gap; None for other findings, and if no permission would."""
+    """Returns the permission that would close the coverage gap; None for other findings, and if no permission would
+    close it."""
     if finding.kind != Kind.COVERAGE_GAP:
         return None
     return grant_for(finding.observation.reason) or grant_of_groups([finding])

@@ -124,8 +124,8 @@ def get_partition(
     to: str = "",
 ) -> Response:
     """Returns the page, also for an offset that cannot be explained: the page then gives the reason, with status 422 if
-    the typed offsets are invalid. 404 if the store does not know the cluster, or if the partition is not watched and no
-    offset of it is asked about."""
+    the typed offsets are invalid. 404 if the store does not know the cluster, or if the partition is not watched and
+    the request names no offset of it."""
     wanted = asked(offset, to)
     with framed(request, cluster) as (connection, frame):
         seen = _seen(connection, frame, topic, partition)
@@ -238,7 +238,7 @@ _NUMBER: Final = re.compile(r"[0-9]{1,3}(?:[, _][0-9]{3})+|[0-9]{1,19}", re.ASCI
 
 
 class Asked(NamedTuple):
-    """The offsets [offset, to) that were asked for; None if none were. `mistake`: what is wrong with the typed text,
+    """The requested offsets [offset, to); None if the request names none. `mistake`: what is wrong with the typed text,
     one sentence."""
 
     offset: int | None = None
@@ -247,8 +247,8 @@ class Asked(NamedTuple):
 
 
 def asked(offset: str, to: str) -> Asked:
-    """Parses the offsets that were typed. Nothing is asked for if both are empty; `offset` without `to` means one
-    record."""
+    """Parses the offsets that were typed. If both texts are empty, no offsets are requested; `offset` without `to`
+    means one record."""
     offset, to = offset.strip(), to.strip()
     if not offset:
         return Asked(mistake="Type the first offset.") if to else Asked()

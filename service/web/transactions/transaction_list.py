@@ -59,8 +59,8 @@ class Chip(NamedTuple):
 
 
 class Filters(NamedTuple):
-    """The filters of a request. `states`: empty for all but Expired. `prefix`, `text`: bytes of the address; `min_age`:
-    as in `90s`."""
+    """The filters of a request. `states`: empty means all states but Expired. `prefix`, `text`: bytes of the address;
+    `min_age`: as in `90s`."""
 
     states: frozenset[int] = frozenset()
     prefix: bytes = b""
@@ -181,10 +181,10 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False, dependencies=
 
 
 class Listed(NamedTuple):
-    """A row of the list. `open_since_ms`: None if nothing is open, or its start is no time. `ended`: the numbers of its
-    transactions that ended in the last hour; None if the state of the id is unknown.
+    """A row of the list. `open_since_ms`: None if no transaction is open, or its start is no valid time. `ended`:
+    numbers of the id's commits and aborts in the last hour; None if the state of the id is unknown.
 
-    `confidence`: of the last outcome's cause, if that outcome is an abort.
+    `confidence`: how certain the cause of the last outcome is, if that outcome is an abort.
     """
 
     anchor: str
@@ -299,8 +299,8 @@ def _elsewhere(blocking: Blocking, rows: Sequence[IdRow]) -> list[tuple[bytes, s
 
 
 def _nearest(connection: Connection, frame: Frame, filters: Filters) -> tuple[str, str] | None:
-    """Returns (shown, address) of the longest beginning of the prefix that some id has; None if there is none. Tries at
-    most _PREFIX_TRIED bytes."""
+    """Returns the longest beginning of the prefix with which some id starts, as (text, address of the list filtered by
+    it); None if there is none. Tries at most _PREFIX_TRIED bytes."""
     for length in range(min(len(filters.prefix) - 1, _PREFIX_TRIED), 0, -1):
         shorter = Filters(prefix=filters.prefix[:length])
         selection = shorter.selection(None)

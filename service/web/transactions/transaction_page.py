@@ -140,7 +140,8 @@ def _one(connection: Connection, frame: Frame, row: IdRow, window: Window, older
 
 
 def _counted_since_ms(frame: Frame, timeline: TimelinePage) -> int | None:
-    """Returns the time at which counting began, if the page reaches, or may reach, back beyond it; else None."""
+    """Returns the time from which ordinary commits are counted, if the page shows, or may show, earlier transitions;
+    else None."""
     since_ms = frame.cluster.counted_since_ms
     oldest = timeline.items[-1] if timeline.items else None
     if since_ms is None or is_from_the_beginning(oldest):
@@ -150,7 +151,8 @@ def _counted_since_ms(frame: Frame, timeline: TimelinePage) -> int | None:
 
 
 def _newest_abort(past: Past) -> Sequence[Transition]:
-    """Returns the newest abort of all rows that were read, for a window without aborts; empty if there is none."""
+    """Returns the newest abort among all rows that were read, to be shown if the window has no abort; empty if there is
+    none."""
     return [row.transition for row in past.rows if is_abort(row.transition)][:1]
 
 
