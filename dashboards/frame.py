@@ -126,8 +126,8 @@ def _variables(site_url: str) -> list[Variable]:
 
 
 def _alerts() -> dashboard.AnnotationQuery:
-    """Returns the annotations for firing alerts: also those without a cluster (the service is down), but not the
-    heartbeat."""
+    """Returns the annotations for firing alerts. Alerts without a cluster label (the service is down) are included, the
+    heartbeat is not."""
     where = f'service="{SERVICE}",alertstate="firing",severity!="none",cluster=~"$cluster|"'
     return dashboard.AnnotationQuery(
         name="Alerts",
@@ -143,7 +143,8 @@ def _alerts() -> dashboard.AnnotationQuery:
 
 
 def _placed(rows: Sequence[Row]) -> list[Panel | dashboard.RowPanel]:
-    """Places the panels from left to right. A panel that does not fit begins a new line, and so does a row."""
+    """Places the panels of each row from left to right. Each row begins on a new line, and so does a panel that does
+    not fit."""
     placed: list[Panel | dashboard.RowPanel] = []
     y = 0
     for title, panels in rows:

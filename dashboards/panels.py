@@ -58,7 +58,7 @@ def steps(orange: float | None = None, red: float | None = None, *, blue: float 
 
 
 def at_least(green: float) -> Steps:
-    """Returns steps that are green from this value on, a warning below it, and critical at 0."""
+    """Returns steps that are green from `green` on, a warning below `green`, and critical at 0."""
     return ((None, "red"), (green / 1e6, "orange"), (green, "green"))
 
 
@@ -191,8 +191,8 @@ def _panel(
     size: tuple[int, int],
     shown: Shown,
 ) -> Panel:
-    """Returns a panel without queries. `config`: the fields' settings that this kind of panel has of its own; `size`:
-    usual width, and height."""
+    """Returns a panel without queries. `config`: the settings of fields that are specific to this kind of panel;
+    `size`: the usual width and height."""
     config.unit = shown.get("unit", "none")
     steps = [dashboard.Threshold(value, colour) for value, colour in shown.get("steps") or ((None, "text"),)]
     config.thresholds = dashboard.ThresholdsConfig(mode=dashboard.ThresholdsMode.ABSOLUTE, steps=steps)

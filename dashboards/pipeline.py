@@ -1,4 +1,4 @@
-"""The pipeline dashboard: freshness and completeness of the data on all the others, and the state of the service."""
+"""The pipeline dashboard: freshness and completeness of the data on all other dashboards; state of the service."""
 
 from __future__ import annotations
 

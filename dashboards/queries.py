@@ -9,7 +9,8 @@ from service.metrics.catalogue import Metric
 
 CLUSTER: Final = 'cluster=~"$cluster"'
 TARGET: Final = 'job=~"$job",namespace=~"$namespace"'
-"""Matchers of the service's targets. A target without a namespace fits `.*`, the value of the variable for all."""
+"""Matchers of the service's targets. The variables' value for "all" is `.*`, which also matches a target without a
+namespace."""
 
 INTERVAL: Final = "$__rate_interval"
 PREPARED: Final = 'state=~"PrepareCommit|PrepareAbort"'
@@ -30,7 +31,7 @@ def value(metric: Metric, *by: str, where: tuple[str, ...] = ()) -> str:
 
 
 def total(metric: Metric, *by: str, where: tuple[str, ...] = ()) -> str:
-    """Returns the sum for each cluster of the values by the labels `by`."""
+    """Returns, for each cluster, the sum of the values of `metric` over the labels `by`."""
     return f"sum by (cluster) ({value(metric, *by, where=where)})"
 
 
@@ -84,7 +85,7 @@ def of_service(metric: Metric, *where: str, suffix: str = "") -> str:
 
 
 def ours(expr: str) -> str:
-    """Limits an expression on metrics that any process exports to those of the service."""
+    """Limits an expression to the service's targets, for a metric that any process may export."""
     return f"{expr} and on (job, instance) {of_service(catalogue.UP)}"
 
 

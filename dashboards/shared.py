@@ -1,6 +1,6 @@
 """Panels that more than one dashboard has, and the thresholds of panels and alerts.
 
-If the service judges the same thing, the threshold is the service's (a test compares them).
+If the service judges by the same threshold, a test compares both values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ SERVICE: Final = "txnscope"
 """The label `service` of every alert, which dashboards draw as annotations."""
 
 ANY: Final = 1
-"""Threshold of what should not be there at all, such as a hanging transaction or a record that cannot be decoded."""
+"""Threshold for things that should not exist at all, such as a hanging transaction or a record that cannot be decoded.
+"""
 
 LSO_STANDS_S: Final = 60
 LSO_STUCK_S: Final = 900
@@ -37,11 +38,12 @@ ABORT_BUDGET: Final = 0.01
 
 ABORT_FAST_BURN: Final = 14.4
 ABORT_SLOW_BURN: Final = 6.0
-"""Multiples of the budget: the fast one spends it in two days (over 1h and 5m), the slow in five (over 6h and 30m)."""
+"""Speeds at which the budget is spent. At the fast one it is spent in two days (over 1h and 5m), at the slow one in
+five (over 6h and 30m)."""
 
 ABORT_FAST: Final = round(ABORT_FAST_BURN * ABORT_BUDGET, 6)
 ABORT_SLOW: Final = round(ABORT_SLOW_BURN * ABORT_BUDGET, 6)
-"""The shares of aborted transactions at these multiples."""
+"""Shares of aborted transactions at the two speeds."""
 
 FENCED_WINDOW: Final = "2m"
 FENCED_MANY: Final = 4
@@ -50,15 +52,15 @@ rebalance or a reconfiguration fences many producers, but only once."""
 
 PRODUCER_IDS_WINDOW: Final = "15m"
 PRODUCER_IDS_PER_S: Final = 1.0
-"""Producer ids per second that are seen under an id for the first time. A higher rate comes from applications that make
-up a transactional.id at every start."""
+"""New producer ids of transactional.ids per second. A higher rate comes from applications that make up a
+transactional.id at every start."""
 
 EXPIRING_WITHIN: Final = "24h"
 """A value of the label `within`: coordinators remove these ids within that time unless they are used."""
 
 EPOCH_WARN: Final = 30_000
 EPOCH_LAST: Final = 32_766
-"""Epochs of ids with the old protocol (label protocol="1"); the new one uses epochs up routinely."""
+"""Epochs of ids with the old protocol (label protocol="1"); the new protocol uses epochs up routinely."""
 
 STALE_WARN_S: Final = 30
 STALE_S: Final = 120

@@ -1,4 +1,5 @@
-"""The dashboard of one transactional.id: its open time, hanging partitions, blocked groups, and its surroundings."""
+"""The dashboard of one transactional.id: its open time, hanging partitions, and blocked groups; also the cluster's
+other transactions, for comparison."""
 
 from __future__ import annotations
 

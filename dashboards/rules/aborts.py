@@ -1,4 +1,5 @@
-"""The share of transactions that abort: recorded over four windows, and alerted on when it burns the budget."""
+"""The share of transactions that are aborted: recording rules over four windows, and alerts that fire if the budget is
+spent too fast."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from service.domain.source_state import SourceName
 from service.metrics import catalogue as of
 
 FEWEST: Final = 10
-"""Fewest aborts within the long window that alert: one abort among three transactions a day should wake nobody."""
+"""Fewest aborts within the long window at which an alert fires: one abort among three transactions a day should wake
+nobody."""
 
 ENDED: Final = "cluster:kafka_txn_completed:rate5m"
 

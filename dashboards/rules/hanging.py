@@ -1,5 +1,5 @@
-"""The alerts about hanging transactions. They page without waiting: three confirmation steps have confirmed each of
-them already.
+"""The alerts about hanging transactions. They page at once, because three confirmation steps have already confirmed
+each transaction.
 
 An alert stays until the service reports the end of the transaction (hold.py). It has no label `source`, so that old
 data do not mute it (alertmanager.example.yml).

@@ -26,11 +26,11 @@ HELD: Final = "7d"
 """Longest time for which an alert is kept without data. Prometheus itself keeps samples for 15 days by default."""
 
 REMOVED_AFTER: Final = "10m"
-"""Longer than KafkaTxnClusterMissing waits, so that KafkaTxnClusterMissing fires before the alerts of the cluster
-end."""
+"""Time without reports after which a cluster counts as removed. KafkaTxnClusterMissing waits for less, and so fires
+before the alerts of the cluster end."""
 
 SCRAPE_JOB: Final = "job"
-"""Prometheus' label for services that are replicas of one another, and so have one store."""
+"""Prometheus' label for services that are replicas, and so share one store."""
 
 _REPORTED: Final = most(pick(of.HANGING))
 _REPORTED_LATELY: Final = most(f"present_over_time({pick(of.HANGING)}[{REMOVED_AFTER}])")

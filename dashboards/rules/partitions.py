@@ -1,4 +1,5 @@
-"""Alerts about data partitions and the groups blocked there. The label `source` names their data: the samples."""
+"""Alerts about data partitions and the groups blocked there. The label `source` names the data that the alerts rest on:
+the samples."""
 
 from __future__ import annotations
 

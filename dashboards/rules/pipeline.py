@@ -68,8 +68,8 @@ def _never(source: str, severity: str) -> Alert:
 
 
 NEVER: Final = (_never(SourceName.PARTITIONS, CRITICAL), _never(SourceName.TRANSACTION_LOG, WARNING))
-"""For the transaction log, the alert is only a ticket: some managed services let nobody read that log, and a page would
-fire forever."""
+"""Alerts about a source that was never read. For the transaction log, the alert is only a ticket: some managed services
+let nobody read that log, and a page would fire forever."""
 
 LAGGING: Final = Alert(
     name="KafkaTxnPipelineLagging",

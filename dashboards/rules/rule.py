@@ -31,13 +31,14 @@ def pick(metric: Metric, **labels: str | tuple[str, ...]) -> str:
 
 
 def most(selector: str, *by: str) -> str:
-    """Returns one value for each cluster and the labels `by`, however many services report it from one store."""
+    """Returns the highest value for each cluster and the labels `by`. Several services may report the same value from
+    one store."""
     return f"max by ({', '.join((CLUSTER, *by))}) ({selector})"
 
 
 def grown(metric: Metric, window: str, *by: str, **labels: str | tuple[str, ...]) -> str:
-    """Returns the increase of a counter of the store in the window. All services report the same counter, so it is
-    never added up."""
+    """Returns the increase of one of the store's counters in the window. All services report the same counter, so their
+    values are not added up."""
     return most(f"increase({pick(metric, **labels)}[{window}])", *by)
 
 
@@ -46,7 +47,8 @@ WARNING: Final = "warning"
 INFO: Final = "info"
 NONE: Final = "none"
 SEVERITIES: Final = (CRITICAL, WARNING, INFO, NONE)
-"""In this order: pages somebody; opens a ticket; is shown only on dashboards; is the heartbeat."""
+"""Severities of alerts, in this order: pages somebody; opens a ticket; is shown only on dashboards; is the heartbeat.
+"""
 
 OF_CLUSTER: Final = '/clusters/{{ $labels.cluster | urlquery | reReplaceAll "[+]" "%20" }}'
 """Path of a cluster's pages. Go's urlquery turns a space into a plus, which would stay a plus in a path."""

@@ -19,8 +19,8 @@ _ABOUT_CLUSTERS: Final = {metric.name for metric in OF_CLUSTERS}
 
 class Scope(NamedTuple):
     """The targets and series that the rules are about. `job`: pattern of the names of the service's scrape jobs, for
-    `up`; `matchers`: added to every selector, such as `env="prod"`; `by`: labels of targets that all expressions keep
-    apart, as they keep the labels of the matchers; `labels`: (name, value) that every alert gets."""
+    `up`; `matchers`: added to every selector, such as `env="prod"`; `by`: labels of targets by which all expressions
+    group and match, as they do by the labels of the matchers; `labels`: (name, value) that every alert gets."""
 
     job: str = JOB
     matchers: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class Scope(NamedTuple):
     labels: tuple[tuple[str, str], ...] = ()
 
     def check(self) -> None:
-        """Raises ValueError for the first text that Prometheus would not take."""
+        """Raises ValueError for the first matcher, label or pattern that Prometheus would not accept."""
         for matcher in self.matchers:
             if not _MATCHER.fullmatch(matcher):
                 raise ValueError(f'{matcher} is no matcher: write env="prod", env!="test" or env=~"a|b"')
