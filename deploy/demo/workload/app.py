@@ -18,7 +18,7 @@ from deploy.demo.workload.clients import PATIENCE_S, Refused, retry, send
 
 
 class AppContext(NamedTuple):
-    """The surroundings of the applications.
+    """The settings that all applications share.
 
     `prefix` goes before every topic, group and transactional.id. `timeout_ms` is the transaction timeout of the
     applications whose transactions time out. `stop` ends every wait.

@@ -51,7 +51,8 @@ class Book:
         self._change(transactional_id, state="Empty")
 
     def began(self, transactional_id: str, participants: Iterable[Participant]) -> None:
-        """Records the begin of a transaction. The id's state is unknown here until one of the methods below ends it."""
+        """Records the begin of a transaction. The id's state is unknown until one of the methods below records the
+        transaction's end."""
         known = self._account(transactional_id).participants
         self._change(transactional_id, participants=tuple(sorted({*known, *participants})), state=None)
 

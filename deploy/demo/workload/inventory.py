@@ -23,7 +23,8 @@ class Inventory(App):
     _running: Producer | None = None
 
     def step(self) -> None:
-        """Starts the second instance while the first is in a transaction. The second then commits one of its own."""
+        """Starts the second instance while the first is in a transaction. The second instance then commits a
+        transaction of its own."""
         fenced = self._running or self.start(self.example)
         self._begin(fenced)
         self._running = self.start(self.example)

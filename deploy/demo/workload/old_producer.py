@@ -1,7 +1,7 @@
 """A hand-made transactional producer for the old protocol that sends any request, right or wrong.
 
-Client libraries no longer write after the end of a transaction, or to a partition that was never added. Clients in the
-field have done both, and left hanging transactions.
+Current client libraries never write after the end of a transaction, or to a partition that was never added. Older
+clients have done both, and left hanging transactions.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from deploy.demo.workload.raw_producer import (
 )
 
 _VERSION = 3
-"""The version of the requests to coordinators."""
+"""Version of AddPartitionsToTxn and EndTxn requests."""
 PRODUCE = 9, 11
-"""The oldest and the newest version of Produce to send. Kafka 3.3 knows the oldest; with later versions than the
-newest, the leader adds partitions to the transaction by itself."""
+"""The oldest and the newest version of Produce to send. Kafka 3.3 supports the oldest one. In versions above the newest
+one, the leader adds partitions to the transaction by itself."""
 
 
 class OldProducer(HandMadeProducer):
-    """A producer of the old protocol. If `transactional_id` is None, its writes name the id `as_id`."""
+    """A producer of the old protocol. If `transactional_id` is None, requests other than InitProducerId contain the id
+    `as_id`."""
 
     def __init__(self, connection: Connection, transactional_id: str | None, as_id: str = "") -> None:
         super().__init__(connection, transactional_id, transactional_id or as_id)

@@ -140,7 +140,7 @@ def wait_for_state(connection: Connection, transactional_id: str, state: str) ->
 
 class HandMadeProducer:
     """A producer that checks nothing before it sends. `transactional_id` None: the producer gets a producer id that no
-    transaction coordinator knows. `name`: the id that its other requests contain."""
+    transaction coordinator knows. `name`: the id in all requests except InitProducerId."""
 
     def __init__(self, connection: Connection, transactional_id: str | None, name: str) -> None:
         self.connection, self.transactional_id, self.name = connection, transactional_id, name
@@ -148,7 +148,8 @@ class HandMadeProducer:
         self._sequences: dict[tuple[str, int], int] = {}
 
     def init(self, timeout_ms: int = 60_000, *, own: bool = False) -> None:
-        """Initializes the id; `own`: with the producer's own id and epoch, as after an error (KIP-360)."""
+        """Sends InitProducerId. With `own`, the request contains the producer's present id and epoch, as after an error
+        (KIP-360)."""
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
             transaction_timeout_ms=timeout_ms,
@@ -160,7 +161,7 @@ class HandMadeProducer:
         self._set_identity(ask_coordinator(self.connection, request, self.transactional_id))
 
     def _end(self, version: int, *, commit: bool) -> Any:
-        """Returns the answer to an EndTxn of this version."""
+        """Sends EndTxn in this version, and returns the answer."""
         request = EndTxnRequest(
             transactional_id=self.name,
             producer_id=self.producer_id,

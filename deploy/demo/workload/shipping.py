@@ -33,7 +33,8 @@ class Shipping(App):
         self._consumer.subscribe([self.named(ORDERS)])
 
     def step(self) -> None:
-        """Ships as many orders as one step of the orders application takes, so that neither waits for long."""
+        """Ships as many orders as one step of the orders application writes, so that neither application waits for
+        long."""
         orders = self._read(ORDER_PARTITIONS)
         if self.choices.random() < ABORT_RATE:
             self._ship(orders, commit=False)  # then ships the same orders again
@@ -55,7 +56,8 @@ class Shipping(App):
         self.end(self.producer, self.example, commit=commit)
 
     def _fill_or_abort(self, orders: list[Message], shipments: Participant) -> bool:
-        """Returns whether a transaction is open with the records and the offsets in it; False once it is aborted."""
+        """Begins a transaction with the records and the offsets. Returns True while it is open, False if it had to be
+        aborted."""
         give_up = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -72,7 +74,7 @@ class Shipping(App):
             self.book.aborted(self.example, "fenced")
 
     def _fill(self, instance: Producer, orders: list[Message], shipments: Participant) -> None:
-        """Leaves a transaction open with the records and the offsets in it."""
+        """Begins a transaction, and adds the records and the offsets to it. The transaction stays open."""
         self.begin(instance, self.example, [(shipments, b"ship " + (order.value() or b"")) for order in orders])
         shipped = [TopicPartition(o.topic(), o.partition(), o.offset() + 1) for o in orders]
         group = self._consumer.consumer_group_metadata()
