@@ -1,9 +1,9 @@
 """Measures the time until a hanging transaction is found, and until its end is known, in comparison with Kafka's own
 tool.
 
-All run at the same time: late writes, short healthy transactions at a steady rate, and one healthy transaction that is
-open for long. A healthy transaction is a false alarm if `kafka-transactions.sh find-hanging` prints it, or if we
-confirm a finding about it.
+The load, all at the same time: late writes, short healthy transactions at a steady rate, and one healthy transaction
+that is open for long. A healthy transaction is a false alarm if `kafka-transactions.sh find-hanging` prints it, or if
+we confirm a finding about it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TOOL_RUNS = 5
 
 
 class Injected(NamedTuple):
-    """A late write: its entry, and the time at which Kafka acknowledged it, monotonic and by the clock."""
+    """A late write: its entry, and the time at which Kafka acknowledged it, on the monotonic and on the wall clock."""
 
     partition: int
     open: Open
@@ -134,8 +134,8 @@ def _mark(connection: Connection, one: Injected) -> tuple[int, float]:
 
 
 def _find_hanging(broker: Broker, hanging: set[int]) -> Iterator[Figure]:
-    """Yields the times and the errors of Kafka's tool for some runs each at its default age, 15 minutes, and at age
-    0."""
+    """Runs Kafka's tool several times with its default age of 15 minutes, and several times with age 0. Yields the
+    transactions found, the false alarms and the time of a run."""
     for name, more in (("at its default", ()), ("at 0 minutes", ("--max-transaction-timeout", "0"))):
         seconds, false, right = [], 0, 0
         for _ in range(TOOL_RUNS):

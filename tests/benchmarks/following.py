@@ -92,8 +92,8 @@ def _probe(bootstrap: str, watched: Watched, probes: int) -> Iterator[float]:
 
 
 def _wait_until_counted(watched: Watched, commits: int, aborts: int) -> float:
-    """Waits until the totals are exactly these, and returns the seconds. An abort without a known cause yet counts as
-    unattributed."""
+    """Waits until the totals are exactly `commits` and `aborts`. Returns the seconds that this took. An abort counts as
+    unattributed until its cause is known."""
     began = time.monotonic()
     with closing(watched.rest()) as rest:
         while True:

@@ -147,8 +147,8 @@ def _write_ids(engine: Engine, held: lease.Lease, log: list[list[Run]]) -> None:
 
 
 def _add_history(connection: Connection) -> None:
-    """Adds aborts, and minutes with commits, of the last hours. Of _HISTORY_EVERY ids, one gets aborts and minutes, and
-    another one gets only minutes."""
+    """Adds aborts, and minutes with commits, of the last hours. Of every _HISTORY_EVERY ids, one gets aborts and
+    minutes, and another one gets only minutes."""
     t = transactional_ids.c
     for number in range(_ROWS_EACH):
         back_ms = t.last_update_ms - number * 3_600_000

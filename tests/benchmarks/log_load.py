@@ -120,7 +120,7 @@ class LogWriter:
 
 
 def ids_by_partition(ids: int) -> list[list[str]]:
-    """Returns names that hash to each partition, the same number for all partitions."""
+    """Returns, for each partition, transactional ids that hash to it. All partitions get the same number of ids."""
     names: list[list[str]] = [[] for _ in range(PARTITIONS)]
     wanted, number = max(ids // PARTITIONS, _LANES), 0
     while any(len(some) < wanted for some in names):

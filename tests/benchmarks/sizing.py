@@ -25,7 +25,8 @@ from tests.benchmarks.watched import Watched, watching
 from tests.integration.producers import open_producer
 
 RATES = (2_500, 5_000, 10_000, 20_000)
-"""Transitions/s of IDS ids. At higher rates the broker and the load leave too little of two cores."""
+"""Transitions/s of IDS ids. At higher rates the broker and the load leave too little of the two cores for the
+application."""
 IDS = 2_000
 PARTITION_STEPS = (2_000, 5_000, 10_000)
 FIRST_READS = (250_000, 500_000, 1_000_000)

@@ -25,7 +25,8 @@ TASKS: Final = 2
 TASK_IDS: Final = [f"{GROUP}-{name}-{number}" for name in CONNECTORS for number in range(TASKS)]
 ROUNDS: Final = 3
 FENCED_WITH_MS: Final = 90_000
-"""Timeout that a round of fencing sets on an id: the time limit of a request to Connect's REST."""
+"""Transaction timeout that Connect sets on an id when it fences the id's producer: the time limit of a request to
+Connect's REST interface."""
 
 
 class Worker:
