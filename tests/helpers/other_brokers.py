@@ -36,7 +36,7 @@ ListGroups."""
 class OtherBrokers:
     """The answers of brokers without a transaction log. Tests change the fields while the proxy runs.
 
-    `has_log`: Metadata shows the topic after all. `list_fails`: ListTransactions returns an error. `unlisted`: ids that
+    `has_log`: Metadata contains the topic. `list_fails`: ListTransactions returns an error. `unlisted`: ids that
     ListTransactions omits. `described_as`: states that DescribeTransactions returns, by id. `last_timestamp_ms`: the
     value that DescribeProducers returns in place of a timestamp. `has_features`: ApiVersions returns feature levels.
     """

@@ -142,8 +142,8 @@ def committed_without_listing(connection: Connection, name: str, topic: str) -> 
 
 
 def of_another_cluster(connection: Connection, name: str, topic: str, *, epoch: int) -> Hang:
-    """Writes records as they are in a copied partition. This cluster later assigns their producer id to an id of its
-    own. An `epoch` above 0 is one that the id never had."""
+    """Writes records as a partition has them that was copied from another cluster. This cluster later assigns their
+    producer id to a transactional.id of its own. An `epoch` above 0 is one that the id never had."""
     before = old_producer(connection, f"{name}-before")
     copied = orphan_producer(connection, name)
     copied.producer_id, copied.producer_epoch = before.producer_id + 2, epoch

@@ -51,7 +51,7 @@ _TIMEOUT_MS: Final = 120_000
 _TV2: Final = 2
 _AGAIN: Final = frozenset({19, 20})
 """Error codes after which a write is repeated: NOT_ENOUGH_REPLICAS and NOT_ENOUGH_REPLICAS_AFTER_APPEND. A leader also
-returns the former if it could not add the partition at the moment."""
+returns NOT_ENOUGH_REPLICAS if, at the moment, it cannot add the partition to the transaction."""
 
 
 def prepare_topics(bootstrap: str, hangs: int) -> None:

@@ -18,7 +18,7 @@ HISTORIES = 4_000
 JUDGED_HISTORIES = 25
 
 EVERY = 211
-"""Of this number of small worlds, the suite plays one. `make worlds` plays all."""
+"""The suite plays one small world out of this number. `make worlds` plays all."""
 
 ONCE_WRONG = (127, 603, 720, 13026, 17163, 17906, 38806, 61698, 181664, 707621, 712695)
 """Seeds of histories that once led to a wrong marker, with the model of that time."""

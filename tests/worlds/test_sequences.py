@@ -224,8 +224,8 @@ def test_equal_markers_far_apart_are_of_two_transactions() -> None:
 
 
 def test_a_marker_that_may_be_a_copy_proves_nothing() -> None:
-    """The coordinator moves while it sends the marker of the first commit, and the new one sends it again. The second
-    marker may be such a copy, so the marker of the second commit may have been skipped."""
+    """The coordinator moves while it sends the marker of the first commit, and the new coordinator sends the marker
+    again. The second marker may be such a copy, so the marker of the second commit may have been skipped."""
     story = Story(Protocol.OLD).init()
     story.begin(JUDGED)
     story.cluster.end(is_commit=True)
@@ -254,7 +254,7 @@ def test_records_written_right_after_a_marker_belong_to_nothing() -> None:
 
 def test_an_offset_range_that_was_not_read_may_contain_a_marker() -> None:
     """If the COMMIT marker was read, a late write after it is not taken for a part of the committed transaction. If the
-    marker was not read, it may be."""
+    marker was not read, the late write may be a part of it."""
     story = Story(Protocol.OLD).init()
     story.begin(JUDGED)
     story.end(is_commit=True)
