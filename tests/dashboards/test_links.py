@@ -63,14 +63,13 @@ def test_a_link_uses_only_fields_of_its_series_or_row(board: Json) -> None:
 
 
 def test_every_panel_about_a_cluster_links_to_its_page(board: Json) -> None:
-    """Every panel about a cluster has a hyperlink to the page of the cluster. Heatmaps, which sum over clusters, and
-    panels about shares and times of all transactions are exempt."""
+    """Heatmaps, which sum over clusters, and panels about shares and times of all transactions are exempt."""
     without = {panel["title"] for panel in panels(board) if not links({"links": [], "panels": [panel]})}
     assert len(without) <= (7 if board["uid"] == "txnscope-pipeline" else 4), without
 
 
 def test_the_service_has_a_page_at_every_linked_address(board: Json, tmp_path: Path) -> None:
-    """The service has a page at every linked address, and names with special characters arrive unchanged."""
+    """Names with special characters arrive unchanged."""
     name, topic = "pay/ment & co?#%", "orders"
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.read([open_id(name, 30_000, topic)])

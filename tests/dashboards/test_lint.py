@@ -151,7 +151,7 @@ def test_ids_are_unique_and_nothing_overlaps(board: Json) -> None:
 
 
 def test_rows_of_panels_fill_the_width(board: Json) -> None:
-    """The panels of each row fill the width. If there were a gap, Grafana would move panels into it."""
+    """If there were a gap, Grafana would move panels into it."""
     widths: dict[int, int] = {}
     for panel in board["panels"]:
         for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"]):

@@ -62,8 +62,7 @@ def test_an_image_runs_as_an_unprivileged_user(name: str) -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_an_image_contains_no_build_tools(name: str) -> None:
-    """The image contains no build tools. The Python environment comes from another stage, and pip is removed from the
-    base image."""
+    """The Python environment comes from another stage, and pip is removed from the base image."""
     base, own = lineage(name)
     assert base.base == "${PYTHON}"
     assert own.all("COPY") == [f"--from=build-{name} /opt/txnscope /opt/txnscope"]
@@ -74,8 +73,7 @@ def test_an_image_contains_no_build_tools(name: str) -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_packages_are_installed_by_hash(name: str) -> None:
-    """Packages are installed by hash. `--no-deps` is used only for the project itself, which hatchling from the lock
-    builds."""
+    """Only the project itself is installed with `--no-deps`. Hatchling, which builds the project, is in the lock."""
     installs = [
         line for stage in lineage(f"build-{name}") for line in stage.all("RUN") if re.search(r"pip .*\binstall\b", line)
     ]
@@ -87,8 +85,7 @@ def test_packages_are_installed_by_hash(name: str) -> None:
 
 
 def test_the_job_looks_for_the_java_home_where_the_build_wrote_it() -> None:
-    """The job must look for the Java home where the build wrote it. The image is read-only, so the job could not write
-    it again."""
+    """The image is read-only, so the job could not write the address of the Java home again."""
     written, looked_for = (
         [line for line in stages()[name].all("ENV") if "CACHE" in line] for name in ("build-job", "job")
     )
@@ -124,8 +121,7 @@ def test_the_health_check_uses_the_address_of_the_service() -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_a_role_contains_every_requirement_of_its_packages(name: str) -> None:
-    """Every requirement of an installed package is installed, too. Requirements for other systems or Python versions
-    are exempt."""
+    """Requirements for other systems or Python versions are exempt."""
     chosen = parse(role(ROOT, extras(name)))
     for package in chosen:
         try:
@@ -145,7 +141,7 @@ def test_a_role_contains_every_requirement_of_its_packages(name: str) -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_the_packages_of_a_role_are_enough_to_run(name: str) -> None:
-    """The packages of an image are enough to run its role. The test hides installed packages that the image lacks."""
+    """The test hides installed packages that the image lacks."""
     chosen = parse(role(ROOT, extras(name)))
     absent = {"tests", "deploy", "dashboards"} | {
         module

@@ -82,8 +82,7 @@ def test_prometheus_and_alertmanager_read_the_mounted_files() -> None:
 
 
 def test_prometheus_finds_only_rule_files() -> None:
-    """Prometheus loads only its own rule file. The same folder has the rules for the Prometheus Operator, with which
-    Prometheus would not start."""
+    """The same folder has the rules for the Prometheus Operator, with which Prometheus would not start."""
     found = rule_files()
     assert [path.name for path in found] == ["txnscope.rules.yml"]
     assert all(set(read_yaml(path)) == {"groups"} for path in found)

@@ -36,8 +36,8 @@ def test_tools_that_build_and_lock_are_in_the_lock_by_hash() -> None:
 
 
 def test_packages_are_installed_by_hash_or_from_this_repository() -> None:
-    """Every package is installed by hash or from this repository. Without build isolation, hatchling from the lock
-    builds the project; with build isolation, pip would use the registry."""
+    """Without build isolation, hatchling from the lock builds the project. With build isolation, pip would use the
+    registry."""
     installs = re.findall(r"^\t.*pip\b.* install .*$", MAKEFILE, re.MULTILINE)
     installs += [
         line for name in ("build-service", "build-job") for stage in lineage(name) for line in stage.all("RUN")
@@ -51,7 +51,7 @@ def test_packages_are_installed_by_hash_or_from_this_repository() -> None:
 
 
 def test_the_build_role_builds_a_wheel_with_its_licence(tmp_path: Path) -> None:
-    """The build role builds a wheel with its licences, without a package index."""
+    """The build uses no package index, and the wheel has all licences."""
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
     result = subprocess.run(
         [*build, "--wheel-dir", str(tmp_path), str(ROOT)], capture_output=True, text=True, timeout=LIMIT_S, check=False
@@ -132,7 +132,7 @@ def test_an_audit_without_an_answer_reports_that_nothing_was_checked() -> None:
 
 @pytest.mark.parametrize(("audit", "goes_on"), [(CLEAN, True), (UNCHECKED, True), (VULNERABLE, False)])
 def test_ci_fails_only_for_a_vulnerability(audit: int, goes_on: bool) -> None:
-    """CI fails if the audit finds a vulnerability. CI continues if the registry has no data about vulnerabilities."""
+    """CI goes on if the registry has no data about vulnerabilities."""
     command = ".venv/bin/python -m deploy.vulnerabilities"
     (line,) = (one for one in (ROOT / ".ci" / "run").read_text("utf-8").splitlines() if one.startswith(command))
     script = "set -euo pipefail; " + line.replace(command, f"bash -c 'exit {audit}'")

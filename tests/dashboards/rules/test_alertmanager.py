@@ -20,7 +20,7 @@ from tests.helpers.waiting import ANSWER_S, wait_until_equal
 
 @pytest.fixture
 def alerts(tmp_path: Path) -> Iterator[str]:
-    """The address of Alertmanager's API."""
+    """Yields the address of Alertmanager's API."""
     with alertmanager(ALERTMANAGER, tmp_path) as url:
         yield f"{url}/api/v2/alerts"
 

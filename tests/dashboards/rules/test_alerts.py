@@ -45,7 +45,7 @@ def test_the_linked_dashboard_exists(alert: dict[str, Any]) -> None:
 
 
 def test_the_text_of_an_alert_contains_its_value(alert: dict[str, Any]) -> None:
-    """The text of an alert contains the value, unless the alert is about presence or absence, which has no value."""
+    """An alert about presence or absence has no value, and is exempt."""
     is_a_state = "absent(" in alert["expr"] or "vector(" in alert["expr"] or alert["expr"].endswith("== 0")
     text = alert["annotations"]["summary"] + alert["annotations"]["description"]
     assert ("$value" in text) or is_a_state
@@ -65,8 +65,8 @@ def test_a_hanging_transaction_pages_at_once_and_leads_to_its_finding() -> None:
 
 
 def test_an_alert_about_data_names_its_source() -> None:
-    """An alert about data has the label of its source, so that stale data can mute it. Alerts about hanging, lost or
-    torn transactions have no source: such a transaction remains so even if nothing is read."""
+    """Stale data can mute an alert that has the label of its source. Alerts about hanging, lost or torn transactions
+    have no source: such a transaction remains so even if nothing is read."""
     stays = {hanging.NAME, transactions.LOST.name, transactions.TORN.name}
     rests_on_none = {*stays, *(one["alert"] for one in ALERTS if one["alert"].startswith("KafkaTxn"))}
     for one in ALERTS:
@@ -91,7 +91,7 @@ def test_every_alert_fires_in_a_test() -> None:
 
 
 def test_every_alert_has_a_test_in_which_it_does_not_fire() -> None:
-    """Every alert has a test in which it does not fire, except the alert that always fires."""
+    """The alert that always fires is exempt."""
     silent = Counter(one.name for one in expectations() if not one.alerts)
     assert sorted({*silent, WATCHDOG.name}) == NAMES
 

@@ -73,7 +73,6 @@ def test_commands_of_runbooks_exist_with_their_flags(path: Path) -> None:
 
 
 def test_addresses_in_curl_commands_exist(tmp_path: Path) -> None:
-    """Every `curl` command of a runbook uses an address that the service has."""
     with client_of(f"sqlite:///{tmp_path / 'store.db'}") as client:
         paths = client.get("/openapi.json").json()["paths"].keys() | {"/metrics"}
     patterns = [re.compile(re.sub(r"\{\w+\}", "[^/]+", path)) for path in paths]

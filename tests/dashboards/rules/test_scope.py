@@ -75,8 +75,7 @@ FINDING: Final = 'finding="f1",topic="t",partition="0"'
 
 
 def test_clusters_of_the_same_name_have_alerts_and_ends_of_their_own(tmp_path: Path) -> None:
-    """One finding ends in one environment, while the service of the other environment is away: by Prometheus' own
-    tools."""
+    """In promtool's case, a finding ends in one environment while the service of the other environment is away."""
     made(tmp_path, "--by", "env")
     resolved = 'kind="hanging_transaction",status="resolved"'
     series = {

@@ -51,8 +51,7 @@ def test_an_alert_is_one_line_with_its_link() -> None:
 
 
 def test_the_webhook_prints_each_change_once() -> None:
-    """When another alert of a group begins, Alertmanager sends the whole group again. The webhook still prints each
-    change once."""
+    """When another alert of a group begins, Alertmanager sends the whole group again."""
     reported: list[Notice] = []
     webhook = Webhook(reported.append)
     with webhook:

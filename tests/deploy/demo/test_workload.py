@@ -178,8 +178,8 @@ class DiesOnce:
 @pytest.mark.broker
 @pytest.mark.parametrize("producer_dies", [False, True])
 def test_orders_of_a_dropped_consumer_are_shipped_later(broker_431: Broker, *, producer_dies: bool) -> None:
-    """The orders of a consumer that its group has removed are shipped later, whether or not the producer fails, too. A
-    group removes a consumer during a broker failure that is longer than the session timeout."""
+    """A group removes a consumer during a broker failure that is longer than the session timeout. The orders are
+    shipped whether or not the producer fails, too."""
     context = AppContext(broker_431.bootstrap, 5, a_prefix(), 1_000, threading.Event())
     create_topics(context.bootstrap, {context.prefix + name: count for name, count in Shipping.topics.items()})
     orders, shipping = Orders(context), Shipping(context)
