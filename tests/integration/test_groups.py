@@ -85,8 +85,8 @@ def test_groups_behind_an_open_transaction_are_blocked(broker: Broker, tmp_path:
 
 
 def test_above_the_lso_only_movement_shows_that_a_group_reads_uncommitted(broker: Broker, tmp_path: Path) -> None:
-    """Above the LSO, only a growing committed offset shows that a group reads uncommitted records. A read_committed
-    group that was reset to the latest offset while the partition was stalled gets no records."""
+    """A read_committed group that was reset to the latest offset while the partition was stalled gets no records, so
+    its offset does not grow."""
     topic = f"groups-above-{broker.version}"
     reset, dirty = f"reset-{broker.version}", f"dirty-{broker.version}"
     create_topic(broker.bootstrap, topic, 1)
@@ -151,8 +151,7 @@ def test_members_without_an_offset_are_likely_blocked(broker_431: Broker, tmp_pa
 
 
 def test_below_the_lso_only_a_group_without_records_left_is_blocked(broker: Broker, tmp_path: Path) -> None:
-    """Below the LSO, only a group without records left to read waits for it. A group far below the LSO that does not
-    move has another reason."""
+    """A group that does not move although it still has records below the LSO has another reason."""
     topic = f"groups-below-{broker.version}"
     names = {name: f"{name}-below-{broker.version}" for name in ("far", "aborted", "short", "slow")}
     create_topic(broker.bootstrap, topic, 1)
@@ -299,7 +298,7 @@ def test_a_group_without_permission_is_reported_and_the_others_are_known(tmp_pat
 
 
 def test_a_pending_offset_names_its_group_without_permission_on_the_group(tmp_path: Path) -> None:
-    """A pending offset names its group even without permission on the group: READ on `__consumer_offsets` is enough."""
+    """READ on `__consumer_offsets` is enough."""
     with BrokerWithAcls("4.3.1", tmp_path, ["ann"]) as guarded:
         create_topic(guarded.admin, "orders", 1)
         producer = open_producer(guarded.admin, "open", OPEN_MS)

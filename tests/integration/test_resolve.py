@@ -138,8 +138,7 @@ def test_the_command_line_aborts_an_orphaned_transaction(here: ResolveClients) -
 
 @on("3.9.2")
 def test_no_marker_is_written_for_a_transaction_that_will_end(here: ResolveClients) -> None:
-    """No marker is written for a transaction that its coordinator will end, even if a finding claims that the
-    transaction hangs."""
+    """The coordinator will end the transaction, although a finding claims that it hangs."""
     lab = here.lab
     lab.create_topic("r-owned", 2)
     live = old_producer(lab.connection, "r-live", OPEN_MS)
@@ -161,7 +160,7 @@ def test_no_marker_is_written_for_a_transaction_that_will_end(here: ResolveClien
 
 @on("3.9.2")
 def test_no_marker_is_written_while_the_log_is_not_read_to_its_end(here: ResolveClients) -> None:
-    """No marker is written while the log is not read to its end, because the unread part may end the transaction."""
+    """The unread part of the log may end the transaction."""
     lab = here.lab
     lab.create_topic("r-behind")
     hang = late_write(old_producer(lab.connection, "r-behind-1"), "r-behind", 0)

@@ -56,7 +56,7 @@ def test_the_store_says_what_the_applications_did_and_what_kafka_answers(
 
 @on_broker("3.9.2")
 def test_history_before_the_first_start_is_state_but_not_counted(broker: Broker, tmp_path: Path) -> None:
-    """A first read of old history gives states, but no counts. Later transactions are counted exactly."""
+    """Transactions after the first start are counted exactly."""
     record = Workload(broker.bootstrap, seed=12, prefix="history-").run(rounds=2)
     with ingesting(broker.bootstrap, tmp_path) as app:
         app.wait_until_read()
