@@ -61,8 +61,7 @@ def test_a_marker_is_matched_with_records_of_earlier_reads() -> None:
 
 @pytest.mark.parametrize("at_ms", [-1, 0, NOW_MS - OLDEST_MS, NOW_MS + 1, 2**62])
 def test_a_batch_with_an_invalid_timestamp_counts_at_the_time_of_reading(at_ms: int) -> None:
-    """A batch with an invalid timestamp counts in the minute of reading. Otherwise a producer could make the store keep
-    a row for every possible minute."""
+    """Otherwise a producer could make the store keep a row for every possible minute."""
     tail, _ = tailed((0, 1, records(0, 1, at_ms=at_ms)))
     assert [one.minute_ms for one in tail.volumes] == [NOW_MS]
 

@@ -71,7 +71,7 @@ def test_a_contradiction_is_logged_in_one_line_and_counted(
 def test_a_contradiction_survives_a_restart_and_counts_once(
     lab: Lab, url: str, decision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The contradiction survives a restart. Without it, the next reading would count as the first one, and would change
+    """If the contradiction were forgotten at a restart, the next reading would count as the first one, and would change
     the decision again."""
     before = contradicted(lab)
     lab.restart()
@@ -85,8 +85,7 @@ def test_a_contradiction_survives_a_restart_and_counts_once(
 
 
 def test_a_higher_epoch_of_the_producer_does_not_hide_the_contradiction(lab: Lab, url: str) -> None:
-    """When the producer writes again, its entry shows a higher epoch, because the leader reports only the newest one.
-    The change of epoch must not hide the contradiction."""
+    """When the producer writes again, its entry shows a higher epoch: the leader reports only the newest epoch."""
     reads(lab, "commit", NOW_MS)
     lab.restart()
     lab.entry = open_entry(epoch=1)

@@ -93,8 +93,8 @@ def test_a_pending_offset_has_the_committed_one_and_its_producer_id(coordinator:
 
 
 def test_the_coordinators_answer_overrides_the_commits_in_batches(coordinator: Coordinator) -> None:
-    """The coordinator's answer overrides the commits in the batches. If the coordinator reports no pending offset, the
-    transaction has ended or the offset was deleted, and no member waits."""
+    """If the coordinator reports no pending offset, the transaction has ended or the offset was deleted, and no member
+    waits."""
     coordinator.named = {ORDERS: NOTHING, PAY: Committed(9, errors.NONE)}
     assert coordinator.ask({"billing": {ORDERS: PID, PAY: PID}}).rows == []
 

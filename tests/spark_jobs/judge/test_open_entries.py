@@ -438,7 +438,7 @@ def test_steps_from_before_a_broker_failure_are_repeated(lab: Lab) -> None:
 
 def test_a_log_end_from_a_leader_the_log_was_not_read_from_is_no_step(lab: Lab) -> None:
     """The judge does not know yet when the new leader was elected, nor whether a client still waits for the previous
-    one."""
+    leader."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.round(NOW_MS + 1_000)
@@ -629,8 +629,7 @@ def test_orphaned_records_stay_older_than_the_transaction_that_adopts_them(lab: 
 
 
 def test_an_entry_that_is_no_longer_open_in_the_store_is_checked_at_once(lab: Lab) -> None:
-    """When the store has an entry no longer as open, the judge checks the entry at once. A user who waits for its end
-    then sees the end a moment later."""
+    """A user who waits for the end of the entry then sees the end a moment later."""
     lab.confirmed()
     lab.seen(NOW_MS + 4_000)
     lab.prober.asked.clear()

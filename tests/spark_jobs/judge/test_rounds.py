@@ -156,7 +156,7 @@ def test_no_timeout_counts_as_a_single_one_while_the_source_lags(watch: Watch, b
 
 
 def test_timeouts_some_seconds_apart_are_still_one_outage(watch: Watch) -> None:
-    """The timeouts are further apart than the coordinator's scans, but still belong to one outage."""
+    """The timeouts are further apart than the coordinator's scans."""
     ended = [Ended(4 * n, one.name) for n, one in enumerate(OUTAGE)]
     slow = watch()
     for n, one in enumerate(ended):
@@ -258,7 +258,7 @@ def test_a_log_partition_that_always_lags_does_not_hide_findings_forever(watch: 
 
 @pytest.mark.parametrize("expires", [False, True])
 def test_ids_of_one_prefix_share_a_finding_however_they_are_read(watch: Watch, expires: bool) -> None:
-    """Ids with a common prefix share a finding, even if they are too few for an outage."""
+    """The ids are too few for an outage."""
     ended = [Ended(n * 0.1, f"pay-{n}", n % 2, expires) for n in range(4)]
     slow = watch()
     for n, one in enumerate(ended):

@@ -119,8 +119,7 @@ def test_stopping_is_no_failure() -> None:
 
 
 def test_a_job_that_fails_again_and_again_ends_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job that fails again and again ends the application, because another query in the same session would fail,
-    too."""
+    """Another query in the same session would fail, too."""
     monkeypatch.setattr(job_runner, "MAX_PAUSE_S", 0.01)
     monkeypatch.setattr(job_runner, "FIRST_PAUSE_S", 0.01)
 

@@ -94,7 +94,7 @@ def test_the_work_stops_when_the_lease_is_lost() -> None:
 
 
 def test_waiting_for_the_store_is_progress_and_a_lasting_failure_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waiting for an unavailable store counts as progress; a repeated error of our own does not."""
+    """The lasting failure is a repeated error of our own."""
     monkeypatch.setattr(periodic, "LONGEST_PAUSE_S", 0.001)
     failure: list[Exception] = [StoreUnavailable("locked")]
     calls: list[int] = []

@@ -76,7 +76,7 @@ def test_the_process_answers_sparks_question_for_the_version() -> None:
 
 
 def test_the_process_connects_before_its_first_import(jvm: Jvm, tmp_path: Path) -> None:
-    """The process connects before its first import, so a slow start never reaches the limit of ten seconds."""
+    """A slow start therefore never reaches the limit of ten seconds."""
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark" / "__init__.py").write_text("import time; time.sleep(1000)")
     process = run("-m", RUNNER, PYTHONPATH=str(tmp_path), **jvm.at)
@@ -97,7 +97,7 @@ def test_a_planner_uses_the_connection_that_was_made_and_ends_quietly(jvm: Jvm) 
 
 
 def test_packages_are_not_read_from_archives(tmp_path: Path) -> None:
-    """Archives contain no bytecode, so packages are not imported from them."""
+    """Archives contain no bytecode."""
     (tmp_path / "where.py").write_text("import pyspark, sys; print(pyspark.__file__); print(sys.path)")
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None
