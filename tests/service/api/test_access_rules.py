@@ -177,7 +177,7 @@ def test_a_stream_leaves_out_other_clusters_and_ends_with_its_credentials() -> N
     ],
 )
 def test_a_browser_does_not_write_for_another_site(here: Guarded, headers: dict[str, str], status: int) -> None:
-    """A browser adds the password also to a cross-site request. Such a write is refused."""
+    """A browser adds the password also to a cross-site request."""
     sent = {**basic("ann", PASSWORD), **headers}
     assert here.client.post(f"{C}/mutes", content=b"{}", headers=sent).status_code == status
     assert audited(here, action="mute") == []

@@ -174,7 +174,7 @@ def test_requests_during_a_rendering_share_the_next_rendering(service: Service, 
 
 
 def test_a_failed_rendering_fails_every_request_that_waits_for_it(service: Service) -> None:
-    """If a rendering fails, all requests that wait for it fail, too. No such request asks the store again."""
+    """The waiting requests do not read the store again."""
 
     def fail() -> None:
         raise StoreUnavailable("away")

@@ -78,7 +78,7 @@ ANSWERS: list[tuple[str, type[Shape], set[str]]] = [
 def test_answers_are_valid_for_their_documented_types(
     client: TestClient, path: str, kind: type[Shape], wide: set[str]
 ) -> None:
-    """Every answer is strictly valid for its documented type. mypy checks that the routes build these types."""
+    """Validation is strict. mypy checks that the routes build these types."""
     TypeAdapter(kind).validate_json(client.get(f"{HOME}{path}").content, strict=True)
 
 
@@ -86,7 +86,7 @@ def test_answers_are_valid_for_their_documented_types(
 def test_numbers_that_no_double_can_hold_have_digits_as_text(
     client: TestClient, path: str, kind: type[Shape], wide: set[str]
 ) -> None:
-    """A number that a double cannot represent has its digits as text beside it. No other number has such a text."""
+    """A number that a double can represent has no such text."""
     found = list(spelt(client.get(f"{HOME}{path}").json()))
     assert all(text == (None if number is None else str(number)) for _, number, text in found)
     assert {key for key, number, _ in found if number is not None and not key.endswith("_raw_ms")} == wide
@@ -214,7 +214,7 @@ def test_the_service_serves_the_committed_document(tmp_path: Path) -> None:
 
 
 def test_an_optional_parameter_is_not_nullable() -> None:
-    """An optional query parameter is not declared nullable: `?min_age=null` would be the string "null"."""
+    """`?min_age=null` would be the string "null"."""
     paths = json.loads(DOCUMENT.read_text("utf-8"))["paths"].values()
     parameters = [one for path in paths for operation in path.values() for one in operation.get("parameters", ())]
     assert {one["name"] for one in parameters if not one.get("required")} > {"min_age", "lagging", "last-event-id"}

@@ -95,8 +95,7 @@ RELATIONS: dict[str, tuple[Any, ...]] = {
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_the_state_of_its_owner_determines_the_relation_of_a_blocker(cluster: WithPartitions, relation: str) -> None:
-    """The state of the owner determines the blocker's relation. A transaction is overdue only after its coordinator had
-    time to scan."""
+    """A transaction is overdue only after its coordinator had time to scan."""
     id_, *observations = RELATIONS[relation]
     cluster.look(stalled_partition(), read(entry()))
     cluster.see(*observations)

@@ -184,7 +184,6 @@ def test_a_body_of_another_content_type_writes_nothing(here: ResolveApi) -> None
 
 
 def test_the_answer_is_not_cached_and_has_no_etag(here: ResolveApi) -> None:
-    """The answer to a resolve request is neither cached nor given an ETag."""
     path = f"/api/v1/clusters/orders/findings/{here.finding()}/resolve"
     headers = {"Authorization": f"Bearer {KEYS['ann']}", "If-None-Match": "*"}
     answer = here.client.post(path, json={"dry_run": False}, headers=headers)
@@ -268,8 +267,7 @@ def test_a_partition_that_has_changed_is_refused(here: ResolveApi, look: int, se
 def test_a_decision_that_the_logs_contradict_is_not_written(
     url: str, monkeypatch: pytest.MonkeyPatch, stored: str, derived: str, says: str
 ) -> None:
-    """A marker is refused if the decision derived from the logs differs from the stored decision. A dry run is refused,
-    too."""
+    """A dry run is refused, too."""
     with resolve_api(url, monkeypatch, decision=stored) as here:
         here.brokers.facts = facts_of(derived, PID, EPOCH, LSO, NOW_MS)
         refused(here, says)
@@ -277,8 +275,7 @@ def test_a_decision_that_the_logs_contradict_is_not_written(
 
 
 def test_a_decision_that_can_no_longer_be_proven_is_not_written(here: ResolveApi) -> None:
-    """A marker is refused if the log was cleaned after the decision. A committed transaction may have been among the
-    removed records."""
+    """The log was cleaned after the decision. A committed transaction may have been among the removed records."""
     history = here.brokers.facts.history
     assert history is not None
     gone = history._replace(to_offset=9, holes=(Range(0, 9),))
@@ -472,7 +469,7 @@ def test_a_written_marker_is_reported_even_if_the_audit_fails_afterwards(
 
 
 def test_checks_that_take_too_long_write_no_marker(here: ResolveApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No marker is written if the checks took too long, because the client may have stopped waiting for the answer."""
+    """The client may have stopped waiting for the answer."""
     monkeypatch.setattr(resolve, "LOOKS_WITHIN_S", 0.0)
     answer = here.execute()
     assert (answer.status_code, "nothing was written" in answer.json()["detail"]) == (503, True)

@@ -95,8 +95,7 @@ def test_one_broker_that_is_away_stalls_no_sampling(cluster: WithPartitions) -> 
 
 
 def test_sampling_stalls_when_no_partition_answers_any_more(cluster: WithPartitions) -> None:
-    """Sampling stalls if no partition answers, although the metadata is still read. This happens if no leader is
-    reachable, or if DESCRIBE was revoked."""
+    """The metadata is still read, but no leader is reachable, or DESCRIBE was revoked."""
     at_ms = NOW_MS + LATER_MS
     cluster.look(unanswered_partition("broker 2 does not answer", 1), at_ms=NOW_MS + 1_000, trouble="1 of 2")
     assert "partitions" not in stalled(cluster, 1_000)

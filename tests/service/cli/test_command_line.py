@@ -224,7 +224,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_closed_pipe_is_no_error() -> None:
-    """A reader may close the pipe early, as in `txnscope inspect … | head -1`. The command then reports no error."""
+    """A reader may close the pipe early, as in `txnscope inspect … | head -1`."""
     command = [sys.executable, "-m", "service.cli", "inspect", *[str(GOLDEN)] * 200]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None

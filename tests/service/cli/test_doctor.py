@@ -84,7 +84,7 @@ def test_versions_have_the_behaviour_that_the_code_assumes() -> None:
 
 
 def test_a_broker_shows_its_release_by_its_newest_metadata_version() -> None:
-    """A broker does not report its release. The newest `metadata.version` that the broker supports shows it."""
+    """A broker does not report its release. Its newest supported `metadata.version` shows the release."""
     for one in read_records():
         newest, _ = one.features["metadata.version"]
         assert release_of(newest) == one.release

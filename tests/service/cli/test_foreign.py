@@ -117,7 +117,6 @@ def test_a_refusal_is_reported_in_the_words_of_the_service(
 
 
 def test_the_key_is_not_sent_to_the_target_of_a_redirect(odd: Odd, tmp_path: Path) -> None:
-    """The key is not sent to the target of a redirect."""
     odd.status, odd.location = 302, "/elsewhere"
     run(odd, tmp_path, "--execute")
     assert [key for _, path, key in odd.asked if path == "/elsewhere"] == [None]

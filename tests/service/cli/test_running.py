@@ -164,7 +164,7 @@ def test_watch_migrates_and_runs_both_processes_until_sigterm(start: Start, port
 
 
 def test_the_url_of_the_store_is_no_argument_of_a_child_process(start: Start, port: int, tmp_path: Path) -> None:
-    """The URL of the store may contain a password, so no child process gets it as an argument."""
+    """The URL may contain a password."""
     url = f"sqlite:///{tmp_path / 's3cret.db'}"
     watched = start("watch", "--bootstrap-servers", "a:1", "--port", str(port), TXNSCOPE_STORE=url)
     seen: set[str] = set()
@@ -207,7 +207,6 @@ def test_nothing_outlives_a_killed_watch(start: Start, port: int) -> None:
 
 
 def test_commands_print_tables_of_a_running_service(start: Start, port: int, tmp_path: Path) -> None:
-    """The commands that print tables ask a running service."""
     seeded = SeededCluster(f"sqlite:///{tmp_path / 'txnscope.db'}")
     late = open_id("billing-1", 200_000, producer_id=7, producer_epoch=2)
     ended = [Id(b"done-%03d" % n, states.COMPLETE_COMMIT, commits=1) for n in range(250)]

@@ -227,8 +227,8 @@ def test_a_key_works_from_its_creation_until_it_is_revoked(
 def test_a_new_certificate_is_loaded_without_a_restart(
     cluster: WithPartitions, services: Any, tmp_path: Path, authority: Authority
 ) -> None:
-    """The server loads a new certificate while connections are open. While the file is broken, the server uses the last
-    valid certificate."""
+    """The file is replaced while connections are open. While the file is broken, the server uses the last valid
+    certificate."""
     pem = tmp_path / "server.pem"
     shutil.copyfile(authority.issue("server"), pem)
     served = services("--tls-cert", "server.pem", "--tls-key", "server.pem", trusted=authority.certificate)
@@ -273,8 +273,7 @@ def test_only_clients_with_a_valid_certificate_are_served(
     authority: Authority,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """The server serves only clients with a valid certificate. The authority of the clients can be replaced at run
-    time."""
+    """The certificates of the clients' authority can be replaced while the server runs."""
     shutil.copyfile(authority.issue("server"), tmp_path / "server.pem")
     shutil.copyfile(authority.certificate, tmp_path / "clients.pem")
     other = Authority(tmp_path_factory.mktemp("other"), "other")
@@ -319,8 +318,7 @@ def test_a_public_address_needs_authentication_and_tls(tmp_path: Path, authority
 def test_a_public_address_is_served_with_insecure_or_with_auth_and_tls(
     cluster: WithPartitions, services: Any, tmp_path: Path, authority: Authority
 ) -> None:
-    """`serve` listens on every interface with --insecure, or with authentication and TLS. In both cases, `serve` checks
-    the Host header."""
+    """In both cases, `serve` checks the Host header."""
     shutil.copyfile(authority.issue("server"), tmp_path / "server.pem")
     tls = ("--tls-cert", "server.pem", "--tls-key", "server.pem")
     secured = services("--host", "0.0.0.0", *tls, "--allowed-hosts", "txnscope.example", trusted=authority.certificate)

@@ -172,8 +172,7 @@ class TestOneOfThreeBrokers:
 def test_a_host_name_whose_address_changes_is_resolved_again(
     broker_431: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the address of a host name changes, the client resolves the name again. The brokers are real, and the name
-    resolution is faked."""
+    """The brokers are real, and the name resolution is faked."""
     where = {"kafka.one": "127.0.0.1"}
     look_up = socket.getaddrinfo
 

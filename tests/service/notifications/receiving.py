@@ -33,8 +33,8 @@ class Request(NamedTuple):
 
 @dataclass
 class Endpoint:
-    """A real HTTP server. `answers`: the statuses of the next answers; afterwards it answers 200. `taken`: the requests
-    that it answered with 200."""
+    """A real HTTP server. `answers`: the statuses of the next answers; afterwards the server answers 200. `taken`: the
+    requests that were answered with 200."""
 
     url: str = ""
     requests: list[Request] = field(default_factory=list)
@@ -82,7 +82,7 @@ def notification(
     severity: Severity = Severity.CRITICAL,
     owner: str | None = "payments",
 ) -> Notification:
-    """Returns a notification about an overdue transaction; with the event `resolved` it is over."""
+    """Returns a notification about an overdue transaction; with the event `resolved`, the transaction has ended."""
     is_over = event == "resolved"
     life = Life(
         status=Status.RESOLVED if is_over else Status.CONFIRMED,

@@ -1,4 +1,5 @@
-"""Tests of a receiver's next notifications: which events it gets, in which order, and what the store keeps of it."""
+"""Tests of a receiver's next notifications: which events the receiver gets, in which order, and what the store keeps
+about the receiver."""
 
 from __future__ import annotations
 

@@ -44,7 +44,8 @@ def served(cluster: WithFindings, config: Path, port: int) -> Iterator[subproces
 
 
 def events_at(hook: Endpoint) -> dict[str, list[str]]:
-    """Returns the events that the receiver took, by finding, each when it came first."""
+    """Returns the events that the receiver accepted, by finding. An event that arrived several times counts once, at
+    its first arrival."""
     found: dict[str, dict[str, int]] = {}
     for request in list(hook.taken):
         body = request.json
@@ -57,7 +58,7 @@ def test_no_event_is_lost_or_overtaken_over_kills_and_failures(cluster: WithFind
     random, ending, written = Random(7), threading.Event(), 0
 
     def write() -> None:
-        """Opens and ends findings about ten ids, a round every half second."""
+        """Opens and ends findings about ten ids, in a round every half second."""
         nonlocal written
         while not ending.wait(0.5):
             written += 1

@@ -30,7 +30,8 @@ pytestmark = pytest.mark.cluster(stored=stored)
 
 
 class Notebook(Receiver):
-    """A receiver that writes down what it gets. `fails`: called before it takes one, with the number it has."""
+    """A receiver that records its notifications. `fails` is called before each one, with the number of notifications
+    recorded so far."""
 
     def __init__(self, fails: Callable[[int], None] = lambda _: None) -> None:
         self.taken: list[tuple[str, str]] = []

@@ -211,7 +211,7 @@ def test_a_copy_from_raw_metrics_or_an_ascii_terminal_finds_its_id(raw: bytes) -
 
 
 def test_names_in_the_notation_of_logs_find_their_ids() -> None:
-    """Names in the notation of `printable`, which logs and texts of findings use, still find their ids."""
+    """Logs and texts of findings use this notation."""
     for raw in (b"tab\t", b"nul\0", "\x85\u202e".encode()):
         assert raw in possible_ids(printable(raw.decode()))
     assert b"\xff" in possible_ids(r"\xff")

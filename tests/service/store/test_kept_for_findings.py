@@ -190,7 +190,7 @@ def test_every_table_with_retention_is_covered_by_these_tests(cluster: Cluster) 
 
 
 def test_events_and_gaps_are_kept_longer_than_their_findings() -> None:
-    """Events and gaps outlive the findings about them, even with the shortest retention that a user can set."""
+    """Even the shortest retention that a user can set is long enough."""
     shortest = DEFAULT._replace(history=3_600_000, gaps=3_600_000)
     assert shortest.history >= REMEMBERED_MS
     assert shortest.gaps >= QUIET_MS

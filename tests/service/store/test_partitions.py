@@ -194,8 +194,7 @@ def test_a_driver_that_was_replaced_writes_nothing_more(watched: Watched) -> Non
 
 
 def test_a_batch_does_not_renew_the_lease(watched: Watched) -> None:
-    """Applying a batch of samples does not renew the lease. Otherwise this source could keep the lease while the other
-    source is stuck."""
+    """Otherwise this source could keep the lease while the other source is stuck."""
     before = lease.newest_renewal(watched.cluster.engine, watched.cluster.id)
     watched.see(look(NOW_MS), now_ms=NOW_MS + 5_000)
     assert lease.newest_renewal(watched.cluster.engine, watched.cluster.id) == before

@@ -140,7 +140,7 @@ def test_seconds_in_which_the_store_is_unavailable_do_not_count(engine: Engine, 
 
 
 def test_a_standby_counts_one_second_for_its_own_freeze(engine: Engine, cluster_id: int) -> None:
-    """A frozen standby counts one second for the whole freeze, by the clock that the application uses."""
+    """The seconds are those of the application's own clock."""
     held(engine, cluster_id)
     now_s = [0.0]
     standby = Standby(engine, cluster_id, "standby", WorkingTime(list, lambda: now_s[0]).skip)

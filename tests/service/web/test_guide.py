@@ -58,7 +58,7 @@ def test_a_runbook_is_read_as_a_page(client: TestClient) -> None:
 
 
 def test_a_file_outside_the_guide_is_named_without_a_link(client: TestClient) -> None:
-    """The page names a file of the repository that is not part of the guide, without a hyperlink."""
+    """The file belongs to the repository."""
     shown = page(client, f"{GUIDE}/runbooks/KafkaTxnWatchdog.md")
     assert "alertmanager.example.yml" in shown.texts["main"]
     assert "alertmanager.example.yml" not in shown.links

@@ -126,7 +126,6 @@ def test_scroll_position_and_selection_survive_a_refresh(well: WithPartitions, b
 
 
 def test_opened_details_stay_open_after_a_refresh(well: WithPartitions, browse: Browse) -> None:
-    """An open <details> element stays open after a refresh, as on the page of an id."""
     page = browse(well.url).open(PAGE)
     page.evaluate(
         """() => {

@@ -152,7 +152,7 @@ def test_records_that_a_finding_calls_lost_are_not_only_called_aborted(
 
 
 def test_a_refresh_of_the_page_sends_no_request_to_kafka(explain: Callable[..., PageText]) -> None:
-    """A refresh does not read the log again. The browser keeps the explanation that it shows (hx-morph-skip)."""
+    """The browser keeps the explanation that it shows (hx-morph-skip)."""
     assert explain("offset=4").texts["asked"] == "1"
     page = explain("offset=4", {"X-Refresh": "1"})
     assert page.texts["asked"] == "1"

@@ -75,7 +75,7 @@ def test_a_starved_source_is_named_alone(story: WithPartitions, url: str) -> Non
 
 
 def test_a_ledger_that_is_not_read_makes_no_verdict_old(story: WithPartitions, url: str) -> None:
-    """No verdict depends on the ledger, so an unreadable ledger does not make the verdict unknown."""
+    """No verdict depends on the ledger."""
     at_ms = NOW_MS + LATER_MS
     ledger = LedgerWriter(story.engine, story.lease)
     ledger.apply(LedgerBatch(()), NOW_MS)

@@ -144,7 +144,7 @@ def check_row(columns: LogColumns, row: int, line: DumpedRecord) -> None:
 
 
 def test_the_segments_contain_every_kind_of_row_and_reject() -> None:
-    """The golden segments contain all kinds of rows, and the planted records of both versions."""
+    """The planted records of both versions are among them."""
     columns = decode(
         [Chunk(n, 0, 2**62, log.read_bytes()) for n, log in enumerate(segments("*/__transaction_state-*"))]
     )

@@ -159,8 +159,8 @@ def test_findings_do_not_depend_on_how_events_are_split_into_rounds(
 
 
 def test_a_conflict_is_reported_once_no_later_fence_can_change_it() -> None:
-    """A second fence of an id within ROUND_MS shows that its first one was no part of a round. So the conflicts of
-    pay-3 and pay-4, which make the finding one about the prefix, are proven ten seconds after their fences."""
+    """A second fence of an id within ROUND_MS shows that the id's first fence was no part of a round. So the conflicts
+    of pay-3 and pay-4, which make the finding one about the prefix, are proven ten seconds after their fences."""
     fences = [(4, "pay-2", 0), (5, "pay-3", 0), (6, "pay-4", 0), (104, "pay-2", 97), (105, "pay-3", 0)]
     fences += [(107, "pay-4", 1), (108, "pay-1", 0), (207, "pay-2", 98), (515, "pay-1", 307), (1_176, "pay-1", 660)]
     fences += [(3_176, "pay-3", 1_999), (11_900, "pay-1", 3_000), (13_900, "pay-4", 1_999), (16_901, "pay-4", 3_000)]
@@ -176,7 +176,7 @@ def test_a_conflict_is_reported_once_no_later_fence_can_change_it() -> None:
 
 
 def test_events_of_a_lagging_partition_are_counted_in_their_outage() -> None:
-    """An event of a lagging partition is counted although later events of the same outage were counted before."""
+    """Later events of the same outage were counted before."""
     steps = [(1, "a"), (3_000, "b"), (3_001, "pay-3"), (5_235, "c"), (20_235, "pay-1"), (35_235, "pay-5")]
     written = numbered(timeout(at_ms, name) for at_ms, name in [*steps, (36_032, "a"), (39_033, "a")])
     outage = (Kind.CORRELATED_TIMEOUTS, Subject())
@@ -211,7 +211,7 @@ def test_churn_does_not_depend_on_how_events_are_split_into_rounds(
 
 
 def test_the_subject_of_an_event_depends_only_on_events_near_it() -> None:
-    """The subject of an event depends only on the events in a window around this event."""
+    """Events outside a window around the event have no effect."""
     random = Random(7)
     events = numbered(
         timeout(n * 12 * S, "".join(random.choices("abcdefgh", k=random.choice((1, 2, 3))))) for n in range(300)

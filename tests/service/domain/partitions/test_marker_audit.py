@@ -301,8 +301,7 @@ OF_ONE_EPOCH = st.builds(
 def test_missing_markers_in_a_row_make_no_transaction_torn(
     written: list[Written], pieces: list[tuple[int, int, int]], begin: tuple[int, int], count: int, behind: int
 ) -> None:
-    """Missing markers of successive transactions make no transaction torn. Markers are missing if the comparison begins
-    in the middle, or while a partition has no leader."""
+    """Markers are missing if the comparison begins in the middle, or while a partition has no leader."""
     decisions, markers, _ = history(written)
     hidden = {A: range(begin[0], begin[0] + count), B: range(begin[1])}
     seen = [(n, one) for n, one in markers if n not in hidden[one.topic_partition]]

@@ -65,7 +65,7 @@ def test_every_cause_and_confidence_has_its_section() -> None:
 
 
 def test_every_cause_of_random_histories_is_explained() -> None:
-    """The document explains every cause that random histories get. So the search through the code misses no cause."""
+    """The random histories show that `possible_pairs`, which searches the code, misses no cause."""
     for seed in range(300):
         for row in reported(a_life(Random(seed), 60).log).rows:
             assert row.cause is None or (row.cause, row.confidence) in SECTIONS

@@ -77,7 +77,7 @@ def test_a_complete_log_without_failed_appends_has_no_anomalies(life: Coordinato
 @given(lives())
 @settings(max_examples=300)
 def test_plain_pairs_change_no_result(life: Coordinator) -> None:
-    """Executors leave out plain pairs of records. The result is the same without them."""
+    """Executors leave out plain pairs of records."""
     steps = pairs(life.log)
     every, some = judged(steps), judged([pair for pair in steps if not is_plain(*pair)])
     assert (every.last_abort, every.notable, every.counts) == (some.last_abort, some.notable, some.counts)
@@ -86,13 +86,13 @@ def test_plain_pairs_change_no_result(life: Coordinator) -> None:
 @given(lives())
 @settings(max_examples=300)
 def test_a_growing_log_gives_the_same_causes_as_the_whole_log(life: Coordinator) -> None:
-    """A cause that is settled early while the log grows equals the cause that is found in the whole log."""
+    """The journal settles some causes early, while the log grows."""
     unskewed = [r for r in life.log if r.timestamp_ms >= max(p.timestamp_ms for p in life.log[: r.offset + 1])]
     assert judged(pairs(unskewed), settles_early=True)[1:] == judged(pairs(unskewed))[1:]
 
 
 def test_the_model_shows_every_cause_on_every_broker() -> None:
-    """The model produces every cause on every broker, so the tests above cover every cause."""
+    """The tests above therefore cover every cause."""
     lived = [a_life(Random(seed), 60) for seed in range(1_200)]
     for name, never in {"3.9": {CauseCode.EMPTY_ABORT}, "4.0.0": set(), "4.2": set(), "4.3": set()}.items():
         truths = {true for life in lived if life.broker.name == name for true in life.truth.values()}
