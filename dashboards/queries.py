@@ -46,7 +46,7 @@ def increase(metric: Metric, *by: str, where: tuple[str, ...] = (), over: str = 
 
 
 def quantile(share: float, metric: Metric, *by: str) -> str:
-    """Returns a quantile of a histogram."""
+    """Returns the quantile `share` (from 0 to 1) of a histogram, by the labels `by`, over the last INTERVAL."""
     buckets = f"{_max('le', *by)} (rate({selector(metric, suffix='_bucket')}[{INTERVAL}]))"
     return f"histogram_quantile({share}, {buckets})"
 

@@ -38,8 +38,8 @@ ABORT_BUDGET: Final = 0.01
 
 ABORT_FAST_BURN: Final = 14.4
 ABORT_SLOW_BURN: Final = 6.0
-"""Speeds at which the budget is spent. At the fast one it is spent in two days (over 1h and 5m), at the slow one in
-five (over 6h and 30m)."""
+"""Speeds at which the budget is spent. At the fast speed it is spent in two days (measured over 1h and 5m), at the slow
+speed in five days (over 6h and 30m)."""
 
 ABORT_FAST: Final = round(ABORT_FAST_BURN * ABORT_BUDGET, 6)
 ABORT_SLOW: Final = round(ABORT_SLOW_BURN * ABORT_BUDGET, 6)
@@ -72,7 +72,7 @@ COVERAGE_LEAST: Final = 1.0
 
 LAG_RECORDS: Final = 10_000
 LAG_WINDOW: Final = "10m"
-"""Offsets of a source that are not read yet, and the time over which they must not grow."""
+"""Offsets of a source that are not read yet, and the time over which their number must not grow."""
 
 DECODE_WINDOW: Final = "15m"
 """The window in which records that could not be decoded are counted."""

@@ -106,7 +106,7 @@ def on_finding(kind: Kind, **more: Any) -> Alert:
 
 class Group(NamedTuple):
     """Rules that are evaluated one after another. `board`, `page`: the defaults of its alerts. `rests_on`: the label
-    `source` of its alerts, which names the data that they rest on; the alerts are muted if these data are old.
+    `source` of its alerts, which names the data that the alerts rest on. The alerts are muted if these data are old.
     `interval`: time between evaluations; empty: Prometheus' setting."""
 
     name: str

@@ -124,7 +124,8 @@ class Broker:
         return self._running.poll()
 
     def log_tail(self, lines: int = 20) -> str:
-        """Returns the end of the log without stack frames, which would push out the lines before them."""
+        """Returns the last `lines` lines of the log. Stack frames are left out, because they would displace the lines
+        that say more."""
         log = self.directory / "broker.log"
         return "\n".join(_without_frames(log.read_text(errors="replace"))[-lines:]) if log.exists() else ""
 

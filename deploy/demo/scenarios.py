@@ -58,8 +58,9 @@ def _producer(connection: Connection, name: str) -> OldProducer:
 
 
 def _write_after_the_end(connection: Connection) -> None:
-    """Writes refunds that arrive after their transaction was aborted. They open a transaction on the partition that
-    will never be ended (KAFKA-14402). Brokers guard against such writes since 3.6; the guard is off for this moment."""
+    """Writes refunds that arrive after their transaction was aborted. The refunds open a transaction that will never be
+    ended on the partition (KAFKA-14402). Brokers guard against such writes since 3.6; the guard is off for this moment.
+    """
     refunds = _producer(connection, REFUNDS_ID)
     for number in range(_COMMITS + 1):
         refunds.add(REFUNDS, 0)

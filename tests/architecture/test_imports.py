@@ -25,7 +25,7 @@ FRAMEWORKS = {
 
 
 def imports(folder: str) -> list[tuple[str, str]]:
-    """Returns (file, imported module) of every import below `folder`, also of those inside functions."""
+    """Returns (file, imported module) of every import below `folder`, including imports inside functions."""
     found = []
     for file in sorted((ROOT / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):

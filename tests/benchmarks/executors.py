@@ -1,4 +1,5 @@
-"""Measures how long commits stay invisible when an executor, then a worker, of a Spark cluster is killed under load."""
+"""Measures how long commits stay invisible after an executor, and later a worker, of a Spark cluster is killed under
+load."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def _cores(watched: Watched) -> dict[str, float]:
 
 def _per(what: str, costs: Costs, of: int, carried_to: int) -> Iterator[Figure]:
     """Yields the cost of `of` more units, for all processes together and for each kind, and the total cost at the size
-    `carried_to`, each with its error."""
+    `carried_to`, each with its standard error."""
     lines = {"all processes": fit((size, sum(cores.values())) for size, cores in costs)}
     for kind, cores_at_most in costs[-1][1].items():
         if cores_at_most >= WORTH_TELLING:

@@ -1,7 +1,7 @@
 """Measures the rate at which records are stored: `python -m tests.benchmarks.store_write [IDS [STORE]]`.
 
-IDS is 200,000 by default. STORE is `sqlite` (the default), `postgresql` (a server of our own, durable, on disk), or a
-URL.
+IDS is 200,000 by default. STORE is `sqlite` (the default), `postgresql` (a new server whose files are durable, on
+disk), or a URL.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Tests that hyperlinks lead to pages with stable addresses, or to existing dashboards with the variables that these
-need."""
+"""Tests that hyperlinks lead to pages with stable addresses, or to existing dashboards, with the variables that those
+dashboards need."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def _rearranged(rng: Random, one: Batch, record: Record) -> None:
 
 
 def _mutate_pieces(rng: Random, pieces: list[Piece], others: list[list[Piece] | None]) -> None:
-    """Mutates pieces of a key or a value."""
+    """Changes, repeats, removes or appends pieces of a key or a value, or puts pieces of another one in their place."""
     if not pieces:
         return
     kind = rng.random()

@@ -36,7 +36,7 @@ WHO: Final = {
 
 
 class Guarded:
-    """A service with authentication. `client` is a client of the service; `keys` maps the names in WHO to keys;
+    """A service with authentication. `client` sends requests to the service; `keys` maps the names in WHO to keys;
     `cluster` is "orders", which has a hanging transaction."""
 
     def __init__(self, client: TestClient, keys: Mapping[str, str], cluster: WithPartitions) -> None:

@@ -81,8 +81,8 @@ class Brokers:
 
 
 class ResolveApi:
-    """The REST interface that ends hanging transactions. `client` is its client, `cluster` the store behind the
-    service, and `brokers` its brokers."""
+    """The REST interface that ends hanging transactions. `client` sends requests to it, `cluster` is the store behind
+    the service, and `brokers` are its brokers."""
 
     def __init__(self, cluster: WithPartitions, client: TestClient, brokers: Brokers) -> None:
         self.cluster, self.client, self.brokers = cluster, client, brokers

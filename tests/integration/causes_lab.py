@@ -135,8 +135,9 @@ PRODUCER_FENCED, INVALID_TXN_STATE = 90, 48
 
 
 def ended_by_a_late_copy(producer: OldProducer, topic: str, *, commit: bool) -> None:
-    """Sends the EndTxn of the open transaction twice. The copy arrives when the next transaction is open, and ends that
-    one (KAFKA-17754). The client's own EndTxn of the next transaction is refused. A third transaction commits."""
+    """Sends the EndTxn of the open transaction twice. The copy arrives when the next transaction is open, and ends this
+    next transaction (KAFKA-17754). The client's own EndTxn of the next transaction is refused. A third transaction
+    commits."""
     producer.end(commit=commit)
     write(producer, topic, 1)
     producer.end(commit=commit)  # the same request, byte for byte

@@ -1,5 +1,5 @@
-"""Tests the way from a late write to the notification of an operator, and to the notification that it is resolved:
-broker, application, Prometheus and Alertmanager.
+"""Tests the chain of broker, application, Prometheus and Alertmanager: a late write leads to a notification of an
+operator, and the end of the transaction leads to a second one.
 
 Rules and routes are the shipped ones, with a scrape every 15 s. The queries of the dashboards run in the same
 Prometheus.

@@ -28,8 +28,7 @@ PROPERTIES = {
 
 
 def test_a_lowered_feature_gets_the_advice_for_a_single_stuck_id(make_broker: MakeBroker, tmp_path: Path) -> None:
-    """Case C4. The advice must be the one for a single stuck id. 4.3.1 is the only version of the suite that has the
-    feature."""
+    """Of the versions that the suite runs by default, only 4.3.1 has the feature transaction.version."""
     broker = make_broker("4.3.1", **PROPERTIES)
     create_topic(broker.bootstrap, "orders")
     with running(Ingest(broker.bootstrap, tmp_path)) as app:

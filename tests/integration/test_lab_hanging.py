@@ -97,7 +97,7 @@ def test_d_a_producer_id_that_nobody_ever_had(here: HangLab) -> None:
 
 @on_those(WITH_TV2, "4.3.1")
 def test_c3_a_committed_transaction_that_did_not_list_the_partition(here: HangLab) -> None:
-    """A committed transaction wrote records to the partition without listing it. An ABORT would destroy these
+    """A committed transaction wrote records to the partition without adding the partition. An ABORT would destroy these
     records."""
     here.create_topic("c3-unlisted", 2)
     hang = committed_without_listing(here.connection, "c3-unlisted-1", "c3-unlisted")

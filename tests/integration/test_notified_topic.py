@@ -1,4 +1,4 @@
-"""A topic on a real broker gets findings as CloudEvents, and not if the broker is of the watched cluster."""
+"""Tests that a topic on a real broker gets findings as CloudEvents, unless the broker is of the watched cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of torn transactions on real brokers: one partition ended otherwise than the coordinator decided (C13)."""
+"""Tests of torn transactions on real brokers: one partition ended otherwise than the coordinator decided ."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def write(producer: AnyProducer, *topics: str) -> None:
 def test_only_a_transaction_with_a_manual_marker_is_torn(
     brokers: Callable[[str], Broker], version: str, protocol: str, tmp_path: Path
 ) -> None:
-    """C13: an operator takes a live transaction for a hanging one, and aborts it on a-0 with Kafka's tool. The client
+    """An operator takes a live transaction for a hanging one, and aborts it on a-0 with Kafka's tool. The client
     continues the transaction, and commits it."""
     broker = brokers(version)
     a, b, name = (f"torn-{protocol}-{part}" for part in ("a", "b", "id"))
@@ -133,7 +133,7 @@ def wait_until_gone(app: Ingest, before: dict[str, str], topics: set[str], again
 def test_a_topic_deleted_inside_a_committed_transaction_tears_it(
     brokers: Callable[[str], Broker], version: str, protocol: str, tmp_path: Path
 ) -> None:
-    """C13: five topics are deleted, and one of them is created again. Only transactions that were committed after the
+    """Five topics are deleted, and one of them is created again. Only transactions that were committed after the
     deletion are torn."""
     broker = brokers(version)
     stays, gone, again, aborted, ended, listed = topics = [

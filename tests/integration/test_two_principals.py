@@ -1,5 +1,4 @@
-"""Tests with real ACLs on a real broker that one principal reads, and another one, with few other permissions, writes
-markers."""
+"""Tests of two principals on a real broker with ACLs: one reads everything, the other one also writes markers."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Result(NamedTuple):
 
     - `delays_s`: seconds from each injection until the finding was confirmed.
     - `missed`: hanging transactions without a confirmed finding.
-    - `dropped`: injected transactions whose finding ended while they hung.
+    - `dropped`: injected transactions that still hung when their finding ended.
     - `others`: confirmed findings about transactions that do not hang.
     - `own`: transactions that were not injected, but hang, as Kafka itself shows.
     - `abandoned`: number of findings about writes that a client abandoned before AddPartitionsToTxn. These entries hung

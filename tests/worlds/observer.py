@@ -113,7 +113,7 @@ def open_entries(cluster: Cluster) -> dict[int, list[Batch]]:
 
 
 def last_stable_offset(cluster: Cluster) -> int:
-    """Returns the partition's LSO."""
+    """Returns the offset at which the oldest open entry begins, or the high watermark if no entry is open."""
     firsts = [batches[0].offset for batches in open_entries(cluster).values()]
     return min([cluster.high_watermark, *firsts])
 

@@ -1,5 +1,5 @@
-"""Tests that each alert has a meaning, a page and a remedy, and that urgent alerts fire without delay. By Prometheus'
-own tools, the rules are well formed, and every alert fires in one test and does not fire in another."""
+"""Tests that each alert has a meaning, a page and a remedy, and that urgent alerts fire without delay. Prometheus' own
+tools check that the rules are well formed, and that every alert fires in one test and does not fire in another."""
 
 from __future__ import annotations
 

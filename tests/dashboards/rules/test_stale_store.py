@@ -127,7 +127,7 @@ def scraped(cluster: WithPartitions, minute: Minute) -> Series:
 
 
 def firing(series: Series, folder: Path, after: int) -> set[str]:
-    """Returns the sources for which, by promtool, the alert fires `after` minutes after the last read."""
+    """Returns the sources for which promtool reports a firing alert, `after` minutes after the last read."""
     return {source for source in BOTH if not _is_silent(series, folder, source, after)}
 
 

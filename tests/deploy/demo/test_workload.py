@@ -1,5 +1,5 @@
-"""Tests the account that the workload keeps of its own transactions, against Kafka. Other tests use this account as
-their reference."""
+"""Tests that the workload's own record of its transactions agrees with Kafka. Other tests compare txnscope with this
+record."""
 
 from __future__ import annotations
 

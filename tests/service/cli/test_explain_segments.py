@@ -197,7 +197,7 @@ def test_a_damaged_batch_leaves_outcomes_unknown(halves: list[Path], capsys: pyt
 
 
 def test_a_long_run_of_aborted_records_has_a_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """1,051 aborted transactions have more spans than a table shows. The answer contains a sum of them instead."""
+    """1,051 aborted transactions have more spans than a table shows. The answer contains a sum of the spans instead."""
     log, offset, nine = bytearray(), 0, [Rec(b"k", b"v", n) for n in range(9)]
     for number in range(1_050):
         for _ in range(2):
@@ -261,7 +261,8 @@ def test_an_impossible_request_is_one_line_and_exit_code_2(
 def test_a_marker_at_the_head_of_a_recreated_topic_ends_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Scenario C13: both markers at the head of the topic end nothing, also if only one of them is requested."""
+    """Both markers at the head of the topic end transactions that wrote before the topic was deleted. They end nothing
+    here, also if only one of them is requested."""
     file = tmp_path / "00000000000000000000.log"
     file.write_bytes(
         control_batch(COMMIT, 0, producer_id=7, producer_epoch=1)

@@ -1,8 +1,8 @@
 """A model of a transaction coordinator and of the producers of one transactional.id.
 
-The model writes the transaction log, and notes the true cause of each record. Source: kafka-transactions.md 2.2, 2.3
-and 6, TransactionCoordinator (endTransaction, prepareInitProducerIdTransit),
-TransactionMetadata.prepareIncrementProducerEpoch. The module `lives` draws the actions of producers.
+The model writes the transaction log, and notes the true cause of each record. Source: TransactionCoordinator
+(endTransaction, prepareInitProducerIdTransit), TransactionMetadata.prepareIncrementProducerEpoch. The module `lives`
+draws the actions of producers.
 """
 
 from __future__ import annotations

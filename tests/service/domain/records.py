@@ -29,7 +29,7 @@ def log(text: str) -> list[LogRecord]:
     comments are ignored.
 
     An Ongoing after an idle state starts a transaction. Later records keep its start time until an Empty. Each record
-    keeps the timeout of the one before, unless it gives its own. By default a record has no tags, and an open
+    keeps the timeout of the record before, unless it gives its own. By default a record has no tags, and an open
     transaction has one partition. Offsets count from 0.
     """
     records: list[LogRecord] = []

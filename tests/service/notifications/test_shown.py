@@ -1,4 +1,4 @@
-"""Tests of where the deliveries of notifications are shown: REST, page, command line, metrics."""
+"""Tests that REST, the page, the command line and the metrics show the deliveries of notifications."""
 
 from __future__ import annotations
 

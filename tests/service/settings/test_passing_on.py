@@ -106,7 +106,7 @@ def test_keys_and_passwords_reach_only_the_child_that_needs_them(settings: Setti
 
 
 def test_variables_that_the_document_contains_are_cleared(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child inherits its parent's variables. Such a variable would override the document."""
+    """The child inherits its parent's variables. A variable of a setting would override the document."""
     for name in ("TXNSCOPE_AUTH", "TXNSCOPE_PORT", "TXNSCOPE_CONFIG", "TXNSCOPE_LIFELINE"):
         monkeypatch.setenv(name, "7")
     passed = for_ingest(settings)

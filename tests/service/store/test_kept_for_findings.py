@@ -198,8 +198,8 @@ def test_events_and_gaps_are_kept_longer_than_their_findings() -> None:
 
 
 def test_a_hanging_transaction_keeps_the_complete_row_of_its_owner(cluster: Cluster) -> None:
-    """The row of the owner keeps its log partition after retention, because the judge needs it to prove the case again
-    if the id returns."""
+    """The row of the owner keeps its log partition after retention, because the judge needs the partition to prove the
+    case again if the id returns."""
     two_expired(cluster)
     find(cluster, Kind.HANGING, ENTRY)
     forget(cluster)

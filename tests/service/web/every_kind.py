@@ -37,7 +37,7 @@ def observed(kind: Kind, subject: Subject, **more: Any) -> Observation:
 
 
 def hanging(decision: str = "none", subject: Subject = ORDERS, **more: Any) -> Observation:
-    """Returns an observation as `service.domain.findings.hanging.observe` creates it."""
+    """Returns an observation of a hanging transaction, as `service.domain.findings.hanging.observe` creates it."""
     cause = {"none": HangCause.LATE, "unknown": HangCause.NO_LOG}.get(decision, HangCause.NO_MARKER)
     decided_by = {
         "unknown": "the log that tells may not be read",

@@ -708,7 +708,7 @@ def test_the_writer_of_a_marker_stays_unknown_while_the_log_stalls(lab: Lab) -> 
 @pytest.mark.parametrize("log_start", [10, 105], ids=["whole", "first records deleted while it hung"])
 def test_the_judge_waits_until_the_high_watermark_passes_the_marker(lab: Lab, log_start: int) -> None:
     """DescribeProducers shows the effect of a marker before the high watermark passes it. The high watermark was
-    requested a moment earlier, so the judge has to wait for a later one."""
+    requested a moment earlier, so the judge has to wait for a later high watermark."""
     lab.confirmed()
     lab.seen(NOW_MS + 4_000, is_open=False, log_start=log_start)
     found = lab.round(NOW_MS + 4_500)

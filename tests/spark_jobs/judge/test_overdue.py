@@ -44,7 +44,7 @@ def neighbour(at_ms: int) -> list[Entry]:
 
 
 def test_causes_excluded_by_other_ids_of_the_partition_are_not_named(cluster: Cluster, reader: Engine) -> None:
-    """transaction.version was lowered while the transaction was open (C4). The advice does not suggest causes that the
+    """transaction.version was lowered while the transaction was open. The advice does not suggest causes that the
     progress of other ids excludes."""
     found = overdue(cluster, reader, [open_one(b"A", 2), *neighbour(BEGAN_MS + 60_000)], LOWERED)
     assert "other ids of __transaction_state-0 were written after its abort was due" in found.observation.advice

@@ -21,8 +21,7 @@ LEASE = Lease(1, "me", 1)
 
 
 class Job:
-    """A job that calls `work` with the number of the start each time it is started, and then waits until it is
-    ended."""
+    """A job that runs until it is ended. At each start, calls `work` with the number of the start."""
 
     def __init__(self, name: str, work: Callable[[int], None] = lambda life: None) -> None:
         self.name, self._work = name, work

@@ -1,4 +1,4 @@
-"""Tests that a planner without new data reports to the driver directly, past Spark. With new data it requests a
+"""Tests that a planner without new data reports to the driver directly, past Spark. A planner with new data requests a
 micro-batch."""
 
 from __future__ import annotations

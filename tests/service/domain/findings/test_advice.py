@@ -131,8 +131,8 @@ def test_overdue_advice_names_the_feature_only_where_it_was_lowered() -> None:
 
 
 def test_advice_for_a_transaction_left_open_by_a_lowered_feature() -> None:
-    """Case C4: `A` is Ongoing under version 2 beyond its timeout, other ids of its log partition were written since,
-    and the finalized version is 0."""
+    """The id `A` is Ongoing under version 2 beyond its timeout, other ids of its log partition were written since, and
+    the finalized version is 0."""
     place, sink = Place(3, 1), Sink(TwoPhase.NO, 7, 3, DEADLINE_MS)
     facts = OverdueFacts("A", ORDERS, place, sink, True, written_under=2, finalized=0, answer=Answer.AGREES)
     assert facts.advice() == (

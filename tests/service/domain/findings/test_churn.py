@@ -1,4 +1,5 @@
-"""Tests of churn. New transactional ids are churn if the ids before them were abandoned. A normal start is no churn."""
+"""Tests of churn. New transactional ids are churn if the application has abandoned its earlier ids. A normal start is
+no churn."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_transactions_whose_markers_are_as_decided_are_whole() -> None:
 
 @pytest.mark.parametrize("bump", [0, 1])
 def test_an_abort_by_hand_tears_a_transaction_that_goes_on(bump: int) -> None:
-    """Case C13: a-0 has data 0..2, ABORT 3, data 4..5, COMMIT 6; b-0 has data and a COMMIT. `bump` is the epoch bump of
+    """Partition a-0 has data 0..2, ABORT 3, data 4..5, COMMIT 6; b-0 has data and a COMMIT. `bump` is the epoch bump of
     TV2."""
     by_hand = marker(A, 3, 50, commit=False, ends=0)
     own = marker(A, 6, 101, bump, ends=4)

@@ -1,4 +1,4 @@
-"""Tests of every row of kafka-transactions.md 2.3 and 2.4 as a whole log. The log is encoded as each kind of broker
+"""Tests the cause of every kind of end (docs/causes.md) on a whole log. The log is encoded as each kind of broker
 writes it, and then read back.
 
 The kinds of brokers differ in the record's value. A value of v0 has no tags, v1 contains the client's transaction

@@ -10,7 +10,7 @@ from service.domain.transaction_log import journal, states, transitions
 from tests.service.domain.records import WORDS, log, pairs, reported
 
 IDLE = ("Empty", "CompleteCommit", "CompleteAbort")
-TABLE = {  # kafka-transactions.md 2.1; after a tombstone an id begins again with Empty
+TABLE = {  # the states that may precede each state; after a tombstone an id begins again with Empty
     "Empty": (*IDLE, "tombstone"),
     "Ongoing": (*IDLE, "Ongoing"),
     "PrepareCommit": ("Ongoing",),

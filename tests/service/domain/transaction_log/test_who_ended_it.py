@@ -1,4 +1,5 @@
-"""Tests of the cause of an abort as derived from the records alone, row by row of kafka-transactions.md 2.3 and 2.4."""
+"""Tests of the cause of an abort as derived from the records alone: from their tags, epochs and times, and from the
+records that follow."""
 
 from __future__ import annotations
 
