@@ -36,6 +36,11 @@ TAIL_LINES = 20
 OPERATOR = "demo"
 _HANGING = f"{API}/findings?kind=hanging_transaction&status=confirmed&topic={REFUNDS}"
 _TICK_S = 0.2
+_NOTIFY = """[[notify]]
+name = "demo"
+kind = "webhook"
+url = "{url}"
+"""
 
 
 class ProgramEnded(Exception):
@@ -119,10 +124,10 @@ class DemoEnvironment:
 
     def _start(self, ending: ExitStack) -> None:
         """Starts all parts, and adds a callback to `ending` that ends each of them; the last one added runs first."""
-        self._product = self._start_product()
+        webhook = ending.enter_context(Webhook(self._on_alert)) if self._options.monitoring_ports else None
+        self._product = self._start_product(webhook)
         ending.callback(self._product.stop, PRODUCT_END_S)
-        if self._options.monitoring_ports is not None:
-            webhook = ending.enter_context(Webhook(self._on_alert))
+        if self._options.monitoring_ports is not None and webhook is not None:
             self._monitoring = Monitoring(
                 find_programs(), self._options.monitoring_ports, self._directory, self._options.port, webhook.url
             )
@@ -142,12 +147,16 @@ class DemoEnvironment:
         ending.callback(self._stop.set)
         ending.callback(self._product.signal, signal.SIGTERM)
 
-    def _start_product(self) -> ChildProcess:
-        """Starts the product. Called before the broker is started: both starts take long, and the product waits for a
-        broker."""
+    def _start_product(self, receiver: Webhook | None) -> ChildProcess:
+        """Starts the product, which notifies `receiver` of findings. Called before the broker is started: both starts
+        take long, and the product waits for a broker."""
         store = f"sqlite:///{self._directory / 'txnscope.db'}"
         where = ["--bootstrap-servers", self._broker.bootstrap, "--cluster", CLUSTER, "--store", store]
         scratch = ["--checkpoint", str(self._directory / "checkpoint"), "--port", str(self._options.port)]
+        if receiver is not None:
+            config = self._directory / "txnscope.toml"
+            config.write_text(_NOTIFY.format(url=receiver.url))
+            scratch += ["--config", str(config)]
         key = secrets.token_hex(16)
         self.key_file.touch(0o600)
         self.key_file.write_text(f"{key}\n")

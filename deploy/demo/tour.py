@@ -72,7 +72,7 @@ def text(options: Options, apps: Sequence[App], finding: str, key_file: Path) ->
     base = f"http://127.0.0.1:{options.port}"
     lines = ["The page:", "", *_lines(base, pages(apps, finding)), "", "REST:", "", *_lines(base, rest(apps, finding))]
     if options.monitoring_ports is not None:
-        lines += ["", *_alerting(options.monitoring_ports)]
+        lines += ["", *_alerting(base, options.monitoring_ports)]
     where = ["--cluster", CLUSTER, *([] if options.port == DEFAULTS.port else ["--url", base])]
     txnscope = _short(Path(sys.executable).with_name("txnscope"))
     lines += ["", "On the command line:", ""]
@@ -92,10 +92,12 @@ def text(options: Options, apps: Sequence[App], finding: str, key_file: Path) ->
     return "\n".join([*lines, "  " + shlex.join([txnscope, *resolve])])
 
 
-def _alerting(ports: MonitoringPorts) -> list[str]:
+def _alerting(base: str, ports: MonitoringPorts) -> list[str]:
     return [
-        "Alerts are printed here when they fire and when they resolve; they are also at",
+        "Notifications of findings are printed here, and alerts when they fire and when they resolve. See also",
         "",
+        f"  {base}/notifications",
+        "      the receivers of notifications, and how their deliveries go",
         f"  http://127.0.0.1:{ports.prometheus_port}/",
         "      Prometheus with the shipped rules",
         f"  http://127.0.0.1:{ports.alertmanager_port}/api/v2/alerts",

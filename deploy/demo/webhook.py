@@ -1,4 +1,7 @@
-"""The receiver of the demo's Alertmanager: an endpoint on loopback that reports each alert once per change."""
+"""The receiver of the demo's alerts and notifications: an endpoint on loopback that reports each change once.
+
+Alertmanager posts its alerts here, and txnscope itself its notifications of findings, which come sooner.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,25 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
+from service.domain.findings.lifecycle import RESOLVED
 from service.store.escaped_text import printable
 
 MAX_BYTES: Final = 4 * 2**20
 
 
 class Notice(NamedTuple):
-    """An alert that began to fire, or resolved. `link`: address of txnscope's page about it."""
+    """A change of an alert, or of a finding. `status`: of an alert `firing` or `resolved`; of a finding `notified` or
+    `ended`. `name`: of the alert, or the kind of the finding. `link`: address of txnscope's page about it."""
 
     status: str
-    alert: str
+    name: str
     severity: str
     summary: str
     link: str
 
     @property
     def line(self) -> str:
-        return printable(f"{self.status:<8}  {self.alert} ({self.severity}): {self.summary}  {self.link}")
+        return printable(f"{self.status:<8}  {self.name} ({self.severity}): {self.summary}  {self.link}")
 
 
 class Webhook:
@@ -46,7 +51,7 @@ class Webhook:
         return f"http://127.0.0.1:{self._server.server_port}/"
 
     def receive(self, body: bytes) -> None:
-        """Handles a notification of Alertmanager (version 4). Raises ValueError."""
+        """Handles a notification of Alertmanager (version 4) or of txnscope. Raises ValueError."""
         notices = _notices(body)
         with self._lock:
             for fingerprint, notice in notices:
@@ -91,11 +96,20 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _notices(body: bytes) -> list[tuple[str, Notice]]:
-    """Returns (fingerprint, notice) of each alert, in the order of `body`. Raises ValueError."""
+    """Returns (fingerprint, notice) of each alert, in the order of `body`, or of the finding. Raises ValueError."""
     try:
-        return [(str(one["fingerprint"]), _notice(one)) for one in json.loads(body)["alerts"]]
+        content = json.loads(body)
+        if "finding" in content:
+            return [(str(content["finding"]["id"]), _finding_notice(content))]
+        return [(str(one["fingerprint"]), _notice(one)) for one in content["alerts"]]
     except (KeyError, TypeError, AttributeError) as e:
-        raise ValueError(f"not a notification of Alertmanager: {type(e).__name__} {e}") from e
+        raise ValueError(f"not a notification of Alertmanager or txnscope: {type(e).__name__} {e}") from e
+
+
+def _finding_notice(content: dict[str, Any]) -> Notice:
+    finding = content["finding"]
+    status = "ended" if content["event"] == RESOLVED else "notified"
+    return Notice(status, finding["kind"], finding["severity"], finding["summary"], content["link"])
 
 
 def _notice(alert: dict[str, Any]) -> Notice:

@@ -49,7 +49,7 @@ def run(cases: int = 100) -> list[Figure]:
         create_topic(broker.bootstrap, HANGS, partitions=cases)
         create_topic(broker.bootstrap, LONG)
         long = begin(broker.bootstrap, "long-and-legal", LONG, 900_000)  # the first one makes the transaction log
-        create_topic(other.bootstrap, TOPIC)
+        create_topic(other.bootstrap, TOPIC, partitions=1)
         (folder / "alertmanager.yml").write_text(NOBODY)
         with endpoint() as hook, alertmanager(folder / "alertmanager.yml", folder) as alerts:
             config = folder / "txnscope.toml"

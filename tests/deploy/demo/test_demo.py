@@ -150,10 +150,12 @@ def test_an_alert_and_the_way_to_end_it_are_printed_until_ctrl_c(start: Callable
     demo.read_until("Ctrl-C ends the demo.")
     urls = demo.urls()
     monitoring_urls = [url for url in urls if urlsplit(url).port in demo.ports[2:4]]
+    assert status(next(url for url in urls if url.endswith("/notifications"))) == 200
     assert [status(url) for url in monitoring_urls] == [302, 200]  # Prometheus redirects to its pages
     finding = next(url for url in urls if "/findings/" in url)
     what = "firing    KafkaTransactionHanging (critical): A transaction hangs on refunds-0 of demo"
     demo.read_until(f"{what}  {finding}\n")
+    assert "notified  hanging_transaction (critical): " in demo.said
     resolve = next(line for line in demo.said.splitlines() if "txnscope resolve" in line)
     assert resolve.endswith(f" {finding.rpartition('/')[2]} --execute")
     key = Path(resolve.split("--operator-key-file ")[1].split()[0])

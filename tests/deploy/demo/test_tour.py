@@ -63,7 +63,11 @@ def test_the_tour_has_the_addresses_of_the_monitoring_if_it_runs() -> None:
         tour.text(Options(monitoring_ports=one), [SHOP], FINDING, KEY) for one in (None, MonitoringPorts(1234, 2345))
     )
     added = [url for url in addresses(full) if url not in addresses(without)]
-    assert added == ["http://127.0.0.1:1234/", "http://127.0.0.1:2345/api/v2/alerts"]
+    assert added == [
+        "http://127.0.0.1:8080/notifications",
+        "http://127.0.0.1:1234/",
+        "http://127.0.0.1:2345/api/v2/alerts",
+    ]
 
 
 def test_every_command_can_be_pasted() -> None:

@@ -50,6 +50,18 @@ def test_an_alert_is_one_line_with_its_link() -> None:
     assert notice.line == f"firing    KafkaTransactionHanging (critical): A transaction hangs  {LINK}"
 
 
+def test_a_notification_is_one_line_once() -> None:
+    finding = {"id": "1f0c", "kind": "hanging_transaction", "severity": "critical", "summary": "pay hangs"}
+    reported: list[Notice] = []
+    with Webhook(reported.append) as webhook:
+        for event in ("opened", "confirmed", "resolved"):
+            content = json.dumps({"event": event, "finding": finding, "link": LINK}).encode()
+            assert post(webhook.url, content) == 200
+    assert [one.line for one in reported] == [
+        f"{status:<8}  hanging_transaction (critical): pay hangs  {LINK}" for status in ("notified", "ended")
+    ]
+
+
 def test_the_webhook_prints_each_change_once() -> None:
     """When another alert of a group begins, Alertmanager sends the whole group again."""
     reported: list[Notice] = []
