@@ -1,6 +1,6 @@
 """Derives the worlds (see `verdict.World`) in which an open entry may have been written, and the marker that follows
-from the worlds that are left.
+from them.
 
-Pure: transaction log records, markers and samples in, a verdict with its proofs out. The judge, `resolve` and the
-simulator of `tests/worlds` import it.
+Pure: takes records of the transaction log, markers and samples, returns a verdict with its proofs. The judge, `resolve`
+and the simulator of `tests/worlds` import this package.
 """

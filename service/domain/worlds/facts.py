@@ -1,4 +1,4 @@
-"""The question that we ask the brokers about an open entry, and their answer, on which the verdict rests."""
+"""The question to the brokers about an open entry, and their answer, from which the verdict is derived."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from service.domain.worlds.transactions import Epochs, LogHistory
 class EntryQuery(NamedTuple):
     """An open entry, and the owner of its producer id (`transactional_id` None: no owner is known).
 
-    `newest_ms`: timestamp of its newest record, the producer's clock. `is_deep`: read as far back as the bounds allow,
-    not only to where samples prove that the entry was absent.
+    `newest_ms`: timestamp of the entry's newest record, by the producer's clock. `is_deep`: whether to read as far back
+    as the bounds allow, or only to the point where samples prove that the entry was absent.
     """
 
     topic: str
@@ -31,7 +31,7 @@ class EntryQuery(NamedTuple):
 
 
 def entry_query(entry: Entry, owner: Owner | None, samples: tuple[Sample, ...], *, is_deep: bool) -> EntryQuery:
-    """Returns the question about the entry; its answer leads to the verdict."""
+    """Returns the question about the entry."""
     return EntryQuery(
         topic=entry.topic,
         partition=entry.partition,
@@ -48,8 +48,8 @@ def entry_query(entry: Entry, owner: Owner | None, samples: tuple[Sample, ...], 
 
 class FirstBatch(NamedTuple):
     """The batch that began the entry. `first_timestamp_ms`: of its first record, by its producer's clock;
-    `leader_epoch`: of the leader that wrote it. `is_first_of_epoch`: the partition's log, read whole from offset 0 on,
-    has no earlier batch of that producer id and epoch."""
+    `leader_epoch`: of the leader that wrote it. `is_first_of_epoch`: the partition's log was read from offset 0 to the
+    entry, and has no earlier batch of that producer id and epoch."""
 
     producer_epoch: int
     sequence: int
@@ -61,9 +61,9 @@ class FirstBatch(NamedTuple):
 class Batches(NamedTuple):
     """The producer id's data batches from the entry's start to the high watermark.
 
-    `is_whole`: all of them were read; otherwise `epochs` are the bounds given by the marker before and the producer
-    state. `first` is None if the batch at `start_offset` was not read. `last_leader_epoch` is that of the batch at
-    `last_offset`. `is_single`: the entry consists of one batch.
+    `is_whole`: all of these batches were read; otherwise `epochs` are bounds from the marker before the entry and from
+    the producer state. `first` is None if the batch at `start_offset` was not read. `last_leader_epoch`: the leader
+    epoch of the batch at `last_offset`. `is_single`: the entry consists of one batch.
     """
 
     start_offset: int
@@ -78,9 +78,9 @@ class Batches(NamedTuple):
 class EntryFacts(NamedTuple):
     """The brokers' answer about an entry, read at `read_at_ms`. `history` None: the producer id has no known owner.
 
-    `markers`: the markers before the entry, oldest first; at least the newest ones, or none if the markers right before
-    the entry could not be read. `markers_from`: every offset from there to the entry was read, so no other marker lies
-    in that range. `leader_epoch`: of the partition's present leader.
+    `markers`: the newest markers before the entry, or all of them, oldest first; empty if the offsets right before the
+    entry could not be read. `markers_from`: all offsets from there to the entry were read, so no other marker lies in
+    that range. `leader_epoch`: the epoch of the partition's present leader.
     """
 
     history: LogHistory | None
@@ -92,7 +92,7 @@ class EntryFacts(NamedTuple):
 
 
 class EntryRead(NamedTuple):
-    """An open entry: what was asked about it, and what was read."""
+    """An open entry: the question about it, and the facts that were read."""
 
     query: EntryQuery
     facts: EntryFacts
@@ -102,7 +102,7 @@ class EntryRead(NamedTuple):
         return LogPlace(self.query.topic, self.query.partition, self.facts.batches.start_offset)
 
     def absence_proofs(self, log_partition: int) -> list[AbsenceProof]:
-        """Returns the proofs that the entry was not there yet, oldest first."""
+        """Returns the proofs that the entry did not exist yet, oldest first."""
         at = self.facts.batches
         leader_epoch = -1 if at.first is None else at.first.leader_epoch
         return [
@@ -119,12 +119,12 @@ class EntryRead(NamedTuple):
         ]
 
     def newest_absence_proof(self, log_partition: int) -> AbsenceProof | None:
-        """Returns the newest proof that the entry was not there yet; None if there is no such proof."""
+        """Returns the newest proof that the entry did not exist yet; None if there is no such proof."""
         return next(reversed(self.absence_proofs(log_partition)), None)
 
     def was_written_before(self, log_partition: int, record: LogPosition) -> bool:
-        """Returns whether the whole entry was written before a client could know of the transaction log record
-        `record`."""
+        """Returns whether samples prove that the whole entry was written before a client could know of `record`, a
+        record of the transaction log."""
         at = self.facts.batches
         for one in self.query.samples if at.is_whole else ():
             end = one.ends_after_first.get(log_partition)

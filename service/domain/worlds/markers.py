@@ -1,4 +1,4 @@
-"""Matches the markers that lie before an entry on its partition with the transactions they ended."""
+"""Matches the markers before an entry on its partition with the transactions that these markers ended."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from service.domain.worlds.transactions import Transaction
 class Marker(NamedTuple):
     """A control batch of the producer id on the partition. `is_commit` is None if compaction emptied the batch.
 
-    `at_ms`: the time by the clock of the leader that wrote it. `coordinator_epoch`: that of the coordinator that
-    requested it.
+    `at_ms`: the time by the clock of the leader that wrote the marker. `coordinator_epoch`: the epoch of the
+    coordinator that requested the marker.
     """
 
     offset: int
@@ -26,18 +26,18 @@ class Marker(NamedTuple):
 def ended_before(transactions: Sequence[Transaction], markers: Sequence[Marker], *, is_complete: bool) -> int:
     """Returns how many of `transactions` (those that list the partition, oldest first) ended before the entry began.
 
-    `markers`: all markers before the entry that can belong to these transactions, or the newest of them.
-    `is_complete`: the producer id had no other transactions on the partition since the first of them. Markers of a
-    producer id are written in the order of its transactions, and each ends everything that the id has open there. So
-    all transactions up to the earliest one that the newest marker can belong to are over.
+    `markers`: all markers before the entry that can belong to these transactions, or the newest of them. `is_complete`:
+    the producer id had no other transactions on the partition since the first of them. Markers of a producer id are
+    written in the order of its transactions, and each ends everything that the id has open there. So the earliest
+    transaction to which the newest marker can belong is over, and so are all transactions before it.
     """
     by_epoch = _older_than_newest(transactions, markers)
     return max(by_epoch, _earliest(transactions, markers)) if is_complete else by_epoch
 
 
 def _older_than_newest(transactions: Sequence[Transaction], markers: Sequence[Marker]) -> int:
-    """Returns how many transactions the epochs alone prove to be over: after a marker, the partition's leader refuses
-    records of a lower epoch (`ProducerAppendInfo.checkProducerEpoch`)."""
+    """Returns the number of transactions that are over by their epochs alone: after a marker, the partition's leader
+    refuses records of a lower epoch (`ProducerAppendInfo.checkProducerEpoch`)."""
     newest = max((one.producer_epoch for one in markers), default=-1)
     older = [i for i, one in enumerate(transactions, 1) if one.data_epochs.last < newest]
     return older[-1] if older else 0
@@ -64,9 +64,10 @@ def matches(marker: Marker, one: Transaction) -> bool:
 
 
 def _may_be_copy(first: Marker, second: Marker, one: Transaction) -> bool:
-    """Returns whether both markers may belong to this transaction: a coordinator repeats a request that failed, and
-    sends all markers again after a move. All copies are written between PrepareX and CompleteX. So two copies by one
-    leader are no further apart, by its clock, than PrepareX and CompleteX are by the coordinator's."""
+    """Returns whether both markers may belong to this transaction: a coordinator repeats a request that failed, and a
+    new coordinator sends all markers again. All copies are written between PrepareX and CompleteX. So the time between
+    two copies of one leader, by its clock, is at most the time between PrepareX and CompleteX, by the coordinator's
+    clock."""
     if not matches(second, one) or (first.producer_epoch, first.is_commit) != (
         second.producer_epoch,
         second.is_commit,

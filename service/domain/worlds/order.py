@@ -1,13 +1,13 @@
-"""Samples of high watermarks, which prove without any clock when an entry was written (`facts.EntryRead`).
+"""Samples of high watermarks, which prove the order of writes without any clock (`facts.EntryRead`).
 
-Several times a second the sampler asks all leaders for high watermarks, those of the transaction log included. The next
-round begins only when all answers are in. So every answer of one round was given before the requests of the next. This
-order of rounds also orders appends to the partition and to the transaction log, although their clocks may differ by
+Several times a second the sampler asks all leaders for high watermarks, also those of the transaction log. The next
+round begins only when all answers are in. So every answer of one round was given before the requests of the next round.
+The order of rounds also orders appends to the partition and to the transaction log, although their clocks may differ by
 seconds.
 
 High watermarks of one leader epoch never go back, and transactional writes are acknowledged (acks=all) once the high
-watermark has passed them. A new leader's high watermark may lag, and a deposed leader's no longer moves. So a record
-counts as absent only for the leader epoch that the record itself carries.
+watermark has passed them. The high watermark of a new leader may lag, and that of a former leader does not move. So a
+record counts as absent only for the leader epoch that the record itself carries.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Final, NamedTuple
 
 
 class LogEnd(NamedTuple):
-    """High watermark of a partition of the transaction log, as the leader of that epoch reported it."""
+    """High watermark of a partition of the transaction log, as its leader of epoch `leader_epoch` reported it."""
 
     offset: int
     leader_epoch: int
 
 
 class Sample(NamedTuple):
-    """Rounds in which the partition's leader reported one and the same high watermark.
+    """Consecutive rounds in which the partition's leader reported the same high watermark.
 
     - `ends_before_last`: ends of log partitions received before the last of the rounds began.
     - `ends_after_first`: ends of log partitions requested after the first of the rounds was over.

@@ -1,9 +1,9 @@
-"""Distinguishes records that were written in, or copied from, another cluster from records of the id that has their
-producer id in this cluster.
+"""Decides whether records are those of the id that has their producer id in this cluster, or were written in, or copied
+from, another cluster.
 
 Every cluster assigns its producer ids from 0 on, so an equal producer id proves nothing about a partition that was
-copied byte for byte. One sign that the id cannot have written an entry is enough: then the finding names no owner and
-advises no marker.
+copied byte for byte. If one sign shows that the id cannot have written an entry, the finding names no owner and advises
+no marker.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from service.domain.worlds.facts import EntryRead
 from service.domain.worlds.transactions import Epochs, LogHistory, Transaction, position_of
 
 OLDER_BY_MS: Final = 60_000
-"""Allowance (ms) for clocks that differ, where a record is older than the producer id and epoch that it carries."""
+"""Allowance (ms) for clocks that differ: a record counts as older than its producer id and epoch only if its timestamp
+is earlier by more than this."""
 
 
 def foreign_records(
     entry: EntryRead, history: LogHistory, transactions: Sequence[Transaction]
 ) -> ForeignRecords | None:
-    """Returns the sign that the id which has the producer id in this cluster did not write the entry; None if there is
-    no sign.
+    """Returns a sign that the entry was not written by the id that has its producer id in this cluster; None if there
+    is no sign.
 
     `history`: the records of that id, without a hole that could hide the entry's transaction. `transactions`: the
     transactions of that id. Timestamps are a sign only if neither samples nor a transaction of the id show that it

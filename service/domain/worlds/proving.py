@@ -1,9 +1,10 @@
-"""Removes, proof by proof, the worlds in which an open entry cannot have been written; the rest decides the marker.
+"""Removes, proof by proof, the worlds in which an open entry cannot have been written. The worlds that are left decide
+the marker.
 
 An entry was written within a transaction that its coordinator committed, within one that it aborted, or within none.
 While a committed world is left, an ABORT marker may destroy committed records; while another one is left, a COMMIT
 marker may publish records that were never committed. Timestamps of brokers and clients prove nothing here: they can
-only keep a world that would otherwise go.
+only keep a world that a proof would otherwise remove.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class _Proofs:
         text: str,
     ) -> list[Transaction]:
         """Returns the transactions of `those` for which `is_kept` is True, and adds a proof if some are removed.
-        `text`: the reason why these did not write the entry; `{gone}` in it is replaced by their number."""
+        `text`: the reason why the removed ones did not write the entry; `{gone}` in it stands for their number."""
         kept = [one for one in those if is_kept(one)]
         if gone := len(those) - len(kept):
             self.add(kind, source, text.format(gone=_count(gone, "transaction")))
@@ -129,7 +130,7 @@ class _Proofs:
 
 
 def _hidden(entry: EntryRead, hidden: Sequence[HiddenTransactions], proofs: _Proofs) -> list[HiddenTransactions]:
-    """Returns the holes of the transaction log that may hide the transaction of this entry. Adds a proof of
+    """Returns the hidden transactions (holes of the transaction log) that may have written the entry. Adds a proof of
     completeness if there is no such hole."""
     left = [one for one in hidden if _may_hide(entry, one, entry.newest_absence_proof(one.log_partition))]
     if not left:
@@ -142,7 +143,7 @@ def _hidden(entry: EntryRead, hidden: Sequence[HiddenTransactions], proofs: _Pro
 
 
 def _may_hide(entry: EntryRead, one: HiddenTransactions, absence: AbsenceProof | None) -> bool:
-    """Returns whether the hole may hide a transaction that could have written the entry, by this proof of absence."""
+    """Returns whether the hole may hide a transaction that wrote the entry, given this proof of absence."""
     return (
         one.data_epochs.overlaps(entry.facts.batches.epochs)
         and (absence is None or one.decided.hi > absence.log_end)
@@ -154,10 +155,11 @@ def _ended_before_entry(
     entry: EntryRead, listing: Sequence[Transaction], hidden: Sequence[HiddenTransactions]
 ) -> set[LogPosition]:
     """Returns the transactions that ended on the partition before the entry began, as the partition's markers prove.
-    Each is named by the position of its decision.
+    Each transaction is named by the position of its decision.
 
-    Markers are matched once without a proof of absence, and once after each such proof: a newer proof leaves fewer
-    transactions, an older one more markers. Each match holds by itself, so the results are joined.
+    Markers are matched once without a proof of absence, and once for each proof with the markers and transactions after
+    it: a newer proof leaves fewer transactions to match, an older proof leaves more markers. The result of each match
+    is valid by itself, so the results are joined.
     """
     over = _ended(listing, entry.facts.markers, is_complete=not any(_may_hide(entry, one, None) for one in hidden))
     for absence in entry.absence_proofs(entry.query.log_partition):
@@ -176,14 +178,13 @@ def _ended(transactions: Sequence[Transaction], markers: Sequence[Marker], *, is
 
 
 def _may_be_unlisted(entry: EntryRead, one: Transaction) -> bool:
-    """Returns whether the transaction may have written to the entry although it does not list the partition. It cannot
-    have begun the entry: the leader would have added the partition."""
+    """Returns whether the transaction may have written to the entry although it does not list the partition. Such a
+    transaction did not write the entry's first batch, for which the leader would have added the partition."""
     return one.is_added_by_leaders and not entry.facts.batches.is_single
 
 
 def _is_of_transactions(entry: EntryRead, left: Sequence[Transaction], proofs: _Proofs) -> bool:
-    """Returns whether it is proven that every record of the entry was written within a transaction, before that
-    transaction ended. If so, adds the proof."""
+    """Returns whether every record of the entry is proven to be written within a transaction; if so, adds the proof."""
     log_partition = entry.query.log_partition
     if any(one.lists_partition and entry.was_written_before(log_partition, one.decided) for one in left):
         text = "the entry was complete before its transaction was decided"
@@ -194,7 +195,7 @@ def _is_of_transactions(entry: EntryRead, left: Sequence[Transaction], proofs: _
 
 def _committed_within(entry: EntryRead, left: Sequence[Transaction], proofs: _Proofs) -> Transaction | None:
     """Returns the newest committed transaction whose records are proven to be in the entry, and adds the proof; None if
-    there is none."""
+    there is no such transaction."""
     log_partition = entry.query.log_partition
     absence = entry.newest_absence_proof(log_partition)
     markers_from = 0 if absence is None else absence.earlier_high_watermark
@@ -217,24 +218,24 @@ def _committed_within(entry: EntryRead, left: Sequence[Transaction], proofs: _Pr
 
 
 def _began_before(entry: EntryRead, one: Transaction) -> bool:
-    """Returns whether the entry's first record may be older than the decision. If not, the transaction wrote to another
-    log: the topic was deleted and created again since."""
+    """Returns whether the entry's first record may be older than the decision. If it is not, the transaction wrote to
+    an earlier log of the partition: the topic was deleted and created again since."""
     first = entry.facts.batches.first
     return first is None or first.first_timestamp_ms <= one.decided_ms + LATER_MS
 
 
 def _ends_with(entry: EntryRead, one: Transaction) -> bool:
-    """Returns whether nothing was written behind the records of that transaction, which the entry holds. Where the end
-    kept the epoch, the next transaction of a TV2 client may have written there before any record of the log names
-    it."""
+    """Returns whether the entry holds no records behind those of the transaction `one`, which are in the entry. If the
+    end of `one` kept the epoch, the next transaction of a TV2 client may write behind them before the transaction log
+    has a record of that next transaction."""
     keeps_epoch = one.data_epochs.first <= one.marker_epoch <= one.data_epochs.last
     may_go_on = one.is_added_by_leaders and keeps_epoch and not entry.facts.batches.is_single
     return not may_go_on and entry.query.newest_ms <= one.decided_ms + LATER_MS
 
 
 def _has_no_marker(entry: EntryRead, markers_from: int, one: Transaction) -> bool:
-    """Returns whether it is proven that no marker before the entry ended the transaction. Its marker cannot lie below
-    `markers_from`."""
+    """Returns whether it is proven that no marker before the entry ended the transaction. `markers_from`: an offset
+    below which the transaction's marker cannot lie."""
     read_from = entry.facts.markers_from
     markers = [marker for marker in entry.facts.markers if marker.offset >= max(markers_from, read_from)]
     # a producer id's markers lie in the order of epochs: if one of an older epoch was read, so were all of this epoch

@@ -1,11 +1,11 @@
-"""Rebuilds the transactions of one producer id from the transaction log, and bounds the transactions that the log may
-have lost.
+"""Rebuilds the transactions of one producer id from the transaction log, and sets bounds to the transactions whose
+records the log may have lost.
 
-Compaction keeps the newest record of each transactional.id and may remove every other one. Offsets never close up over
-a removed record, so a range of missing offsets (a hole) is the only place where an unseen transaction can hide.
-Producer epochs bound the number of such transactions, and the epochs under which they wrote.
+Compaction keeps the newest record of each transactional.id and may remove every other one. The other records keep their
+offsets, so an unseen transaction can only lie in a range of missing offsets (a hole). The epochs of the neighbouring
+records limit the epochs under which such transactions wrote.
 
-Source: `TransactionMetadata.prepare*`, `TransactionStateManager`, KIP-890; kafka-transactions facts 2.2, 2.3, 3.4.
+Source: `TransactionMetadata.prepare*`, `TransactionStateManager`, KIP-890.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ TV2: Final = 2
 transaction of such a client, too, and keeps its epoch: the recovery of Flink's sink does so."""
 
 UNDECIDED: Final = LogPosition((1 << 63) - 1, -1)
-"""The position of a decision that has not been made: behind every record of the log."""
+"""The position of a decision that has not been made; it sorts behind every record of the log."""
 
 _COMMITS: Final = frozenset({PREPARE_COMMIT, COMPLETE_COMMIT})
 _BEGINS: Final = PREPARED | {EMPTY}
-"""A client begins its next transaction when InitProducerId or EndTxn is answered: after the append of one of these."""
+"""States whose record is appended before InitProducerId or EndTxn is answered. Only after that answer can a client
+begin its next transaction."""
 
 
 class Range(NamedTuple):
@@ -67,9 +68,9 @@ class LogHistory(NamedTuple):
     """The records of the id that owns the producer id, in log order, as far as log partition `partition` was read.
 
     `listing`: offsets of those records whose partitions contain the data partition in question. `holes`: ranges below
-    `to_offset` whose records the reader did not get: removed by cleaning or retention, lost with a leader, or below the
-    offset at which reading began. `unread`: offsets among which the newest record of the id may be, because they could
-    not be decoded, or not be read yet.
+    `to_offset` whose records were not read: removed by compaction or retention, lost with a leader, or below the offset
+    at which reading began. `unread`: offsets among which the newest record of the id may be, because their records
+    could not be decoded, or were not read yet.
     """
 
     partition: int
@@ -84,16 +85,17 @@ class Transaction(NamedTuple):
     """A transaction of the producer id that is decided, or that is open and does not list the partition.
 
     - `is_commit`: None while it is undecided.
-    - `began`: its client began it when this record had been appended (NO_POSITION: the log does not show when).
+    - `began`: the record after whose append its client began it (NO_POSITION: the log does not show that record).
     - `decided`: the position of its PrepareX, or of its CompleteX if the PrepareX is gone; UNDECIDED while it is open.
     - `completed`: offset of its CompleteX; None if it has none.
-    - `lists_partition`: whether the coordinator owed the partition a marker; None where the PrepareX is gone.
+    - `lists_partition`: whether the partition is among its participants, so that the coordinator writes a marker there;
+      None if the records that would show it are gone.
     - `data_epochs`: epochs under which its client may have written.
-    - `marker_ms`: from the first PrepareX with that outcome to CompleteX, by the coordinator's clock; None where one of
-      them is missing.
-    - `is_added_by_leaders`: under TV2 the leader of a partition adds it, and only where it has nothing open of the
-      producer id and epoch (`UnifiedLog.hasOngoingTransaction`). So the transaction may have written behind such an
-      entry without listing the partition. An older client adds each partition itself.
+    - `marker_ms`: the time from the first PrepareX with that outcome to CompleteX, by the coordinator's clock; None if
+      one of these two records is missing.
+    - `is_added_by_leaders`: leaders may have added its partitions (TV2). A leader adds its partition only if nothing of
+      the producer id and epoch is open there (`UnifiedLog.hasOngoingTransaction`). So the transaction may have written
+      behind an open entry without listing the partition. An older client adds each partition itself.
     """
 
     is_commit: bool | None
@@ -109,9 +111,9 @@ class Transaction(NamedTuple):
 
 
 class HiddenTransactions(NamedTuple):
-    """Transactions that the log may have contained and no longer shows. Any outcome and any partitions are possible.
-    They began after `began` was appended (NO_POSITION: at any time), were decided in this range, and wrote under these
-    epochs."""
+    """Transactions, with any outcome and any partitions, whose decisions may lie in the offsets `decided` of the log
+    that were not read. They began after `began` was appended (NO_POSITION: at any time), and wrote under
+    `data_epochs`."""
 
     log_partition: int
     began: LogPosition
@@ -144,8 +146,8 @@ def _groups(records: Iterable[LogRecord]) -> Iterator[list[LogRecord]]:
 
 
 def _is_same_transaction(before: LogRecord, after: LogRecord) -> bool:
-    """Returns whether both records belong to one transaction. The start time identifies it; its CompleteX may carry the
-    next producer id (epoch exhaustion, TV2)."""
+    """Returns whether both records belong to one transaction, which its start time identifies. Its CompleteX may carry
+    the next producer id (epoch exhaustion, TV2)."""
     if after.state in (EMPTY, EXPIRED) or before.start_ms < 0 or before.start_ms != after.start_ms:
         return False
     if before.producer_id == after.producer_id:
@@ -154,9 +156,9 @@ def _is_same_transaction(before: LogRecord, after: LogRecord) -> bool:
 
 
 def _first_prepare(group: Sequence[LogRecord], decision: LogRecord) -> LogRecord:
-    """Returns the first record after which a coordinator may have sent the markers of this decision. A coordinator that
-    takes over sends the markers for the PrepareX that it finds in the log, and that PrepareX may be appended again
-    later."""
+    """Returns the first PrepareX of the transaction with the same decision, after which a coordinator may have sent the
+    markers. A new coordinator sends markers for the PrepareX that it finds in the log, and the same PrepareX may be
+    appended again later."""
     before = reversed(group[: group.index(decision)])
     return [decision, *takewhile(lambda one: one.state == decision.state, before)][-1]
 
@@ -186,7 +188,7 @@ def _decided(producer_id: int, began: LogPosition, group: Sequence[LogRecord], l
 
 
 def _undecided(producer_id: int, began: LogPosition, group: Sequence[LogRecord], lists: bool) -> Transaction | None:
-    """Returns the transaction if it is undecided and does not list the partition; else None."""
+    """Returns the transaction of the group if it is undecided and does not list the partition; else None."""
     newest = group[-1]
     if newest.state != ONGOING or newest.producer_id != producer_id or lists:
         return None
@@ -205,9 +207,9 @@ def _undecided(producer_id: int, began: LogPosition, group: Sequence[LogRecord],
 
 
 def _is_added_by_leaders(ongoing: Sequence[LogRecord]) -> bool:
-    """Returns whether leaders may have added partitions to the transaction: always, unless an Ongoing record shows that
-    its client did. If an old request ended the transaction, its PrepareX does not show TV2, so the PrepareX alone
-    proves nothing."""
+    """Returns whether leaders may have added partitions to the transaction. False only if there are Ongoing records and
+    all show a client that adds partitions itself. A PrepareX proves nothing, because the PrepareX of a transaction that
+    an old EndTxn ended does not show TV2."""
     return not ongoing or any(one.client_transaction_version >= TV2 for one in ongoing)
 
 

@@ -1,17 +1,18 @@
-"""The verdict on an open entry: the worlds that are left, and the decision over all readings of its facts.
+"""The verdict on an open entry (the worlds that are left), and the decision that follows from all readings of its
+facts.
 
-The decision may become known, and it never flips. A known decision becomes unknown only if the entry has grown or may
-have grown since, if its id did not write it (`Verdict.overrules`), or if two readings contradict each other.
+An unknown decision may become known. A known decision becomes unknown only if the entry has grown or may have grown
+since, if its id did not write it (`Verdict.overrules`), or if two readings contradict each other.
 
 | state        | holds from | is read again |
 |--------------|------------|---------------|
-| UNREAD       | the beginning | at once where an owner is known; else once no transaction will end the entry |
-| PRELIMINARY  | a reading while a transaction could still end the entry; it is not reported | once none will |
-| RECALLED     | a finding from before a restart; it is reported | once no transaction will end the entry |
-| UNKNOWN      | a reading that left more than one marker possible | at once, further back; then every READ_AGAIN_MS |
+| UNREAD       | the beginning | at once if an owner is known; else once no transaction will end it |
+| PRELIMINARY  | a reading while a transaction could end the entry; not reported | once no transaction will end it |
+| RECALLED     | a finding from before a restart; reported | once no transaction will end it |
+| UNKNOWN      | a reading that left both markers possible | at once and further back; then every READ_AGAIN_MS |
 | KNOWN        | a reading that left one marker | after the transaction log was read anew, or the entry may have grown |
-| CONTRADICTED | two readings that rule each other out | never |
-| NO_LOG       | the beginning, where the transaction log cannot be read | never |
+| CONTRADICTED | two readings that exclude each other | never |
+| NO_LOG       | the beginning, if the transaction log cannot be read | never |
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class World(StrEnum):
 
 
 class ProofKind(StrEnum):
-    """The kind of fact that a proof rests on."""
+    """The kind of fact from which a proof follows."""
 
     EPOCH = "epoch"
     LISTING = "listing"
@@ -54,7 +55,8 @@ class ProofKind(StrEnum):
 
 
 class Decided(StrEnum):
-    """The decision about an entry: its transaction was committed, was aborted, does not exist, or is not known."""
+    """The decision about an entry: its transaction was committed (COMMIT) or aborted (ABORT), the entry belongs to no
+    transaction (NONE), or the decision is not known."""
 
     COMMIT = "commit"
     ABORT = "abort"
@@ -63,7 +65,7 @@ class Decided(StrEnum):
 
 
 class Proof(NamedTuple):
-    """A fact, read at `at_ms`, that removes a world. `source` is where the fact can be read again."""
+    """A fact, read at `at_ms`, that removes a world. `source`: the place where the fact can be read again."""
 
     kind: ProofKind
     at_ms: int
@@ -74,10 +76,10 @@ class Proof(NamedTuple):
 class Verdict(NamedTuple):
     """The worlds left for an entry, and the decision that follows.
 
-    `decision`: UNKNOWN where more than one marker may be right. `open_question`: the reason why the decision is
-    unknown; None if it is known. `holds_committed`: records of a committed transaction are proven to be in the entry;
-    there may be others. `leader_changed`: the partition has had another leader since the entry was written, so that a
-    marker may have been lost with one.
+    `decision`: UNKNOWN if both markers may be right. `open_question`: the reason why the decision is unknown; None if
+    it is known. `holds_committed`: records of a committed transaction are proven to be in the entry; other records may
+    be there, too. `leader_changed`: the partition has had another leader since the entry was written, so that a marker
+    may have been lost with an earlier leader.
     """
 
     possible: frozenset[World]
@@ -98,8 +100,8 @@ class Verdict(NamedTuple):
 
     @property
     def is_contradiction(self) -> bool:
-        """Returns whether two readings removed each other's worlds: at least one is wrong, and we do not know which, so
-        later ones are not trusted either."""
+        """Returns whether two readings contradict each other. At least one of the readings is wrong, and it is not
+        known which, so later readings are not trusted either."""
         return isinstance(self.open_question, Contradiction)
 
     @property
@@ -115,7 +117,7 @@ def undecided(question: Reason) -> Verdict:
 
 
 def decision_of(possible: Set[World]) -> Decided:
-    """Returns the decision that these worlds leave: UNKNOWN where more than one marker may be right."""
+    """Returns the decision that follows from these worlds: UNKNOWN if both markers may be right."""
     if World.COMMIT not in possible:
         # if both are possible, an aborted transaction without a marker is likelier than no transaction
         return Decided.ABORT if World.ABORT in possible else Decided.NONE
@@ -156,8 +158,9 @@ _NO_LOG: Final = undecided(NoLogAccess())
 @dataclass(frozen=True, slots=True)
 class Decision:
     """The decision about an entry: its state, and what the readings so far have shown. `newest`: the verdict of the
-    reading, or of the finding, that led to the state. `read_at_ms`: the time of the last reading while no transaction
-    would end the entry; -1 without one. `is_deep`: that reading went as far back as its bounds allow."""
+    reading, or of the finding, that led to the state. `read_at_ms`: the time of the last reading that was made while no
+    transaction would end the entry; -1 if there was none. `is_deep`: that reading went as far back as its bounds
+    allow."""
 
     state: State = State.UNREAD
     newest: Verdict = NOT_READ
@@ -171,21 +174,21 @@ class Decision:
 
     def reported(self, grown_ms: int, *, is_growing: bool = False) -> Verdict:
         """Returns the verdict to report. If the entry has grown since the facts were read (`grown_ms`, as in `is_due`),
-        or while `is_growing`, records of a transaction that commits may be in the entry. Then the verdict ABORT or NONE
-        is replaced by HasGrown."""
+        or while `is_growing`, records of a transaction that commits may be in the entry. Then HasGrown replaces a
+        verdict of ABORT or NONE."""
         found = self.verdict
         is_stale = self.state in (State.KNOWN, State.RECALLED) and (is_growing or self.read_at_ms < grown_ms)
         return undecided(HasGrown()) if is_stale and found.decision in (Decided.ABORT, Decided.NONE) else found
 
     @property
     def was_listed(self) -> bool:
-        """Returns whether a transaction that had added the partition, and has ended, wrote the entry. Then no client
-        waits for a broker to add the partition."""
+        """Returns whether the entry is proven to be written by a transaction that has listed the partition and has
+        ended. Then no client is still waiting for the partition to be added."""
         return World.NONE not in self.newest.possible and bool(self.newest.proofs)
 
     def recalled(self, verdict: Verdict) -> Decision:
-        """Returns the decision as a finding reported it before a restart: a known decision or a contradiction. Returns
-        this decision if its facts were read since."""
+        """Returns the decision that a finding reported before a restart: RECALLED, or CONTRADICTED for a contradiction.
+        Returns this decision unchanged if its facts were read since."""
         if self.state not in (State.UNREAD, State.RECALLED):
             return self
         return self._to(State.CONTRADICTED if verdict.is_contradiction else State.RECALLED, verdict)
@@ -196,8 +199,9 @@ class Decision:
         return self._to(State.NO_LOG, _NO_LOG) if self.state is State.UNREAD else self
 
     def is_due(self, now_ms: int, unowned_ms: int | None, grown_ms: int = -1) -> bool:
-        """Returns whether to read the facts. `unowned_ms`: since when (ms) no transaction will end the entry; None if
-        one may. `grown_ms`: when a transaction that does not list the partition may last have written to the entry."""
+        """Returns whether to read the facts. `unowned_ms`: the time (ms) since which no transaction will end the entry;
+        None if a transaction may. `grown_ms`: the last time at which a transaction that does not list the partition may
+        have written to the entry."""
         match self.state:
             case State.CONTRADICTED | State.NO_LOG:
                 return False
@@ -217,7 +221,7 @@ class Decision:
         self, verdict: Verdict, at_ms: int, unowned_ms: int | None, *, is_deep: bool, has_grown: bool = False
     ) -> Decision:
         """Returns the decision after a reading at `at_ms`. `unowned_ms`: as in `is_due`; `is_deep`: as in the class;
-        `has_grown`: the reading before was of fewer records, or might have been."""
+        `has_grown`: the entry has, or may have, more records than at the previous reading."""
         if unowned_ms is None or at_ms < unowned_ms:
             is_first = self.state in (State.UNREAD, State.PRELIMINARY)
             return self._to(State.PRELIMINARY, verdict) if is_first else self
