@@ -1,4 +1,6 @@
-"""Decodes Kafka's bytes: record batches, compression, keys and values of internal topics, as columns or one by one.
+"""Decodes Kafka's bytes: record batches, compressed records, and keys and values of internal topics, as columns or one
+by one.
 
-Pure functions without I/O. Imported where bytes arrive: `service.kafka`, `spark_jobs`, `txnscope inspect`.
+Pure functions without I/O. The code that receives bytes imports this package: `service.kafka`, `spark_jobs`, `txnscope
+inspect`.
 """

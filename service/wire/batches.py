@@ -23,10 +23,11 @@ RecordBatch v2, all big-endian (DefaultRecordBatch.java):
 attributes: bits 0-2 codec, 3 LogAppendTime, 4 transactional, 5 control, 6 delete horizon, 7-15 unused.
 
 One CRC call costs ten times as much as the bytes of a small batch, so `has_wrong_checksum` makes one call for many
-batches. In a copy of them, it overwrites the bytes before each checksummed part with a patch. The patch takes the CRC
-register from the written CRC of the batch before to the value at the start of a message. So the CRC over everything
-equals the CRC of the last batch if all CRCs are right. A CRC is linear: a wrong batch leaves a difference in the
-register that later bytes never clear. Two errors cancel each other as rarely as one CRC misses an error.
+batches. In a copy of the batches, it overwrites the bytes in front of each checksummed part with a patch. The patch
+changes the CRC register from the CRC that the previous batch has in its header to the value at the start of a message.
+So if all CRCs are right, the CRC over the whole copy equals the CRC of the last batch. A CRC is linear: a wrong batch
+leaves a difference in the register that later bytes never clear. Two errors cancel each other as rarely as a CRC misses
+a single error.
 
 A patch has 21 bytes: the register's value (4 bytes, which set the register to zero), 13 zeros (the register stays
 zero), and _WAKE (4 bytes that take the register from zero to all ones).
@@ -48,12 +49,13 @@ from service.wire.vectors import Bools, Bytes, Ints
 
 ALL_ONES: Final = 0xFFFFFFFF
 BLOCK: Final = 1 << 20
-"""Bytes that one call checks, approximately: few enough that copies stay in the cache. If one batch is bad, all batches
-of its call are checked one by one."""
+"""Approximate number of bytes that one CRC call checks: few enough that copies stay in the cache. If one batch is bad,
+all batches of its call are checked one by one."""
 
 
 def _wake() -> int:
-    """Returns the 4 bytes (little-endian) that take a zero register to all ones: runs the CRC backwards, bit by bit."""
+    """Returns the 4 bytes (little-endian) that change a CRC register from zero to all ones. Runs the CRC backwards, bit
+    by bit."""
     register = ALL_ONES
     for _ in range(32):
         register = ((register ^ 0x82F63B78) << 1 | 1) if register & 0x80000000 else register << 1
@@ -65,7 +67,7 @@ _WAKE: Final = _wake()
 
 
 def has_wrong_checksum(data: Bytes, start: Ints, size: Ints, crc: npt.NDArray[np.uint32]) -> Bools:
-    """Returns True for each batch with a CRC-32C other than `crc`. The batches lie back to back in `data`."""
+    """Returns, for each batch, whether its CRC-32C differs from `crc`. The batches lie back to back in `data`."""
     bad = np.zeros(len(start), np.bool_)
     first = 0
     while first < len(start):
@@ -97,7 +99,7 @@ def _all_right(data: Bytes, start: Ints, size: Ints, crc: npt.NDArray[np.uint32]
 LAYOUT: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = LAYOUT.size
 LENGTH_END: Final = 12
-"""Position from which batchLength counts."""
+"""The position in a batch after its batchLength, which counts the bytes from there on."""
 MAGIC_AT: Final = 16
 CRC_FROM: Final = 21
 DELTA_AT: Final = 23
@@ -133,12 +135,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        """The compression type: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
         return self.attributes & CODEC_MASK
 
     @property
     def is_log_append_time(self) -> bool:
-        """True if timestamps are the broker's: every record has `max_timestamp_ms`."""
+        """Whether the broker set the timestamps; then all records have `max_timestamp_ms`."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
@@ -155,13 +157,14 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Offset at which reading continues. It is not derived from the number of records, because compaction removes
-        records and keeps the last offset."""
+        """The offset at which reading continues. Does not depend on the number of records, because compaction removes
+        records and keeps the batch's last offset."""
         return self.last_offset + 1
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record; -1 if the batch has none. It wraps from 2147483647 to 0."""
+        """The sequence number of the last record, which wraps from 2147483647 to 0; -1 if the batch has no sequence
+        numbers."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset_delta) % (1 << 31)
@@ -186,13 +189,14 @@ class Batch(NamedTuple):
 
 
 class BadBatch(NamedTuple):
-    """Bytes that are not a valid batch. `size` is None if the length is wrong: where the next batch begins is then
+    """Bytes that are not a valid batch. `size` is None if the length is wrong. Then the start of the next batch is
     unknown, and reading ends.
 
     The offsets are those in the header; `next_offset` is at least `base_offset` + 1. The checksum does not cover the
     base offset, so a batch with a good checksum is still bad (BadOffset) if it begins before the end of the previous
     good batch, or ends after the start of the next good batch. If the next batch itself begins before the end of the
-    previous one, the next batch is the bad one. If both batches begin exactly there, the first one is trusted.
+    previous good batch, the next batch is the bad one. If both batches begin exactly at that end, the first of the two
+    is trusted.
     """
 
     position: int
@@ -241,7 +245,7 @@ def _in_order(one: Batch | BadBatch, floor: int, expected: int, following: int |
 
 
 def _whole(data: bytes) -> Iterator[Batch | BadBatch]:
-    """Yields every whole batch; does not check their order."""
+    """Yields every whole batch in `data`, without a check of their order."""
     position = 0
     while len(data) - position >= LENGTH_END:
         base_offset, length = _PREFIX.unpack_from(data, position)

@@ -1,4 +1,5 @@
-"""Decodes bulk bytes of `__transaction_state` into columns: many chunks in one numpy pass, unusual ones one by one."""
+"""Decodes bytes of `__transaction_state` into columns: many chunks in one numpy pass, and unusual chunks and values one
+by one."""
 
 from __future__ import annotations
 
@@ -56,14 +57,16 @@ _USUAL_TAGS = np.dtype(
         ("client_transaction_version", ">i2"),
     ]
 )
-"""A whole tag section with two tags: tag 0 of size 8 and its value, tag 2 of size 2 and its value. Kafka 4.3 and later
-write it for every client of transaction.version 2. Reading it in one step makes decoding a tenth faster."""
+"""The layout of a tag section with two tags: tag 0 of size 8 and its value, tag 2 of size 2 and its value. Kafka 4.3
+and later write such a section for every client of transaction.version 2. Reading it in one step makes decoding a tenth
+faster."""
 
 SHORTEST: Final = 35
 """Bytes of the smallest value: v1, null array, no tags (v0: 37)."""
 MOST_TOPICS: Final = 64
 MOST_TAGS: Final = 8
-"""Above these limits, a Python loop over one value is cheaper than a numpy pass for each topic or tag."""
+"""If a value has more than MOST_TOPICS topics or MOST_TAGS tags, a Python loop over this value is cheaper than a numpy
+pass for each topic or tag."""
 
 
 def decode_values(data: Bytes, start: Ints, size: Ints, into: ValueColumns) -> Ints:
@@ -121,7 +124,8 @@ def _length(version: int, data: Bytes, at: Ints, v0: np.dtype[Any], odd: Bools) 
 
 
 def _skip_partitions(version: int, data: Bytes, at: Ints, end: Ints, topics: Ints, odd: Bools) -> Ints:
-    """Moves `at` past the topics, one topic of every row at a time; returns the number of partitions per row."""
+    """Moves `at` past the topics, in one pass for the next topic of every row; returns the number of partitions per
+    row."""
     partitions = np.zeros(len(at), np.int64)
     active = np.flatnonzero((topics > 0) & ~odd)
     while active.size:
@@ -144,7 +148,7 @@ def _skip_partitions(version: int, data: Bytes, at: Ints, end: Ints, topics: Int
 
 
 def _tagged(data: Bytes, at: Ints, end: Ints, odd: Bools) -> dict[str, Ints]:
-    """Moves `at` past the tagged fields; returns the columns of the known ones."""
+    """Moves `at` past the tagged fields; returns the columns of the known tags."""
     here = np.minimum(at, end)
     usual = structs(data, here, _USUAL_TAGS)
     is_usual = (usual["first"] == 0x0200) & (usual["size"] == 8) & (usual["second"] == 0x0202)
@@ -158,7 +162,7 @@ def _tagged(data: Bytes, at: Ints, end: Ints, odd: Bools) -> dict[str, Ints]:
 
 
 def _tag_by_tag(data: Bytes, at: Ints, end: Ints, odd: Bools, rows: Ints, found: dict[str, Ints]) -> None:
-    """Moves `at` past the tagged fields of `rows`, one field of every row at a time; fills `found`."""
+    """Moves `at` past the tagged fields of `rows`, in one pass for the next field of every row. Fills `found`."""
     strange = np.zeros(len(rows), np.bool_)
     tags, at[rows] = uvarint(data, at[rows], strange)
     odd[rows] |= strange | (tags > MOST_TAGS)
@@ -238,7 +242,7 @@ def _keys(records: Located) -> tuple[Bools, Ints]:
 
 
 PartitionOffset = tuple[int, int]
-"""(chunk, offset): sorts rejects into log order, because they are found in two rounds."""
+"""(chunk, offset), by which rejects are sorted into log order, because they are found in two passes."""
 
 
 def _unreadable(chunks: Sequence[Chunk], records: Located, row: int) -> tuple[PartitionOffset, Reject]:
@@ -258,7 +262,8 @@ def _rejected(
 
 
 def _joined(records: Located, slow: dict[int, LocatedChunk]) -> Located:
-    """Adds the records that the scalar form found; their keys and values go after the other bytes."""
+    """Returns `records` with the records that the scalar form found. The keys and values of the latter follow the other
+    bytes."""
     ordered = [(index, record) for index, found in slow.items() for record in found.records]
     strings = [string for _, record in ordered for string in (record.key, record.value)]
     size = np.array([-1 if string is None else len(string) for string in strings], np.int64)

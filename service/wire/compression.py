@@ -1,4 +1,4 @@
-"""Decompresses the records of a batch, never to more than a limit.
+"""Decompresses the records of a batch, up to a maximum size.
 
 | bits 0-2 | codec  | on the wire                                                                |
 |----------|--------|----------------------------------------------------------------------------|
@@ -57,8 +57,8 @@ def _gzip(data: bytes, limit: int) -> bytes:
 
 
 def _framed(name: str, data: bytes, limit: int) -> bytes:
-    """Decompresses an lz4 or zstd stream with Arrow's `read_buffer`: `read` allocates its bytes beforehand, and
-    never frees them if the stream is broken."""
+    """Decompresses an lz4 or zstd stream with Arrow's `read_buffer`, because Arrow's `read` allocates its result
+    beforehand, and never frees the result if the stream is broken."""
     pieces = []
     size = 0
     with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
@@ -86,7 +86,8 @@ def _snappy(data: bytes, limit: int) -> bytes:
 
 
 def _snappy_block(block: bytes, limit: int) -> bytes:
-    """Decompresses a raw block. Its plain size comes first, so the limit is checked before anything is allocated."""
+    """Decompresses a raw block. The block begins with its plain size, so the limit is checked before anything is
+    allocated."""
     size = 0
     for index, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * index)

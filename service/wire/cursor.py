@@ -36,11 +36,11 @@ class Cursor:
 
     @property
     def left(self) -> int:
-        """Bytes not read yet."""
+        """The number of bytes not read yet."""
         return self.end - self.position
 
     def skip(self, size: int) -> int:
-        """Skips `size` bytes; returns the position where they began."""
+        """Skips `size` bytes; returns the position of the first byte skipped."""
         start = self.position
         if not 0 <= size <= self.end - start:
             raise self._error(f"{size} bytes expected at {start}, {self.end - start} left")

@@ -1,4 +1,4 @@
-"""Errors in bytes from Kafka: one class for each case that an operator would handle differently."""
+"""Errors in bytes from Kafka: one class for each case that an operator handles differently."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class DecodeError(Exception):
 
 
 class BadLength(DecodeError, reason="bad_length"):
-    """A batch length that is too small for a header, or that reaches past the end of an answer with room for more. The
-    start of the next batch is unknown."""
+    """A batch length that is too small for a header, or that reaches past the end of a Fetch answer although the answer
+    had room for more. The start of the next batch is unknown."""
 
 
 class BadChecksum(DecodeError, reason="bad_crc"):
@@ -27,8 +27,8 @@ class BadChecksum(DecodeError, reason="bad_crc"):
 
 
 class BadOffset(DecodeError, reason="bad_offset"):
-    """A base offset that cannot be right: below 0, too high, or such that the batch overlaps the batch before or after
-    it. The checksum does not cover the base offset."""
+    """A base offset that cannot be right: it is below 0, it is too high, or the batch overlaps the previous or the next
+    batch. The checksum does not cover the base offset."""
 
 
 class UnsupportedMagic(DecodeError, reason="unsupported_magic"):
@@ -36,11 +36,12 @@ class UnsupportedMagic(DecodeError, reason="unsupported_magic"):
 
 
 class BadCodec(DecodeError, reason="bad_codec"):
-    """An unknown compression type, a stream that does not decompress, or one that grows past the limit."""
+    """An unknown compression type, a stream that does not decompress, or a stream that grows past the limit."""
 
 
 class MalformedBatch(DecodeError, reason="malformed_batch"):
-    """A batch with a good checksum and an inconsistent header or inconsistent records: it was written that way."""
+    """A batch with a good checksum, but with an inconsistent header or inconsistent records: it was written like
+    this."""
 
 
 class NullKey(DecodeError, reason="null_key"):
@@ -48,7 +49,7 @@ class NullKey(DecodeError, reason="null_key"):
 
 
 class UnknownKeyVersion(DecodeError, reason="unknown_key_version"):
-    """A record type newer than this decoder (KAFKA-18604: the key's first int16 is the coordinator record type)."""
+    """A record type that is newer than this decoder. The key's first int16 is the type (KAFKA-18604)."""
 
 
 class MalformedKey(DecodeError, reason="malformed_key"):

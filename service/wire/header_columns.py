@@ -16,8 +16,8 @@ from service.wire.vectors import Bools, Ints, structs
 
 
 def read_headers(data: bytes) -> Iterator[BatchHeader]:
-    """Yields the headers in order, even that of a last batch that is cut after its header. Ends at the first bytes that
-    cannot be a header of format 2.
+    """Yields the headers in order, also the header of a last batch that is cut behind its header. Ends at the first
+    bytes that cannot be a header of format 2.
 
     Checksums are not verified, because they cover whole batches.
     """
@@ -33,7 +33,8 @@ def read_headers(data: bytes) -> Iterator[BatchHeader]:
 class HeaderColumns(NamedTuple):
     """One row per whole batch, in log order; `position` and `size` are bytes of the buffer.
 
-    `records` is the header's count, so that a compressed batch need not be decompressed; `max_timestamp_ms` may be -1.
+    `records`: the number of records according to the header, for which nothing is decompressed. `max_timestamp_ms` may
+    be -1.
     """
 
     position: Ints

@@ -2,7 +2,7 @@
 
 An ordinary chunk has uncompressed batches of format 2 with good checksums and rising offsets, and records without
 headers whose numbers have at most LONGEST_VARINT bytes. Control batches, empty batches and a partial tail are ordinary.
-Any other chunk is left to `service.wire.scalar` as a whole.
+`service.wire.scalar` reads any other chunk as a whole.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from service.wire.vectors import PADDING, Bools, Bytes, Ints, blocks, structs, v
 SHORTEST: Final = HEADER_SIZE - LENGTH_END
 """The smallest batchLength that leaves room for a header."""
 STRETCH: Final = 1 << 12
-"""Bytes that one walk covers, approximately."""
+"""Approximate number of bytes that one walk (from batch to batch) covers."""
 FEWEST_WALKS: Final = 64
 """Minimum number of simultaneous walks; with fewer, `_starts_by_loop` is faster."""
 MOST_STEPS: Final = 2 * STRETCH // HEADER_SIZE
@@ -71,8 +71,9 @@ def _starts_by_loop(data: bytes) -> Iterator[int]:
 
 
 def _guessed_starts(data: bytes) -> Ints | None:
-    """Walks from each place that looks like a header to the next such place. Returns None if the walks do not join into
-    one walk, or take more than MOST_STEPS steps."""
+    """Returns the positions of the batches, from simultaneous walks: each walk begins at a place that looks like a
+    header, and ends at the next such place. Returns None if the walks do not join into one walk, or if one takes more
+    than MOST_STEPS steps."""
     begin = np.array([0, *_header_candidates(data)], np.int64)
     end = np.append(begin[1:], len(data) - HEADER_SIZE + 1)
     length_at: npt.NDArray[Any] = np.ndarray((len(data) - LENGTH_END + 1,), ">i4", data, LENGTH_END - 4, (1,))
@@ -93,8 +94,8 @@ def _guessed_starts(data: bytes) -> Ints | None:
 
 
 def _header_candidates(data: bytes) -> Iterator[int]:
-    """Yields positions where a batch header seems to begin, at most one in about STRETCH bytes. Looks for the usual end
-    of a header; the value of a record may contain these bytes, so the caller checks each position."""
+    """Yields positions where a batch header seems to begin, at most one in about STRETCH bytes. Searches for
+    _USUAL_END. The value of a record may contain these bytes, too, so the caller checks each position."""
     position = 0
     while (found := data.find(_USUAL_END, position + STRETCH)) >= 0:
         position = found + len(_USUAL_END) - HEADER_SIZE
@@ -102,7 +103,8 @@ def _header_candidates(data: bytes) -> Iterator[int]:
 
 
 class Located(NamedTuple):
-    """Records in buffer order: chunk index, offset, time, epoch, and slices of key and value (size below 0: null)."""
+    """Records in the order of the buffer `data`, as columns. `chunk`: the index of the chunk. A key or value with a
+    size below 0 is null."""
 
     data: bytes
     chunk: Ints
@@ -125,8 +127,8 @@ class Located(NamedTuple):
 
 
 class LocatedChunks(NamedTuple):
-    """The records of all ordinary chunks. For every chunk: True if the scalar form must read it, the offset reached,
-    and the numbers of batches and bytes."""
+    """The records of all ordinary chunks, and for every chunk: whether the scalar form must read it, the offset up to
+    which it was read, and its numbers of batches and bytes."""
 
     records: Located
     needs_scalar: Bools
@@ -136,7 +138,8 @@ class LocatedChunks(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Batches and the records in them."""
+    """Batches and their records. By batch, `bad`: its chunk is not ordinary; `base`, `reached`: its base offset, and
+    the offset after it."""
 
     records: Located
     bad: Bools
@@ -145,8 +148,8 @@ class _Found(NamedTuple):
 
 
 def locate(chunks: Sequence[Chunk]) -> LocatedChunks:
-    """Finds the records of all chunks in one pass; leaves out records outside the chunk's [lo, hi), and those of chunks
-    that the scalar form must read."""
+    """Finds the records of all chunks in one pass. Leaves out records outside of their chunk's [lo, hi), and all
+    records of chunks that the scalar form must read."""
     walked = [walk(chunk.data) for chunk in chunks]
     counts = np.array([len(positions) for positions, _, _ in walked], np.int64)
     used = np.array([end for _, end, _ in walked], np.int64)
@@ -170,7 +173,7 @@ def locate(chunks: Sequence[Chunk]) -> LocatedChunks:
 
 
 def walk(data: bytes) -> tuple[Ints, int, bool]:
-    """Returns (positions of whole batches, end of the last, True if anything but a partial tail follows)."""
+    """Returns (positions of whole batches, end of the last of these, whether anything but a partial tail follows)."""
     positions = batch_starts(data)
     end = 0
     if positions.size:
@@ -183,7 +186,8 @@ def walk(data: bytes) -> tuple[Ints, int, bool]:
 
 
 def _batches(data: bytes, start: Ints, stop: Ints, chunk: Ints) -> _Found:
-    """Reads batches block by block, so that a block's columns stay in the cache: twice as fast as all at once."""
+    """Reads batches block by block, so that a block's columns stay in the cache. That is twice as fast as one pass over
+    all batches."""
     view: Bytes = np.frombuffer(data, np.uint8)
     found = [_block(data, view, start[block], stop[block], chunk[block]) for block in blocks(len(start))]
     if len(found) == 1:
@@ -221,9 +225,9 @@ def _block(data: bytes, view: Bytes, start: Ints, stop: Ints, chunk: Ints) -> _F
 
 
 def _record_starts(data: bytes, start: Ints, stop: Ints, count: Ints, bad: Bools) -> tuple[Ints, Ints, Ints]:
-    """Returns (first byte, byte after the last, batch) of each record. The coordinator writes one record a batch, which
-    begins after the header; batches of several records (tombstones) are walked. Marks a batch of several records in
-    `bad` if they do not fill it exactly."""
+    """Returns (first byte, byte after the last, batch) of each record. A batch of the coordinator usually has one
+    record, which begins after the header. In a batch of several records (tombstones), a loop goes from record to
+    record. Marks such a batch in `bad` if its records do not fill it exactly."""
     several = {}
     for row in np.flatnonzero(count > 1).tolist():
         several[row] = _cut(data, int(start[row]), int(stop[row]), int(count[row]))
@@ -242,7 +246,8 @@ def _record_starts(data: bytes, start: Ints, stop: Ints, count: Ints, bad: Bools
 
 
 def _cut(data: bytes, position: int, stop: int, count: int) -> list[int]:
-    """Returns the starts of `count` records that fill the bytes up to `stop`; empty if they do not fill them."""
+    """Returns the starts of `count` records that fill the bytes up to `stop`; an empty list if they do not fill these
+    bytes exactly."""
     starts = []
     for _ in range(count):
         starts.append(position)
@@ -259,7 +264,7 @@ def _cut(data: bytes, position: int, stop: int, count: int) -> list[int]:
 
 
 def _records(data: Bytes, start: Ints, stop: Ints) -> tuple[Bools, Ints, Ints, tuple[Ints, Ints], tuple[Ints, Ints]]:
-    """Reads records field by field: (not ordinary, timestamp delta, offset delta, key slices, value slices)."""
+    """Reads records field by field. Returns (not ordinary, timestamp delta, offset delta, key slices, value slices)."""
     odd = np.zeros(len(start), np.bool_)
     length, at = varint(data, start, odd)
     odd |= at + length != stop

@@ -16,7 +16,7 @@ TOMBSTONE: Final = 1
 UNDECODABLE: Final = 2
 
 RAW_LIMIT: Final = 64 << 10
-"""Maximum bytes kept of a key, value or batch that could not be decoded."""
+"""Maximum number of bytes that are kept of a key, value or batch that could not be decoded."""
 
 
 class Chunk(NamedTuple):
@@ -29,7 +29,7 @@ class Chunk(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """A record that could not be decoded. If only the value is at fault, LogColumns also has a row for the record, with
+    """A record that could not be decoded. If the key could be decoded, LogColumns also has a row for the record, with
     its id and the kind UNDECODABLE."""
 
     partition: int
@@ -41,7 +41,7 @@ class Reject(NamedTuple):
 
 
 class BrokenBatch(NamedTuple):
-    """A batch of which no record could be read. A caller should fetch the batch once more before it counts as broken.
+    """A batch of which no record could be read. Callers fetch the batch once more before they report it as broken.
 
     `resume_offset`: the offset at which the log continues after the batch; None (unknown) if the batch's length is
     wrong.
@@ -92,7 +92,7 @@ class ValueColumns:
         return {name: getattr(self, name) for name in _BLANKS}
 
     def rows(self, block: slice) -> ValueColumns:
-        """Returns views of some of the rows. Writing to a view fills these columns."""
+        """Returns views of some rows. A value written to a view is written to these columns."""
         return ValueColumns(**{name: column[block] for name, column in self.by_name().items()})
 
     def put(self, row: int, value: TransactionValue) -> None:
@@ -114,7 +114,7 @@ _BLANKS: Final = {
     "next_producer_epoch": (-1, np.int16),
     "partition_count": (0, np.int32),
 }
-"""The number in each column of ValueColumns for a row without a value, and the column's type."""
+"""By column of ValueColumns, the number that stands in a row without a value, and the column's type."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +123,7 @@ class LogColumns(ValueColumns):
 
     `kind` is VALUE, TOMBSTONE or UNDECODABLE. In a row that is not a VALUE, the columns of ValueColumns are blank: 0 in
     `client_transaction_version` and `partition_count`, -1 in the others. Times are ms. `timestamp_ms` is the record's
-    own timestamp or, under LogAppendTime, the largest one of its batch.
+    own timestamp or, under LogAppendTime, the largest timestamp of its batch.
     """
 
     partition: npt.NDArray[np.int32]
@@ -141,7 +141,7 @@ class LogColumns(ValueColumns):
     batches: int
     """Number of whole batches read, of any kind."""
     bytes: int
-    """Size of these batches."""
+    """Number of bytes of these batches."""
     values: Slices
     """The raw values of the rows."""
 
@@ -157,8 +157,8 @@ class LogColumns(ValueColumns):
 
 
 def holes(offsets: npt.NDArray[np.int64], lo: int, hi: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Returns the starts and the (exclusive) ends of the ranges of [lo, hi) that contain none of `offsets`, which
-    ascend."""
+    """Returns the starts and the (exclusive) ends of the ranges of [lo, hi) that contain none of the ascending
+    `offsets`."""
     there = np.concatenate(([lo - 1], offsets, [hi]))
     before = np.flatnonzero(np.diff(there) > 1)
     return there[before] + 1, there[before + 1]

@@ -13,8 +13,8 @@ type (KAFKA-18604).
 
 Source: LegacyOffsetCommitKey.json, OffsetCommitKey.json, GroupMetadataKey.json and the other `*Key.json` of
 group-coordinator/src/main/resources/common/message, Kafka 4.0 to 4.3. As in Kafka's generated readers, bytes after the
-last field are ignored. Unlike there, names are checked: a client with WRITE on the topic may write anything, and a
-record that no group coordinator writes must not pass for one of a group.
+last field are ignored. Unlike in Kafka's readers, names are checked: a client with WRITE on the topic may write
+anything, and a record that no group coordinator wrote must not pass for an offset of a group.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@
 Source: DefaultRecord.java.
 
 A control record has the key `int16 version, int16 type`. The value of an ABORT or COMMIT is `int16 version, int32
-coordinatorEpoch`. Source: ControlRecordType.java, EndTxnMarker.json. A higher version is read as the highest known one.
+coordinatorEpoch`. Source: ControlRecordType.java, EndTxnMarker.json. A higher version is read like the highest known
+version.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ from service.wire.errors import MalformedBatch
 ABORT: Final = 0
 COMMIT: Final = 1
 OTHER: Final = -1
-"""Any other type: those of KRaft's own log (2-6) and future ones. They have nothing to do with transactions."""
+"""Stands for all other types: the types of KRaft's own log (2-6) and future types. They have nothing to do with
+transactions."""
 
 
 class Record(NamedTuple):
-    """One record. If the batch has LogAppendTime, `timestamp_ms` is the broker's time. `leader_epoch`: the batch's."""
+    """One record. `timestamp_ms`: the broker's time if the batch has LogAppendTime, else the producer's.
+    `leader_epoch`: of the batch."""
 
     offset: int
     timestamp_ms: int
@@ -106,8 +109,8 @@ class ControlRecord(NamedTuple):
 
 
 def read_control(batch: Batch) -> ControlRecord | None:
-    """Returns the control record of a control batch, a marker unless its type is OTHER. None: compaction emptied the
-    batch, so its type is unknown."""
+    """Returns the control record of a control batch, which is a marker unless its type is OTHER. Returns None if
+    compaction emptied the batch, so that the type is unknown."""
     records = read_records(batch)
     if not records:
         return None
@@ -119,7 +122,8 @@ def read_control(batch: Batch) -> ControlRecord | None:
 
 
 def _versioned(data: bytes | None) -> Cursor:
-    """Returns a cursor after the version. Raises MalformedBatch for null or a version below 0."""
+    """Returns a cursor behind the version at the start of `data`. Raises MalformedBatch if `data` is None, or if the
+    version is below 0."""
     if data is None:
         raise MalformedBatch("a control record without key or value")
     cursor = Cursor(data, MalformedBatch)

@@ -12,7 +12,8 @@ from service.wire.records import Record, read_records
 
 
 class LocatedChunk(NamedTuple):
-    """The records of a chunk in [lo, hi), its broken batches, and the offset up to which it was read."""
+    """The records of a chunk in [lo, hi), its broken batches, the offset up to which it was read, and its numbers of
+    batches and bytes."""
 
     records: list[Record]
     broken: list[BrokenBatch]
@@ -55,18 +56,18 @@ def locate(chunk: Chunk) -> LocatedChunk:
 
 
 def _is_doubtful(batch: Batch | BadBatch, expected: int) -> bool:
-    """Returns True if these bytes may not be a batch at all, because the length of an earlier batch may be wrong."""
+    """Returns whether these bytes may be no batch at all, because the length of an earlier batch may be wrong."""
     is_whole = isinstance(batch, Batch) or isinstance(batch.error, BadOffset)  # the checksum is right
     return not is_whole and batch.base_offset != expected
 
 
 def _follows(found: Sequence[Batch | BadBatch], size: int) -> list[tuple[int | None, bool]]:
-    """Returns, for each batch, where the log continues if that batch is broken: (base offset of the next good batch or
-    None, True if the bytes up to that batch, or to the end of the data, are certainly batches).
+    """Returns, for each batch, where the log continues if that batch is broken: (base offset of the next good batch, or
+    None; whether the bytes up to that next batch, or to the end of the data, are certainly batches).
 
     If the length of a broken batch is wrong, the bytes after it may be no batch. They are accepted as a batch if they
-    begin at the offset where the broken batch claims to end. Otherwise offsets are tried one by one, because a damaged
-    number must not skip records.
+    begin at the offset where the broken batch claims to end. Otherwise reading continues at the next offset, because a
+    damaged number must not make reading skip records.
     """
     following: list[tuple[int | None, bool]] = []
     last = found[-1] if found else None
@@ -85,13 +86,14 @@ def _follows(found: Sequence[Batch | BadBatch], size: int) -> list[tuple[int | N
 
 
 def plausible_offset(base: int, end: int, position: int, limit: int) -> int:
-    """Returns the offset to report for a broken batch found where `position` was expected: its own base offset if the
-    batch then ends after `position` and begins before `limit`, else `position`."""
+    """Returns the offset to report for a broken batch that was read where offset `position` was expected: its base
+    offset `base`, if the batch ends after `position` and begins before `limit`; else `position`."""
     return base if position < end and base < max(limit, position + 1) else position
 
 
 def _collect(batch: Batch, chunk: Chunk, records: list[Record]) -> DecodeError | None:
-    """Adds the records of a batch to `records`, or returns the error that makes the batch unreadable."""
+    """Adds the records of a batch to `records`, or returns the error that makes the batch unreadable. Adds nothing for
+    a control batch."""
     if batch.header.is_control:
         return None
     try:
@@ -109,9 +111,9 @@ def _broken(chunk: Chunk, batch: Batch | BadBatch, offset: int, reached: int, er
 
 
 def misread(partition: int, at: int, data: bytes) -> BrokenBatch:
-    """Returns the first batch of `data` as broken. `data`: the answer to a Fetch from `at` that had room for more, but
-    does not let reading continue. The error is BadLength if no whole batch is in `data`, else BadOffset: the batch's
-    offset belongs to another place."""
+    """Returns the first batch of `data` as broken. `data`: the answer to a Fetch from offset `at` that had room for
+    more, and from which reading could not continue. The error is BadLength if `data` has no whole batch, else
+    BadOffset, because the batch has the offset of another place in the log."""
     found = next(read_batches(data), None)
     error = BadLength if found is None else BadOffset
     base = int.from_bytes(data[:8], "big", signed=True)

@@ -22,8 +22,8 @@ v1), KIP-890 (tags 0-2), KIP-939 (tag 3). Value v0 is fixed; v1 has compact arra
 |                         |                            | 3 NextProducerEpoch int16           |
 
 As in Kafka's generated readers, bytes after the last field are ignored, the last occurrence of a repeated tag counts,
-and unknown tags are skipped. Unlike there, a known tag with a size other than that of its type is an error: Kafka would
-read past its end into the next field.
+and unknown tags are skipped. Unlike in Kafka's readers, a known tag is an error if its size is not that of its type:
+Kafka would read past the end of the tag into the next field.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ def _partitions(cursor: Cursor, version: int) -> Partitions | None:
 
 
 def _room_for(count: int, cursor: Cursor) -> None:
-    """Raises MalformedValue, before anything is built, if `count` elements of at least one byte each do not fit."""
+    """Raises MalformedValue if `count` elements of at least one byte each do not fit into the bytes left, before
+    anything is built."""
     if not 0 <= count <= cursor.left:
         raise MalformedValue(f"{count} elements announced, {cursor.left} bytes left")
 
@@ -155,6 +156,7 @@ def _tags(cursor: Cursor) -> dict[int, int]:
 
 
 def _tag_headers(cursor: Cursor) -> Iterator[tuple[int, int]]:
-    """Yields (tag, size) of each tagged field; the caller must read or skip its bytes before the next one."""
+    """Yields (tag, size) of each tagged field; the caller must read or skip the field's bytes before it takes the next
+    item."""
     for _ in range(cursor.uvarint()):
         yield cursor.uvarint(), cursor.uvarint()

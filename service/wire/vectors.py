@@ -18,15 +18,16 @@ Bytes = npt.NDArray[np.uint8]
 
 PADDING: Final = 64
 LONGEST_VARINT: Final = 3
-"""Bytes of the longest number read here. Longer ones do not occur in a healthy log and are left to the scalar form."""
+"""Bytes of the longest number that is read here. Longer numbers do not occur in a healthy log; the scalar form reads
+them."""
 
 
 BLOCK: Final = 1 << 14
-"""Rows of one pass: few enough that all their columns fit the cache."""
+"""Number of rows of one pass: few enough that all their columns fit into the cache."""
 
 
 def blocks(rows: int) -> list[slice]:
-    """Returns slices that cover `rows` rows; at least one slice."""
+    """Returns slices of at most BLOCK rows that cover `rows` rows; at least one slice, also for 0 rows."""
     return [slice(first, first + BLOCK) for first in range(0, max(rows, 1), BLOCK)]
 
 
@@ -38,7 +39,8 @@ def structs(data: Bytes, at: Ints, layout: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def uvarint(data: Bytes, at: Ints, odd: Bools) -> tuple[Ints, Ints]:
-    """Returns (numbers, positions after them); marks rows with a number that is too long in `odd`."""
+    """Returns (numbers, positions after them). Marks a row in `odd` if its number has more than LONGEST_VARINT
+    bytes."""
     byte = data[at]
     number = (byte & 0x7F).astype(np.int64)
     behind = at + 1
@@ -63,8 +65,8 @@ def varint(data: Bytes, at: Ints, odd: Bools) -> tuple[Ints, Ints]:
 def byte_strings(data: bytes, start: Ints, size: Ints) -> pa.BinaryArray:
     """Returns an Arrow array of the slices, which may have any order and must not overlap.
 
-    Arrow needs the strings of an array back to back. So the bytes between two slices become elements too, and every
-    other element is taken, in one pass in C++.
+    Arrow needs the strings of an array back to back. So the bytes between two slices become elements, too, and then
+    every second element is taken, in one pass in C++.
     """
     count = len(start)
     if not count:
