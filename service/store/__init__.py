@@ -1,5 +1,4 @@
-"""The store: the database of everything that is known about each cluster.
-
-Imported by `spark_jobs`, which writes most of it, and by the service's surfaces, which read it and write API keys,
-mutes, acknowledgements and the audit.
+"""The store: the database with everything that txnscope knows about each cluster. `spark_jobs` writes most of it. The
+service (`api`, `web`, `metrics`, `cli`, `notifications`) reads the store, and writes API keys, mutes, acknowledgements,
+the audit and the positions of receivers.
 """

@@ -1,4 +1,4 @@
-"""API keys of people and programs in the store: a name, a digest, and the granted roles."""
+"""Stores the API keys of people and programs: for each key a name, its digest, and the granted roles."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def revoke(engine: Engine, name: str, who: str, now_ms: int) -> None:
 
 
 def read_all(connection: Connection) -> list[KeyRow]:
-    """Returns all keys, revoked ones too, sorted by name; of the keys with one name, the newest first."""
+    """Returns all keys, revoked ones too, sorted by name; the newest of several keys with one name comes first."""
     rows = connection.execute(select(api_keys).order_by(_K.name, _K.id.desc()))
     return [
         KeyRow(row.name, _grants(row), row.created_at_ms, row.created_by, row.revoked_at_ms, row.revoked_by)

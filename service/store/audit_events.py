@@ -1,5 +1,5 @@
-"""The audit: actions of people and programs, done or refused (table `audit_events`), and the details of their attempts
-to write markers (table `audit`).
+"""The audit: the actions of people and programs, done or refused (table `audit_events`), and the details of attempts to
+write markers (table `audit`).
 
 The judge reads the attempts to decide whether txnscope wrote a marker. Rows are only added; retention deletes them
 after more than a year.
@@ -53,7 +53,8 @@ class AuditRow(NamedTuple):
 
 
 class AuditSelection(NamedTuple):
-    """Filters of a list of events; None does not filter. `with_service`: include events that concern no cluster."""
+    """Filters of a list of events; a filter that is None selects all. `with_service`: include events that concern no
+    cluster."""
 
     action: Action | None = None
     outcome: Outcome | None = None
@@ -103,7 +104,8 @@ def read_page(
 
 
 def delete_of_service(connection: Connection, before_ms: int, limit: int) -> int:
-    """Deletes at most `limit` events from before `before_ms` that concern no cluster; returns their number."""
+    """Deletes at most `limit` events that are older than `before_ms` and concern no cluster; returns the number
+    deleted."""
     old = select(_E.id).where(_E.cluster_id.is_(None), _E.at_ms < before_ms).order_by(_E.at_ms).limit(limit)
     return connection.execute(delete(audit_events).where(_E.id.in_(old))).rowcount
 
@@ -114,8 +116,8 @@ def _texts(event: AuditEvent) -> dict[str, str | None]:
 
 
 OUTCOME_WITHIN_MS: Final = 30_000
-"""Longest time (ms) from the row BEGUN of an attempt to the row with its outcome. The second row is missing if the
-process ended in between."""
+"""Longest time (ms) from an attempt's row BEGUN to its row with the outcome. If the process ended between the two, the
+second row never comes."""
 
 _SHOWN: Final = 100
 
@@ -142,9 +144,9 @@ _A = audit.c
 
 
 def record_attempt(engine: Engine, cluster_id: int, attempt: Attempt, address: str | None = None) -> None:
-    """Adds the attempt to `audit`, and an event to `audit_events`. `address`: the sender's. Once this returns, the rows
-    survive the end of this process; if the store is a file, a power cut may still lose them. The caller needs no lease:
-    the service, too, writes attempts.
+    """Adds the attempt to `audit`, and an event to `audit_events`. `address`: the sender's. When the function returns,
+    the rows survive the end of this process; in a store that is a file, a power cut may still lose them. The caller
+    needs no lease, because the service writes attempts, too.
 
     StoreUnavailable: nothing was written.
     """

@@ -18,7 +18,7 @@ _NAMES = Upsert(clusters, columns=("name", "kafka_cluster_id", "bound_at_ms"), k
 
 
 def bind(engine: Engine, name: str, kafka_cluster_id: str, now_ms: int) -> int:
-    """Returns the store's number of the cluster; a new name is bound to this Kafka cluster id.
+    """Returns the store's number of the cluster. Binds a new name to this Kafka cluster id.
 
     ClusterMismatch: the name belongs to another Kafka cluster, or this Kafka cluster was bound to another name first.
     """
@@ -56,7 +56,8 @@ def describe(engine: Engine, cluster_id: int, description: Mapping[str, Any], no
 
 
 def begin_counting(connection: Connection, cluster_id: int, now_ms: int) -> bool:
-    """Sets `counted_since_ms` if it is not set yet; returns whether this is the very first start."""
+    """Sets `counted_since_ms` if it is not set yet. Returns True if it was not: then this is the cluster's first
+    start."""
     begun = connection.execute(
         update(clusters)
         .where(clusters.c.id == cluster_id, clusters.c.counted_since_ms.is_(None))

@@ -13,7 +13,7 @@ from service.store.backends.backend import Backend
 from service.store.errors import StoreError, redact_text, redact_url
 
 API_WAIT_S: Final = 30.0
-"""Longest time (s) that a writing HTTP request waits for a lock; then it is answered with 503."""
+"""Longest time (s) that a writing HTTP request waits for a lock. After that, the answer is 503."""
 
 _LOCK_WAIT_S: Final = 5.0
 
@@ -34,10 +34,8 @@ def open_engine(url: str, *, must_exist: bool = False, wait_s: float = _LOCK_WAI
 
 def open_reader(url: str) -> Engine:
     """Returns an engine that cannot write; one transaction sees one state of the store. Errors as `open_engine`, but
-    without StoreReplaced.
-
-    The engine opens a file that replaced the former one, and never creates a file. It reads only from a server that
-    accepts writes, unless the URL sets `target_session_attrs`.
+    without StoreReplaced: if the file was replaced, the engine opens the new file. It never creates a file. The engine
+    uses only a server that accepts writes, unless the URL sets `target_session_attrs`.
     """
     backend, parsed = resolve(url)
     return backend.open_reader(parsed, wait_s=_LOCK_WAIT_S)

@@ -13,11 +13,12 @@ SECRETS: Final = ("password", "sslpassword")
 
 _IN_QUERY: Final = re.compile(r"(?i)(password=)[^&]*")
 _CREDENTIALS: Final = re.compile(r"(?s)(^[^:/@]*:/*)?.*@")
-"""Matches, in a text that no parser takes for a URL, everything after the scheme up to the last @."""
+"""Matches the part from the scheme to the last @ in a text that is no valid URL."""
 
 
 class StoreError(Exception):
-    """The store cannot be used as asked: the URL is bad, the file is foreign, or the caller violates a precondition."""
+    """The store cannot be used as requested: the URL is wrong, the file is not a store, or the caller violates a
+    precondition."""
 
 
 class StoreUnavailable(StoreError):
@@ -25,8 +26,8 @@ class StoreUnavailable(StoreError):
 
 
 class StoreLost(StoreError):
-    """The store is not the one that this process opened, or is damaged: a job that writes to the store has to start
-    again."""
+    """The store was deleted or replaced since this process opened it, or is damaged: a job that writes to the store has
+    to start again."""
 
 
 class StoreReplaced(StoreLost):

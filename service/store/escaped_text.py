@@ -1,9 +1,9 @@
 r"""Readable text for transactional.ids and other bytes of the log, keys of long ids in the store, and labels of
 metrics.
 
-Text has one of two notations. Transactional ids (`display_id`) have `\u{9}` for a character and `\x{ff}` for a byte
-that is no UTF-8; no two ids have the same text, and a real id hardly ever contains this notation. Other names and whole
-lines (`printable`) have Python's notation, `\t` and `\x85`.
+There are two notations. Transactional ids (`display_id`) have `\u{9}` for a character and `\x{ff}` for a byte that is
+no UTF-8; no two ids have the same text, and a real id hardly ever contains this notation. Other names and whole lines
+(`printable`) have Python's notation, `\t` and `\x85`.
 
 `id_key` shortens long ids, because a B-tree of a database holds at most 2,704 bytes a row: an id may have 32,767 bytes,
 and a topic name in the same index 249.
@@ -22,8 +22,8 @@ from typing import Final
 _NOTATION: Final = r"(?:x\{([0-9a-fA-F]{2})\}|u\{([0-9a-fA-F]{1,6})\})"
 _ESCAPE: Final = re.compile(rf"\\{_NOTATION}")
 _LOST: Final = re.compile(rf"\A | \Z|(?<= ) |\\(?={_NOTATION})")
-"""Matches characters that print but would get lost in a copy: a space at either end or after a space, and a backslash
-that would read as an escape."""
+"""Matches printable characters that a copied text may lose or change: a space at either end or after a space, and a
+backslash that would be read as an escape."""
 _SPACE: Final = "\\u{20}"
 
 _PYTHON: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U(00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})|([tnr]))")
@@ -47,14 +47,14 @@ def display_id(raw: bytes) -> str:
 
 
 def shown_id(text: str | None, b64: str | None) -> str | None:
-    """Returns the display text for `transactional_id` (`text`) and `transactional_id_b64` (`b64`) of REST's JSON. If
-    `b64` is not None, `text` is the display text already. None if `text` is None."""
+    """Returns the display text of an id in REST's JSON: `text` is its `transactional_id`, `b64` its
+    `transactional_id_b64`. If `b64` is not None, `text` is the display text already. Returns None if `text` is None."""
     return text if text is None or b64 is not None else display_id(text.encode())
 
 
 def part_displays(part: bytes) -> list[str]:
-    """Returns the texts that this part of an id may have in `display_id` of the whole id. Spaces at the ends of the
-    part are escaped or not depending on the characters beside it."""
+    """Returns every text by which `display_id` of a whole id may show this part of the id: whether a space at an end of
+    the part is escaped depends on the characters beside the part."""
     shown = [display_id(part)]
     if part.startswith(b" "):
         shown += [" " + one.removeprefix(_SPACE) for one in shown]
@@ -120,8 +120,8 @@ def _byte(code: int) -> str:
 
 
 def _unquoted(text: str) -> str:
-    """Returns the text with JSON's escapes decoded, which include the escapes of metrics; a surrogate pair becomes one
-    character. With a lone surrogate in the result, returns the text unchanged."""
+    """Returns the text with JSON's escapes decoded, which include the escapes of metrics. A surrogate pair becomes one
+    character. If the result would contain a lone surrogate, returns the text unchanged."""
     told = _JSON.sub(lambda match: chr(int(match[1], 16)) if match[1] else _LETTERS.get(match[2], match[2]), text)
     try:
         return told.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
@@ -139,15 +139,15 @@ def _encoded(texts: list[str]) -> Iterator[bytes]:
 
 
 KEY_ID_BYTES: Final = 1_024
-"""Number of an id's bytes that its key keeps. An id (or prefix of an id) that is not longer is its own key."""
+"""Number of an id's bytes that its key keeps. An id (or a prefix of an id) of at most this length is its own key."""
 
 _MARK: Final = b"\xff"  # never part of UTF-8, so in no id that a coordinator writes
 _CUT_LENGTH: Final = KEY_ID_BYTES + len(_MARK) + sha256().digest_size
 
 
 def id_key(transactional_id: bytes) -> bytes:
-    """Returns the id itself or, for a long id, its beginning, 0xff and the SHA-256 of the whole. The key of a key
-    is that key."""
+    """Returns the key of an id: the id itself or, for a long id, its beginning, 0xff and the SHA-256 of the whole id.
+    The key of a key is the same key."""
     if len(transactional_id) <= KEY_ID_BYTES or is_cut(transactional_id):
         return transactional_id
     return transactional_id[:KEY_ID_BYTES] + _MARK + sha256(transactional_id).digest()
@@ -159,14 +159,15 @@ def is_cut(key: bytes) -> bool:
 
 
 def prefix_end(prefix: bytes) -> bytes | None:
-    """Returns the smallest byte string above all that begin with `prefix`; None if `prefix` is empty or all 0xff."""
+    """Returns the smallest byte string above all byte strings that begin with `prefix`; None if `prefix` is empty or
+    all 0xff."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
 
 def full_id(key: bytes, display: str) -> bytes:
-    """Returns the id of a key, read from its display text and verified by the digest. If no reading of the text has
-    that digest, returns the key itself, which finds the same row."""
+    """Returns the whole id of a key, read from the display text and verified by the key's digest. If no reading of the
+    text has that digest, returns the key, which finds the same row."""
     if not is_cut(key):
         return key
     return next((reading for reading in possible_ids(display) if id_key(reading) == key), key)

@@ -1,6 +1,6 @@
 """Mutes and acknowledgements that operators set on findings.
 
-A mute has a reason and an end. An acknowledgement is for findings that stay open until somebody has seen them. The
+A mute has a reason and an end. Acknowledgements are for findings that stay open until somebody acknowledges them. The
 service writes both; the judge, which alone writes findings, resolves acknowledged findings.
 """
 
@@ -59,7 +59,7 @@ class Wish(NamedTuple):
 
 
 class Mute(NamedTuple):
-    """A stored mute. `id`: its number in requests."""
+    """A stored mute. `id`: the number by which requests name the mute."""
 
     id: int
     wish: Wish
@@ -88,7 +88,7 @@ def end_mute(connection: Connection, cluster_id: int, number: int, event: AuditE
 
 
 def read_mutes(connection: Connection, cluster_id: int, after_ms: int) -> list[Mute]:
-    """Returns the mutes whose end is after `after_ms` and that no operator has ended early, sorted by end; at most
+    """Returns the mutes that end after `after_ms` and were not ended early by an operator, sorted by end; at most
     MOST."""
     rows = connection.execute(
         select(mutes)
@@ -123,7 +123,7 @@ _A: Final = acknowledgements.c
 def acknowledge(
     connection: Connection, cluster_id: int, finding: Finding, reason: str, event: AuditEvent
 ) -> Acknowledgement:
-    """Adds the acknowledgement of all that the finding has counted so far, and `event` to the audit."""
+    """Adds an acknowledgement of all occurrences that the finding has counted so far, and adds `event` to the audit."""
     given = Acknowledgement(event.at_ms, event.who, printable(reason))
     values = {"finding_id": finding.id, "count": finding.life.count, **given._asdict()}
     connection.execute(insert(acknowledgements).values(cluster_id=cluster_id, **values))
@@ -132,7 +132,7 @@ def acknowledge(
 
 
 def with_acknowledgements(connection: Connection, cluster_id: int, found: Sequence[Finding]) -> list[Finding]:
-    """Returns the findings, each with the newest acknowledgement that covers it."""
+    """Returns the findings, each with the newest acknowledgement that covers it, if there is one."""
     theirs = read_acknowledgements(connection, cluster_id, [one for one in found if one.kind in UNTIL_ACKNOWLEDGED])
     return [replace(one, acknowledgement=theirs[one.id]) if one.id in theirs else one for one in found]
 

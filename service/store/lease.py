@@ -19,7 +19,7 @@ from service.store.many_rows import Upsert
 from service.store.schema import leases
 
 EXPIRES_AFTER_MS: Final = 10_000
-"""Time (ms) without a renewal, as a waiting driver measures it, after which the lease may be taken."""
+"""Time (ms) without a renewal after which a waiting driver may take the lease; the waiting driver measures it."""
 
 NOTIFIER: Final = 0
 """The `cluster_id` of the notifier's lease, which lets one service at a time send the notifications about all
@@ -61,9 +61,10 @@ def newest_renewal(engine: Engine, cluster_id: int) -> Renewal | None:
 
 
 def acquire(engine: Engine, cluster_id: int, owner: str, now_ms: int, expired: Renewal | None = None) -> Lease | None:
-    """Takes the lease if it is free, released or this owner's, or if `expired` is still its newest renewal; else
+    """Takes the lease if nobody holds it, if `owner` holds it, or if `expired` is still its newest renewal; else
     returns None. `expired`: a renewal that the caller has seen unchanged for EXPIRES_AFTER_MS, or whose owner has
-    ended. With `expired`, a database session that was stopped while it wrote under the lease is ended first."""
+    ended. If `expired` is given, first ends a database session whose client was stopped while it wrote under the
+    lease."""
     if expired is not None:
         backend_of(engine).end_stopped_writer(engine, cluster_id)
     row = select(leases).where(leases.c.cluster_id == cluster_id).with_for_update()
@@ -79,14 +80,15 @@ def acquire(engine: Engine, cluster_id: int, owner: str, now_ms: int, expired: R
 
 
 def check(connection: Connection, lease: Lease) -> None:
-    """Raises LeaseLost if another epoch holds the lease, or it was released. Call it first in every writing
-    transaction: from then on nobody can take the lease until the transaction ends. A check does not renew the lease,
+    """Raises LeaseLost if the lease was taken with a higher epoch, or released. Call the function first in every
+    writing transaction: until the transaction ends, nobody can take the lease. A check does not renew the lease,
     because a write does not prove that every part of the job makes progress."""
     _require(connection, lease, _CHECK, {})
 
 
 def renew(engine: Engine, lease: Lease, now_ms: int) -> None:
-    """Keeps the lease for EXPIRES_AFTER_MS more. Call it only while every part of the job makes progress.
+    """Renews the lease, so that no driver takes it within EXPIRES_AFTER_MS. Call it only while every part of the job
+    makes progress.
 
     Errors as `check`.
     """

@@ -1,7 +1,8 @@
 """Reads the rows of many ids or partitions by an index, and writes many rows with an INSERT … ON CONFLICT that is
 compiled once.
 
-SQLAlchemy's own executemany inspects every value of every row; for the first read of a large log that is half the time.
+SQLAlchemy's own executemany inspects every value of every row, which takes half the time of the first read of a large
+log.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ def rows_at(
     **chosen: int,
 ) -> Iterator[Row[*tuple[Any, ...]]]:
     """Yields the rows of `statement` for these partitions, or for all if `places` is None; `table` has cluster_id,
-    topic and partition. Pass the same `statement` object each time, because what is built from it is cached. `chosen`:
-    the statement's own parameters."""
+    topic and partition. Pass the same `statement` object each time: the statements that are built from it are cached.
+    `chosen`: parameters of `statement`."""
     of_cluster = _of_cluster(statement, table)
     if places is None:
         yield from connection.execute(of_cluster, chosen | {"cluster_id": cluster_id})
@@ -105,7 +106,7 @@ class Upsert:
         connection.exec_driver_sql(_insert(self, connection.dialect), list(rows), execution_options=options)
 
     def repeats(self, rows: Sequence[tuple[Any, ...]]) -> bool:
-        """Returns whether two rows with the same key would change one row."""
+        """Returns whether two of the rows have the same key and the Upsert changes existing rows."""
         if not (self.replace or self.fill or self.add or self.most or self.least):
             return False
         key_of = itemgetter(*(self.columns.index(name) for name in self.key))

@@ -20,7 +20,7 @@ from service.store.errors import StoreError, redact_url
 
 _SCRIPTS = Path(__file__).parent / "migrations"
 _OF_DEVELOPMENT: Final = re.compile(r"00\d\d")
-"""Matches the revisions of stores from before the first release, whose revision is r0001."""
+"""Matches the revisions of stores from before the first release; the first release has revision r0001."""
 
 
 def upgrade(engine: Engine) -> None:
@@ -48,7 +48,7 @@ def rebuild(url: str, now_ms: int) -> Rebuilt:
     A running service that reads the store opens the new file; a running job that writes to the store has to start
     again.
 
-    StoreError: the store is no file, its revision is not known to this version, or another process created a new file
+    StoreError: the store is not a file, this version does not know its revision, or another process created a new file
     meanwhile. StoreUnavailable: the file does not exist, the disk has no space for a second file, or another process
     holds the store's lock.
     """
@@ -85,7 +85,8 @@ def unknown_text(name: str, revision: str) -> str:
 
 
 def config(connection: Connection) -> Config:
-    """Returns Alembic's settings without a file: the place of the scripts, and the connection on which they run."""
+    """Returns Alembic's settings, made without a file: the folder of the scripts, and the connection on which they
+    run."""
     settings = Config()
     settings.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
     settings.attributes["connection"] = connection

@@ -17,7 +17,7 @@ from service.store.schema import log_partitions, source_status
 
 
 class Position(NamedTuple):
-    """A row of `log_partitions` without its key: the columns in their order, from `partition` on."""
+    """A row of `log_partitions` without cluster, source and topic: its columns in their order, from `partition` on."""
 
     partition: int
     topic_id: str
@@ -58,11 +58,12 @@ _REPLACED = Upsert(log_partitions, replace=Position._fields[1:])
 def start_positions(
     engine: Engine, lease: Lease, source: str, topic: str, starts: Iterable[PartitionStart], now_ms: int
 ) -> dict[int, Position]:
-    """Adds the partitions that the store does not know yet, each from its log's start; returns the positions of all.
+    """Adds a position at the log's start for each partition that the store does not know yet; returns the positions of
+    all partitions.
 
-    Counting begins at the cluster's very first start: records below the log's end at that time feed state, not
-    counters. All records of a partition that appears later are counted. So call this function at the first start even
-    if the topic does not exist yet, with no `starts`. LeaseLost as in `check`.
+    Counting begins at the cluster's very first start: records below the log's end at that time set the states of ids,
+    and are not counted. All records of a partition that appears later are counted. So call this function at the first
+    start even if the topic does not exist yet; `starts` is empty then. LeaseLost as in `check`.
     """
     with engine.begin() as connection:
         check(connection, lease)
@@ -134,8 +135,8 @@ def drop_positions(connection: Connection, cluster_id: int, source: str, topic: 
 def keep_topics(
     engine: Engine, lease: Lease, source: str, keeps: Callable[[str], bool]
 ) -> dict[str, dict[int, Position]]:
-    """Returns the positions of the topics that the source still reads; deletes those of the others. If no topic is
-    left, deletes the source's status, too.
+    """Returns the positions of the topics for which `keeps` returns True; deletes the positions of the other topics. If
+    no topic is left, deletes the source's status, too.
 
     LeaseLost as in `check`.
     """

@@ -1,5 +1,5 @@
-"""Receivers of notifications in the store: what each has taken of the events, which findings it knows to be open, and
-how its deliveries go."""
+"""Stores the receivers of notifications: each with its position in the events, the findings that it knows to be open,
+and the state of its deliveries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _R, _N = receivers.c, notified_findings.c
 class ReceiverState(NamedTuple):
     """A receiver. `sequence`: the last event that it took. `delivered`: notifications that it took; `failed`: attempts
     that failed; `dropped`: notifications that it will never get. `failing_since_ms`, `error`: None while deliveries
-    succeed. `pending`: upper bound of the notifications that wait for it, the number of newer events."""
+    succeed. `pending`: the number of newer events, of which some may cause no notification."""
 
     name: str
     kind: str
@@ -82,8 +82,8 @@ def note_delivery(
 
 
 def note_failure(connection: Connection, receiver: str, error: str, now_ms: int) -> None:
-    """Counts a failed attempt, and stores its error. `failing_since_ms` keeps the time of the first failure in a
-    row."""
+    """Counts a failed attempt, and stores its error. `failing_since_ms` keeps the time of the first failure after the
+    last success."""
     since_ms = func.coalesce(_R.failing_since_ms, now_ms)
     values: Mapping[str, Any] = {"failed": _R.failed + 1, "error": error, "failing_since_ms": since_ms}
     connection.execute(update(receivers).where(_R.name == receiver).values(values))

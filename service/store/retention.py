@@ -66,8 +66,8 @@ ROWS_AT_ONCE: Final = 4_000
 million ids."""
 
 MARKERS_FOR_ONE: Final = 5
-"""One call may delete this many times as many rows of a table in _OF_MARKERS as of another table: thousands of markers
-may arrive in a second, and their rows are small."""
+"""One call may delete this many times ROWS_AT_ONCE from a table in _OF_MARKERS: thousands of markers may arrive in a
+second, and their rows are small."""
 
 IDS_AT_ONCE: Final = 500
 """Maximum number of expired ids that one call deletes: their rows lie in many indexes, far apart."""
@@ -106,7 +106,7 @@ _MAY_COME_AGAIN = and_(
 
 class Retention:
     """Deletes what a cluster does not need any more. An instance remembers its position in the table of producer ids,
-    so one instance is used for as long as the lease is held."""
+    so use one instance for as long as the lease is held."""
 
     def __init__(
         self,
@@ -123,8 +123,8 @@ class Retention:
         self._producers_after: tuple[bytes, int] | None = None
 
     def delete_old(self, now_ms: int) -> bool:
-        """Deletes a part of every table, in several short transactions. Returns whether some table (other than that of
-        producer ids) reached its limit for one call, so that the next call should come soon. LeaseLost: stop.
+        """Deletes old rows of every table, up to a limit for each, in several short transactions. Returns True if a
+        table other than that of producer ids reached its limit: the next call should then come soon. LeaseLost: stop.
         StoreUnavailable: try again."""
         keep = self._keep
         kept_ms = {
@@ -166,7 +166,7 @@ class Retention:
             yield connection
 
     def _found(self, column: Column[Any]) -> Select[Any]:
-        """Returns the query for the values of the column in the open findings, without nulls."""
+        """Returns the query for the values of the column in open findings, without null."""
         is_open = (_F.cluster_id == self._cluster_id, _F.resolved_at_ms.is_(None))
         return select(column).where(*is_open, column.is_not(None))
 
@@ -189,8 +189,8 @@ class Retention:
 
     def _delete_expired_ids(self, connection: Connection, before_ms: int) -> bool:
         """Deletes ids that expired before `before_ms`, and subtracts them from the number of ids in each state. Keeps
-        ids of open findings, ids that had a producer id with an open entry or an open finding, and ids that may come
-        again. Returns whether the limit was reached."""
+        ids of open findings, ids that had a producer id with an open entry or an open finding, and ids of a replaced
+        log while the new log is still being read. Returns whether the limit was reached."""
         is_kept = (
             _MAY_COME_AGAIN,
             _T.transactional_id.in_(self._found(_F.transactional_id)),

@@ -19,9 +19,9 @@ class Standby:
     """Waits for a lease on behalf of `owner`, an identity (`service.processes.identity`).
 
     Takes the lease at once if nobody holds it, or if its holder ran on this machine and has ended. Otherwise takes it
-    after EXPIRES_AFTER_MS without a new renewal. Of the time between two calls of `look`, at most one second counts;
-    none of it counts if the second call fails. The reason: this process sees no renewals while it is stopped or the
-    store is unavailable.
+    after EXPIRES_AFTER_MS without a renewal. Of the time between two calls of `look`, at most one second counts, and
+    nothing if the second call fails, because this process sees no renewals while it is stopped or the store is
+    unavailable.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Standby:
         self._unchanged_s = 0.0
 
     def look(self) -> None:
-        """Checks whether the holder has renewed the lease. To be called every LOOK_EVERY_S. Raises StoreUnavailable."""
+        """Checks whether the holder has renewed the lease. Call it every LOOK_EVERY_S. Raises StoreUnavailable."""
         passed_s = self._passed_s()
         seen = lease.newest_renewal(self._engine, self._cluster_id)
         self._unchanged_s = self._unchanged_s + passed_s if seen == self._seen else 0.0

@@ -31,20 +31,22 @@ if TYPE_CHECKING:
     from service.store.many_rows import Upsert
 
 OnConflict: TypeAlias = sqlite.Insert | postgresql.Insert
-"""An INSERT that may have an ON CONFLICT clause. A database with another syntax needs a subclass that compiles to
-it."""
+"""An INSERT that may have an ON CONFLICT clause. A database with another syntax for that needs a subclass that compiles
+to its syntax."""
 
 
 class Lock(Enum):
-    """Work for which a transaction takes a lock of the whole store."""
+    """Kinds of work for which a transaction locks the whole store."""
 
     MIGRATE = auto()
     BIND_CLUSTER = auto()
     NUMBER_EVENTS = auto()
-    """Gives events their sequence. Without the lock a lower number could be committed after a higher one, and
-    listeners, which read the events after a number, would miss the event with the lower number."""
+    """Numbering new events of findings. Without the lock, a transaction could commit a lower number after a listener
+    has read a higher one. Listeners read only numbers above the last one that they read, so they would miss that
+    event."""
     AUDIT = auto()
-    """Adds rows to `audit`. Writers share this lock; a transaction that has it can add a row."""
+    """Adding rows to `audit`. Several writers can hold this lock at the same time; a transaction that holds it can add
+    a row."""
 
 
 class SalvagedTable(NamedTuple):
@@ -65,7 +67,7 @@ class Rebuilt(NamedTuple):
 
 
 class Backend(Protocol):
-    """One kind of database. Methods that are not abstract do what fits most databases."""
+    """One kind of database. Methods that are not abstract have a default that fits most databases."""
 
     data_version: str
     """A query for a value that stays the same on one connection until the store changes."""
@@ -77,7 +79,7 @@ class Backend(Protocol):
     """The type of topic and group names. They are sorted by their bytes."""
 
     numbers_once: Mapping[str, bool] = {}
-    """Options of a table that never gives a number twice, not even that of a deleted row."""
+    """Options of a table that never reuses the id of a deleted row."""
 
     @abstractmethod
     def resolve(self, url: URL) -> URL | None:
@@ -106,27 +108,28 @@ class Backend(Protocol):
         return func.least(one, other)
 
     def bulk_options(self, upsert: Upsert, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
-        """Returns the execution options with which the INSERT of these rows is fastest."""
+        """Returns the execution options that make the INSERT of these rows fastest."""
         return {}
 
     def select_ids(self, table: Table, columns: Sequence[str]) -> Select[Any]:
-        """Selects `columns` of the rows of a cluster (parameter `cluster`) with one of the `ids`, by an index."""
+        """Returns the statement that selects `columns` of a cluster's rows with certain ids, by an index. The statement
+        has the parameters `cluster` and `ids`."""
         among = table.c.transactional_id.in_(bindparam("ids", expanding=True))
         return select(*(table.c[name] for name in columns)).where(table.c.cluster_id == bindparam("cluster"), among)
 
     def lock(self, connection: Connection, work: Lock) -> None:
-        """Waits for the lock of this work, and holds it until the transaction ends. Does nothing if a writing
-        transaction excludes all others anyway."""
+        """Takes the lock for `work`, which the transaction holds until its end; waits while another transaction holds
+        it. Does nothing if a writing transaction excludes all others anyway."""
         return
 
     def commit_early(self, connection: Connection) -> None:
-        """Lets the transaction's commit return before the disk has it. A later commit that waits for the disk makes
-        this commit durable, too."""
+        """Lets the transaction's commit return before it is on disk. A later commit that waits for the disk makes this
+        commit durable, too."""
         return
 
     def end_stopped_writer(self, engine: Engine, cluster_id: int) -> None:
-        """Ends the session that has written to the cluster's row of `leases` and waits for its client. The client was
-        stopped in the middle of a transaction; until it continues, the row would stay locked."""
+        """Ends the session that has locked the cluster's row of `leases` and waits for its client. The client was
+        stopped in the middle of a transaction, and the row would stay locked until the client continues."""
         return
 
     def check_texts(self, connection: Connection) -> None:
@@ -134,7 +137,7 @@ class Backend(Protocol):
         return
 
     def extend_text_index(self, engine: Engine) -> bool:
-        """Adds some ids to an index for searches in their texts; returns whether there were any to add."""
+        """Adds some ids to the index for searches in their texts. Returns False if no ids were left to add."""
         return False
 
     def drop_text_index(self, connection: Connection) -> None:

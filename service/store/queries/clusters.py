@@ -29,7 +29,7 @@ GAPS_SHOWN: Final = 50
 
 
 class ClusterRow(NamedTuple):
-    """A bound cluster; `description` as `service.store.clusters.describe` stored it, None before."""
+    """A bound cluster. `description`: as `service.store.clusters.describe` stored it; None if it stored none yet."""
 
     id: int
     name: str
@@ -69,8 +69,8 @@ class LogPartitionRow(NamedTuple):
 
 
 class StatusRow(NamedTuple):
-    """The last status of a source. `as_of_ms`: time of its last success, None before the first; `error`: the reason if
-    it fails now, else None."""
+    """The last status of a source. `as_of_ms`: time of its last success, None before the first; `error`: why its last
+    read failed, None if the read succeeded."""
 
     source: str
     as_of_ms: int | None
@@ -145,7 +145,7 @@ def find_cluster(connection: Connection, name: str) -> ClusterRow | None:
 
 
 def partitions(connection: Connection, cluster_id: int, source: str | None = None) -> list[LogPartitionRow]:
-    """Returns the progress of one source or all, by source, topic and partition."""
+    """Returns the progress of one source or, if `source` is None, of all, sorted by source, topic and partition."""
     chosen = {"cluster_id": cluster_id} if source is None else {"cluster_id": cluster_id, "source": source}
     rows = connection.execute(_OF_CLUSTER if source is None else _OF_SOURCE, chosen)
     return [LogPartitionRow(*row) for row in rows]
@@ -214,7 +214,7 @@ class FirstRead(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of the offsets that is read, 0 to 1."""
+        """The share of the offsets that has been read, 0 to 1."""
         return self.position / self.end
 
 
@@ -236,9 +236,9 @@ def first_read(connection: Connection, cluster_id: int) -> FirstRead | None:
 
 
 class LogRead(NamedTuple):
-    """The transaction log as far as the store has read it: `read_to` and `leaders` (broker, epoch) by partition.
-    `hidden`: possible transactions of any id whose records were not read or not decoded. `has_undecodable`: the newest
-    record of some id cannot be decoded."""
+    """The store's progress in the transaction log. `read_to`: by partition, the offset up to which it was read;
+    `leaders`: by partition, the (broker, epoch) of the leader. `hidden`: possible transactions of any id whose records
+    were not read or not decoded. `has_undecodable`: the newest record of some id cannot be decoded."""
 
     read_to: dict[int, int]
     leaders: dict[int, tuple[int, int]]

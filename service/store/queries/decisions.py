@@ -1,4 +1,4 @@
-"""Reads the possible causes of the end of a transaction on a partition: decisions of coordinators, and findings."""
+"""Reads the decisions of coordinators, and the findings, that may explain the end of a transaction on a partition."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _BY_HAND: Final = {
     Resolution.FOREIGN_ABORT: ((MarkerType.ABORT,), Cause(CauseCode.ADMIN, Confidence.LIKELY)),
     Resolution.FOREIGN_COMMIT: ((MarkerType.COMMIT,), Cause(CauseCode.ADMIN, Confidence.LIKELY)),
 }
-"""The possible markers and their cause, by resolution of a hanging transaction that no coordinator ended."""
+"""By resolution of a hanging transaction that no coordinator ended: the markers that may have ended it, and their
+cause."""
 
 _LIKELY_COMMIT: Final = Cause(CauseCode.COMMIT, Confidence.LIKELY)
 _PREPARED: Final = {PREPARE_ABORT: MarkerType.ABORT, PREPARE_COMMIT: MarkerType.COMMIT}
@@ -37,7 +38,8 @@ _T, _M, _I, _F, _G = transitions.c, id_minutes.c, transactional_ids.c, findings.
 
 
 class CoordinatorDecisions(NamedTuple):
-    """Decisions of coordinators. `since_ms`: all stored decisions with markers written later than this are included."""
+    """Decisions of a coordinator. `since_ms`: `decisions` has all stored decisions whose markers were written after
+    this time."""
 
     decisions: tuple[Decision, ...]
     since_ms: int
@@ -57,7 +59,7 @@ def coordinator_decisions(
     connection: Connection, cluster_id: int, transactional_id: bytes, producer_id: int, first_ms: int, last_ms: int
 ) -> CoordinatorDecisions:
     """Returns the coordinator's decisions on transactions of the id under the producer id. Ordinary commits are stored
-    as counts by minute, without a producer id, so those of other producer ids are included.
+    as counts by minute, without a producer id, so commits under other producer ids are included.
 
     `first_ms`, `last_ms`: the time span in which the marker in question was written. Decisions that cannot have led to
     that marker may be left out.
@@ -121,8 +123,9 @@ def hanging_transactions(
 
 
 def lost_commits(connection: Connection, cluster_id: int, topic: str, partition: int) -> list[LostCommit]:
-    """Returns the findings about records on the partition whose transaction was committed, but that ended, or will end,
-    with a later transaction. These are `lost_records`, and `adopted_records` that are known to hold such records."""
+    """Returns, from findings, the committed records on the partition that ended, or will end, with the marker of a
+    later transaction. The findings are `lost_records`, and `adopted_records` that are known to be about committed
+    records."""
     is_adopted = and_(_F.kind == Kind.ADOPTED, _F.severity == Severity.CRITICAL)
     rows = connection.execute(
         select(_F.producer_id, _F.start_offset)

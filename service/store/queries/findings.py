@@ -23,7 +23,7 @@ _IDS_AT_ONCE: Final = 500
 
 
 class FindingSelection(NamedTuple):
-    """Filters of a list of findings; an empty set or None does not filter."""
+    """Filters of a list of findings; an empty set or None selects all."""
 
     kinds: frozenset[Kind] = frozenset()
     statuses: frozenset[Status] = frozenset()
@@ -49,7 +49,7 @@ class FindingCount(NamedTuple):
 def read_page(
     connection: Connection, cluster_id: int, selection: FindingSelection, after: FindingCursor | None, limit: int
 ) -> tuple[list[Finding], FindingCursor | None]:
-    """Returns at most `limit` findings, the last opened first, and the cursor of the next page; None: this was the last
+    """Returns at most `limit` findings, the last opened first, and the cursor of the next page, None after the last
     page."""
     statement = select(findings).where(_F.cluster_id == cluster_id, *_filters(selection))
     if after is not None:
@@ -117,8 +117,8 @@ def count(connection: Connection, cluster_id: int, selection: FindingSelection) 
 
 
 def truncated(connection: Connection, cluster_id: int) -> dict[str, int]:
-    """Returns, by kind, the number of findings not opened, or data not read, because of a bound; kinds without any are
-    absent."""
+    """Returns, by kind, how many findings were not opened, or conditions not read, because a bound was reached. Other
+    kinds are absent."""
     t = findings_truncated.c
     rows = connection.execute(select(t.kind, t.number).where(t.cluster_id == cluster_id).order_by(t.kind))
     return {row.kind: row.number for row in rows}
@@ -130,12 +130,13 @@ def present(connection: Connection, cluster_id: int, finding: Finding) -> Findin
 
 
 def standing(connection: Connection) -> list[tuple[str, Finding]]:
-    """Returns the confirmed findings of all clusters with the cluster's name, the first opened first."""
+    """Returns the confirmed findings of all clusters, each with its cluster's name, sorted by cluster and by the time
+    at which they opened."""
     return _of_clusters(connection, _F.status == Status.CONFIRMED)
 
 
 def resolved(connection: Connection, ids: Collection[str]) -> list[tuple[str, Finding]]:
-    """Returns the findings among `ids` that have ended, with the cluster's name."""
+    """Returns the resolved findings among `ids`, each with its cluster's name."""
     found = []
     for some in batched(sorted(ids), _IDS_AT_ONCE):
         found += _of_clusters(connection, _F.status == Status.RESOLVED, _F.id.in_(some))

@@ -46,7 +46,7 @@ class TimelinePage(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """An id that wrote under a producer id; `current`: the id still has it."""
+    """An id that wrote under a producer id; `current`: the id still has the producer id."""
 
     transactional_id: bytes
     first_seen_ms: int
@@ -59,7 +59,7 @@ class Owner(NamedTuple):
 def read_timeline(
     connection: Connection, cluster_id: int, transactional_id: bytes, begin: TimelineCursor, limit: int
 ) -> TimelinePage:
-    """Returns at most `limit` items of the id, newest first, following `begin`."""
+    """Returns at most `limit` items of the id's timeline that follow `begin`, newest first."""
     key = id_key(transactional_id)
     rows = _rows(connection, cluster_id, key, begin)
     minutes = _commits(connection, cluster_id, key, begin)
@@ -97,10 +97,10 @@ def read_owners(connection: Connection, cluster_id: int, producer_id: int) -> li
 
 
 def owner_at(owners: Sequence[Owner], at_ms: int | None) -> Owner | None:
-    """Returns the owner of the producer id at `at_ms`, or else the owner who used it closest to that time; without
-    `at_ms`, the newest owner. None: there are no owners.
+    """Returns the owner of the producer id at `at_ms`, or else the owner that used it closest to that time. If `at_ms`
+    is None, returns the newest owner. Returns None if `owners` is empty.
 
-    `owners` come newest first.
+    `owners`: newest first, as `read_owners` returns them.
     """
 
     def apart_ms(one: Owner) -> int:
@@ -112,7 +112,8 @@ def owner_at(owners: Sequence[Owner], at_ms: int | None) -> Owner | None:
 def newest_rows(
     connection: Connection, cluster_id: int, transactional_id: bytes, after: tuple[int, int, int] | None = None
 ) -> list[Row]:
-    """Returns the newest rows following `after`, at most ROWS_AT_ONCE. `transactional_id`: its key."""
+    """Returns at most ROWS_AT_ONCE history rows of the id that follow `after`, newest first. `transactional_id`: the
+    id's key."""
     statement = (
         select(_T.generation, _T.id, _T.counted, *(_T[name] for name in Transition._fields))
         .where(_T.cluster_id == cluster_id, _T.transactional_id == transactional_id, ~_IS_REPEATED)
@@ -172,7 +173,7 @@ def ended_since(
     connection: Connection, cluster_id: int, transactional_ids: Sequence[bytes], from_ms: int
 ) -> dict[bytes, EndedCounts]:
     """Returns, by id, the numbers of transactions that ended in the minutes that begin at `from_ms` or later; an id
-    without any is absent. `transactional_ids`: at most a page."""
+    without such minutes is absent. `transactional_ids`: at most one page of ids."""
     asked = {id_key(transactional_id): transactional_id for transactional_id in transactional_ids}
     rows = connection.execute(
         select(_M.transactional_id, func.sum(_M.commits), func.sum(_ABORTS))

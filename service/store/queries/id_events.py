@@ -32,7 +32,8 @@ _EVENTS = select(_S.id, _S.transactional_id, *(_S[name] for name in Event._field
 
 
 def newest_sequence(connection: Connection) -> int:
-    """Returns the highest number of a history row of any cluster; 0 if there are no rows. Numbers rise."""
+    """Returns the highest number of a history row of any cluster; 0 if there are no rows. A newer row has a higher
+    number."""
     return connection.scalar(select(func.max(_S.id))) or 0
 
 

@@ -42,13 +42,13 @@ from service.store.schema import (
 
 IDS_READ: Final = 500
 MOST_COUNTED: Final = 100_000
-"""Maximum number of unread rows that are counted: counting takes some 0.2 s, while hanging transactions wait to be
-judged."""
+"""Maximum number of unread rows that are counted. Counting so many takes about 0.2 s, during which no hanging
+transaction is judged."""
 
 GAPS_READ: Final = 200
 UNDECODED_READ: Final = 100
 WITH_TOPICS: Final = 50
-"""Number of ids, the first ones of a read, whose partitions are read too."""
+"""Number of ids, from the first one of a read, whose partitions are read, too."""
 
 _LEFT_BEHIND: Final = ("transactional_id", "display", "partition", "offset", "timestamp_ms", "state")
 
@@ -109,8 +109,8 @@ def kafka_id(connection: Connection, cluster_id: int) -> str:
 
 
 def last_uses(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> Uses:
-    """Returns, by id, the time (ms) of the last use. Ids that never had a transaction are absent. An id with an open
-    transaction, or whose newest record cannot be decoded, is in use."""
+    """Returns, by id, the time (ms) of the last use. Returns IN_USE for an id with an open transaction, and for an id
+    whose newest record cannot be decoded. Ids that never had a transaction are absent."""
     found: dict[bytes, int] = {}
     columns = select(_T.transactional_id, _T.state, _T.last_update_ms, _T.last_outcome)
     for begin in range(0, len(ids), IDS_READ):
@@ -155,7 +155,8 @@ def prepared_ids(connection: Connection, cluster_id: int, until_ms: int) -> Limi
 
 
 def expiring_ids(connection: Connection, cluster_id: int, from_ms: int, until_ms: int) -> LimitedRead[IdState]:
-    """Returns idle ids last updated in [from_ms, until_ms], the longest idle first; without partitions."""
+    """Returns idle ids that were last updated in [from_ms, until_ms], the longest idle first. Does not read their
+    partitions."""
     statement = _STATES.where(text(CAN_EXPIRE), _T.last_update_ms >= from_ms, _T.last_update_ms <= until_ms)
     return _limited(connection, cluster_id, statement.order_by(_T.last_update_ms), with_topics=0)
 
@@ -225,8 +226,8 @@ def left_open(connection: Connection, cluster_id: int) -> LimitedRead[IdState]:
 
 
 def left_behind_ids(connection: Connection, cluster_id: int) -> LeftBehindIds:
-    """Returns the numbers of left-behind records that have not expired, and of those with an open transaction, each
-    counted up to MOST_COUNTED; and some of these records."""
+    """Returns the number of left-behind records that have not expired, the number of these that have an open
+    transaction, each counted up to MOST_COUNTED, and some of these records."""
     columns = [_L[name] for name in _LEFT_BEHIND]
     live = select(*columns).where(_L.cluster_id == cluster_id, _L.state < EXPIRED)
     ids = connection.scalar(select(func.count()).select_from(live.limit(MOST_COUNTED).subquery())) or 0
@@ -237,7 +238,8 @@ def left_behind_ids(connection: Connection, cluster_id: int) -> LeftBehindIds:
 
 
 def some_ids(connection: Connection, cluster_id: int, after: bytes, limit: int) -> list[LeftBehind]:
-    """Returns the counting records of the next `limit` ids, in the order of ids, after the id `after`."""
+    """Returns the next `limit` ids after the id `after`, in the order of ids, each with the record that counts
+    (`service.store.rows.ids`)."""
     columns = [_T[name] for name in _LEFT_BEHIND]
     ahead = select(*columns).where(_T.cluster_id == cluster_id, _T.transactional_id > after)
     rows = connection.execute(ahead.order_by(_T.transactional_id).limit(limit))
@@ -245,8 +247,8 @@ def some_ids(connection: Connection, cluster_id: int, after: bytes, limit: int) 
 
 
 def newest_writes(connection: Connection, cluster_id: int, since_ms: int) -> dict[int, int]:
-    """Returns, by partition of the transaction log, the timestamp of the newest record among its ids that were updated
-    after `since_ms`. Only the _NEWEST_WRITES most recently updated ids in each state are read."""
+    """Returns, by partition of the transaction log, the newest timestamp of a record of an id that was updated after
+    `since_ms`. Reads only the _NEWEST_WRITES most recently updated ids in each state."""
     found: dict[int, int] = {}
     for state in sorted(PERSISTED):
         newest = (
@@ -262,8 +264,8 @@ def newest_writes(connection: Connection, cluster_id: int, since_ms: int) -> dic
 
 def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> LimitedRead[Undecoded]:
     """Returns, by log partition, ids in state Unknown, and the rejects among the newest UNDECODED_READ that were seen
-    since `since_ms` or are in the partition of such an id. `unread` is the larger of the numbers of unread ids and of
-    unread rejects, because an Unknown id has a reject, too."""
+    since `since_ms` or are in the partition of such an id. `unread` is the number of unread ids or the number of unread
+    rejects, whichever is larger, because an Unknown id has a reject, too."""
     names: dict[int, list[str]] = {}
     unknown = select(_T.partition, _T.display).where(_T.cluster_id == cluster_id, _T.state == UNKNOWN)
     ids = connection.execute(unknown.order_by(_T.transactional_id).limit(UNDECODED_READ)).all()

@@ -34,10 +34,10 @@ from service.store.schema import (
 )
 
 MOST_WAITING: Final = 100_000
-"""Bound on the waiting decisions, and on the waiting markers."""
+"""Maximum number of waiting decisions, and of waiting markers, that a comparison reads."""
 
 MOST_ENDED_LOGS: Final = 200
-"""Bound on the logs of deleted topics that wait; further ones are not compared."""
+"""Maximum number of deleted topics' logs that wait for a comparison; logs beyond it are not compared."""
 
 TORN_READ: Final = 100
 _AT_ONCE: Final = 500
@@ -74,7 +74,7 @@ class TailView(NamedTuple):
 
 
 class Witness(NamedTuple):
-    """The newest gap and the newest undecodable record of the cluster, by their numbers; 0 for none."""
+    """The numbers (row ids) of the cluster's newest gap and newest undecodable record; 0 if there is none."""
 
     gaps: int
     rejects: int
@@ -162,8 +162,8 @@ def _ended_log(row: Row[Any]) -> EndedLog:
 
 
 def _witness(connection: Connection, cluster_id: int) -> Witness:
-    """Returns the witness, without gaps of recreated tailed topics: these hide nothing of other partitions, and the
-    comparison of their own partitions starts again."""
+    """Returns the witness. Gaps of recreated tailed topics do not count: they hide nothing of other partitions, and the
+    comparison of the topic's own partitions starts again."""
     g = data_gaps.c
     is_of_one_topic = and_(g.source == SourceName.LEDGER, g.reason == "recreated")
     gap = select(func.max(g.id)).where(g.cluster_id == cluster_id, ~is_of_one_topic)
@@ -200,7 +200,7 @@ class FirstRecord(NamedTuple):
 
 
 def left_over(connection: Connection, cluster_id: int, records: Collection[FirstRecord]) -> set[FirstRecord]:
-    """Returns the records that a finding reports as left over from an earlier transaction."""
+    """Returns those of the records that a finding reports as left over from an earlier transaction."""
     f = findings.c
     found: set[FirstRecord] = set()
     for some in batched(sorted(set(records)), _AT_ONCE):
@@ -218,7 +218,7 @@ def left_over(connection: Connection, cluster_id: int, records: Collection[First
 
 
 def torn(connection: Connection, cluster_id: int) -> list[TornTransaction]:
-    """Returns the torn transactions of which the judge has made no finding yet, the oldest TORN_READ."""
+    """Returns the oldest TORN_READ torn transactions for which the judge has made no finding yet."""
     rows = connection.execute(
         select(torn_transactions).where(_T.cluster_id == cluster_id).order_by(_T.id).limit(TORN_READ)
     )

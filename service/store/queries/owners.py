@@ -1,5 +1,5 @@
-"""Reads the owners of producer ids, expired owners too. The owner names the transactional.id of an open entry on a
-partition."""
+"""Reads the owners of producer ids, expired owners too. An open entry's transactional.id is the owner of its producer
+id."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def owners(connection: Connection, cluster_id: int, asked: Iterable[int]) -> dic
 
 
 def partition_count_of(connection: Connection, cluster_id: int) -> int:
-    """Returns the number of partitions of the transaction log; 0 if none was read."""
+    """Returns the number of partitions of the transaction log; 0 if the store has no position in it."""
     last, reported = connection.execute(_PARTITIONS, {"cluster_id": cluster_id}).one()
     return 0 if last is None else partition_count((last,), (reported,))
 

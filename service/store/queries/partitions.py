@@ -53,8 +53,8 @@ _ENDS = select(_D.topic, _D.partition, *(_D[name] for name in LsoSample._fields)
 
 class PartitionCounts(NamedTuple):
     """The numbers of partitions that are watched, answered recently, are stalled, and exist but are not watched
-    (`not_covered`). `observed_at_ms`: when all of them were last observed; `answered_at_ms`: when any of them last
-    answered; None before the first time."""
+    (`not_covered`). `observed_at_ms`: when all watched partitions were last observed. `answered_at_ms`: the same time
+    or, while no partition answers, the time of the last answer. Both are None before the first time."""
 
     watched: int
     answering: int
@@ -97,7 +97,7 @@ def observed_at_ms(connection: Connection, cluster_id: int) -> int | None:
 
 
 def stall_clocks(connection: Connection, cluster_id: int) -> list[StallClock]:
-    """Returns the clocks of all partitions that were stalled when they answered last."""
+    """Returns the stall clock of each partition that was stalled at its last answer."""
     rows = connection.execute(
         select(*(_D[name] for name in StallClock._fields)).where(
             _D.cluster_id == cluster_id, _D.stalled_since_ms.is_not(None)
@@ -107,7 +107,8 @@ def stall_clocks(connection: Connection, cluster_id: int) -> list[StallClock]:
 
 
 def stalled(connection: Connection, cluster_id: int, limit: int = STALLED_READ) -> list[PartitionState]:
-    """Returns at most `limit` stalled partitions, the longest stalled first; also partitions that do not answer now."""
+    """Returns at most `limit` stalled partitions, the longest stalled first; includes partitions that do not answer
+    now."""
     return _read(connection, _STALLED, {"cluster_id": cluster_id, "limit": limit})
 
 
@@ -126,13 +127,13 @@ def find(connection: Connection, cluster_id: int, topic: str, partition: int) ->
 
 
 def gone(connection: Connection, cluster_id: int) -> list[PartitionState]:
-    """Returns the partitions that no longer exist. The store keeps them for an hour, longer if they have open findings,
-    or until a topic with their name is created again."""
+    """Returns the partitions that no longer exist. The store keeps them for an hour, or for as long as they have open
+    findings; it drops them at once if a topic with their name is created again."""
     return _read(connection, _GONE, {"cluster_id": cluster_id})
 
 
 def is_some_broker_unresponsive(connection: Connection, cluster_id: int) -> bool:
-    """Returns whether some partition's leader does not answer, for another reason than a missing permission."""
+    """Returns True if some partition's leader does not answer for another reason than a missing permission."""
     return connection.scalar(_IS_UNRESPONSIVE, {"cluster_id": cluster_id}) is True
 
 
@@ -183,14 +184,15 @@ def counts(connection: Connection, cluster_id: int, fresh_since_ms: int) -> Part
 def entries(
     connection: Connection, cluster_id: int, places: Sequence[TopicPartition] | None = None, limit: int = ENTRIES_READ
 ) -> list[Entry]:
-    """Returns the open entries of these partitions, or of all, by partition and start offset; the first `limit`."""
+    """Returns the first `limit` open entries of these partitions (None: of all), sorted by partition and start
+    offset."""
     named = None if places is None else sorted(set(places))
     rows = rows_at(connection, _ENTRIES, open_entries, cluster_id, named, limit=limit)
     return [Entry._make(row) for row in rows][:limit]
 
 
 def groups(connection: Connection, cluster_id: int) -> list[GroupOffset]:
-    """Returns the offsets of groups, by group and partition; the first GROUPS_READ."""
+    """Returns the first GROUPS_READ offsets of groups, sorted by group and partition."""
     rows = connection.execute(_GROUPS, {"cluster_id": cluster_id})
     return [GroupOffset._make(row) for row in rows]
 
@@ -232,13 +234,13 @@ def read_affected_groups(connection: Connection, cluster_id: int) -> list[Affect
 
 
 def stalled_ends(connection: Connection, cluster_id: int, limit: int) -> dict[TopicPartition, LsoSample]:
-    """Returns the stalled partitions, the longest stalled first, `limit` at most."""
+    """Returns the LSO samples of at most `limit` stalled partitions, the longest stalled first."""
     return _by_place(connection.execute(_STALLED_ENDS, {"cluster_id": cluster_id, "limit": limit}))
 
 
 def stalled_samples(connection: Connection, cluster_id: int) -> dict[TopicPartition, LsoSample]:
-    """Returns the stalled partitions, the longest stalled first, STALLED_SAMPLES_READ at most; if there are any, all
-    partitions of `__consumer_offsets` too."""
+    """Returns the LSO samples of at most STALLED_SAMPLES_READ stalled partitions, the longest stalled first. If a
+    partition is stalled, returns those of all partitions of `__consumer_offsets`, too."""
     found = stalled_ends(connection, cluster_id, STALLED_SAMPLES_READ)
     return found | _of_offsets_topic(connection, cluster_id) if found else {}
 
@@ -274,8 +276,8 @@ def tailed_as_of_ms(connection: Connection, cluster_id: int, topic: str, partiti
 def read_markers(
     connection: Connection, cluster_id: int, topic: str, partition: int, before: tuple[int, int] | None, limit: int
 ) -> tuple[list[Marker], tuple[int, int] | None]:
-    """Returns at most `limit` markers before `before` (generation, offset), the newest first, and the place before
-    which the next page begins. That place is None if this was the last page."""
+    """Returns at most `limit` markers before the place `before` (generation, offset), the newest first, and the
+    `before` of the next page, None after the last page."""
     place = (_M.generation, _M.offset)
     statement = (
         select(*(_M[name] for name in Marker._fields[:-1]))

@@ -37,8 +37,8 @@ from service.store.schema.history import SUM
 REJECTS_READ: Final = 20
 
 APPEARS_WITHIN_MS: Final = 10_000
-"""Time (ms) after the start of a first transaction within which brokers of Apache Kafka list `__transaction_state` to
-clients. Its coordinator needs the topic before the transaction begins."""
+"""Longest time (ms) from the start of a cluster's first transaction until brokers of Apache Kafka list
+`__transaction_state`. The coordinator needs the topic before the transaction begins."""
 
 _E, _R, _S = open_entries.c, rejects.c, source_status.c
 
@@ -79,8 +79,7 @@ def rejects_since(connection: Connection, cluster_id: int, since_ms: int) -> lis
 
 
 def count_rejects(connection: Connection, cluster_id: int, since_ms: int) -> dict[tuple[str, int], int]:
-    """Returns the numbers of rejects seen since `since_ms`, by source and partition; only rejects that are kept
-    count."""
+    """Returns, by source and partition, the number of stored rejects that were seen since `since_ms`."""
     rows = connection.execute(
         select(_R.source, _R.partition, func.count())
         .where(_R.cluster_id == cluster_id, _R.seen_at_ms >= since_ms)
@@ -106,8 +105,8 @@ _D = data_partitions.c
 
 
 class UnansweredTopic(NamedTuple):
-    """The partitions of a topic that do not answer, all for the reason `why`: their number, the first and the last of
-    them."""
+    """The partitions of a topic that do not answer for the reason `why`: their number, the first and the last
+    partition."""
 
     topic: str
     why: Reason
@@ -122,9 +121,9 @@ class UnansweredTopic(NamedTuple):
 
 
 def read_unanswered(connection: Connection, cluster_id: int, topic: str) -> list[UnansweredTopic]:
-    """Returns the watched partitions that did not answer when they were last asked, and were not stalled when they
-    answered before: the first UNANSWERED_READ topics and reasons, by topic. `topic`: a text that the topic's name
-    contains, "" for all."""
+    """Returns the watched partitions that did not answer the last request and were not stalled before, grouped by topic
+    and reason; the first UNANSWERED_READ groups, sorted by topic. `topic`: a text that the topic's name contains, ""
+    for all."""
     chosen = [
         _D.cluster_id == cluster_id,
         _D.is_gone.is_(False),
@@ -146,8 +145,8 @@ def read_unanswered(connection: Connection, cluster_id: int, topic: str) -> list
 def without_log(connection: Connection, cluster_id: int, now_ms: int) -> Reason | None:
     """Returns the reason NoTransactionLog for a cluster whose brokers list no transaction log at `now_ms` although
     transactions were seen; None if the log may still be created, or was read before. The job that reads the log stores
-    this reason if coordinators list transactions; entries that are open on a partition are a sign, too. The stored
-    reason stays when those transactions have ended."""
+    the reason if coordinators list transactions; it stays stored after these transactions have ended. An entry that has
+    been open on a partition for APPEARS_WITHIN_MS is a sign of transactions, too."""
     if has_log(connection, cluster_id):
         return None
     stored = select(_S.error).where(_S.cluster_id == cluster_id, _S.source == SourceName.TRANSACTION_LOG)
@@ -175,8 +174,9 @@ class EndedMinute(NamedTuple):
 
 
 class Medians(NamedTuple):
-    """Medians, as upper bounds of buckets: half of the committed transactions were open for at most `open_ms`, and half
-    of all markers took at most `marker_ms`. None: nothing was counted, or the median is above the last bound."""
+    """Medians, as upper bounds of buckets: half of the committed transactions were open for at most `open_ms`; half of
+    all ended transactions had their markers written within `marker_ms`. None: nothing was counted, or the median is
+    above the last bound."""
 
     open_ms: int | None
     marker_ms: int | None
@@ -230,7 +230,7 @@ def medians(connection: Connection, cluster_id: int) -> Medians:
 
 
 def resolved_since(connection: Connection, cluster_id: int, since_ms: int) -> int:
-    """Returns how many findings have ended since `since_ms`; candidates that were never confirmed do not count."""
+    """Returns how many confirmed findings were resolved at `since_ms` or later."""
     return connection.execute(
         select(func.count())
         .select_from(findings)

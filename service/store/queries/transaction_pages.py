@@ -1,4 +1,4 @@
-"""The selection and the order of the ids on a page, and the statements that read them along the indexes."""
+"""The filters and the order of a page of ids, and the statements that read the page by an index."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PageCursor(NamedTuple):
 
 
 class ByTime(NamedTuple):
-    """The rows with a `column` in [lowest, highest], in its order, equal ones by id."""
+    """The rows whose `column` is in [lowest, highest], sorted by this column, then by id."""
 
     column: Column[Any]
     lowest: int
@@ -146,8 +146,8 @@ def among(
     after: PageCursor | None,
     limit: int,
 ) -> Select[bytes]:
-    """Returns the statement for the ids that are in the segment, in its order, following `after`. `may_contain`: a
-    condition that few rows fulfil. Sums (`column + 0`) keep the database from using another index instead."""
+    """Returns the statement for the ids in the segment that follow `after`, in the segment's order. `may_contain`: a
+    condition that few rows fulfil, with an index. Sums (`column + 0`) keep the database from using another index."""
     states = selection.states
     order: list[ColumnElement[Any]] = [_T.transactional_id]
     place: list[ColumnElement[bool]] = []

@@ -1,5 +1,5 @@
-"""Reads the rows of ids, single ones or pages, and their behaviour for advice. Pages follow the indexes and count no
-rows."""
+"""Reads rows of ids, one or a page, and the behaviour of ids, on which advice depends. A page is read by an index, and
+no rows are counted."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _PARTICIPANTS = (
     .order_by(_O.transactional_id, _O.topic, _O.partition)
 )
 _WIDE: Final = 20_000
-"""If at least this many ids have the selected prefix, a page is read along the index by time. Looking up and sorting so
-many ids takes longer than skipping fifty other ids for each id of the page."""
+"""If at least this many ids have the selected prefix, a page is read by the index of times. Looking up and sorting so
+many ids would take longer than skipping fifty other ids for each id of the page."""
 _FEW: Final = 2_000
 """Maximum number of ids found by a text that are looked up and sorted. If more ids contain the text, the page is read
 along an index."""
@@ -66,8 +66,8 @@ def find_named(connection: Connection, cluster_id: int, name: bytes) -> IdRow | 
 
 
 def _find_labelled(connection: Connection, cluster_id: int, label: str) -> IdRow | None:
-    """Returns the row of the long id whose label in metrics was cut to this text. Searches only _SAME_START of the ids
-    that begin like the label. None: none of these ids has the label."""
+    """Returns the row of the long id whose label in metrics was cut to this text. Searches at most _SAME_START ids that
+    begin like the label; returns None if none of these has the label."""
     start = kept_part(label)
     if start is None:
         return None

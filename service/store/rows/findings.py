@@ -1,5 +1,5 @@
-"""Converts a finding to a row of `findings`, and back: a column for each field of its observation, subject and
-life. Its facts are JSON."""
+"""Converts a finding to a row of `findings`, and back. The row has a column for each field of observation, subject and
+life; the column of the facts is JSON."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ _READ: Final[dict[str, Callable[[Any], Any]]] = {
     "reason": decode_if,
     "passed_over": tuple,
 }
-"""By column, the function that makes the field of a stored value that is not null. Values of other columns are used as
-they are."""
+"""By column, the function that converts a stored value, unless it is null, to the value of the field. Values of other
+columns are used unchanged."""
 
 
 def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[Any, ...]:
@@ -84,7 +84,7 @@ def encode_facts(kind: kinds.Kind, facts: Facts) -> str:
 
 
 def decode_facts(kind: kinds.Kind, stored: str) -> Facts:
-    """Returns the facts that `encode_facts` made into this text. Text that is none of the kind's facts becomes
+    """Returns the facts of which `encode_facts` made this text. If the text does not fit the facts of the kind, returns
     UnreadableFacts: one damaged finding must not hide the others."""
     try:
         (facts,) = _adapter(kind).validate_json(stored)
@@ -95,7 +95,7 @@ def decode_facts(kind: kinds.Kind, stored: str) -> Facts:
 
 @cache
 def _adapter(kind: kinds.Kind) -> TypeAdapter[tuple[Facts]]:
-    """Returns the converter of the kind's facts, which are in a list with one element, because pydantic takes no
-    settings for a dataclass alone."""
+    """Returns the converter of the kind's facts. The JSON is a list with the facts as its one element, because pydantic
+    takes no settings for a dataclass alone."""
     types: Any = Union[CATALOGUE[kind].facts]  # noqa: UP007 - made of a tuple
     return TypeAdapter(tuple[types], config=_EXACT)

@@ -1,4 +1,4 @@
-"""Computes the rows of ids: after new runs of a stored id, for new ids of a first read, and for ids with records in
+"""Computes the rows of ids: of a stored id after new runs, of new ids in the first read, and of ids with records in
 several partitions of the transaction log. Pure.
 
 After partitions were added to the transaction log, an id's coordinator is the leader of the partition to which the id
@@ -96,7 +96,7 @@ class IdRow(NamedTuple):
 
 
 def newest_record(row: IdRow) -> LogRecord:
-    """Returns the record from which the row was made. A PrepareX has the append time of the first PrepareX of its
+    """Returns the record from which the row was made. The timestamp of a PrepareX is that of the first PrepareX of its
     transaction. If the record names no producer, the fields that the row has from an earlier record are blank."""
     record = row.record
     if record.state >= states.EXPIRED:  # this record named no producer: the row has the values of an earlier one
@@ -151,8 +151,8 @@ _NOTHING_COUNTED: Final = (0, 0, 0, 0, 0, 0, None, None, None, None, None, None,
 
 
 def id_rows(cluster_id: int, generation: int, runs: LoneRuns) -> list[tuple[Any, ...]]:
-    """Returns the rows of `transactional_ids` for new ids: the rows that `new_row` returns for each run without a
-    stored row."""
+    """Returns the rows of `transactional_ids` for new ids: the same rows that `new_row` would return for each run if no
+    row is stored."""
     first, last = runs.first, runs.last
     # a tombstone, or a record that cannot be decoded, has no facts about the id
     has_facts = (last.state < states.EXPIRED) | (first.state >= states.EXPIRED)
@@ -207,7 +207,7 @@ def _or_null(column: Array, is_there: Array) -> list[int | None]:
 
 
 Places = tuple[tuple[str, int], ...]
-"""(topic, partition) of an open transaction."""
+"""The (topic, partition) pairs of an open transaction."""
 
 
 class Record(NamedTuple):
@@ -219,7 +219,8 @@ class Record(NamedTuple):
 
 
 class Divided(NamedTuple):
-    """The record of an id that counts, with the counts of all records of the id, and the others by log partition."""
+    """The records of one id. `counting`: the record that counts, with the counts of all records of the id; `others`:
+    the other records by log partition."""
 
     counting: Record
     others: dict[int, Record]

@@ -19,7 +19,7 @@ from service.domain.partitions.state import ObservedPartition
 
 @dataclass(slots=True)
 class Partitions:
-    """Stored partitions and their open entries, changed by observations (applied first) and by reads.
+    """Stored partitions and their open entries. Observations and then reads are applied to them.
 
     `watched_ms`: the time when all of them were last observed, before these observations.
     """
@@ -46,8 +46,8 @@ class Partitions:
             self.entries[place] = _open(row, self.entries[place].values())
 
     def apply_read(self, read: StalledRead) -> None:
-        """Applies a read, unless it is older than the last read, or an observation at that time or later found nothing
-        open. Ignores reads of a partition that is not stored, is gone, or has another topic id."""
+        """Applies a read, unless it is older than the last read, or an observation at the time of the read or later
+        found nothing open. Ignores reads of a partition that is not stored, is gone, or has another topic id."""
         place = read.topic, read.partition
         row = self.rows.get(place)
         if row is None or row.is_gone or row.topic_id != read.topic_id or row.is_free_at(read.read_at_ms):
@@ -67,8 +67,8 @@ _KEPT: Final = ("log_start", "last_stable_offset", "high_watermark", "stalled_si
 
 
 def _row(known: ObservedPartition | None, seen: PartitionObservation, watched_ms: int) -> ObservedPartition:
-    """Returns the row after an observation. A partition that does not answer keeps its numbers and its stall: an
-    unavailable broker ends no stall."""
+    """Returns the row after an observation. A partition that does not answer keeps its offsets and its stall, because
+    an unavailable broker does not end a stall."""
     values = observed_values(seen)
     if seen.is_gone:
         return ObservedPartition(**values | {"stalled_since_ms": None})
@@ -96,7 +96,7 @@ def _entry(place: TopicPartition, known: Entry | None, entry: OpenEntry, read: S
 
 
 def _open(row: ObservedPartition, entries: Iterable[Entry]) -> dict[int, Entry]:
-    """Returns, by producer id, the entries that no observation shows to have ended."""
+    """Returns, by producer id, the entries without those that ended according to the partition's observation."""
     return {
         one.producer_id: one
         for one in entries

@@ -45,16 +45,16 @@ PRODUCER_IDS_ASSIGNED: Final = "producer_ids_assigned"
 DECODE_ERRORS: Final = "decode_errors"
 CONTRADICTIONS: Final = "contradictions"
 AUDITED: Final = "audited"
-"""COMMITS to AUDITED are names in `counters`. The label is the reason for DECODE_ERRORS, the result for AUDITED, and
-empty for the others.
+"""COMMITS to AUDITED are names in `counters`. The label of DECODE_ERRORS is the reason, the label of AUDITED is the
+result; other labels are empty.
 
 ABORTS grows when a transaction is aborted. The counters of ABORTED grow when the abort's cause is decided, at most some
 seconds later.
 """
 
 CONFIRMED: Final = "confirmed"
-"""The end of the name of the histogram of detection times, `detection_ms_confirmed`: only confirmed detections are
-counted."""
+"""The last part of `detection_ms_confirmed`, the name of the histogram of detection times: only confirmed detections
+are counted."""
 
 # Ended transactions of the whole cluster by the minute in which they were read, for rates without a scan of all ids.
 cluster_minutes = Table(
@@ -96,7 +96,8 @@ transitions = Table(
 )
 
 MINUTE_COLUMNS: Final = ("minute_ms", *MinuteSums._fields, *ABORTED.values())
-"""The columns of an IdMinute in `id_minutes`. In a row without commits `first_ms` and `last_ms` mean nothing."""
+"""The columns of `id_minutes` for the fields of an IdMinute. In a row without commits, `first_ms` and `last_ms` have no
+meaning."""
 
 # Transactions of one id that ended in one minute (of the log's own time); minutes without any have no row.
 id_minutes = Table(

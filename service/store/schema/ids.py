@@ -1,4 +1,4 @@
-"""Tables of transactional.ids: the present state of each, and the producer ids it had."""
+"""Tables of transactional.ids: the present state of each id, and the producer ids that the id had."""
 
 from __future__ import annotations
 

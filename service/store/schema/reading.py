@@ -1,4 +1,5 @@
-"""Tables of clusters, of the progress of reading their logs, of the writer's lease, and of what could not be read."""
+"""Tables of clusters, of the progress of reading their logs, of the writer's lease, and of records and offsets that
+could not be read."""
 
 from __future__ import annotations
 

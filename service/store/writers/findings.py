@@ -66,7 +66,7 @@ class FindingWriter:
                 connection.execute(delete(finding_events).where(finding_events.c.sequence <= newest - EVENTS_KEPT))
 
     def forget_torn(self, sequences: Collection[int]) -> None:
-        """Deletes the rows of torn transactions that stored findings report now."""
+        """Deletes the rows of the torn transactions with these numbers, because stored findings report them."""
         t = torn_transactions.c
         with self._engine.begin() as connection:
             check(connection, self._lease)
@@ -75,7 +75,8 @@ class FindingWriter:
             )
 
     def save_truncated(self, counts: Mapping[Kind, int]) -> None:
-        """Replaces the stored numbers, by kind, of findings not opened, or data not read, because of a bound."""
+        """Replaces the stored numbers of findings that were not opened, or conditions that were not read, because a
+        bound was reached; by kind."""
         cluster_id = self._lease.cluster_id
         with self._engine.begin() as connection:
             check(connection, self._lease)
@@ -86,7 +87,7 @@ class FindingWriter:
 
 
 def load(connection: Connection, cluster_id: int, now_ms: int) -> dict[Key, Finding]:
-    """Returns, by key (kind and subject), the newest episode that is open or may still reopen."""
+    """Returns, by key (kind and subject), the newest finding that is open or may still reopen."""
     rows = connection.execute(
         select(findings)
         .where(

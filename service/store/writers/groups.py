@@ -1,6 +1,6 @@
 """Stores committed offsets of consumer groups on stalled partitions: the last offset seen, the time since which this
-offset is unchanged, and the number of its advances above the LSO. That number survives a restart, and starts again from
-0 at another LSO."""
+offset is unchanged, and the number of its advances above the LSO. The number of advances survives a restart of the
+judge, and starts again from 0 when the LSO changes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class GroupWriter:
         self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
 
     def replace(self, rows: Iterable[GroupOffset], observed_at_ms: int, *, unasked: Iterable[str] = ()) -> None:
-        """Replaces the stored rows by these. The stored rows of groups in `unasked`, which could not be asked, stay.
+        """Replaces the stored rows by `rows`. Keeps the stored rows of the groups in `unasked`, about which nothing
+        could be requested.
 
         Does nothing if a stored row was observed later. LeaseLost: stop. StoreUnavailable: nothing was written.
         """
@@ -72,8 +73,8 @@ class GroupWriter:
 
 def _after(old: GroupOffset | None, new: GroupOffset, at_ms: int) -> GroupOffset:
     """Returns the row for an observation at `at_ms`, after the stored row `old`. If the LSO is not known now, the row
-    keeps the old LSO. If the committed offset is unchanged, too, the row keeps what was known of records ahead. The
-    domain compares the row's LSO with the present one."""
+    keeps the old LSO. If the committed offset is unchanged, too, the row keeps `has_records_ahead` and its time.
+    Readers of the row compare its LSO with the partition's present LSO."""
     same = old if old is not None and old.committed_offset == new.committed_offset else None
     ahead, ahead_since_ms = new.has_records_ahead, at_ms if new.has_records_ahead else None
     if same is not None and new.lso is None:
@@ -91,9 +92,9 @@ def _after(old: GroupOffset | None, new: GroupOffset, at_ms: int) -> GroupOffset
 
 
 def _advances(old: GroupOffset | None, new: GroupOffset) -> int:
-    """Returns the new number of advances: 0 without an old row, without members, or at another LSO. Members that join a
-    group without members may read with another isolation level than before. A step from the LSO or below does not
-    count, because a reset may be the cause."""
+    """Returns the new number of advances: 0 without an old row, without members, or at another LSO. A group without
+    members loses its advances, because new members may read with another isolation level. A step from the LSO or below
+    does not count, because a reset may be the cause."""
     if old is None or not new.members or (new.lso is not None and new.lso != old.lso):
         return 0
     has_advanced = new.lso is not None and new.lso < old.committed_offset < new.committed_offset
@@ -101,8 +102,8 @@ def _advances(old: GroupOffset | None, new: GroupOffset) -> int:
 
 
 def group_name(group: str) -> str:
-    """Returns the name as it is stored and shown: characters that do not print are escaped, and a very long name is cut
-    and gets a digest."""
+    """Returns the name as it is stored and shown: characters that do not print are escaped, and a name of more than
+    LONGEST_NAME characters is cut and gets a digest."""
     shown = printable(group)
     if len(shown) <= LONGEST_NAME:
         return shown

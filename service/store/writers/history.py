@@ -32,7 +32,7 @@ from service.store.schema.history import (
 from service.store.writers.id_rows import EndedTotals
 
 KEPT_REJECTS: Final = 10_000
-"""Maximum number of rejects kept of a cluster, the newest ones; the counter DECODE_ERRORS covers all."""
+"""Number of a cluster's newest rejects that are kept; the counter DECODE_ERRORS counts all rejects."""
 
 KEPT_RAW_BYTES: Final = 32 << 20
 """Maximum number of bytes of keys and values kept of a cluster's newest rejects; older rejects keep their place, reason
@@ -96,12 +96,12 @@ def count_contradictions(connection: Connection, cluster_id: int, number: int) -
 
 
 def count_audited(connection: Connection, cluster_id: int, results: Mapping[str, int]) -> None:
-    """Adds transactions whose markers were compared with their decisions, by result."""
+    """Adds to the counters, by result, the transactions whose markers were compared with their decisions."""
     _COUNTERS.write(connection, [(cluster_id, AUDITED, word, n) for word, n in sorted(results.items()) if n])
 
 
 def count_batch(connection: Connection, cluster_id: int, source: str, took_ms: int | None) -> None:
-    """Adds the duration of a batch of the source; None: there was no batch."""
+    """Adds the duration (ms) of a batch of the source to the histogram; does nothing if `took_ms` is None."""
     if took_ms is not None:
         _count_one(connection, cluster_id, BATCH, source, took_ms)
 
@@ -195,7 +195,7 @@ class HistoryRows:
 
 
 def revision(row: IdRow, offset: int, cause: Cause) -> dict[str, Any]:
-    """Returns the parameters with which `revise` gives the id's history row at `offset` another cause."""
+    """Returns the parameters for `revise` that give the id's history row at `offset` another cause."""
     return {
         "cluster": row.cluster_id,
         "log_partition": row.partition,

@@ -22,7 +22,7 @@ from service.store.schema import coordinator_states, left_behind_records, open_p
 
 
 class EndedTotals(NamedTuple):
-    """The runs' totals for the cluster's counters. `durations`: (outcome, kind, ms) from the pairs of records that the
+    """What runs add to the cluster's counters. `durations`: (outcome, kind, ms) from the pairs of records that the
     driver judged."""
 
     commits: int
@@ -34,7 +34,7 @@ class EndedTotals(NamedTuple):
 
 
 class FoldedFacts(NamedTuple):
-    """The facts about ids that executors reported besides runs, by (key of the id, log partition)."""
+    """The steps and minutes of ids that executors reported, by (key of the id, log partition)."""
 
     steps: Mapping[tuple[bytes, int], list[Step]]
     minutes: Mapping[tuple[bytes, int], list[Minute]]
@@ -45,8 +45,8 @@ class FoldedFacts(NamedTuple):
 
 
 def by_id(runs: Iterable[Run]) -> list[Run]:
-    """Returns the runs ordered by id, the runs of one id in log order: neighbouring ids go to the same pages of the
-    store."""
+    """Returns the runs sorted by id, the runs of one id in log order. Sorted ids are written to neighbouring pages of
+    the store."""
     return sorted(runs, key=attrgetter("transactional_id"))
 
 

@@ -68,10 +68,10 @@ class IdWriter:
         *,
         counts: bool,
     ) -> EndedTotals:
-        """Applies runs of the plan's ranges. The caller passes `runs` as `id_rows.by_id` sorts them.
+        """Applies `runs`, which are of the plan's ranges and sorted by `id_rows.by_id`.
 
-        With `counts=False` nothing is added to the totals, and the call may be repeated: runs that the store has
-        already are left out.
+        With `counts=False`, adds nothing to the totals and leaves out runs that the store has already, so the call may
+        be repeated.
         """
         runs, displays = keyed(runs)
         ids = list(dict.fromkeys(run.transactional_id for run in runs))
@@ -132,10 +132,11 @@ def _added(ended: EndedTotals, delta: IdDelta) -> EndedTotals:
 
 
 def expire_partition_ids(connection: Connection, cluster_id: int, partition: int) -> None:
-    """Marks the partition's ids as expired, because the partition's log was replaced. An id that has a record in the
-    new log comes back to life when the record is read.
+    """Marks the partition's ids as expired, because the partition's log was replaced. An id with a record in the new
+    log gets its state back when this record is read.
 
-    Counts and producer ids of the ids stay: the counts span all lives of an id, and the producer ids are dated history.
+    Keeps the counts of the ids, which cover the old log and the new one, and their producer ids, which are history with
+    times.
     """
     t, o = transactional_ids.c, open_participants.c
     of_partition = and_(t.cluster_id == cluster_id, t.partition == partition)

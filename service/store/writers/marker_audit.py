@@ -31,11 +31,11 @@ from service.store.writers.history import count_audited
 from service.store.writers.source import RangeStep
 
 MOST_TORN: Final = 1_000
-"""Bound on the torn transactions that wait for the judge; the counter counts all of them."""
+"""Maximum number of torn transactions that wait for the judge; the counter counts all torn transactions."""
 
 MOST_KEPT: Final = 1_000
-"""Bound on the markers, and on the producer ids with unended records, of a deleted topic's partition. A partition with
-more is not compared."""
+"""Maximum number of markers, and of producer ids with unended records, of a deleted topic's partition. A partition with
+more of either is not compared."""
 
 _AT_ONCE: Final = 500
 _INTERNAL: Final = "__"
@@ -59,8 +59,9 @@ _DELETE_MARKER = delete(waiting_markers).where(
 
 
 class Torn(NamedTuple):
-    """A torn transaction. `otherwise`, `as_decided`: markers that contradict and that follow the decision. `unseen`:
-    number of its partitions of which no marker is known. `gone`: its records that were deleted with their topics."""
+    """A torn transaction. `otherwise`: markers that contradict the decision; `as_decided`: markers that agree with it.
+    `unseen`: number of the transaction's partitions without a known marker. `gone`: records of the transaction that
+    were deleted with their topics."""
 
     decision: Decision
     otherwise: tuple[SeenMarker, ...]
@@ -98,8 +99,9 @@ def keep_decisions(
     audited: Callable[[str], bool],
     now_ms: int,
 ) -> None:
-    """Adds the decisions about partitions of topics that are `audited`. Kafka's own topics are never tailed, so their
-    partitions do not make a transaction unseen. `steps`: by log partition, the ranges that hold the decisions."""
+    """Adds the decisions about transactions with a partition of a topic that is `audited`. Partitions of Kafka's own
+    topics are never tailed; they do not make a transaction count as unseen. `steps`: by log partition, the ranges that
+    hold the decisions."""
     rows = []
     for one in found:
         places = [(part.topic, number) for part in one.participants for number in part.partitions]
@@ -115,8 +117,8 @@ def keep_decisions(
 
 def _not_before_ms(step: RangeStep) -> int:
     """Returns a time before any record of the range was appended: the time at which the log's end was last requested,
-    if the store had read up to that end. NOT_KNOWN: the store had not read so far, or the range is the first of its
-    log."""
+    if the store had read up to that end. NOT_KNOWN: the store had not read up to that end, or the range is the first
+    range of its log."""
     before = step.before
     if before is None or step.begins_generation or before.next_offset < before.end_offset:
         return NOT_KNOWN
@@ -132,10 +134,11 @@ def keep_markers(
     steps: Mapping[int, RangeStep],
     now_ms: int,
 ) -> None:
-    """Copies what is left of deleted topics' logs to `ended_logs`, and deletes the rows of partitions that begin a new
-    generation or are gone. Then adds the markers, each with the offset of the first record that it ends. If an earlier
-    batch read that record, the offset comes from its row in `unended_records`, and the row is deleted. Then adds
-    `unended`, the records that have no marker yet. `steps`: by partition, the ranges that hold the markers."""
+    """Copies the waiting markers and unended records of deleted topics' logs to `ended_logs`, and deletes the rows of
+    partitions that begin a new generation or are gone. Then adds the markers, each with the offset of the first record
+    that it ends. If an earlier batch read that record, the offset comes from its row in `unended_records`, and the row
+    is deleted. Then adds `unended`, the records that have no marker yet. `steps`: by partition, the ranges that hold
+    the markers."""
     _keep_ended(connection, cluster_id, topic, steps, now_ms)
     begun = [partition for partition, step in steps.items() if step.begins_generation or step.read.is_gone]
     if begun:
@@ -211,8 +214,8 @@ def _forget_partitions(connection: Connection, cluster_id: int, topic: str, part
 
 
 def forget_untailed(connection: Connection, cluster_id: int, tails: Callable[[str], bool]) -> None:
-    """Deletes the ended logs of topics that are no longer tailed, because decisions about these topics are no longer
-    stored."""
+    """Deletes the ended logs of topics that are not tailed any more, because no decisions about these topics are stored
+    any more."""
     topics = connection.scalars(select(_E.topic).where(_E.cluster_id == cluster_id).distinct()).all()
     for topic in topics:
         if not tails(topic):

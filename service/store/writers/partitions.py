@@ -33,7 +33,8 @@ from service.store.writers.marker_audit import keep_markers
 from service.store.writers.source import NEVER_MS, SourceWriter, begin_generations, finish_ranges, plan
 
 ALL_FROM: Final = 500
-"""For this many partitions or more, all rows are read with one query, not each by its key."""
+"""If a batch is about at least this many partitions, one query reads all rows of the cluster instead of these rows by
+their keys."""
 
 GONE_KEPT_MS: Final = 3_600_000
 """Time (ms) for which the row of a deleted partition is kept, so that the judge learns of the deletion. While the
@@ -78,8 +79,9 @@ class PartitionWriter(SourceWriter):
     source = SourceName.PARTITIONS
 
     def apply(self, batch: PartitionsBatch, now_ms: int, before_ms: int | None = None) -> bool:
-        """Writes everything new of the batch in one transaction; if an error is raised, nothing is written. Returns
-        whether some read was new. `before_ms`: duration of the previous batch, which is counted.
+        """Writes everything in the batch that is new, in one transaction; if an error is raised, nothing is written.
+        Returns whether a read of a stalled partition was new. `before_ms`: duration of the previous batch, which is
+        counted.
 
         LeaseLost: stop. StoreUnavailable: try again.
         """
@@ -114,7 +116,7 @@ class PartitionWriter(SourceWriter):
         return found
 
     def _found(self, connection: Connection) -> set[TopicPartition]:
-        """Returns the partitions that open findings are about."""
+        """Returns the partitions with open findings."""
         is_open = (findings.c.cluster_id == self._cluster_id, findings.c.resolved_at_ms.is_(None))
         rows = connection.execute(select(findings.c.topic, findings.c.partition).where(*is_open))
         return {(row.topic, row.partition) for row in rows}
@@ -148,7 +150,8 @@ class PartitionWriter(SourceWriter):
 
 
 def _places(batch: PartitionsBatch) -> list[TopicPartition] | None:
-    """Returns the partitions that the batch is about; None: all, or so many that reading all is faster."""
+    """Returns the partitions that the batch is about; None if it is about all partitions, or about so many that reading
+    all is faster."""
     if batch.is_full:
         return None
     asked = {(fact.topic, fact.partition) for facts in (batch.observations, batch.reads) for fact in facts}
@@ -158,9 +161,8 @@ def _places(batch: PartitionsBatch) -> list[TopicPartition] | None:
 def _forget_others(
     partitions: Partitions, batch: PartitionsBatch, found: Container[TopicPartition], now_ms: int
 ) -> None:
-    """Forgets the partitions that a full batch does not name: such partitions are not watched any more. A partition
-    that is gone stays for GONE_KEPT_MS, and for as long as it is in `found`, which has the partitions with open
-    findings."""
+    """Forgets the partitions that a full batch does not name, because they are not watched any more. Keeps a partition
+    that is gone for GONE_KEPT_MS, and for as long as it is in `found`, the partitions with open findings."""
     named = {(look.topic, look.partition) for look in batch.observations}
     for place in partitions.rows.keys() - named:
         row = partitions.rows[place]

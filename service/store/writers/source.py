@@ -1,5 +1,5 @@
-"""The base of every writer of a source: the plan of which ranges of a batch apply to the stored progress, transactions
-under the lease, the source's status, and the progress after a batch."""
+"""The base of every writer of a source: plans which ranges of a batch are applied, begins transactions under the lease,
+and stores the source's status and the progress after a batch."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from service.store.writers.history import count_batch
 
 
 class RangeStep(NamedTuple):
-    """A range to apply. `counts`: the range lies at or above `counted_from`, and `read.counts`. `begins_generation`:
-    the range is the first one of a new generation of a log that the store knows. If `read.is_gone`, the step only ends
-    the partition."""
+    """A range to apply. `counts`: the records of the range are counted: it begins at or above `counted_from`, and
+    `read.counts` is True. `begins_generation`: the range is the first one of a new generation of a log that the store
+    knows. If `read.is_gone`, the step only ends the partition."""
 
     read: RangeRead
     before: Position | None
@@ -76,8 +76,7 @@ def plan(
 
 
 def select_runs(steps: Mapping[int, RangeStep], runs: Iterable[Run], *, counts: bool) -> list[Run]:
-    """Returns the runs of the ranges that apply and count or, without `counts`, of the ranges that apply and do not
-    count."""
+    """Returns the runs of those steps whose `counts` has this value."""
     partitions = {partition for partition, step in steps.items() if step.counts is counts}
     return [run for run in runs if run.partition in partitions]
 
@@ -126,9 +125,9 @@ def _end(before: Position | None, read: RangeRead) -> RangeStep | None:
 
 
 def _new_gap(before: Position, read: RangeRead) -> Gap | None:
-    """Returns the range's gap if it is a retention gap that the store has not passed, else None: other gaps are stored
-    when they are met, or when their generation begins. Raises OutOfSequence if the gap does not begin at the store's
-    position or does not fit the range."""
+    """Returns the range's gap if it is a retention gap above the store's position, else None: a gap of a new generation
+    is stored when the generation begins. Raises OutOfSequence if the gap does not begin at the store's position or does
+    not fit the range."""
     gap = read.gap
     if gap is None or gap.reason != "retention" or gap.to_offset <= before.next_offset:
         return None
@@ -164,7 +163,7 @@ class SourceWriter:
         self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
 
     def report_trouble(self, trouble: Reason) -> None:
-        """Stores the reason why nothing can be read, and leaves `as_of_ms` as it is. LeaseLost: stop. StoreUnavailable:
+        """Stores the reason why nothing can be read, and does not change `as_of_ms`. LeaseLost: stop. StoreUnavailable:
         try again."""
         with self._transaction() as connection:
             self._save_status(connection, NEVER_MS, trouble)
@@ -174,7 +173,7 @@ class SourceWriter:
         """Begins a transaction under the lease. LeaseLost: stop. StoreUnavailable: try again. `before_ms`: duration of
         the previous batch, which is counted.
 
-        `ahead`: a later transaction stores the progress, so that this one need not wait for the disk.
+        `ahead`: a later transaction stores the progress, so this transaction need not wait for the disk.
         """
         with self._engine.begin() as connection:
             if ahead:
@@ -186,7 +185,7 @@ class SourceWriter:
 
     def _save_status(self, connection: Connection, as_of_ms: int, trouble: Reason | None) -> None:
         """Writes that the source was read without trouble as of `as_of_ms`; with `trouble`, writes only the trouble. If
-        the trouble is that the log does not exist, writes both: the status is as current as it can be."""
+        the trouble is that the log does not exist, writes both, because there is nothing to read."""
         if trouble is None or is_log_absent(trouble):
             _WELL.write(connection, [(self._cluster_id, self.source, as_of_ms, encode_if(trouble))])
         else:
@@ -196,7 +195,7 @@ class SourceWriter:
 def begin_generations(
     connection: Connection, cluster_id: int, source: str, topic: str, steps: Iterable[RangeStep], now_ms: int
 ) -> None:
-    """Moves the positions to the start of new generations. The caller has to expire what was read of earlier
+    """Moves the positions to the start of new generations. The caller has to expire the ids that were read from earlier
     generations."""
     begun = []
     for step in steps:

@@ -66,7 +66,8 @@ class TransactionLogWriter(SourceWriter):
         audited: Callable[[str], bool] | None = None,
     ) -> None:
         """Keeps every transition of ids that begin with one of `full_history_prefixes`, and only the notable ones of
-        other ids. `audited`: returns whether the markers of a topic are compared with decisions; None: of no topic."""
+        other ids. `audited`: returns whether the markers of a topic are compared with decisions; None if no topic's
+        are."""
         super().__init__(engine, lease)
         self._ids = IdWriter(lease.cluster_id, history_ms, full_history_prefixes)
         self._log = (lease.cluster_id, SourceName.TRANSACTION_LOG, TOPIC)
@@ -75,7 +76,7 @@ class TransactionLogWriter(SourceWriter):
 
     def apply(self, batch: LogBatch, now_ms: int, before_ms: int | None = None) -> Reason | None:
         """Writes the batch. If an error is raised, nothing that counts is written. Returns why there is no transaction
-        log; None if there is one, or it may still come.
+        log; None if it exists or may still be created.
 
         A batch and its progress are written in one transaction. In the first read of a long log, that would hold the
         write lock for too long, so runs that do not count are written before, in short transactions without progress.
@@ -108,8 +109,8 @@ class TransactionLogWriter(SourceWriter):
     def _divided(
         self, connection: Connection, todo: RangePlan, batch: LogBatch
     ) -> tuple[LoneRuns | None, Sequence[Run]]:
-        """Returns the lone runs of partitions of which the store has no id yet (None: there are no such runs), and the
-        other lone runs that apply. The ids of the former should be new to the store."""
+        """Divides the lone runs. Returns the runs of log partitions from which the store has no ids yet (None if there
+        are none), whose ids should all be new, and the other runs of ranges to apply."""
         if batch.lone is None:
             return None, ()
         of_cluster = coordinator_states.c.cluster_id == self._cluster_id
@@ -147,7 +148,8 @@ class TransactionLogWriter(SourceWriter):
     def _finish(
         self, connection: Connection, todo: RangePlan, batch: LogBatch, facts: FoldedFacts, now_ms: int
     ) -> Reason | None:
-        """Writes everything that must be written once, and the progress that records it. Returns as `apply`."""
+        """Writes everything that must be written exactly once, together with the progress. Returns the same as
+        `apply`."""
         runs = by_id(select_runs(todo.steps, batch.runs, counts=True))
         ended = self._ids.write(connection, todo, runs, facts, now_ms, counts=True)
         settle_causes(connection, self._cluster_id, [step.read for step in todo.steps.values()], ended)
@@ -193,8 +195,8 @@ _SETTLE = (
 
 def settle_causes(connection: Connection, cluster_id: int, reads: Iterable[RangeRead], ended: EndedTotals) -> None:
     """Settles the causes of aborts that wait for the id's next record, if their log partition was read to an end that
-    was requested at or after `settles_at_ms`. Adds the aborts that count to `ended`. Looks at AT_ONCE waiting aborts at
-    most, the first to settle.
+    was requested at or after `settles_at_ms`. Adds the aborts that count to `ended`. Reads at most AT_ONCE waiting
+    aborts, the earliest `settles_at_ms` first.
 
     The end of the log, not our clock, proves that no record followed in time: after an outage the next record may still
     be unread.

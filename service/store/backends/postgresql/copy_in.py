@@ -1,4 +1,4 @@
-"""Writes many rows by PostgreSQL's COPY instead of an INSERT for each.
+"""Writes many rows by PostgreSQL's COPY instead of one INSERT for each row.
 
 SQLAlchemy treats the COPY as an executemany, so it handles errors, transactions and lost connections as usual.
 """
@@ -32,7 +32,7 @@ def options(upsert: Upsert, dialect: Dialect, rows: Sequence[tuple[Any, ...]]) -
 
 
 def listen(engine: Engine) -> None:
-    """Makes the engine copy rows where the options have a `CopyIn`."""
+    """Makes the engine copy the rows of each statement whose execution options have a `CopyIn`."""
     event.listen(engine, "do_executemany", _do_executemany)
 
 
@@ -59,8 +59,8 @@ class CopyIn(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _copy_in(upsert: Upsert, dialect: Dialect) -> CopyIn:
-    """Returns the copy into the table, or, if rows may exist already, into a temporary table from which an INSERT moves
-    them. The temporary table has the columns of the table, and none of its constraints."""
+    """Returns the `CopyIn` for the table. If rows may exist already, it copies into a temporary table, from which an
+    INSERT moves the rows. The temporary table has the columns of the table, and none of its constraints."""
     declared = (upsert.table.c[name].type.compile(dialect).partition(" COLLATE ")[0] for name in upsert.columns)
     types = [_DRIVERS_NAMES.get(name, name.lower()) for name in declared]
     quote = dialect.identifier_preparer.quote

@@ -1,4 +1,4 @@
-"""PostgreSQL's sessions: timeouts, the refusal of read-only servers, and the translation of errors to one line."""
+"""Prepares sessions with PostgreSQL: sets timeouts, refuses read-only servers, and translates errors to one line."""
 
 from __future__ import annotations
 

@@ -28,8 +28,9 @@ class FileSeen(NamedTuple):
 
 
 class StoreFile:
-    """The file of one store, shared by all engines of this process. A noted damage is valid until the file or its
-    write-ahead log is replaced. The log counts because a sound file without its log looks damaged, too."""
+    """The file of one store, shared by all engines of this process. Once damage is noted, the file counts as damaged
+    until the file or its write-ahead log is replaced. A new log counts because a sound file without its log looks
+    damaged, too."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -42,8 +43,8 @@ class StoreFile:
         return f"file:{quote(self.path)}?mode={'rwc' if may_create else 'rw'}"
 
     def create(self) -> None:
-        """Creates a missing file with access for its owner only: SQLite would let everybody read it. SQLite gives -wal
-        and -shm the same mode. Errors are ignored, because SQLite reports them when it opens the file."""
+        """Creates a missing file that only its owner may access: SQLite would let everybody read the file. SQLite gives
+        -wal and -shm the same mode. Errors are ignored, because SQLite reports them when it opens the file."""
         with suppress(OSError):
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
@@ -51,14 +52,15 @@ class StoreFile:
         return _identity(self.path) is not None
 
     def note_opened(self, info: dict[Any, Any]) -> FileSeen:
-        """Stores the identity of the file that a connection has just opened in `info`, the connection's dictionary;
-        returns it."""
+        """Writes the identity of the file that a connection has just opened to the connection's dictionary `info`, and
+        returns the identity."""
         seen = FileSeen(_identity(self.path), None)
         info[_SEEN] = seen
         return seen
 
     def change(self, info: dict[Any, Any]) -> str | None:
-        """Returns what happened to the file since the connection opened it; None if it is the same."""
+        """Returns, in words, what happened to the file since the connection opened it; None if the connection still has
+        the file at the path."""
         seen: FileSeen = info[_SEEN]
         now = FileSeen(_identity(self.path), _identity(self.path + _WAL))
         if now.main != seen.main:
@@ -91,7 +93,7 @@ class StoreFile:
 
 @lru_cache(maxsize=1024)
 def store_file(path: str) -> StoreFile:
-    """Returns the one object for this path."""
+    """Returns this process's one `StoreFile` for the path."""
     return StoreFile(path)
 
 

@@ -39,11 +39,11 @@ _COUNTED: Final = (
     "open_participants",
     _POSITIONS,
 )
-"""Tables that are emptied if the clusters, the counters, or the positions up to which the log was counted cannot be
+"""Tables that are emptied if the clusters, the counters, or the positions up to which records were counted cannot be
 read whole."""
 
 _LARGEST_CLUSTER_ID: Final = 10_000
-"""A larger number comes from a damaged page."""
+"""The largest number of a cluster that is believed; a larger number comes from a damaged page."""
 
 
 def _is_counted(tables: Sequence[SalvagedTable]) -> bool:
@@ -108,8 +108,9 @@ def _copy_table(old: DamagedFile, new: sqlite3.Connection, table: str, columns: 
 
 
 def _prepare_reading(new: sqlite3.Connection, tables: Sequence[SalvagedTable]) -> None:
-    """Makes the job read the transaction log again from its start, without counting records again that were counted.
-    Ends every lease, because its holder knows the old store."""
+    """Makes the job read the transaction log again from its start. Records that were counted are not counted again; if
+    counters or positions are missing, all counting starts again. Ends every lease, because its holder has the old store
+    open."""
     new.execute("UPDATE leases SET epoch = epoch + 1, released = 1")
     if _is_counted(tables):
         new.execute(f"UPDATE {_POSITIONS} SET read_at_ms = 0 WHERE source = ?", (SourceName.TRANSACTION_LOG,))  # noqa: S608
@@ -121,8 +122,8 @@ def _prepare_reading(new: sqlite3.Connection, tables: Sequence[SalvagedTable]) -
 
 
 def _name_lost_clusters(new: sqlite3.Connection, now_ms: int) -> None:
-    """Gives rows whose cluster could not be read a cluster `lost-N`: their audit and history are still needed. Deletes
-    rows whose cluster number is not in 1 to _LARGEST_CLUSTER_ID."""
+    """Adds a cluster `lost-N` for each cluster number without a readable cluster, because its audit and history are
+    still needed. Deletes rows whose cluster number is not in 1 to _LARGEST_CLUSTER_ID."""
     tables = [table for (table,) in new.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()]
     for table in tables:
         if "cluster_id" in columns_of(new, table):

@@ -1,4 +1,4 @@
-"""Reads what can still be read of a damaged SQLite file, row by row around the damage."""
+"""Reads the readable rows of a damaged SQLite file, around the damage."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class DamagedFile:
     """A SQLite file that may be damaged, opened so that SQLite reads as much of it as it can."""
 
     def __init__(self, path: str, wait_s: float) -> None:
-        """Takes the write lock, if the damage lets SQLite lock the file, so that no process writes rows that would not
-        be copied.
+        """Takes the write lock, so that no process writes rows that would not be copied; does without it if the damage
+        keeps SQLite from locking the file.
 
         sqlite3.OperationalError: another process holds the lock for longer than `wait_s`.
         """
@@ -56,7 +56,8 @@ class DamagedFile:
 
 
 class Reading:
-    """The readable rows of one table, in no certain order. `is_whole` is valid after the iteration."""
+    """The readable rows of one table, in no certain order. After the iteration, `is_whole` is True if no row was
+    lost."""
 
     def __init__(self, raw: sqlite3.Connection, table: str, columns: Sequence[str]) -> None:
         names = ", ".join(f'"{name}"' for name in columns)

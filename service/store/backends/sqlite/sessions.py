@@ -1,4 +1,5 @@
-"""SQLite's sessions: pragmas, explicit BEGINs, a check of the file at each BEGIN, and the translation of errors."""
+"""Prepares sessions with SQLite: sets pragmas, sends BEGIN explicitly, checks the file at each BEGIN, and translates
+errors."""
 
 from __future__ import annotations
 
@@ -61,9 +62,9 @@ class Sessions:
     """Sets the pragmas of an engine's connections, and sends BEGIN when SQLAlchemy begins a transaction: Python's
     driver would wait for the first writing statement. Checks the file at each BEGIN.
 
-    An engine that `writes` begins every transaction with the write lock, and is tied to the file that its first
-    connection opened. Another engine is read-only, and opens a file that replaced the former one. `may_create`: the
-    first connection creates a missing file.
+    An engine that `writes` begins every transaction with the write lock, and accepts only the file that its first
+    connection opened. An engine that does not write is read-only, and opens whatever file is at the path. `may_create`:
+    the first connection creates a missing file.
     """
 
     def __init__(self, engine: Engine, *, writes: bool, may_create: bool) -> None:

@@ -3,8 +3,9 @@
 The job that reads the transaction log extends the index after its batches, so that the first read does not wait for it.
 In a search, ids above the last indexed row id are always candidates.
 
-PostgreSQL gets no such index by default: it makes a new id 29 % dearer to write (docs/benchmarks.md), and a search of a
-million ids without it takes half a second. Operators can create one (docs/running.md), which the same queries use.
+PostgreSQL gets no such index by default: the index makes writing a new id 29 % slower (docs/benchmarks.md), and without
+it a search of a million ids takes half a second. Operators can create the index (docs/running.md); the same queries use
+it.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ _AT_ONCE: Final = 100_000
 
 
 def extend(engine: Engine) -> bool:
-    """Adds ids that the index does not hold yet, at most _AT_ONCE. Creates a missing index first, if this SQLite can.
-    Returns whether some ids were added."""
+    """Adds at most _AT_ONCE ids that are not in the index yet. Creates a missing index first, if this version of SQLite
+    can. Returns whether ids were added."""
     with engine.begin() as connection:
         if not _is_there(connection):
             if not _is_possible(connection):
@@ -98,7 +99,7 @@ def _is_possible(connection: Connection) -> bool:
 
 def _pieces(part: str) -> list[str]:
     """Returns some trigrams of the text, quoted; none if the text is shorter than a trigram. Returns at most
-    _MOST_PIECES, because the database reads a long list for each."""
+    _MOST_PIECES, because the database reads a long list for each trigram."""
     last = len(part) - _LENGTH
     starts = [last, *range(0, last, _LENGTH)][:_MOST_PIECES] if last >= 0 else []
     return ['"' + part[start : start + _LENGTH].replace('"', '""') + '"' for start in starts]
