@@ -1,4 +1,5 @@
-"""Addresses of the pages; deep links are stable, whatever characters a name or an id holds."""
+"""Builds the addresses of the pages. Links to a finding, an id or a partition are stable, whatever characters their
+names contain."""
 
 from __future__ import annotations
 

@@ -24,13 +24,13 @@ def bootstrap_of(brokers: Sequence[Broker]) -> str | None:
 
 def lines_of(grant: Grant | None, bootstrap: str | None) -> list[str]:
     """Returns the lines that give the permission; empty if nothing can be granted or no broker is known. The lines have
-    a placeholder for the principal, because the application that reads may have another one than the service."""
+    a placeholder for the principal, because the streaming application may use another principal than the service."""
     return [] if grant is None or bootstrap is None else acls.lines(grant.acls, None, bootstrap)
 
 
 def grant_of_groups(denied: Iterable[Finding]) -> Grant | None:
-    """Returns the grant that lets the groups be judged: by name, or for all groups if many are concerned. None if no
-    permission is missing. `denied`: coverage gaps of groups."""
+    """Returns the permission with which the groups can be judged: for the groups by name, or for all groups if these
+    are many. None if no permission is missing. `denied`: coverage gaps of groups."""
     wanted: dict[str, list[str]] = {}
     for one in denied:
         if one.subject.group is not None and not isinstance(one.observation.reason, ShareOffsetsNotReported):

@@ -43,8 +43,7 @@ def count(number: int) -> str:
 
 
 def about(number: float) -> str:
-    """Formats a number as at most three figures and their unit: `765 k`, `3.9 M`; below 100,000 in full, with
-    commas."""
+    """Formats a number with at most three digits and a unit: `765 k`, `3.9 M`; below 100,000 in full, with commas."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= size * (100 if unit == "k" else 1):
             value = number / size
@@ -71,7 +70,7 @@ def share(part: int, whole: int) -> str:
 
 
 def rate(per_s: float) -> str:
-    """Formats a rate: `214 /s`; a slow one by the minute, `2.1 /min`."""
+    """Formats a rate: `214 /s`; a rate below 0.1 /s by the minute, `2.1 /min`."""
     if per_s and per_s < 0.1:
         return f"{per_s * 60:.1f} /min"
     return f"{per_s:,.1f} /s" if per_s < 10 else f"{per_s:,.0f} /s"
@@ -87,7 +86,7 @@ def place(topic_partition: tuple[str, int]) -> str:
 
 
 def clock(ms: int, now_ms: int) -> str:
-    """Formats the time of day, UTC, with its date if that is another day than now."""
+    """Formats the time of day, UTC, with its date if `now_ms` is on another day."""
     at, now = (_EPOCH + timedelta(milliseconds=one) for one in (ms, now_ms))
     return at.strftime("%H:%M:%S" if at.date() == now.date() else "%Y-%m-%d %H:%M:%S")
 
@@ -127,7 +126,7 @@ WORDS: Final = {
 }
 
 COUNTED: Final = {word: cause for cause, word in COUNTED_AS.items()}
-"""The words under which aborts are counted, and their causes."""
+"""By the word under which aborts are counted, their cause."""
 
 TO_DO: Final = {
     (CauseCode.CLIENT_ABORT, Confidence.LIKELY): (
@@ -166,9 +165,9 @@ TO_DO: Final = {
 PROOFS: Final = {
     CauseCode.TIMEOUT: "Completed rollback of ongoing transaction for transactionalId … due to timeout",
 }
-"""For each cause, the line in the coordinator's own log that proves it. A fence leaves no such line: "Initialized
-transactionalId …" comes with each Empty record (`TransactionCoordinator.handleInitProducerId`), also where the client
-aborted before."""
+"""For each cause, the line in the coordinator's own log that proves it. No line proves a fence: the coordinator logs
+"Initialized transactionalId …" with each Empty record (`TransactionCoordinator.handleInitProducerId`), also if the
+client itself had aborted the transaction."""
 
 
 def word_of(cause: str) -> Word:

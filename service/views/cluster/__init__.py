@@ -1,1 +1,1 @@
-"""A cluster as a whole: its description, its sources, what is unknown, its verdict."""
+"""A cluster as a whole: its description, its sources, its unknowns, and the verdict on it."""

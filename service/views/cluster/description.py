@@ -29,8 +29,8 @@ RATE_WINDOW_MS: Final = 300_000
 
 
 class Broker(NamedTuple):
-    """A broker. `release`: of Kafka, without the patch release, from the newest `metadata.version`; None if it is not
-    reported, or newer than this version knows."""
+    """A broker. `release`: the Kafka release, without its patch number, that the broker's newest `metadata.version`
+    shows; None if the broker does not report that version, or this txnscope does not know it."""
 
     id: int
     host: str
@@ -39,7 +39,8 @@ class Broker(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Rates over the last whole minutes before the cluster's newest success. `window_ms` 0: none was counted yet."""
+    """Rates over the last whole minutes before the cluster's newest success. `window_ms` 0: no whole minute was counted
+    yet."""
 
     window_ms: int
     commits_per_s: float
@@ -51,8 +52,9 @@ NO_RATES: Final = Rates(0, 0.0, 0.0)
 
 class Description(NamedTuple):
     """A cluster. `as_of_ms`: time of the newest success of any of its sources. `ids`: numbers of ids by state.
-    `counts`: of findings, by kind and status. `truncated`: by kind, what was left out because a bound was reached.
-    `ended`: ended transactions by the words of `service.store.schema.history`. `configs`: value and source by name."""
+    `counts`: numbers of findings, by kind and status. `truncated`: by kind, how much has no finding because a bound was
+    reached. `ended`: counters of ended transactions, by their names in `service.store.schema.history`. `configs`: value
+    and source by name."""
 
     cluster: ClusterRow
     as_of_ms: int | None
@@ -72,7 +74,7 @@ class Description(NamedTuple):
 
     @property
     def states(self) -> dict[str, int]:
-        """Returns the number of ids by the name of their state, without the expired ones."""
+        """Returns the number of ids by the name of their state; leaves out expired ids."""
         return {states.NAMES[state]: number for state, number in self.ids.items() if state != states.EXPIRED}
 
     @property
@@ -109,7 +111,7 @@ def configs_of(cluster: ClusterRow) -> dict[str, dict[str, str]]:
 def describe_cluster(
     connection: Connection, cluster: ClusterRow, now_ms: int, covered: Coverage | None = None
 ) -> Description:
-    """Describes a cluster by the data in the store. `now_ms` decides only whether its sources stall.
+    """Describes a cluster by the data in the store. `now_ms` is used only to find out which sources stall.
 
     `covered`: its coverage, if the caller has read it already.
     """

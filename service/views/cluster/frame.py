@@ -1,4 +1,4 @@
-"""A cluster as every page shows it at one moment: its counts, the age of the data, and why they are old."""
+"""The data of a cluster that every page shows: counts, the age of the data, and the reasons why the data are old."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ _DAY_MS: Final = 86_400_000
 
 
 class Rights(NamedTuple):
-    """The actions that the viewer of a page may take in the cluster; pages offer no others. `audit`: read the
-    audit; `write`: mute and resolve."""
+    """The actions that the viewer of a page may take in the cluster. Pages offer no other actions. `audit`: reading the
+    audit; `write`: muting and resolving."""
 
     audit: bool = False
     write: bool = False
 
 
 class Frame(NamedTuple):
-    """The data of the frame. `seen`: the cluster, described. `standing`: stalled partitions, the longest stalled first.
-    `stalls`: the stalls that pages show, by source. `first_read`: progress of the first read of the transaction
-    log; None when that is over. `expiring`: number of ids that expire within 24 hours. `log_unread`: why the
-    transaction log cannot be read, None if it can; `has_log`: the brokers have a transaction log."""
+    """The data of a cluster that every page shows. `seen`: the description of the cluster. `standing`: stalled
+    partitions, the longest stalled first. `stalls`: the stalls that pages show, by source. `first_read`: progress of
+    the first read of the transaction log, None once it is complete. `expiring`: number of ids that expire within 24
+    hours. `log_unread`: why the transaction log cannot be read, None if it can; `has_log`: the brokers have a
+    transaction log."""
 
     clusters: tuple[str, ...]
     cluster: ClusterRow
@@ -77,15 +78,15 @@ class Frame(NamedTuple):
 
     @property
     def left_out(self) -> str:
-        """Returns a sentence about the problems that have no finding because there are too many; empty if there are
-        none."""
+        """Returns a sentence about the conditions that have no finding because there are too many; an empty text if
+        every condition has one."""
         if not self.seen.truncated:
             return ""
         return f"Left out, too many at once: {describe_counts(self.seen.truncated)}. They have no finding of their own."
 
     @property
     def stall_lines(self) -> tuple[StallLine, ...]:
-        """Returns one line for each group of sources that stall together; empty while no stall is shown."""
+        """Returns one line for each group of sources that stall together; no lines if no stall is shown."""
         return stall_lines(self.stalls, self.now_ms)
 
 
@@ -119,9 +120,10 @@ def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Fram
 
 
 def _needed(statuses: Mapping[str, StatusRow], covered: Coverage, log_unread: Reason | None) -> dict[str, int | None]:
-    """Returns the last success of each source that verdicts depend on, None before the first. No verdict depends on the
-    ledger. A partition that does not answer does not make the page old; only the partition itself is unknown. The
-    transaction log is left out if it cannot be read, because all that depends on it is unknown, too."""
+    """Returns the time of the last success of each source on which verdicts depend, None before the first success. No
+    verdict depends on the ledger. A partition that does not answer does not make the page old: only this partition is
+    unknown. A transaction log that cannot be read is left out, because pages report everything that depends on the log
+    as unknown."""
     answered = {source: status.as_of_ms for source, status in statuses.items() if source != SourceName.LEDGER}
     if SourceName.PARTITIONS in answered:
         answered[SourceName.PARTITIONS] = covered.answered_at_ms
@@ -141,7 +143,7 @@ def _is_shown(
 ) -> bool:
     """Returns whether pages show the stall. Returns False for missing progress during the first read of the transaction
     log, when batches take long, and for a transaction log that cannot be read, because pages report it as unknown.
-    `word`: of the page's freshness."""
+    `word`: the page's `Freshness.word`."""
     if word == READING and stall.cause is StallCause.NO_PROGRESS:
         return False
     return source in needed or source == SourceName.LEDGER or source not in statuses
@@ -160,8 +162,8 @@ NEVER: Final = "never"
 
 
 class Freshness(NamedTuple):
-    """The age of the data on a page. `as_of_ms`: last success of the source that succeeded longest ago, None until each
-    has succeeded. `read`: share of the transaction log that is read, 0 to 1, during its first read; else None."""
+    """The age of the data on a page. `as_of_ms`: the oldest of the sources' last successes, None until every source has
+    succeeded. `read`: during the first read of the transaction log, the share that has been read, 0 to 1; else None."""
 
     now_ms: int
     as_of_ms: int | None
@@ -169,13 +171,14 @@ class Freshness(NamedTuple):
 
     @property
     def age_ms(self) -> int:
-        """Returns the age, never negative. `as_of_ms` is by the clock of the host that wrote the store."""
+        """Returns the age (ms), at least 0: `as_of_ms` is by the clock of the host that wrote the store, which may be
+        ahead of ours."""
         return 0 if self.as_of_ms is None else max(self.now_ms - self.as_of_ms, 0)
 
     @property
     def word(self) -> str:
-        """Returns the age in a word. `reading`, `never`: nothing is judged yet. `late`: worth a mark; `old`: greyed,
-        last known; `unknown`: no verdict."""
+        """Returns the age in a word. `live`: nothing is marked. `late`: pages mark the age. `old`: pages show the last
+        known state in grey. `unknown`: pages give no verdict. `reading`, `never`: nothing is judged yet."""
         age_ms = self.age_ms
         if self.as_of_ms is not None and age_ms >= UNKNOWN_MS:
             return UNKNOWN  # also a first read that came to a halt

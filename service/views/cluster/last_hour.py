@@ -20,15 +20,15 @@ from service.views.words import COUNTED, WORDS, Word
 
 MINUTES: Final = 60
 _ALL_CAUSES: Final = "none"
-"""The style of aborts that are not split by cause."""
+"""The style in which aborts are drawn if they are not counted by cause."""
 
 
 class LastHour(NamedTuple):
-    """The transactions that ended in the whole minutes of [from_ms, to_ms): an hour at most, and nothing before
-    counting began. Commits count in the minute they were read in, aborts by the transaction log's own time; the two
-    differ while reading lags. `aborts`: for each minute the numbers by the style of their cause. `totals`: the total
-    number of aborts by cause; None if there are too many aborts to count them by cause. `outage`: the finding about ids
-    that timed out together, if there is one."""
+    """The transactions that ended in the whole minutes of [from_ms, to_ms): at most an hour, and no minute from before
+    counting began. A commit counts in the minute in which it was read, an abort in the minute of its record's
+    timestamp; the two differ while reading lags. `aborts`: for each minute, the number of aborts by the style of their
+    cause. `totals`: the total number of aborts by cause; None if there are too many aborts to count them by cause.
+    `outage`: the finding about ids that timed out together, if there is one."""
 
     from_ms: int
     to_ms: int
@@ -55,7 +55,7 @@ class LastHour(NamedTuple):
 
     @property
     def begins_ms(self) -> int:
-        """Returns the start of the drawing, which always covers an hour."""
+        """Returns the start (ms) of the drawing, which always covers an hour."""
         return self.to_ms - MINUTES * MINUTE_MS
 
     @property
@@ -74,7 +74,7 @@ class LastHour(NamedTuple):
 
 
 def read_last_hour(connection: Connection, frame: Frame) -> LastHour | None:
-    """Returns the transactions of the last hour; None before a whole minute was counted."""
+    """Returns the transactions of the last hour; None until a whole minute was counted."""
     status, since_ms = frame.seen.statuses.get(SourceName.TRANSACTION_LOG), frame.cluster.counted_since_ms
     if status is None or status.as_of_ms is None or since_ms is None:
         return None

@@ -1,4 +1,4 @@
-"""Reads the facts for the metrics of a cluster. Nothing here grows with the number of ids."""
+"""Reads the facts for the metrics of a cluster. The number of facts does not grow with the number of ids."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from service.views.partitions.judged import Coverage, coverage
 TOP_OPEN: Final = 20
 HANGING_NAMED: Final = 50
 STALLED_READ: Final = 2_500
-"""Maximum number of stalled partitions that are read for series. At four series each, more would exceed the hard cap of
-10,000."""
+"""Maximum number of stalled partitions that get series of metrics. Each partition has four series, and more partitions
+would exceed the limit of 10,000 series."""
 
 EXPIRES_WITHIN_MS: Final = {"1h": 3_600_000, "24h": 86_400_000, "72h": 259_200_000}
 
@@ -48,12 +48,12 @@ class Holder(NamedTuple):
 
 
 class ClusterFacts(NamedTuple):
-    """The facts about a cluster at one moment. `holder`: None if no application ever held the lease. `counters` by
-    (name, label); `oldest`: by open state, the earliest time at which an id entered it. `top_open`: ids with open
-    transactions, as people see them, and when these began; oldest first.
-    `expiring`: numbers of ids that expire within 1h, …; `highest_epochs` by protocol, 1 and 2; `findings` by (kind,
-    status); `truncated`: by kind, the number without a finding. `hanging`: the confirmed findings open longest;
-    `stalled`: stalled partitions, the longest first."""
+    """The facts about a cluster at one moment. `holder`: None if no application ever held the lease. `counters`: by
+    (name, label). `oldest`: by open state, the earliest time at which an id entered the state. `top_open`: the display
+    texts of ids with open transactions, and the times at which these began; the oldest first. `expiring`: by period
+    (1h, …), the number of ids that expire within it. `highest_epochs`: by protocol, 1 and 2. `findings`: numbers by
+    (kind, status). `truncated`: by kind, the number without a finding. `hanging`: the confirmed hanging findings, the
+    longest open first. `stalled`: stalled partitions, the longest stalled first."""
 
     name: str
     kafka_cluster_id: str
@@ -162,7 +162,7 @@ def _expiring(connection: Connection, cluster: ClusterRow) -> dict[str, int]:
 
 
 def _highest_epochs(connection: Connection, cluster_id: int) -> dict[int, int]:
-    """Returns the highest producer epoch by protocol; 0 where there is no id."""
+    """Returns the highest producer epoch of each protocol; 0 if no id uses the protocol."""
     found = dict.fromkeys(sorted(set(_PROTOCOLS.values())), 0)
     for version, epoch in connection.execute(_HIGHEST_EPOCHS, {"cluster": cluster_id}):
         protocol = _PROTOCOLS[version]

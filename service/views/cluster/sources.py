@@ -1,4 +1,4 @@
-"""The sources of a cluster: how far logs are read or partitions sampled, how old that is, and why a source stalls."""
+"""The sources of a cluster: the progress of reading and sampling, its age, and the reason why a source stalls."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from service.views.partitions.judged import Coverage
 
 
 class ReadSoFar(NamedTuple):
-    """Numbers of partitions of a source. `judged`: logs that are read to their end, or sampled partitions that can be
-    judged. `unknown`: all others. `why`: the reason why some are unknown, or why none is watched."""
+    """Numbers of partitions of a source. `judged`: partitions whose log is read to its end, or sampled partitions that
+    can be judged. `unknown`: all other partitions. `why`: the reason why partitions are unknown, or why none is
+    watched; None if there is no reason."""
 
     watched: int
     judged: int
@@ -30,9 +31,9 @@ class ReadSoFar(NamedTuple):
 
 
 class Source(NamedTuple):
-    """The progress of a source. `position`, `end` and `lag` are sums over its partitions, in records; None for data
-    partitions: these are sampled, not read. `as_of_ms`: its last success. `error`: the last one, None if its last read
-    succeeded."""
+    """The progress of a source. `position`, `end` and `lag` are sums over its partitions, in offsets; None for the data
+    partitions, which are sampled and not read. `as_of_ms`: the time of its last success. `error`: why its last read
+    failed, None if the read succeeded."""
 
     source: str
     position: int | None
@@ -155,8 +156,8 @@ def read_stalls(
     coverage: Coverage,
     now_ms: int,
 ) -> dict[str, Stall]:
-    """Returns the sources that stall, by name. Sources of which nothing was ever stored are included. `coverage`: of
-    data partitions."""
+    """Returns the stalls of the sources that stall, by name of the source. Includes a source of which nothing was ever
+    stored. `coverage`: of data partitions."""
     lease = clusters.lease_state(connection, cluster_id)
     found: dict[str, Stall] = {}
     for source in dict.fromkeys((*_ALWAYS_READ, *statuses)):
@@ -170,10 +171,10 @@ def read_stalls(
 
 
 def why_stalled(stall: Stall, now_ms: int, *, is_dated: bool = True) -> str:
-    """Returns the reason in one line, without a full stop.
+    """Returns the reason of a stall in one line, without a full stop.
 
-    `is_dated`: the line contains the time since which no application has read the cluster. A caller that shows the same
-    time as `since_ms` does not need it.
+    `is_dated`: the line contains the time since which no application has read the cluster. A caller that shows this
+    time itself passes False.
     """
     if stall.error is not None:
         gone = "" if stall.unread_since_ms is None else f"; {_unread(stall, now_ms, is_dated)}"
@@ -192,7 +193,7 @@ def _unread(stall: Stall, now_ms: int, is_dated: bool) -> str:
 
 
 def _time(ms: int, now_ms: int) -> str:
-    """Returns a time like "10:34:12 UTC", with the date if that is another day than now."""
+    """Returns a time like "10:34:12 UTC", with its date if `now_ms` is on another day."""
     return utc(ms).removeprefix(utc(now_ms)[: len("2026-03-14 ")])
 
 
@@ -207,10 +208,11 @@ are never at exactly the same time."""
 
 
 class StallLine(NamedTuple):
-    """Sources that stall together, shown as the line "`lead` since `since_ms`: `why`." `names`: of the sources, as in a
-    sentence.
+    """Sources that stall together, shown as the line "`lead` since `since_ms`: `why`." `names`: the sources' names,
+    joined for a sentence.
 
-    `since_ms`: None if they were never read. `is_starting`: they are about to be read for the first time.
+    `since_ms`: None if the sources were never read. `is_starting`: the application is about to read the sources for the
+    first time.
     """
 
     sources: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The unknowns of a cluster: facts that cannot be known now, the reasons, and the permissions that would help."""
+"""The unknowns of a cluster: what cannot be known at present, why, and which permission would help."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GAPS_KEPT_MS: Final = 86_400_000
 
 
 class UnknownKind(StrEnum):
-    """The kind of thing that cannot be known: a source, its partitions, partitions that are not watched, conditions
+    """The kinds of unknowns: a source, partitions that cannot be judged, partitions that are not watched, conditions
     without a finding, offsets, states of ids, configs.
     """
 
@@ -32,8 +32,9 @@ class UnknownKind(StrEnum):
 
 
 class Unknown(NamedTuple):
-    """Something that cannot be known now. `what` and `why`: for people. `grant`: the permission that would help.
-    `source`: its name, for the kind SOURCE. `reason`: the same as `why`, as a value for code.
+    """Something that cannot be known at present. `what` and `why`: texts for people. `grant`: the permission that would
+    help, if one would. `source`: the name of the source, for the kind SOURCE. `reason`: `why` as a value for code, if
+    there is one.
     """
 
     kind: UnknownKind
@@ -53,8 +54,8 @@ def of_cluster(
     coverage: Coverage,
     truncated: Mapping[str, int],
 ) -> list[Unknown]:
-    """Returns what cannot be known, the gravest first: sources that fail, partitions, findings, gaps, ids, configs.
-    `truncated`: how many of each kind have no finding.
+    """Returns the unknowns, the gravest first: failing sources, partitions, conditions without a finding, gaps, ids,
+    configs. `truncated`: by kind, the number of conditions without a finding.
     """
     found = [
         Unknown(UnknownKind.SOURCE, f"source {one.source}", str(one.error), grant_for(one.error), one.source, one.error)

@@ -1,5 +1,5 @@
-"""The verdict on a cluster, its page's first line: unknown, hangs (and will not heal by itself), data were lost,
-blocked, nothing hangs."""
+"""The verdict on a cluster, which is the first line of its page: unknown, a transaction hangs, data were lost, a
+partition is blocked, or nothing hangs."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Verdict(NamedTuple):
 
 class Seen(NamedTuple):
     """The facts behind a verdict. `hanging`: number of confirmed findings about hanging transactions that are not
-    muted; `muted`: number of the muted ones. `lost`: number of findings that stay until somebody acknowledges them.
-    `ids`: number of known transactional.ids. `is_cut`: hanging transactions may be missing, because there are too many.
-    `is_silent`: no broker answers. `left_ms`: approximate time left of the first read. `stalled`: names of the sources
-    that stall while others do not, else empty. `is_log_unread`: the transaction log cannot be read, so it is not
-    certain that a transaction hangs."""
+    muted; `muted`: number of those that are muted. `lost`: number of findings that stay open until somebody
+    acknowledges them. `ids`: number of known transactional.ids. `is_cut`: hanging transactions may be missing, because
+    there are too many. `is_silent`: no broker answers. `left_ms`: approximate time left of the first read. `stalled`:
+    names of the sources that stall while others do not, else empty. `is_log_unread`: the transaction log cannot be
+    read, so it is not certain that a transaction hangs."""
 
     cluster: str
     freshness: Freshness
@@ -68,8 +68,8 @@ class Seen(NamedTuple):
 
 
 def verdict_of(seen: Seen) -> Verdict:
-    """Returns the verdict. Partitions that cannot be judged never hide a hanging transaction, and never lead to a green
-    verdict: "nothing hangs" without reservation needs fresh data and all partitions judged."""
+    """Returns the verdict. If a transaction hangs, the verdict is "hangs" even if partitions cannot be judged. "Nothing
+    hangs" without a restriction requires fresh data, and that all partitions are judged."""
     freshness = seen.freshness
     if freshness.word in (READING, NEVER, UNKNOWN):
         return Verdict(freshness.word, "unknown", _not_judged(seen))
@@ -135,8 +135,8 @@ def _judged(seen: Seen) -> Verdict:
 
 
 def _nothing(seen: Seen, hangs: str, can: str) -> str:
-    """Returns "nothing hangs" with the restrictions that apply; if the verdict is about the present, the text is
-    capitalised because it begins a sentence."""
+    """Returns "nothing hangs" with the restrictions that apply. Begins with a capital if `can` is "can", because the
+    text then begins the verdict."""
     known = seen.coverage
     where = f" in the {known.judged:,} of {known.watched:,} partitions that {can} be judged" if known.unknown else ""
     where += " as far as was read" if seen.is_cut else ""
@@ -147,8 +147,8 @@ def _nothing(seen: Seen, hangs: str, can: str) -> str:
 
 
 def read_confirmed(connection: Connection, frame: Frame) -> tuple[Sequence[Finding], Sequence[Finding]]:
-    """Returns the confirmed findings: those about hanging transactions, the longest first; and the others, the last
-    opened first."""
+    """Returns the confirmed findings about hanging transactions, the longest open first, and the other confirmed
+    findings, the last opened first."""
     hanging = read_findings.longest_open(connection, frame.cluster.id, Kind.HANGING, MOST_OPEN)
     open_ = FindingSelection(statuses=frozenset({Status.CONFIRMED}))
     found, _ = read_findings.read_page(connection, frame.cluster.id, open_, None, MOST_OPEN_IN_ALL)
@@ -162,13 +162,13 @@ def read_chain(connection: Connection, frame: Frame, findings: Sequence[Finding]
 
 
 def unacknowledged(confirmed: Iterable[Finding], now_ms: int) -> list[Finding]:
-    """Returns the findings that stay until somebody acknowledges them; muted findings are left out, because they do not
-    head the page."""
+    """Returns the findings that stay open until somebody acknowledges them. Leaves out muted findings, because the
+    verdict does not count them."""
     return [one for one in confirmed if one.kind in UNTIL_ACKNOWLEDGED and not is_muted(one, now_ms)]
 
 
 def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link], lost: Sequence[Finding]) -> Verdict:
-    """Returns the verdict on the cluster. Muted findings do not head the page."""
+    """Returns the verdict on the cluster. A muted finding does not make the verdict worse."""
     muted = sum(is_muted(one, frame.now_ms) for one in hanging)
     return verdict_of(
         Seen(
@@ -190,7 +190,7 @@ def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link], lost
 
 
 def is_silent(frame: Frame) -> bool:
-    """Returns True if no broker answers. The last error of an application that is gone does not count."""
+    """Returns True if no broker answers. Errors of sources that no application reads any more do not count."""
     gone = {source for source, stall in frame.stalls.items() if stall.unread_since_ms is not None}
     errors = (status.error for source, status in frame.seen.statuses.items() if source not in gone)
     return any(isinstance(one, NoBroker) for error in errors for one in parts(error))

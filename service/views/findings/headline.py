@@ -35,7 +35,8 @@ _WITHDRAWN: Final = (
     ("It was only a candidate:", "a later check showed that its coordinator will end it, or that it had ended."),
     ("Its topic is mirrored:", "the topic's producer ids are another cluster's, as --mirrored says now."),
 )
-"""Lead and text of a withdrawn finding: the first pair if the finding was never confirmed, the second if it was."""
+"""The (lead, text) of a withdrawn finding: the first pair if the finding was never confirmed, the second pair if it
+was."""
 
 
 class Story(NamedTuple):
@@ -79,7 +80,8 @@ def how_it_ended(finding: Finding) -> str:
 
 
 def cause_of(finding: Finding) -> tuple[str, str]:
-    """Returns why the transaction hangs, and how its decision is known; each text is "" if it is not known."""
+    """Returns two texts: why the transaction hangs, and how the decision about it was reached. A text is "" if its
+    reason is not known."""
     why = finding.observation.reason
     return (str(why), str(why.decided_by)) if isinstance(why, HangReason) else ("", "")
 

@@ -1,4 +1,4 @@
-"""Builds the plan for a finding: steps, the permission that is missing, what it costs, and what does not help."""
+"""Builds the plan for a finding: the steps, the permission that they need, their cost, and what does not help."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class Step(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The plan for a finding. `needs`: the permission that is required; `warning`: shown before all else."""
+    """The plan for a finding. `needs`: the permission that the steps need; `cost`: what they lose or change; `no_help`:
+    measures that do not help, and why; `warning`: shown above the steps."""
 
     steps: tuple[Step, ...]
     needs: str = ""
@@ -108,8 +109,8 @@ def _plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
 
 
 def _commit(finding: Finding, *, can_resolve: bool) -> Plan:
-    """Returns the plan for a committed transaction. The plan has no command of Kafka's, because Kafka's only command
-    writes an ABORT marker, which would discard the committed records."""
+    """Returns the plan for a committed transaction. The plan has no command of Kafka's own tools: their only command
+    for this writes an ABORT marker, which would discard the committed records."""
     place = _place(finding)
     off = Step(
         "Switch resolving on:",

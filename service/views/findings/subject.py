@@ -54,13 +54,13 @@ def about(finding: Finding, cluster: str) -> About:
 
 
 def is_muted(finding: Finding, now_ms: int) -> bool:
-    """Returns True if the finding is muted until some later moment."""
+    """Returns True if the finding is muted at `now_ms`."""
     return finding.observation.muted_until_ms is not None and finding.observation.muted_until_ms > now_ms
 
 
 class Other(NamedTuple):
-    """A finding that the blocking chain does not show. `muted_until_ms`: the end of its mute; None if that has passed
-    or it was never muted."""
+    """A finding that the blocking chain does not show. `muted_until_ms`: the end of its mute; None if the finding is
+    not muted at present."""
 
     finding: Finding
     kind: str
@@ -70,7 +70,7 @@ class Other(NamedTuple):
 
 
 def other_findings(findings: Iterable[Finding], chain: Sequence[Link], cluster: str, now_ms: int) -> list[Other]:
-    """Returns the findings that the chain does not show already, the worst first."""
+    """Returns the findings that the chain does not show, the worst first."""
     shown = {link.finding.id for link in chain if link.finding is not None}
     waiting = {one.offset.group for link in chain for one in link.waiting}
     found = []

@@ -1,2 +1,2 @@
-"""Partitions as people read them: their judged open entries, the consumer groups that these block, and the fate of
-offsets."""
+"""Partitions as people read them: the judged open entries, the consumer groups that the entries block, and the outcome
+of offsets."""

@@ -1,4 +1,4 @@
-"""The blocking chain: for each stalled partition the blocker, the waiting groups, and whether it heals; worst first."""
+"""The blocking chain: for each stalled partition its blocker, the waiting groups and the outlook; the worst first."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _OF_ID: Final = tuple(kind for kind in REPORTING.values() if kind not in _OF_PLA
 
 class Link(NamedTuple):
     """An entry of the blocking chain: a stalled partition with its blocker. `waiting`: the groups that the blocker
-    blocks, or will block. `finding`: a finding about the blocker, with more detail. `is_muted`: that finding is muted
-    now."""
+    blocks, or will block. `heal`: the outlook. `finding`: the finding about the blocker, if there is one. `is_muted`:
+    this finding is muted at present."""
 
     judged: JudgedPartition
     waiting: tuple[AffectedGroup, ...] = ()
@@ -69,7 +69,7 @@ class Link(NamedTuple):
 
     @property
     def who(self) -> str:
-        """Returns the name of the blocker."""
+        """Returns the blocker's name for people: its transactional.id or producer id, or "unknown"."""
         if (owner := self.judged.owner) is not None:
             return display_id(owner.transactional_id)
         blocker = self.judged.blocker
@@ -77,8 +77,8 @@ class Link(NamedTuple):
 
     @property
     def state(self) -> str | None:
-        """Returns the state of the blocker's transaction after "in" or "stuck in", for example "in PrepareCommit",
-        while its coordinator completes it; else None."""
+        """Returns the state of a blocker that its coordinator is completing, such as "in PrepareCommit" or "stuck in
+        PrepareCommit". Returns None for another blocker."""
         if self.relation != RelationKind.COMPLETING or self.judged.owner is None:
             return None
         is_stuck = self.finding is not None and self.finding.kind == Kind.STUCK_COMPLETION
@@ -99,13 +99,13 @@ _TONES: Final = {RelationKind.HANGING: "critical"} | dict.fromkeys(
 
 
 def _by_place(findings: Iterable[Finding]) -> dict[Key, Finding]:
-    """Returns the findings about entries, by partition and start offset."""
+    """Returns the findings that are about an entry, by topic, partition and start offset of the entry."""
     about = ((one, one.subject) for one in findings if one.kind in _OF_PLACE)
     return {(at.topic, at.partition, at.start_offset): one for one, at in about}
 
 
 def _by_id(findings: Iterable[Finding]) -> dict[bytes, Finding]:
-    """Returns the gravest finding about an open transaction of each id, by id."""
+    """Returns, by id, the gravest finding about the open transaction of the id."""
     found: dict[bytes, Finding] = {}
     for kind in reversed(_OF_ID):
         of_kind = (one for one in findings if one.kind == kind)
@@ -120,8 +120,9 @@ def links(
     limits: Limits,
     now_ms: int,
 ) -> list[Link]:
-    """Returns an entry of the blocking chain for each partition. Partitions that do not heal come first; then the order
-    is by stopped groups, time left and age; muted entries come last. `findings`: the confirmed ones."""
+    """Returns an entry of the blocking chain for each partition. Partitions that do not heal come first; partitions
+    with the same outlook are sorted by the number of stopped groups, the time left and the age. Muted entries come
+    last. `findings`: the confirmed findings."""
     behind: dict[TopicPartition, list[AffectedGroup]] = {}
     for group in affected:
         if group.is_blocked:
@@ -165,16 +166,15 @@ _PARTITIONS_JUDGED: Final = 50
 
 
 class Blocking(NamedTuple):
-    """The confirmed hanging findings of ids, and the groups that their open transactions block, both by the key of the
-    id."""
+    """By the key of an id: its confirmed hanging findings, and the groups that its open transaction blocks."""
 
     hanging: Mapping[bytes, Sequence[Finding]]
     groups: Mapping[bytes, Sequence[str]]
 
 
 def read_blocking(connection: Connection, cluster_id: int, places: Collection[TopicPartition]) -> Blocking:
-    """Reads the hanging findings of all ids, and the groups blocked on `places`: the partitions that the open
-    transactions in question list."""
+    """Reads the hanging findings of all ids, and the groups that are blocked on `places`. Pass as `places` the
+    partitions of the open transactions that a page shows."""
     selection = FindingSelection(frozenset({Kind.HANGING}), frozenset({Status.CONFIRMED}))
     found, _ = findings.read_page(connection, cluster_id, selection, None, MOST_OPEN)
     hanging: dict[bytes, list[Finding]] = {}

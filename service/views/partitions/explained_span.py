@@ -1,4 +1,4 @@
-"""Neighbouring offsets of one kind, explained in sentences: their owner, their outcome and its cause."""
+"""Explains neighbouring offsets of one kind in sentences: their owner, their outcome and its cause."""
 
 from __future__ import annotations
 
@@ -50,9 +50,10 @@ _BY_HAND: Final = word_of(CauseCode.ADMIN)._replace(text="a marker by hand")
 
 
 class ExplainedSpan(NamedTuple):
-    """Neighbouring offsets of one kind, of one transaction. `owner`: the id that had the producer id then, None if it
-    is not known. `ending`: the cause of the span's end. `own`: the coordinator's decision about the transaction that
-    wrote the span, if the partition has no marker of that decision."""
+    """Neighbouring offsets of one kind, of one transaction. `owner`: the id that had the producer id when the span
+    ended, None if this id is not known. `ending`: the cause of the span's end, None if it is not known. `own`: the
+    coordinator's decision about the transaction that wrote the span, if the partition has no marker of that
+    decision."""
 
     span: Span
     owner: bytes | None = None
@@ -61,8 +62,8 @@ class ExplainedSpan(NamedTuple):
 
     @staticmethod
     def of(span: Span, owner: bytes | None, marker: MarkerCause | None, own: OwnDecision | None) -> ExplainedSpan:
-        """Returns the explanation of the span. `marker`: the cause of the marker that ends the span; `own`: as in the
-        class."""
+        """Returns the explanation of the span. `marker`: the cause of the marker that ends the span; `own`: as the
+        field of this class."""
         return ExplainedSpan(span, owner, marker if own is None else own.cause_of(marker), own)
 
     @property
@@ -82,7 +83,7 @@ class ExplainedSpan(NamedTuple):
 
     @property
     def cause_word(self) -> Word | None:
-        """Returns the cause of the end as a letter and words; None if it is not known."""
+        """Returns the cause of the span's end, as pages show it; None if the cause is not known."""
         if self.ending is None:
             return None
         return _BY_HAND if self.ending.by_hand else word_of(self.ending.cause.code)

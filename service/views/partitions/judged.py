@@ -54,15 +54,15 @@ _FOUND: Final = select(_F.kind, _F.topic, _F.partition, _F.producer_id, _F.start
 
 
 class JudgedEntry(NamedTuple):
-    """An open entry, and its relation to the transaction that will end it."""
+    """An open entry, and its relation to the transaction of its owner that will end it, if one will."""
 
     entry: Entry
     relation: Relation
 
     @property
     def started_ms(self) -> int:
-        """Returns the coordinator's start time if the entry belongs to its owner's present transaction, else when the
-        entry was first seen. A producer's clock is not used."""
+        """Returns the time (ms) at which the coordinator started the transaction if the entry belongs to its owner's
+        present transaction, else the time at which the entry was first seen. Does not use a producer's clock."""
         owner = self.relation.owner
         if owner is not None and self.relation.kind in _OWN and is_time(owner.record.start_ms):
             return owner.record.start_ms
@@ -88,7 +88,7 @@ class JudgedPartition(NamedTuple):
 
 
 class UnjudgedPartitions(NamedTuple):
-    """The number of `partitions` that cannot be judged for one and the same reason; the first of them are `places`."""
+    """Partitions that cannot be judged for the same reason. `partitions`: their number; `places`: the first of them."""
 
     why: Reason
     partitions: int
@@ -97,10 +97,10 @@ class UnjudgedPartitions(NamedTuple):
 
 class Coverage(NamedTuple):
     """The numbers of partitions that are watched, answered recently, can be judged, are stalled (`blocked`), and exist
-    but are not watched (`not_covered`). `observed_at_ms`: when all were last observed; None before the first time.
-    `answered_at_ms`: the same, but if no partition answers any more, the time at which one last answered. `missing`:
-    the partitions that cannot be judged, by reason, the commonest reasons first. `hides_all`: the cluster has used
-    transactions but shows no partition, because Kafka hides topics that may not be described."""
+    but are not watched (`not_covered`). `observed_at_ms`: when all watched partitions were last observed; None before
+    the first time. `answered_at_ms`: the same time or, while no partition answers, the time of the last answer.
+    `missing`: the partitions that cannot be judged, by reason; the most common reason comes first. `hides_all`: the
+    cluster has used transactions but shows no partition, because Kafka hides topics that may not be described."""
 
     observed_at_ms: int | None = None
     watched: int = 0
@@ -128,8 +128,8 @@ def log_unread_reason(connection: Connection, cluster_id: int) -> Reason | None:
 
 
 def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionState]) -> list[JudgedPartition]:
-    """Returns each of the rows with its entries judged, as of the last observation of all partitions. Rows of
-    partitions that are not stalled have no entries."""
+    """Returns the partitions of the rows with their entries judged, as of the last observation of all partitions.
+    Partitions that are not stalled have no entries."""
     as_of_ms = observed_at_ms(connection, cluster_id)
     stalled = [row.topic_partition for row in rows if row.stalled_since_ms is not None]
     if as_of_ms is None or not stalled:
@@ -152,17 +152,17 @@ def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionState
 
 
 class _Found(NamedTuple):
-    """Entries (topic, partition, producer id, start offset) that open findings are about. `hanging`: entries
-    that hang, each with True if its finding names a transactional.id. `adopted`: entries that are older than the
-    transaction that will end them."""
+    """The entries (topic, partition, producer id, start offset) of confirmed findings. `hanging`: hanging entries, with
+    True if the finding names a transactional.id. `adopted`: entries that are older than the transaction that will end
+    them."""
 
     hanging: dict[tuple[str, int, int, int], bool]
     adopted: set[tuple[str, int, int, int]]
 
 
 class _Judging(NamedTuple):
-    """The inputs of a judgement. `complete`: the partitions of which all entries were read; None if that holds for
-    every partition. `log_unread`: the result of `log_unread_reason`."""
+    """The inputs of a judgement. `complete`: the partitions of which all entries were read; None if all entries of
+    every partition were read. `log_unread`: the result of `log_unread_reason`."""
 
     owners: dict[int, list[Owner]]
     found: _Found
@@ -202,12 +202,12 @@ class _Judging(NamedTuple):
 
 
 def judged_stalled(connection: Connection, cluster_id: int) -> list[JudgedPartition]:
-    """Returns the stalled partitions judged, the longest stalled first, MOST_JUDGED at most."""
+    """Returns at most MOST_JUDGED stalled partitions, judged; the longest stalled first."""
     return judge(connection, cluster_id, read_partitions.stalled(connection, cluster_id, MOST_JUDGED))
 
 
 def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPartition] | None = None) -> Coverage:
-    """Returns the coverage as of the last observation of all partitions. `judged`: the answer of `judged_stalled`, if
+    """Returns the coverage as of the last observation of all partitions. `judged`: the result of `judged_stalled`, if
     the caller has it already."""
     as_of_ms = observed_at_ms(connection, cluster_id)
     if as_of_ms is None:
@@ -234,7 +234,8 @@ def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPar
 
 
 def _unanswered(connection: Connection, cluster_id: int) -> list[UnjudgedPartitions]:
-    """Returns the partitions that did not answer, by reason: the commonest reasons, and the others together."""
+    """Returns the partitions that did not answer, by reason: the most common reasons one by one, and all other reasons
+    together."""
     unanswered = (_D.cluster_id == cluster_id, _D.is_gone.is_(False), _D.why.is_not(None))
     count = func.count()
     reasons = (
@@ -252,7 +253,7 @@ def _unanswered(connection: Connection, cluster_id: int) -> list[UnjudgedPartiti
 
 
 def _found(connection: Connection, cluster_id: int) -> _Found:
-    """Returns the open entries that unresolved findings are about."""
+    """Returns the entries of confirmed findings about hanging and adopted entries."""
     found = _Found({}, set())
     for row in connection.execute(_FOUND, {"cluster_id": cluster_id}):
         place = (row.topic, row.partition, row.producer_id, row.start_offset)
@@ -264,8 +265,8 @@ def _found(connection: Connection, cluster_id: int) -> _Found:
 
 
 def known_log_at(connection: Connection, cluster_id: int, as_of_ms: int) -> KnownLog:
-    """Returns the known transaction log as of `as_of_ms`, the time of the last observation; or as of a later time, if
-    the transaction log has been read to an end offset that was requested later."""
+    """Returns the known transaction log as of `as_of_ms`, the time of the last observation. If an end offset of the
+    transaction log was requested later, that later time counts instead."""
     limits = limits_of(judge_inputs.configs(connection, cluster_id))
     progress = judge_inputs.log_progress(connection, cluster_id)
     newest_ms = max([as_of_ms, *(view.end_asked_at_ms for view in progress)])
@@ -273,8 +274,8 @@ def known_log_at(connection: Connection, cluster_id: int, as_of_ms: int) -> Know
 
 
 def _first_seen(entry: Entry, row: PartitionState) -> Entry:
-    """Returns the entry with the time when it was first seen. The entry at the LSO was there when the partition was
-    first seen stalled: high watermarks are asked for more often than open entries."""
+    """Returns the entry with the time when it was first seen. For the entry at the LSO, that is at the latest the time
+    when the partition was first seen stalled, because LSOs are requested more often than open entries."""
     if row.stalled_since_ms is None or entry.start_offset != row.last_stable_offset:
         return entry
     return entry._replace(first_seen_ms=min(entry.first_seen_ms, row.stalled_since_ms))

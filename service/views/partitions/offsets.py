@@ -1,4 +1,4 @@
-"""Explains offsets of a partition: who wrote their records, and what became of them."""
+"""Explains offsets of a partition: the writer of their records, and the outcome."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from service.views.partitions import offsets_reading
 from service.views.partitions.explained_span import ExplainedSpan
 
 MOST_OWNERS: Final = 20
-"""Maximum number of owners that are named for the transactions of one run."""
+"""Maximum number of owners that are named for the aborted transactions of one run."""
 
 
 class RunOwner(NamedTuple):
@@ -78,8 +78,8 @@ class ExplainedRun(NamedTuple):
 
 
 class ExplainedOffsets(NamedTuple):
-    """An explanation of offsets. `truncated_at`: the offset at which reading stopped with something left unknown, or
-    None. `only_aborted`: the run of aborted records at the first offset."""
+    """An explanation of offsets. `truncated_at`: the offset at which reading stopped too early to explain all offsets,
+    else None. `only_aborted`: the run of aborted records that contains the first offset, if there is one."""
 
     spans: Sequence[ExplainedSpan]
     truncated_at: int | None
@@ -116,8 +116,8 @@ def explain(
 
 
 def _read(client: KafkaClient, place: PartitionEnds, offset: int, end: int) -> tuple[SpanBuilder, int | None]:
-    """Returns the walk over what was read, and the offset at which a bound stopped the reading, or None. Offsets near
-    the head of the log are read from its start, if that is quickly done."""
+    """Returns the walk over the batches that were read, and the offset at which a bound stopped the reading, else None.
+    If `offset` is at most HEAD and the log begins at 0, reads from 0 if BOUNDS_OF_HEAD suffice for that."""
     if 0 < offset <= offset_spans.HEAD and not place.log_start:
         from_start = SpanBuilder(0, end, run_from=offset)
         is_whole = offsets_reading.read(client, place, from_start, offsets_reading.BOUNDS_OF_HEAD) is None
@@ -164,7 +164,7 @@ def _own_decisions(
     until_ms: int,
 ) -> dict[int, OwnDecision]:
     """Returns the decisions before `until_ms` about records whose own marker is missing, by the first offset of their
-    span. The store keeps the last decision of each producer id with its partitions; earlier ones are known from
+    span. Of each producer id, the store has the last decision with its partitions; earlier decisions come from
     findings."""
     producers = {
         span.producer_id for span in spans if span.producer_id is not None and span.kind != SpanKind.NON_TRANSACTIONAL
@@ -181,7 +181,8 @@ def _own_decisions(
 def _past(
     connection: Connection, cluster: ClusterRow, producer_id: int, spans: Iterable[offset_spans.Span]
 ) -> tuple[Sequence[Owner], Sequence[CoordinatorDecisions]]:
-    """Returns the owners of the producer id, and the decisions of each, in the same order."""
+    """Returns the owners of the producer id, and for each owner, in the same order, the decisions about its
+    transactions."""
     owners = read_owners(connection, cluster.id, producer_id)
     ended = [span.ended_ms for span in spans if span.producer_id == producer_id and span.ended_ms is not None]
     if not ended:

@@ -1,4 +1,5 @@
-"""Reads a partition's log from its leader until the fate of the requested offsets is known, or a bound is reached."""
+"""Reads a partition's log from its leader until the outcome of the requested offsets is known, or a bound is
+reached."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class NoSuchOffset(LookupError):
 
 
 class Bounds(NamedTuple):
-    """The bounds of one explanation. They are checked between fetches: a fetch that is under way is waited for."""
+    """The bounds of one explanation. They are checked between two fetches, so a fetch that has begun is completed."""
 
     bytes: int = MOST_BYTES
     seconds: float = MOST_S
@@ -68,9 +69,9 @@ def find(client: KafkaClient, topic: str, partition: int, offset: int) -> Partit
 
 
 def read(client: KafkaClient, place: PartitionEnds, walk: SpanBuilder, bounds: Bounds = BOUNDS) -> int | None:
-    """Reads from `walk.next` on and feeds the walk. Returns the offset at which a bound, or bytes that cannot be read,
-    ended the spans; None if nothing ended them. If a bound or unreadable bytes end a run of aborted records,
-    `walk.only_aborted` shows that.
+    """Reads from `walk.next` on and adds the batches to the walk. Returns the offset at which a bound, or bytes that
+    cannot be read, ended the spans; None if the spans cover all offsets of the walk. If a bound or unreadable bytes end
+    a run of aborted records, `walk.only_aborted` shows that.
 
     Raises KafkaUnavailable, KafkaRefused.
     """

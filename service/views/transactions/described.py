@@ -1,5 +1,5 @@
-"""Transactional ids as they are now: their state, the event that will end the open transaction, and their
-coordinator."""
+"""Transactional ids in their present state: the times at which the open transaction times out and the id expires, and
+the coordinator."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _OUTCOMES: Final = {
 
 
 class DescribedId(NamedTuple):
-    """An id. `partitions`: (topic, partition) of its open transaction. `log_partition`: the partition of
-    `__transaction_state` in which its coordinator looks for it. `coordinator`: that partition as it was last seen; None
-    if it was never seen.
-    `times_out_ms`, `expires_ms`: None if that will not happen, or the time is not known."""
+    """An id. `partitions`: the (topic, partition) pairs of its open transaction. `log_partition`: the partition of
+    `__transaction_state` in which its coordinator looks for the id. `coordinator`: the last known state of that
+    partition, None if it is not known. `times_out_ms`, `expires_ms`: when the transaction times out and the id expires;
+    None if this will not happen, or the time is not known."""
 
     row: IdRow
     partitions: Sequence[tuple[str, int]]
@@ -40,7 +40,8 @@ class DescribedId(NamedTuple):
 
     @property
     def outcome(self) -> str | None:
-        """Returns the outcome of its last transaction: "commit" or "abort"; None before the first has ended."""
+        """Returns the outcome of the id's last transaction, "commit" or "abort"; None before the first transaction has
+        ended."""
         return None if self.row.last_outcome is None else _OUTCOMES[self.row.last_outcome]
 
     @property
@@ -52,7 +53,7 @@ class DescribedId(NamedTuple):
 
 
 def read_described(connection: Connection, cluster: ClusterRow, rows: Sequence[IdRow]) -> list[DescribedId]:
-    """Returns the ids of a page of rows, in their order."""
+    """Returns the ids of the rows of a page, in the same order."""
     open_ids = [row.transactional_id for row in rows if row.state in states.OPEN]
     partitions = transactions.participants(connection, cluster.id, open_ids) if open_ids else {}
     log = coordinators(connection, cluster.id)

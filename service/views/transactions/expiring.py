@@ -1,4 +1,4 @@
-"""Idle ids that their coordinators will remove, and ids that they have removed."""
+"""Idle ids that their coordinators will remove, and ids that their coordinators have removed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _DAY_MS: Final = 86_400_000
 
 
 class ExpiringId(NamedTuple):
-    """An id that can expire. `swept_ms`: latest time of its removal. `used`: the part of its time that is over, in
-    percent."""
+    """An id that can expire. `swept_ms`: the latest time of its removal. `used`: how much of the time from its last use
+    to its expiry has passed, in percent."""
 
     row: IdRow
     expires_ms: int
@@ -38,8 +38,8 @@ class ExpiringId(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """Numbers of ids that expire within an hour, within a day, within three days, and at any time; and the numbers by
-    parts of the time for which ids are kept."""
+    """Numbers of ids that expire within an hour, within a day, within three days, and at any time. `parts`: for each
+    part of the remaining time, the number of ids that expire in it."""
 
     hour: int
     day: int
@@ -51,8 +51,8 @@ class Counted(NamedTuple):
 def count_ids(
     connection: Connection, cluster_id: int, limits: Limits, as_of_ms: int, bounds_ms: Sequence[int]
 ) -> Counted:
-    """Counts the ids in one read of the index. Ids that are past their time count among the soonest. `bounds_ms`: the
-    ends of the parts, from now; the last part has no end."""
+    """Counts the ids in one read of the index. Ids whose expiry time has passed count in the first part. `bounds_ms`:
+    the ends of the parts, as times (ms) from `as_of_ms` on; the last part has no end."""
     left_ms = sorted({_HOUR_MS, _DAY_MS, 3 * _DAY_MS, *bounds_ms, LAST_TIME_MS})
     until_ms = [min(as_of_ms + left, LAST_TIME_MS) - limits.expiration_ms for left in left_ms]
     found = dict(zip(left_ms, count_expiring(connection, cluster_id, until_ms), strict=True))
@@ -62,7 +62,7 @@ def count_ids(
 
 
 class Gone(NamedTuple):
-    """One expired id, or several with one `prefix`. `last`: the newest of them."""
+    """One expired id, or several expired ids with one `prefix`. `last`: the id that expired last."""
 
     last: IdRow
     prefix: str | None

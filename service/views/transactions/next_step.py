@@ -28,8 +28,8 @@ _DISCARDED: Final = "its records are then discarded"
 
 
 class Next(NamedTuple):
-    """The next event in words: `lead`, the time `at_ms`, `tail`; `more` is for a second line. `clock`: the time is
-    counted down to (UNTIL), counted from (SINCE), or shown (AT).
+    """The next event in words: `lead`, a time and `tail`; `more` is for a second line. `clock`: pages show the time
+    left until `at_ms` (UNTIL), the time passed since `at_ms` (SINCE), or `at_ms` itself (AT).
 
     `tone`, `icon`: of the drawing; "" and `muted` are the tones of plain text.
     """
@@ -44,12 +44,14 @@ class Next(NamedTuple):
 
 
 def is_late(row: IdRow, log: KnownLog) -> bool:
-    """Returns whether the end of the id's transaction is late: its abort is overdue, or its markers are."""
+    """Returns whether the end of the id's transaction is late: its abort is overdue, or its markers are not written in
+    time."""
     return is_stuck(row, log) or is_overdue(row, log)
 
 
 def open_since_ms(row: IdRow) -> int | None:
-    """Returns when the open transaction began; None if none is open, or its start is no time."""
+    """Returns the time (ms) at which the open transaction began; None if no transaction is open, or its start is no
+    valid time."""
     return row.started_at_ms if is_time(row.started_at_ms) else None
 
 
@@ -113,8 +115,9 @@ def _of_idle(row: IdRow, limits: Limits, now_ms: int) -> Next:
 
 
 def last_outcome(row: IdRow) -> tuple[Word | None, str | None]:
-    """Returns the outcome of the id's last transaction, in a word, and the confidence of its cause: None for a commit,
-    an empty abort, or an abort without a known cause. Returns (None, None) before the first transaction has ended."""
+    """Returns the outcome of the id's last transaction, in a word, and the confidence of its cause. The confidence is
+    None for a commit, an empty abort, and an abort without a known cause. Returns (None, None) before the first
+    transaction has ended."""
     if row.last_outcome is None:
         return None, None
     if row.last_outcome in (states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
@@ -135,8 +138,8 @@ _HEADS = {
 
 
 class Answer(NamedTuple):
-    """The aborts of one cause and confidence. `times`: their number; `more`: for how long they were open; `proof`: the
-    line that a broker logs."""
+    """The aborts with the same cause and confidence. `times`: their number; `more`: how long the transactions were
+    open, in words; `proof`: the line in the coordinator's own log that proves the cause, None if there is none."""
 
     word: Word
     head: str

@@ -1,4 +1,5 @@
-"""The past of one id in a window of time: its newest transitions, the minutes of its ends, and its transactions."""
+"""The past of one id in a window of time: its newest transitions, the minutes in which its transactions ended, and its
+transactions."""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ from service.views.transactions.next_step import open_since_ms
 
 
 class Life(NamedTuple):
-    """A transaction, or a `number` of commits that ended in one minute. Of several commits only these times are known.
-    `prepared_ms`, `ended_ms`: when the first and the last of them ended. `open_ms`, `longest_ms`: for how long they
-    were open, on average and at most. `longest_ms` is 0 if a commit that is drawn by itself was open for longer.
+    """A transaction, or several commits (`number`) that ended in one minute. Of several commits, `prepared_ms` and
+    `ended_ms` are the times at which the first and the last of them ended, `open_ms` and `longest_ms` are their average
+    and longest open time. `longest_ms` is 0 if a commit of that minute that is drawn by itself was open for longer.
 
     `cause`: None if it is not decided yet. `began_ms`: None if unknown; `prepared_ms`, `ended_ms`: None if not yet.
     `offset`: of its PrepareX, if that has a row.
@@ -56,7 +57,7 @@ class Past(NamedTuple):
 
     @property
     def has_more(self) -> bool:
-        """Returns True if the window may have older rows than those that were read."""
+        """Returns True if the window may contain older rows that were not read."""
         return len(self.rows) == ROWS_AT_ONCE == len(self.within)
 
     @property
@@ -95,7 +96,8 @@ def read_all_minutes(connection: Connection, newest: IdRow, from_ms: int) -> lis
 
 
 def waiting_abort_ms(row: IdRow) -> int | None:
-    """Returns when the last abort completed, if it counts but has no cause yet; else None."""
+    """Returns the time (ms) at which the last abort completed, if this abort counts but its cause is not settled yet;
+    else None."""
     last = row.last_abort
     return last.completed_at_ms if last is not None and last.counts and last.is_waiting else None
 
@@ -106,15 +108,15 @@ def ends_of(minute: IdMinute) -> dict[str, int]:
 
 
 def lives(newest: IdRow, rows: Iterable[Row], minutes: Iterable[IdMinute]) -> list[Life]:
-    """Returns the transactions, oldest first. `rows`: of the time that is drawn, oldest first."""
+    """Returns the transactions, oldest first. `rows`: the history rows of the time that is drawn, oldest first."""
     rows = [row for row in rows if is_time(row.at_ms) and row.transition.note != REPEATED]
     found = [*of_transitions([row.transition for row in rows]), *_of_minutes(rows, minutes), *_of_newest(newest)]
     return sorted(found, key=lambda life: life.first_ms)
 
 
 def of_transitions(rows: Sequence[Transition]) -> list[Life]:
-    """Returns the complete transactions that left rows of their own, without aborts of empty transactions. `rows`, and
-    the transactions: oldest first."""
+    """Returns the complete transactions that left rows of their own, oldest first; leaves out aborts of empty
+    transactions. `rows`: oldest first."""
     found: list[Life] = []
     prepared: Transition | None = None
     for row in rows:
@@ -152,8 +154,8 @@ def _complete(prepared: Transition | None, row: Transition) -> Life:
 
 
 def _of_minutes(rows: Sequence[Row], minutes: Iterable[IdMinute]) -> Iterable[Life]:
-    """Yields the ordinary commits. A commit that is alone in its minute is known in full; several commits in one minute
-    are drawn as one transaction."""
+    """Yields the ordinary commits. If a minute has a single commit, all its times are known; several commits of one
+    minute become one `Life`."""
     own: dict[int, list[Transition]] = {}
     for row in rows:
         if row.counted:
@@ -175,8 +177,8 @@ def _of_minutes(rows: Sequence[Row], minutes: Iterable[IdMinute]) -> Iterable[Li
 
 
 def _without(sums: MinuteSums[int], own: Iterable[Transition]) -> MinuteSums[int]:
-    """Returns the sums without the commits that have rows of their own. If the longest open time may belong to one of
-    these commits, `open_max_ms` becomes 0: the longest of the others may have been shorter."""
+    """Returns the sums without the commits that have rows of their own. If the longest open time may be of one of
+    these, `open_max_ms` becomes 0, because the longest open time of the other commits is not known."""
     own = list(own)
     ended = sum(one.to_state == states.COMPLETE_COMMIT for one in own)
     opened = [one.duration_ms for one in own if one.duration_ms is not None and one.to_state in states.PREPARED]
