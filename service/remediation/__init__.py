@@ -1,1 +1,1 @@
-"""Writes the missing marker of a hanging transaction on request, after all three confirmation steps were repeated."""
+"""Writes the missing marker of a hanging transaction on request, after it has repeated all three confirmation steps."""

@@ -20,8 +20,8 @@ class Unanswered(KafkaUnavailable):
 
 
 def write(client: KafkaClient, way: WayOut) -> None:
-    """Writes the marker; when this returns, the marker is in the log. Raises Unanswered if that is not known, and
-    Refused, KafkaRefused or KafkaUnavailable if the marker was not written."""
+    """Writes the marker. If the function returns, the marker is in the log. Raises Unanswered if it is not known
+    whether the marker is in the log, and Refused, KafkaRefused or KafkaUnavailable if it was not written."""
     try:
         code = write_marker(
             client,

@@ -1,7 +1,7 @@
 """Determines the marker that ends a hanging transaction, by repeating the judge's three confirmation steps.
 
-Marker epochs: the leader accepts a marker if its producer epoch is not below the last one that the leader saw, and its
-coordinator epoch is not below that of the last marker. DescribeProducers reports both.
+A leader accepts a marker if the marker's producer epoch is not below the producer id's last epoch on the partition, and
+its coordinator epoch is not below that of the last marker. DescribeProducers reports both epochs.
 
 Nothing that happens between the last step and the marker does harm, because no transactional.id has the producer id and
 epoch any more. If a producer writes to the partition meanwhile, it has a newer epoch, and the leader refuses the
@@ -28,7 +28,7 @@ REASONS: Final = {
     Decided.ABORT: "no committed transaction can have written it, and no marker ended it here: ABORT loses nothing",
     Decided.NONE: "its records belong to no transaction that was committed: ABORT loses nothing",
 }
-"""By decision, the reason why the marker is right. A decision without a reason gets no marker."""
+"""By decision, the reason why its marker is right. No marker is written for a decision that is not here."""
 
 
 class WayOut(NamedTuple):
@@ -85,7 +85,8 @@ def way_out(
 
 
 def steps(way: WayOut, *, executed: bool) -> tuple[str, ...]:
-    """Returns the steps that were done, in order; the last one is the marker, which was written or would be."""
+    """Returns the steps in words, in order. The last step is writing the marker, which was done if `executed` is
+    True."""
     return (
         f"read {way.place}: still open at {way.start_offset}",
         "read the transaction log to its end at that time: no transaction there will end it",
@@ -96,7 +97,8 @@ def steps(way: WayOut, *, executed: bool) -> tuple[str, ...]:
 
 
 def _reason(finding: Finding) -> str:
-    """Returns the reason why the finding's marker is right. Raises Refused if the finding calls for none."""
+    """Returns the reason why the finding's marker is right. Raises Refused if no marker may be written for the
+    finding."""
     if finding.kind != Kind.HANGING:
         raise Refused(f"the finding is no hanging transaction but {finding.kind}: a marker cannot end it")
     if finding.status == Status.RESOLVED:
@@ -122,7 +124,8 @@ def _look(bracket: LeaderCheck, finding: Finding) -> CheckedPartition:
 
 
 def _entry(finding: Finding, seen: CheckedPartition) -> Entry:
-    """Returns the hanging entry as its leader reports it now. Raises Refused if it is no longer open."""
+    """Returns the hanging entry as its leader reported it in `seen`. Raises Refused if the entry is not open any
+    more."""
     s = finding.subject
     active = None if s.producer_id is None else seen.entry(s.producer_id)
     if active is None:
