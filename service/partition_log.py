@@ -1,4 +1,5 @@
-"""Decodes what explanations of offsets need: batches of a partition's log, and an owner's transactions in the store."""
+"""Decodes the inputs of explanations of offsets: batches of a partition's log, and an owner's transactions in the
+store."""
 
 from __future__ import annotations
 
@@ -18,8 +19,9 @@ _MARKERS: Final = {records.ABORT: MarkerType.ABORT, records.COMMIT: MarkerType.C
 
 
 def walk_through(walk: SpanBuilder, data: bytes, lo: int) -> int | None:
-    """Hands the batches of `data` to the walk until it is done. Returns the offset at which reading continues: after
-    the last whole batch (`lo` if there is none). Returns None if no batch can be found after a damaged place.
+    """Adds the batches of `data` to the walk until the walk is done. Returns the offset at which reading continues: the
+    one after the last whole batch, or `lo` if there is none. Returns None if no batch can be found after a damaged
+    place.
 
     `lo` lies in the first batch or before it. A batch that cannot be decoded may hold the marker of any transaction, so
     the outcome of every transaction without a marker so far becomes unknown (`SpanBuilder.add_unreadable`). Zeros at
@@ -74,8 +76,9 @@ def piece_of(batch: Batch) -> BatchOffsets:
 
 
 def logged_transactions(owner: Owner, producer_id: int, place: TopicPartition) -> list[LoggedTransaction]:
-    """Returns the owner's transactions under the producer id that the store still has: the last decided one, and the
-    open one. Returns none if the record of the decided one cannot be decoded."""
+    """Returns those of the owner's transactions under the producer id that the store still has: the last decided
+    transaction, and the open transaction. Returns an empty list if the record of the decided transaction cannot be
+    decoded."""
     found = []
     if owner.ended_value is not None:
         try:
