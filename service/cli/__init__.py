@@ -19,7 +19,7 @@ from service.processes.lifeline import LIFELINE
 
 _INTERRUPTED = 130
 _CREDENTIALS: Final = re.compile(r"(?<=://)\S*@")
-"""Matches the credentials in a URL, also in one that cannot be parsed."""
+"""Matches the credentials in a URL, even if the URL cannot be parsed."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,7 +59,7 @@ def _settings(flags: Namespace, command: Command) -> settings.Settings:
 
 def _warn(flags: Namespace, command: Command, loaded: settings.Settings) -> None:
     """Prints a line for each file with secrets that others can read, and for each setting in a client.properties that
-    has no effect. Children of a supervisor print none: the supervisor has printed them."""
+    has no effect. Children of a supervisor print no lines, because the supervisor has printed them."""
     if command.settings and LIFELINE not in os.environ:
         config = flags.config or os.environ.get(f"{settings.ENV_PREFIX}CONFIG")
         for text in warnings(loaded, command.settings, config):

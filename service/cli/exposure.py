@@ -125,7 +125,7 @@ def _has_secret(config: Path) -> bool:
 
 
 def _readers(file: Path) -> str | None:
-    """Returns who besides the owner can read the file; None if nobody can, or if it is no regular file.
+    """Returns, in words, which other users can read the file; None if only its owner can, or if it is no regular file.
 
     If another user owns the file, its group does not count: this process reads the file as a member of that group.
     """

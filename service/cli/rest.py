@@ -140,8 +140,8 @@ class Service:
         return answer
 
     def resolve(self, finding: str, *, dry_run: bool) -> dict[str, Any]:
-        """Returns the marker that was written, or would be. Uses the key of the older --operator-key-file if it is
-        given, else that of --key-file. CommandFailed also if there is no key."""
+        """Returns the marker that was written, or would be written (`dry_run`). Uses the key of the older
+        --operator-key-file if it is given, else that of --key-file. CommandFailed also if there is no key."""
         file = self._settings.operator_key_file
         key = self._key if file is None else _read_key("--operator-key-file", file)
         if key is None:
@@ -171,8 +171,8 @@ class Service:
         return self._known(answer, _ACKNOWLEDGED)
 
     def _path(self, *segments: str) -> str:
-        """Returns the path below the cluster of --cluster or, without --cluster, below the only cluster of the service.
-        CommandFailed if the service then has no cluster, or several."""
+        """Returns the path below the cluster of --cluster. Without --cluster, the path is below the only cluster of the
+        service; CommandFailed if the service has no cluster, or several."""
         if self._cluster is None:
             page = self._list(self._ask(f"/clusters?limit={_PAGE}"), {"cluster"})
             names = [str(one["cluster"]) for one in page["items"]]

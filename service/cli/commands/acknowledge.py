@@ -1,4 +1,4 @@
-"""`txnscope acknowledge`: ends a finding that stays until somebody has seen it."""
+"""`txnscope acknowledge`: acknowledges a finding of a kind that stays open until acknowledged."""
 
 from __future__ import annotations
 

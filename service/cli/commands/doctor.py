@@ -1,4 +1,5 @@
-"""`txnscope doctor`: prints what the principal may see of a cluster, which verdicts that allows, and missing ACLs."""
+"""`txnscope doctor`: prints what the principal may see of a cluster, which verdicts are possible with that, and missing
+ACLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`txnscope hanging`: transactions that no coordinator will end: producer, age, blocked groups, remediation."""
+"""`txnscope hanging`: lists transactions that no coordinator will end, with producer, age, blocked groups and
+remediation."""
 
 from __future__ import annotations
 

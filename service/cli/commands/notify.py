@@ -1,4 +1,4 @@
-"""`txnscope notify`: shows how the deliveries of notifications go, or tries the receivers of the settings."""
+"""`txnscope notify`: shows the state of each receiver's deliveries, or sends a test to receivers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _HEADS: Final = ("RECEIVER", "KIND", "DELIVERED", "PENDING", "DROPPED", "FAILING
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Prints how deliveries go. With --test, sends a test to receivers instead, and returns 3 if one of them does not
-    accept it. CommandFailed: 2 for an unknown receiver, 3 if the service does not answer."""
+    """Prints the state of each receiver's deliveries. With --test, sends a test to receivers instead, and returns 3 if
+    one of them does not accept it. CommandFailed: 2 for an unknown receiver, 3 if the service does not answer."""
     if flags.test is None:
         return print_page(Service(settings).notifications(), flags.json, _HEADS, _row)
     return _try_receivers(flags.test, settings)

@@ -23,8 +23,8 @@ from service.store.engine import open_reader
 from service.store.errors import StoreError
 
 _LAST_MESSAGE_S: Final = 1.0
-"""Seconds that a delivery to a receiver may still take when the service stops. A delivery that takes longer is repeated
-at the next start."""
+"""Longest time (s) that a delivery to a receiver may still take when the service stops. A delivery that takes longer is
+repeated at the next start."""
 
 
 def listen(host: str, port: int) -> socket.socket:

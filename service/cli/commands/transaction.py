@@ -53,7 +53,7 @@ def run(flags: Namespace, settings: Settings) -> int:
 
 
 def _why(items: list[dict[str, Any]]) -> str | None:
-    """Returns why the newest abort happened, in sentences; None without an abort or an explanation."""
+    """Returns the explanation of the newest abort, in sentences; None if there is no abort, or no explanation of it."""
     for item in items:
         if item["type"] == "transition" and item["to_state"] == "PrepareAbort":
             words = why_ended(item["cause"], item["confidence"])

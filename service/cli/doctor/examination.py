@@ -37,7 +37,7 @@ from service.kafka.share_groups import PROTOCOL_TYPE, isolation_levels, reports_
 from service.kafka.transactions import list_transactions, lists_ids_without_log
 
 FOLDER: Final = Path(__file__).parent / "tried_versions"
-"""Has one JSON file for each version of Kafka that was tried."""
+"""The directory with one JSON file for each version of Kafka that was tried."""
 
 
 def read_records() -> list[TriedVersion]:
@@ -47,13 +47,13 @@ def read_records() -> list[TriedVersion]:
 
 
 _INVENTED: Final = "txnscope-doctor-asks"
-"""A name that no topic, group or id has. If Kafka does not deny a request for this name, it denies none for any other
-name."""
+"""A name that no topic, group or id has. If Kafka denies a request for this name, the principal may lack permissions
+for other names, too."""
 _TOPICS_AT_ONCE: Final = 100
 _SHARE_GROUPS_AT_ONCE: Final = 200
 _IDS_ASKED: Final = 2_000
-"""Maximum number of ids asked for by name, of those that ListTransactions leaves out. If there are more, most of them
-have expired.
+"""Maximum number of ids, of those that ListTransactions leaves out, that DescribeTransactions is asked for. If there
+are more, most of them have expired.
 """
 
 
@@ -198,8 +198,9 @@ def _topics(client: KafkaClient, nodes: Sequence[int], everything: Topics, log: 
 def _readable(
     client: KafkaClient, nodes: Sequence[int], everything: Topics, watched: Iterable[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], str | None, tuple[str, ...]]:
-    """Sends DescribeProducers for one partition of each topic. Returns the topics that are allowed, those that are
-    denied, those that were not answered, why not, and those with an open transaction.
+    """Sends DescribeProducers for one partition of each topic. Returns the topics for which the request is allowed, the
+    topics for which it is denied, the topics without an answer, the reason why answers are missing, and the topics with
+    an open transaction.
     """
     by_node: dict[int, dict[str, list[int]]] = {}
     found: dict[str, int] = {}
@@ -247,7 +248,7 @@ def _groups(client: KafkaClient, nodes: Sequence[int]) -> GroupsReport:
 
 
 def _share_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> tuple[tuple[str, ...], Reason | None]:
-    """Returns the share groups that cannot be judged, and why not."""
+    """Returns the share groups that cannot be judged, and the reason."""
     if not reports_offsets(client):
         return tuple(groups), ShareOffsetsNotReported() if groups else None
     without = tuple(
@@ -266,7 +267,8 @@ def _controller(clock: permissions.ControllerClock) -> ClockReport:
 
 
 def _nobody(bootstrap: str, principal: str | None, brokers: tuple[BrokerReport, ...], wish: Wish) -> ClusterReport:
-    """Returns what was seen if the bootstrap address answers, but no broker does at the address that it advertises."""
+    """Returns the report on a cluster whose bootstrap address answers, but of which no broker answers at its advertised
+    address."""
     why = "no broker answers"
     return ClusterReport(
         bootstrap=bootstrap,
@@ -294,7 +296,7 @@ def _name_like(glob: str) -> str:
 
 
 def _text(transactional_id: bytes) -> str | None:
-    """Returns the id as text; None if it is not UTF-8: no request of Kafka's can contain it."""
+    """Returns the id as text; None if it is not UTF-8, because no request to Kafka can contain such an id."""
     try:
         return transactional_id.decode()
     except UnicodeDecodeError:

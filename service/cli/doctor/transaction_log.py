@@ -1,4 +1,4 @@
-"""Reads a bounded part of the transaction log, to learn whether it may be read, its ids and topics, and the brokers'
+"""Reads a bounded part of the transaction log: shows whether the log may be read, its ids and topics, and the brokers'
 clocks.
 """
 
@@ -81,8 +81,8 @@ class _Found:
 
 
 def read_log(client: KafkaClient, layout: TopicLayout, clock_ms: Clock) -> LogRead:
-    """Reads every partition that has a leader from its log start on, within READ_MS and READ_BYTES. The result reports
-    a refusal by Kafka; nothing is raised.
+    """Reads every partition that has a leader from its log start on, within READ_MS and READ_BYTES. A refusal or
+    failure of Kafka is part of the result; nothing is raised.
     """
     led = TopicLayout(
         layout.topic, layout.topic_id, {p: leader for p, leader in layout.leaders.items() if leader.node >= 0}

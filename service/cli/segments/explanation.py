@@ -33,7 +33,7 @@ def explain_segments(
     the transaction log, if there are some among the files. `place`: the partition that the command line names; None:
     the partition that the files' directory names.
 
-    CommandFailed for a file that cannot be read, files that are not of one partition, an offset that no file has.
+    CommandFailed if a file cannot be read, if the files are of several partitions, or if no file has the offset.
     """
     opened = [(file.first, file) for file in open_segments(names) if file.first is not None]
     files = sorted([one for one in opened if not one[1].is_log] or opened, key=itemgetter(0))
@@ -83,7 +83,7 @@ def explain_segments(
 
 
 def _described(span: Span, since: int, logs: JudgedLogs, own: Mapping[int, OwnDecision]) -> ExplainedSpan:
-    """Returns the part of the span from `since` on, explained. `own`: decisions by the first offset of whole spans."""
+    """Explains the part of the span from offset `since` on. `own`: decisions by the first offset of whole spans."""
     decision, cause = own.get(span.first), None
     span = span._replace(first=max(span.first, since))
     if span.producer_id is None:
@@ -108,8 +108,8 @@ def _may_be_open(span: Span, transactions: Iterable[LoggedTransaction]) -> bool:
 
 
 def _judged(run: OnlyAborted, logs: JudgedLogs) -> OnlyAborted:
-    """Returns the run. Its end becomes UNKNOWN if a transaction has no marker in the files, but the transaction log has
-    no open transaction of the id."""
+    """Returns the run. If it ends at a transaction that looks open, because the files have no marker of it, but
+    segments of the transaction log show no open transaction of its producer id, `ended_by` becomes UNKNOWN."""
     if run.open_producer_id is None or run.open_producer_id not in logs.names:
         return run
     is_open = any(one.marker is None for one in logs.transactions(run.open_producer_id))

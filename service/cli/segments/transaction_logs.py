@@ -99,7 +99,7 @@ def _is_transaction_log(path: Path, data: bytes) -> bool:
 
 
 def _records_of(batch: object) -> list[Record]:
-    """Returns the records of a batch; none of a control batch, or of one that cannot be read."""
+    """Returns the records of a batch; none for a control batch, or a batch that cannot be read."""
     if not isinstance(batch, Batch) or batch.header.is_control:
         return []
     try:
@@ -169,8 +169,9 @@ class JudgedLogs:
 
 @dataclass(slots=True)
 class _Ending:
-    """A transaction and the record that shows it: its PrepareX; its CompleteX if the PrepareX is gone; or Ongoing.
-    `causes`: those of its log, final once everything is read. `is_superseded`: a later record decided it again."""
+    """A transaction and the record that shows it: its PrepareX; its CompleteX if the PrepareX is gone; or its Ongoing
+    record if it is open. `causes`: those of its log, final once everything is read. `is_superseded`: a later record
+    decided it again."""
 
     logged: LoggedTransaction
     record: LogRecord
@@ -190,8 +191,8 @@ class _Ending:
 
     @property
     def marker_epoch(self) -> int | None:
-        """The epoch of its markers; None without a PrepareX. The epoch of a CompleteX may differ: it does if the
-        producer id changed."""
+        """The epoch of its markers; None without a PrepareX. The epoch of a CompleteX is another one if the producer id
+        changed."""
         return self.record.producer_epoch if self.record.state in PREPARED else None
 
     @property
