@@ -47,7 +47,7 @@ _OF_KIND: Final = {
     "kafka_config": ("kafka",),
     "allow_watched_cluster": ("kafka",),
 }
-"""The kinds that use each of these keys."""
+"""The kinds of receivers that may have each of these keys."""
 
 
 def _kinds(kinds: object) -> object:
@@ -90,7 +90,7 @@ class NotifyTable(Table):
 
 
 def check_url(kind: ReceiverKind, url: str) -> None:
-    """Raises ValueError if a receiver of this kind cannot have the address. The error does not show the address."""
+    """Raises ValueError if the address does not fit this kind of receiver. The error does not show the address."""
     try:
         parts = urlsplit(url)
         has_host = bool(parts.netloc) and not any(character.isspace() for character in url)

@@ -22,7 +22,7 @@ from service.store.lease import Lease, check
 from service.store.queries import findings
 
 AT_ONCE: Final = 500
-"""Events that are read at once: an outage of that many ids is one message to people."""
+"""Maximum number of events that are read at once. People get one message about an outage of up to this many ids."""
 
 
 class Batch(NamedTuple):
@@ -41,8 +41,8 @@ class Batch(NamedTuple):
 
 
 class Outbox:
-    """One receiver's notifications. `render` makes the body and the address of a finding's page. `reading` cannot write
-    to the store. A method that raises StoreError or LeaseLost has written nothing."""
+    """One receiver's notifications. `render`: returns a finding's body and the address of its page. `reading`: an
+    engine that cannot write to the store. A method that raises StoreError or LeaseLost has written nothing."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Outbox:
         return Batch(tuple(notifications), sequence, sequence)
 
     def known_open(self, sequence: int, now_ms: int) -> list[Notification]:
-        """Returns the findings that the receiver knows to be open and that are not muted."""
+        """Returns notifications (OPENED) of the open findings that the receiver knows and that are not muted."""
         with self._reading.connect() as connection:
             knows = receivers.notified_of(connection, self.name)
             standing = findings.standing(connection) if knows else []
@@ -122,7 +122,7 @@ class Outbox:
 
     def done(self, lease: Lease, batch: Batch, now_ms: int, taken: int | None = None, refused: int = 0) -> None:
         """Stores that the receiver has taken the first `taken` notifications of the batch, or all if `taken` is None.
-        `refused`: the number of notifications after these that are dropped."""
+        `refused`: the number of notifications that are dropped after the taken ones."""
         gone = len(batch.notifications) if taken is None else taken + refused
         took = batch.notifications[: gone - refused]
         is_whole = gone == len(batch.notifications)

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class AllPlacesTaken(Exception):
-    """MOST_STREAMS streams are open."""
+    """Raised when MOST_STREAMS streams are open already."""
 
 
 class Start(NamedTuple):
@@ -74,7 +74,7 @@ class EventFeed(Generic[T]):
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Holds a place for a stream. Raises AllPlacesTaken."""
+        """Holds a place for a stream. Raises AllPlacesTaken if there is none."""
         if self._places >= MOST_STREAMS:
             raise AllPlacesTaken
         self._places += 1
@@ -119,7 +119,7 @@ class EventFeed(Generic[T]):
             self._reading = asyncio.create_task(self._run())
 
     async def _news(self) -> None:
-        """Waits for the next events, or the end."""
+        """Waits for the next events, or for the end of the streams."""
         news = asyncio.get_running_loop().create_future()
         self._waiting[news] = None
         try:

@@ -15,10 +15,11 @@ from service.domain.findings.finding import Facts, Finding, Life, Observation, S
 from service.domain.findings.kinds import Kind, Severity, Status
 
 MUTED: Final = "muted"
-"""The event of a finding that was muted after the receiver was notified of it. Only receivers that repeat get it."""
+"""The event of a finding that was muted after the receiver was notified of it. Only receivers that repeat get this
+event."""
 
 TEST: Final = "test"
-"""The event of a notification that only tries a receiver."""
+"""The event of a notification that only tests a receiver."""
 
 
 class Notification(NamedTuple):
@@ -36,7 +37,8 @@ class Notification(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The same in each attempt to deliver the notification, and different for each event of the finding."""
+        """The notification's id: the same in each attempt to deliver it, and different for each event of the
+        finding."""
         return f"{self.finding.id}-{self.sequence}-{self.event}"
 
     def as_json(self) -> dict[str, Any]:
@@ -75,8 +77,8 @@ class Undelivered(Exception):
     """The receiver did not take a notification; the message says why, in one line without secrets.
 
     `taken`: the number of notifications, from the first, that the receiver took before this one. `is_refused`: the
-    receiver refused the notification as such, so that sending it again would not help. `retry_after_s`: the pause that
-    the receiver asked for; 0: none.
+    receiver refused the notification as such, so that sending the same notification again would not help.
+    `retry_after_s`: the pause that the receiver asked for; 0: none.
     """
 
     def __init__(self, text: str, *, taken: int = 0, is_refused: bool = False, retry_after_s: float = 0.0) -> None:
@@ -103,7 +105,7 @@ class Receiver(ABC):
         self.send(notifications)
 
     def close(self) -> None:
-        """Gives up what the receiver holds."""
+        """Releases what the receiver holds open, such as a connection."""
         return
 
 
@@ -112,14 +114,14 @@ TRIAL_CLUSTER: Final = "test"
 
 @dataclass(frozen=True, slots=True)
 class TrialFacts(Facts):
-    """Facts that no kind has."""
+    """The facts of the test finding; findings of the judge never have them."""
 
     def words(self, _: Observation, /) -> Words:
         return Words("this is a test of notifications by txnscope: nothing is wrong", "Nothing is to be done.")
 
 
 def trial_finding(now_ms: int) -> Finding:
-    """Returns a finding that exists in no store."""
+    """Returns the finding for a test. No store contains it."""
     seen = Observation(Kind.COVERAGE_GAP, Severity.INFO, Subject(), TrialFacts(), ())
     life = Life(Status.CONFIRMED, now_ms, now_ms, now_ms, 1)
     return Finding("test", seen, life)

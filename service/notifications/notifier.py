@@ -39,7 +39,7 @@ MOST_REFUSALS: Final = 5
 
 
 class Configured(NamedTuple):
-    """A receiver with its notifications."""
+    """A receiver, and the outbox from which it gets its notifications."""
 
     outbox: Outbox
     receiver: Receiver
@@ -64,7 +64,7 @@ class Notifier:
         self._thread.start()
 
     def stop(self, within_s: float) -> None:
-        """Ends the threads. A receiver that is still sending after `within_s` is left to itself."""
+        """Ends the threads. A receiver that is still sending after `within_s` is not waited for any longer."""
         self._stopping.set()
         self._thread.join(within_s)
 

@@ -29,7 +29,7 @@ from service.store.many_rows import batched
 TIMEOUT_S: Final = 10.0
 LONGEST_RETRY_AFTER_S: Final = 300.0
 _REFUSED: Final = (400, 413, 415, 422)
-"""Statuses that are about the message itself: sending it again does not help."""
+"""Statuses that refuse the message itself, so that sending the same message again does not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +132,8 @@ def _key(secret: str) -> bytes:
 
 
 HOLD: Final = timedelta(hours=24)
-"""Time for which Alertmanager keeps an alert if txnscope does not end it: while txnscope is away, an alert must not end
-by itself, because nobody has seen the problem end."""
+"""Time for which Alertmanager keeps an alert if txnscope does not end it: an alert must not end only because txnscope
+is away."""
 
 TEST_HOLD: Final = timedelta(minutes=5)
 REPEAT_S: Final = 30.0
