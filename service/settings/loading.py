@@ -21,7 +21,7 @@ DOCUMENT: Final = f"{ENV_PREFIX}SETTINGS"
 process can read it: the store's URL and Spark's settings may contain passwords."""
 
 _TABLES: Final = ("auth", "clusters", "keep", "notify", "operators", "rules", "spark_conf")
-"""Settings that are JSON in the environment."""
+"""Settings whose environment variables contain JSON."""
 _JOINED: Final = ("auth", "keep", "operators")
 """Tables whose keys may come from different places. Any other setting is taken as a whole from the first place that has
 it."""
@@ -76,7 +76,8 @@ def for_service(settings: Settings) -> dict[str, str]:
 
 
 def _environment(settings: Settings, names: Set[str]) -> dict[str, str]:
-    """Returns the variable with a document of these settings, and an empty text for each variable that it replaces."""
+    """Returns the variable DOCUMENT with these settings, and an empty value for each variable that DOCUMENT
+    replaces."""
     own = {f"{ENV_PREFIX}{name.upper()}" for name in (*Settings.model_fields, "config")}
     document = settings.model_dump_json(include=set(names), exclude_defaults=True)
     return dict.fromkeys(own & os.environ.keys(), "") | {DOCUMENT: document}
@@ -116,7 +117,7 @@ def _file(path: str) -> dict[str, Any]:
 
 
 def _join(below: Any, above: Any) -> Any:
-    """Returns a table with the keys of both; where both have one, `above` wins."""
+    """Returns a table with the keys of both tables. If both have a key, the value in `above` counts."""
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
     return below | {key: _join(below.get(key), value) for key, value in above.items()}

@@ -14,7 +14,8 @@ from pydantic_core import ErrorDetails
 from service.settings.model import Settings
 
 _KEY: Final = "[key]"
-"""The last part of pydantic's location of an error in a key that people choose, such as a name in `[operators]`."""
+"""pydantic ends an error's location with this part if the mistake is in a key that people choose, such as a name in
+`[operators]`."""
 _TEXTS: Final = {
     "bool_type": "neither true nor false",
     "bool_parsing": "neither true nor false",

@@ -44,8 +44,8 @@ def flag(name: str) -> str:
 
 
 def _words(what: str, read: Callable[[Any], str]) -> BeforeValidator:
-    """Returns a validator of lists: several words of a flag, a list in the file, one text with commas or spaces in the
-    environment."""
+    """Returns a validator that reads a list: several words of a flag, a list in the file, or one text with commas or
+    spaces in the environment."""
 
     def validate(words: Any) -> tuple[str, ...]:
         if isinstance(words, str):
@@ -183,7 +183,8 @@ class Watching(Table):
     @field_validator("partitions")
     @classmethod
     def _has_topics(cls, partitions: str, info: ValidationInfo) -> str:
-        """Checks that `all` comes with topics. The field comes after `topics`, so that they are known here."""
+        """Checks that `partitions = "all"` comes with `topics`. The field is declared after `topics`, so that this
+        check can read them."""
         if partitions == "all" and not info.data.get("topics"):
             raise ValueError("all needs --topics: it reads every byte of these topics")
         return partitions
@@ -257,7 +258,8 @@ class Settings(Watching):
     @field_validator("tls_key", "tls_client_ca")
     @classmethod
     def _come_with_a_certificate(cls, file: Path | None, info: ValidationInfo) -> Path | None:
-        """Checks that `tls_cert` is set, too. The fields come after `tls_cert`, so that it is known here."""
+        """Checks that `tls_cert` is set, too. The fields are declared after `tls_cert`, so that this check can read
+        it."""
         if file is not None and info.data.get("tls_cert") is None:
             raise ValueError("needs --tls-cert and --tls-key")
         return file
