@@ -1,6 +1,7 @@
-"""Decides who sent a request and what they may do: credentials, principals with roles, hosts, needs of routes.
+"""Decides who sent a request and what the sender may do: credentials, principals with roles, hosts, roles that routes
+need.
 
 Used by `service.app`, `service.api`, `service.web`, `service.cli`, `service.store`, `service.settings` and
-`service.notifications`. Of the project it imports `service.http_client` alone, and no web framework:
-`service/api/http/access.py` asks it about each request.
+`service.notifications`. `service/api/http/access.py` calls the package for each request. The package imports only
+`service.http_client` of the project, and no web framework.
 """

@@ -16,7 +16,7 @@ from service.access.principal import Grant, Principal, Role
 from service.access.refusals import BadCredentials
 
 KEYS_READ_EVERY_S: Final = 2.0
-"""Seconds after which the keys of the store are read again: a revoked key is refused that soon."""
+"""Seconds after which the keys of the store are read again: a revoked key is refused within this time."""
 
 _NEW_KEY_AFTER_S: Final = 0.2
 """Seconds after which the keys are read again for an unknown key, which may be new."""
@@ -25,7 +25,7 @@ _BEARER, _BASIC = "bearer", "basic"
 
 
 ReadKeys = Callable[[], Iterable[StoredKey]]
-"""Reads the keys that are valid now; raises the errors of the store."""
+"""Reads the keys that are valid now. Raises the errors of the store."""
 
 
 class _Given(NamedTuple):
@@ -44,7 +44,7 @@ class _Given(NamedTuple):
 
 
 class Authenticator:
-    """Knows all credentials that one service accepts. Safe to call from many threads.
+    """Checks credentials against all those that one service accepts. Safe to call from many threads.
 
     `operators`: the keys, by name, of operators who may change things in all clusters, from the configuration.
     """
@@ -60,7 +60,7 @@ class Authenticator:
 
     @property
     def may_write(self) -> bool:
-        """True if the service accepts any credentials at all."""
+        """True if the service accepts some credentials, without which no request may change anything."""
         return self.is_on or bool(self._operators)
 
     @property

@@ -99,7 +99,7 @@ class Passwords:
 
 
 PREFIX: Final = "txnscope_"
-"""The beginning of each key: scanners for leaked secrets find it."""
+"""The beginning of each key, by which scanners for leaked secrets recognise keys."""
 
 SHORTEST: Final = 16
 """Minimum number of characters of a key or password that a person chose."""
@@ -124,12 +124,13 @@ def new_key() -> str:
 
 def digest_of(key: str) -> str:
     """Returns the SHA-256 of a key, in hex: all that is kept of the key. A key has too many random bits to be guessed
-    from its digest, so it needs no slow hash; a password does (`Hashed`)."""
+    from its digest, so no slow hash is needed, unlike for a password (`Hashed`)."""
     return sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def weakness_of(key: str) -> str | None:
-    """Returns why a key or password that a person chose can be guessed, as the end of a sentence; None if it cannot."""
+    """Returns the reason why a key or password that a person chose can be guessed, as the end of a sentence; None if
+    there is none."""
     if len(key) < SHORTEST or not re.fullmatch(r"[!-~]+", key):
         return f"is not {SHORTEST} or more printable characters without spaces"
     if len(set(key)) < _FEWEST_CHARACTERS:

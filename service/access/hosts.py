@@ -51,7 +51,7 @@ def parse_host(text: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """Returns an address in its shortest form, an IPv4 address within IPv6 as itself; a name as it is."""
+    """Returns an address in its shortest form (an IPv4 address within IPv6 as IPv4), and a name unchanged."""
     if not _is_address(name):
         return name
     address = ip_address(name)

@@ -16,7 +16,7 @@ READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing."""
 
 OPEN: Final = frozenset({"/-/healthy", "/-/ready"})
-"""Paths for everybody: orchestrators request them, and they show nothing of any cluster."""
+"""Paths for everybody, because orchestrators request them without credentials. They show no data of clusters."""
 
 SHARED: Final = frozenset(
     {"/", "/go", "/version", "/openapi.json", "/events", "/api/v1/events", "/api/v1/clusters", "/guide"}
@@ -85,8 +85,8 @@ def need_of(method: str, path: str) -> Need | None:
 
 
 def is_declared(method: str, template: str) -> bool:
-    """Returns whether a route may exist: it reads, or WRITES says who may use it. `template`: its path, with names in
-    braces."""
+    """Returns whether a route may exist: it only reads, or WRITES has a role for it. `template`: its path, with names
+    in braces."""
     found = _OF_CLUSTER.fullmatch(template)
     return method in READS or (found is not None and _role_of_write(method, found["rest"] or "") is not None)
 

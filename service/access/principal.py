@@ -25,7 +25,7 @@ _ROLES: Final = {role.word: role for role in Role}
 
 
 class Grant(NamedTuple):
-    """A role in one cluster; `cluster` None: in all clusters, also in those to come."""
+    """A role in one cluster; `cluster` None: in all clusters, including future ones."""
 
     role: Role
     cluster: str | None = None

@@ -64,7 +64,7 @@ class Refusals:
         return None
 
     def due(self, now_s: float) -> list[Counted]:
-        """Returns the sums of the windows that are over, and begins the next ones."""
+        """Returns the sums of the windows that have ended, and begins new windows."""
         found = []
         for key, window in list(self._windows.items()):
             if now_s < window.until_s:
