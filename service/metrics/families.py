@@ -54,11 +54,12 @@ class Series(NamedTuple):
 
 
 def bounded(of_clusters: Sequence[tuple[str, Iterable[Series]]], limit: int) -> list[tuple[str, Series]]:
-    """Returns (cluster, series) of all clusters, at most `limit` series of Prometheus, SERIES_DROPPED of each included.
+    """Returns (cluster, series) of all clusters, at most `limit` series of Prometheus, including one SERIES_DROPPED for
+    each cluster.
 
     Series of metrics without `many` are always kept, even above the limit. Of the other series every cluster gets a
-    fair share, and keeps those that come first, which are the worst. A SERIES_DROPPED among the given series counts
-    series that were not even read.
+    fair share, and keeps those that come first, which are the worst. If a given series is SERIES_DROPPED, its value
+    counts series that were not even read.
     """
     kept: list[tuple[str, Series]] = []
     rest: list[tuple[str, list[Series], int]] = []
@@ -96,8 +97,8 @@ def _interleaved(some: Iterable[Series]) -> list[Series]:
 
 
 def durations(facts: ClusterFacts) -> Iterator[Series]:
-    """Yields the histograms, in seconds. Commits and aborts share the histogram of markers: writing them is the same
-    work."""
+    """Yields the histograms, in seconds. Commits and aborts share the histogram of markers, because writing either
+    marker is the same work."""
     for outcome in OUTCOMES:
         yield Series(catalogue.DURATION, (outcome,), _distribution(facts.counters, outcomes.OPEN, (outcome,)))
     yield Series(catalogue.MARKER_DURATION, (), _distribution(facts.counters, MARKER, OUTCOMES))
