@@ -29,7 +29,7 @@ class ProcessorTime(NamedTuple):
 
 def in_session(leader: int) -> list[int]:
     """Returns the processes of the session that `leader` leads, except zombies. Only `setsid` takes a process out of
-    it."""
+    its session."""
     return [pid for pid, fields in _all() if int(fields[_SESSION]) == leader and fields[_STATE] != _ZOMBIE]
 
 

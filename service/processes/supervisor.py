@@ -195,7 +195,8 @@ class _Child:
         self._lifeline.beat()
 
     def is_silent(self) -> bool:
-        """Returns whether the child has sent nothing for longer than it may; to be called once a beat."""
+        """Returns whether the child has sent nothing for longer than its `silence` allows. To be called once a
+        second."""
         assert self._lifeline is not None
         if self._lifeline.heard():
             self._has_spoken = True

@@ -28,7 +28,7 @@ class Backoff:
         return pause_s
 
     def reset(self) -> None:
-        """Makes the next pause `first_s` again; to be called when all went well for long enough."""
+        """Makes the next pause `first_s` again; to be called after enough time without a failure."""
         self._next_s = self._first_s
 
 
@@ -70,8 +70,8 @@ QUIET_MISSES: Final = 3
 milliseconds."""
 
 _ENOUGH: Final = 0.5
-"""Share of the wanted processor time from which on a second counts in full. Threads get a larger share on a busy
-machine with two cores, and a twentieth beside forty busy loops."""
+"""If processes get at least this share of the processor time that they want, a second counts in full. Threads get more
+on a busy machine with two cores, and a twentieth beside forty busy loops."""
 
 
 class WorkingTime:
