@@ -174,7 +174,7 @@ class BoundedConnection(H11Protocol):
         self.transport.abort()
 
     def _watch(self) -> None:
-        """Starts the deadline of the next request if the client has to send something, and stops it if not."""
+        """Starts the deadline of the next request if the client has to send something; else stops the deadline."""
         if self.transport.is_closing():
             return
         waits = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
