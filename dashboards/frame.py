@@ -113,7 +113,7 @@ def _variables(site_url: str) -> list[Variable]:
         of_label(
             "namespace",
             f'label_values({UP.name}{{job=~"$job"}}, namespace)',
-            "Namespaces of txnscope, where its targets have that label: they tell clusters of the same name apart",
+            "Namespaces of txnscope's targets, if they have that label: they distinguish clusters of the same name",
             all_value=".*",
         ),
         of_label(

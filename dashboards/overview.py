@@ -110,8 +110,8 @@ _WRONG: Final = [
 _HAPPENS: Final = [
     lines(
         "Transactions ended",
-        "Commits and aborts per second. If they drop to 0 while producers run, these cannot end their transactions:"
-        " look at open transactions and at the coordinators.",
+        "Commits and aborts per second. If they drop to 0 while producers run, the producers cannot end their"
+        " transactions: look at open transactions and at the coordinators.",
         [Query(rate(catalogue.COMPLETED, "outcome"), "{{cluster}} {{outcome}}")],
         page(of_series),
         unit="ops",

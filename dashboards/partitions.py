@@ -156,8 +156,8 @@ _JUDGED: Final = [
     ),
     lines(
         "Findings left out",
-        "Findings not opened, or data not read, because a bound was reached, by kind. They follow when other findings"
-        " have ended.",
+        "Number of findings that are not opened, or of data that are not read, because a bound was reached, by kind."
+        " They follow when other findings have ended.",
         [Query(f"{value(catalogue.FINDINGS_TRUNCATED, 'kind')} > 0", "{{cluster}} {{kind}}")],
         page(of_series, "/pipeline"),
         unit="short",

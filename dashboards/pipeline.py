@@ -51,7 +51,7 @@ _NOW: Final = [
     ),
     big(
         "Offsets behind",
-        "Written to the transaction log and not read yet. Many are normal while the log is read for the first time.",
+        "Records of the transaction log that are not read yet. Many are normal during the first read of the log.",
         f"sum by (cluster) ({value(catalogue.LAG, 'source')})",
         page(of_series, "/pipeline"),
         unit="short",

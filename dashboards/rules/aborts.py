@@ -48,7 +48,7 @@ _FAST: Final = Alert(
     summary="{{ $value | humanizePercentage }} of the transactions of {{ $labels.cluster }} aborted in an hour",
     description="{{ $value | humanizePercentage }} of the transactions that ended in the last hour were aborted, and"
     f" aborts continue: a budget of {ABORT_BUDGET:.0%} over 30 days is spent in two days. kafka_txn_aborts_total"
-    " says who aborted them: clients, the timeout, a fence, an administrator.",
+    " shows who aborted them: clients, the timeout, a fence, an administrator.",
     page=OF_CLUSTER + "/transactions",
 )
 _SLOW: Final = _FAST._replace(
@@ -59,7 +59,7 @@ _SLOW: Final = _FAST._replace(
     summary="{{ $value | humanizePercentage }} of the transactions of {{ $labels.cluster }} aborted in 6 hours",
     description="{{ $value | humanizePercentage }} of the transactions that ended in the last 6 hours were aborted, and"
     f" aborts continue: a budget of {ABORT_BUDGET:.0%} over 30 days is spent in five days. kafka_txn_aborts_total"
-    " says who aborted them: clients, the timeout, a fence, an administrator.",
+    " shows who aborted them: clients, the timeout, a fence, an administrator.",
 )
 
 RECORDING_GROUP: Final = Group("txnscope-recording", RECORDED, interval="30s")

@@ -23,7 +23,7 @@ STUCK: Final = Alert(
     wait="1m",
     summary="The LSO of {{ $labels.topic }}-{{ $labels.partition }} has been stalled for"
     " {{ $value | humanizeDuration }}",
-    description="read_committed consumers of {{ $labels.topic }}-{{ $labels.partition }} see nothing behind its LSO"
+    description="read_committed consumers of {{ $labels.topic }}-{{ $labels.partition }} see nothing beyond its LSO"
     " (last stable offset), which has not moved for {{ $value | humanizeDuration }}: longer than brokers let a"
     " transaction be open by default. The page of the partition shows what holds it, and whether that ends by itself.",
     page=OF_CLUSTER + "/partitions/{{ $labels.topic }}/{{ $labels.partition }}",

@@ -112,7 +112,7 @@ NOT_COVERED: Final = on_finding(
     wait="5m",
     summary="A permission or an answer of {{ $labels.cluster }} is missing",
     description="{{ $value | humanize }} finding(s) of kind coverage_gap on {{ $labels.cluster }}: verdicts that"
-    " depend on it are unknown, never fine. Each finding names what is missing, and the permission to grant.",
+    " depend on what is missing are unknown. Each finding names what is missing, and the permission to grant.",
     page=FINDINGS_PAGE,
 )
 

@@ -42,9 +42,9 @@ EPOCH: Final = Alert(
     severity=WARNING,
     wait="10m",
     summary="A producer of {{ $labels.cluster }} has used {{ $value }} epochs of its producer id",
-    description=f"Of {limits.EPOCH_LAST:,} epochs one producer of the old protocol has used "
-    "{{ $value }}: each start, fence and timeout takes one, so it starts far too often. A fence or timeout in the last"
-    " epochs can fail on brokers before 4.3.",
+    description="A producer of the old protocol has used {{ $value }}"
+    f" of {limits.EPOCH_LAST:,} epochs: each start, fence and timeout takes one, so the producer starts far too often."
+    " A fence or timeout in the last epochs can fail on brokers before 4.3.",
 )
 
 EXPIRING: Final = Alert(

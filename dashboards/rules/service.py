@@ -80,7 +80,7 @@ NOTIFICATIONS: Final = Alert(
     wait="5m",
     summary="Receiver {{ $labels.receiver }} gets no notifications of findings",
     description="{{ $value | humanize }} attempts to notify {{ $labels.receiver }} failed in 5 minutes, and none"
-    " succeeded. What happens meanwhile is kept and sent when it answers again, up to 10,000 events; the page of"
+    " succeeded. Meanwhile up to 10,000 events are kept, and sent when the receiver answers again; the page of"
     " notifications shows the error.",
 )
 

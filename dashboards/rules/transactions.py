@@ -82,10 +82,10 @@ TIMED_OUT_TOGETHER: Final = on_finding(
     severity=WARNING,
     summary="Many transactions of {{ $labels.cluster }} were aborted by timeout together",
     description="Many producers of {{ $labels.cluster }} lost their transactions to the timeout at once"
-    " ({{ $value | humanize }} time(s) of late): the trace of an outage. Those of the old protocol get ProducerFenced"
-    " although no producer fenced them. The finding shows what they had in common, and which timeout would have"
-    " survived. If they are of one"
-    " Apache Flink job, the job itself may have been away, and the finding says what may be lost.",
+    " ({{ $value | humanize }} time(s) recently): the trace of an outage. Producers of the old protocol get"
+    " ProducerFenced although no producer fenced them. The finding shows what they had in common, and which timeout"
+    " would have survived. If all of them belong to one Apache Flink job, the job itself may have been away, and the"
+    " finding says what may be lost.",
 )
 
 _LOST_COUNTED: Final = held_count("cluster:kafka_txn_lost_records:last_reported", Kind.LOST_RECORDS)
