@@ -34,7 +34,7 @@ def head(report: ClusterReport, records: Iterable[TriedVersion]) -> list[tuple[s
     from_records = from_release(report, records)
     abilities = [*(_ability(report, one) for one in verdicts(report)), _resolve(report)]
     if not_tried := from_records.not_tried:
-        abilities.append(Ability(f"all that depends on the release (not tried on {not_tried})", None))
+        abilities.append(Ability(f"everything that depends on the release (not tried on {not_tried})", None))
     groups = (
         ("works", [one for one in abilities if one.works and not one.why]),
         ("works in part", [one for one in abilities if one.works and one.why]),
@@ -60,7 +60,8 @@ def _software(report: ClusterReport) -> str:
         )
     releases = dict.fromkeys(release_of(level) or "of a release that is not known here" for level in levels)
     others = " (some brokers report none)" if None in reported else ""
-    return f"Kafka {join_names(list(releases))}, by metadata.version up to {join_names(list(map(str, levels)))}{others}"
+    highest = join_names(list(map(str, levels)))
+    return f"Kafka {join_names(list(releases))}, according to the highest metadata.version {highest}{others}"
 
 
 def _log(report: ClusterReport) -> str:

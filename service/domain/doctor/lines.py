@@ -61,7 +61,9 @@ def to_resolve(report: ClusterReport) -> tuple[str, Acl] | None:
     if report.has_authorizer is False or (report.cluster_operations or frozenset()) & {"ALTER", "CLUSTER_ACTION"}:
         return None
     known = (
-        "it is not granted" if report.cluster_operations else "whether it is granted cannot be asked without writing"
+        "it is not granted"
+        if report.cluster_operations
+        else "whether it is granted shows only when a marker is written"
     )
     levels = [broker.newest_metadata_version or 0 for broker in report.brokers if broker.why is None]
     return known, acls.CLUSTER_ALTER if min(levels, default=0) >= FIRST_OF_38 else acls.CLUSTER_ACTION
@@ -71,7 +73,7 @@ def _brokers(report: ClusterReport) -> Iterator[Line]:
     for broker in report.brokers:
         what, address = f"broker {broker.node}", f"{broker.host}:{broker.port}"
         if broker.why is not None:
-            yield Line(GAP, what, f"does not answer at {address}, which is how it advertises itself: {broker.why}")
+            yield Line(GAP, what, f"does not answer at its advertised address {address}: {broker.why}")
             continue
         lacking = [name for key, name in _NEEDED_APIS.items() if key not in broker.apis]
         if lacking:
@@ -84,7 +86,7 @@ def _release(broker: BrokerReport) -> str:
     release, level = release_of(broker.newest_metadata_version), broker.newest_metadata_version
     if release is not None:
         return f"Kafka {release} (metadata.version up to {level}; it does not report its patch release)"
-    return "Kafka, newer than this txnscope knows" if level is not None else "its release is not reported"
+    return "a release of Kafka that this txnscope does not know" if level is not None else "its release is not reported"
 
 
 def _features(report: ClusterReport) -> Iterator[Line]:
@@ -95,7 +97,9 @@ def _features(report: ClusterReport) -> Iterator[Line]:
         return
     metadata = report.features.get("metadata.version")
     version = report.features.get("transaction.version", 0)
-    protocol = "transactions end in a new epoch (KIP-890)" if version >= 2 else "the older protocol, without KIP-890"
+    protocol = (
+        "the end of a transaction raises the epoch (KIP-890)" if version >= 2 else "the older protocol, without KIP-890"
+    )
     yield Line(
         OK, "features", f"transaction.version {version}: {protocol}; metadata.version {metadata or 'not reported'}"
     )
@@ -133,7 +137,7 @@ def _cluster(report: ClusterReport) -> Iterator[Line]:
 def _log(report: ClusterReport) -> Iterator[Line]:
     log, read = report.log, (acls.topic(TOPIC, "Read"),)
     if log.exists is None:
-        yield Line(GAP, TOPIC, "DESCRIBE is denied: all names and causes come from this log", read)
+        yield Line(GAP, TOPIC, "DESCRIBE is denied, so names and causes are not known", read)
         return
     if not log.exists and log.seen is not None:
         yield Line(GAP, TOPIC, f"{NoTransactionLog(log.seen)}; names, causes, timeouts and history are not known")
@@ -150,7 +154,7 @@ def _log(report: ClusterReport) -> Iterator[Line]:
     if log.may_read is False:
         yield Line(GAP, TOPIC, f"{log.partitions} partitions, READ is denied", read)
     elif log.may_read is None:
-        yield Line(GAP, TOPIC, f"{log.partitions} partitions; it could not be read: {log.why}")
+        yield Line(GAP, TOPIC, f"{log.partitions} partitions; the log could not be read: {log.why}")
     else:
         part = "all of it was read" if log.is_whole else "a part of it was read"
         yield Line(
@@ -182,7 +186,8 @@ def _topics(report: ClusterReport) -> Iterator[Line]:
         yield Line(GAP, "coverage", text, hidden)
     if topics.leaderless:
         text = (
-            f"{len(topics.leaderless)} without a leader: {join_partitions(topics.leaderless)}; nothing is known of them"
+            f"{_count(len(topics.leaderless), 'partition')} without a leader: {join_partitions(topics.leaderless)};"
+            " their LSO and open transactions are not known"
         )
         yield Line(GAP, "coverage", text)
 
@@ -220,12 +225,12 @@ def _ids(report: ClusterReport) -> Iterator[Line]:
         text = (
             f"lists {_count(ids.listed, 'id')}, although transactions are open on {join_names(report.topics.with_open)}"
         )
-        yield Line(GAP, what, f"{text}: it leaves out open ones, or hides them")
+        yield Line(GAP, what, f"{text}: it leaves out ids with open transactions, or hides them from this principal")
     elif ids.hidden:
         text = (
             f"lists {_count(ids.listed, 'id')} and silently hides {_count(len(ids.hidden), 'id')} of the log:"
-            f" {join_names(ids.hidden)}. txnscope's verdicts do not depend on it; those of kafka-transactions.sh"
-            " find-hanging do"
+            f" {join_names(ids.hidden)}. txnscope's verdicts do not depend on this list; the result of"
+            " kafka-transactions.sh find-hanging does"
         )
         missing = acls.each_or_all("--transactional-id", ids.hidden, log.ids, "Describe")
         yield Line(GAP, what, text, tuple(missing))
@@ -233,7 +238,7 @@ def _ids(report: ClusterReport) -> Iterator[Line]:
         text = f"lists {_count(ids.listed, 'id')}; whether it hides others is not known"
         yield Line(GAP, what, text, (Acl("--transactional-id", "*", "Describe"),))
     elif log.may_read and log.ids:
-        yield Line(OK, what, f"lists {_count(ids.listed, 'id')}, hides none that was found in the log")
+        yield Line(OK, what, f"lists {_count(ids.listed, 'id')}, and hides no id that was found in the log")
     else:
         yield Line(OK, what, f"lists {_count(ids.listed, 'id')}; DESCRIBE is allowed on ids of any name")
 
@@ -271,7 +276,9 @@ def _clocks(report: ClusterReport) -> Iterator[Line]:
     if not report.clocks:
         newest = report.newest_record_ms
         last = "" if newest is None else f"; the newest record of {TOPIC} has the time {utc(newest)}"
-        yield Line(NOTE, "clock", f"could not be measured: no transaction record was written meanwhile{last}")
+        yield Line(
+            NOTE, "clock", f"could not be measured: no transaction record was written during the examination{last}"
+        )
 
 
 def _count(number: int, thing: str) -> str:

@@ -24,8 +24,8 @@ NO_GROUPS: Final = {
 LACKING: Final = {
     "refuses_late_writes": "a write after the end of its transaction is accepted, and hangs (no KIP-890 part 1)",
     "refuses_unlisted_offsets": "offsets committed outside of a transaction are accepted, and hang",
-    "tool_terminates": "kafka-transactions.sh has no forceTerminateTransaction: an id is fenced by a start of its"
-    " application",
+    "tool_terminates": "kafka-transactions.sh has no forceTerminateTransaction: a start of its application"
+    " fences an id instead",
 }
 """By ability, the consequence for an operator on a version without it."""
 
@@ -112,7 +112,7 @@ def _result(one: TriedVersion) -> str:
     if not failed:
         return f"Kafka {one.version} on {one.date}: all {total} scenarios passed"
     names = join_names([scenario_name(name) for name in failed])
-    return f"Kafka {one.version} on {one.date}: {total - len(failed)} of {total} scenarios passed; not {names}"
+    return f"Kafka {one.version} on {one.date}: {total - len(failed)} of {total} scenarios passed; failed: {names}"
 
 
 def _differences(one: TriedVersion, is_named: bool) -> str:
@@ -121,7 +121,7 @@ def _differences(one: TriedVersion, is_named: bool) -> str:
         found.append("the marker of a partition without a leader is skipped (KAFKA-20734)")
     groups = [kip for ability, kip in NO_GROUPS.items() if not one.abilities.get(ability)]
     if groups:
-        found.append(f"by default no groups by {join_names(groups)}")
+        found.append(f"by default no groups of {join_names(groups)}")
     text = "; ".join(found)
     return f"Kafka {one.version}: {text}" if is_named and text else text
 

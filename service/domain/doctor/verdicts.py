@@ -146,7 +146,7 @@ def _not_sampled(report: ClusterReport) -> list[str]:
     if away:
         exceptions.append(f"not on partitions led by broker {join_names(away)} (no answer)")
     if report.topics.leaderless:
-        exceptions.append(f"not on {len(report.topics.leaderless)} without a leader")
+        exceptions.append(f"not on partitions without a leader ({len(report.topics.leaderless)})")
     if report.topics.not_describable or report.topics.denied_globs:
         exceptions.append("not on topics without DESCRIBE")
     return exceptions

@@ -80,7 +80,7 @@ def test_an_unresponsive_broker_is_a_gap_and_named_in_the_verdicts() -> None:
     away = BrokerReport(2, "10.0.0.7", 9093, "timed out", {}, None)
     seen = FINE._replace(brokers=(BROKER, away))
     assert gaps(seen) == [
-        "broker 2: does not answer at 10.0.0.7:9093, which is how it advertises itself: timed out",
+        "broker 2: does not answer at its advertised address 10.0.0.7:9093: timed out",
     ]
     for what in ("blocked partitions", "hanging transactions", "names of blocking producers", "causes and history"):
         assert "broker 2" in verdict(seen, what).why, what
@@ -204,7 +204,7 @@ def test_a_bug_is_named_where_the_brokers_have_it(levels: tuple[int | None, ...]
 def test_markers_need_alter_and_cluster_action_before_38() -> None:
     assert to_resolve(FINE) == ("it is not granted", acls.CLUSTER_ALTER)
     old = FINE._replace(brokers=(BROKER, BROKER._replace(newest_metadata_version=19)), cluster_operations=None)
-    assert to_resolve(old) == ("whether it is granted cannot be asked without writing", acls.CLUSTER_ACTION)
+    assert to_resolve(old) == ("whether it is granted shows only when a marker is written", acls.CLUSTER_ACTION)
     assert to_resolve(FINE._replace(cluster_operations=frozenset({"ALTER", "DESCRIBE"}))) is None
     assert to_resolve(FINE._replace(has_authorizer=False)) is None
 
@@ -274,14 +274,17 @@ def test_the_first_lines_report_the_release_and_what_works() -> None:
     seen = FINE._replace(brokers=(BROKER._replace(apis=APIS | {27: 1}),))
     reported = first_lines(seen)
     assert reported["this is"] == (
-        "Kafka 4.3, by metadata.version up to 30; __transaction_state with 50 partitions; transaction.version 2"
+        "Kafka 4.3, according to the highest metadata.version 30; __transaction_state with 50 partitions;"
+        " transaction.version 2"
     )
     assert reported["tried on"] == "Kafka 4.3.1 on 2026-11-27: all 1 scenarios passed"
     assert reported.keys() == {"this is", "tried on", "works", "works in part"}
     assert reported["works in part"] == f"blocked groups (likely at most: {NO_LEVEL})"
     assert "hanging transactions" in reported["works"]
     mixed = seen._replace(brokers=(BROKER, BROKER._replace(newest_metadata_version=28), BROKER))
-    assert first_lines(mixed)["this is"].startswith("Kafka 4.2 and 4.3, by metadata.version up to 28 and 30;")
+    assert first_lines(mixed)["this is"].startswith(
+        "Kafka 4.2 and 4.3, according to the highest metadata.version 28 and 30;"
+    )
 
 
 def test_brokers_without_a_transaction_log_are_described_not_guessed() -> None:
@@ -327,12 +330,12 @@ def test_a_known_release_shows_its_recorded_results_and_differences() -> None:
         }
     )
     reported = first_lines(FINE, [skipping, OLDER])
-    assert reported["tried on"] == "Kafka 4.3.1 on 2026-11-27: 1 of 2 scenarios passed; not a late write"
+    assert reported["tried on"] == "Kafka 4.3.1 on 2026-11-27: 1 of 2 scenarios passed; failed: a late write"
     assert reported["there"] == "the marker of a partition without a leader is skipped (KAFKA-20734)"
     older = FINE._replace(brokers=(BROKER._replace(newest_metadata_version=28),))
     assert first_lines(older)["there"] == (
         "offsets committed outside of a transaction are accepted, and hang; kafka-transactions.sh has no"
-        " forceTerminateTransaction: an id is fenced by a start of its application; by default no groups by KIP-848,"
+        " forceTerminateTransaction: a start of its application fences an id instead; by default no groups of KIP-848,"
         " KIP-932 and KIP-1071"
     )
     both = FINE._replace(brokers=(BROKER, *older.brokers))
@@ -345,5 +348,5 @@ def test_a_known_release_shows_its_recorded_results_and_differences() -> None:
 )
 def test_nothing_is_claimed_about_a_release_without_a_record(level: int | None, which: str) -> None:
     reported = first_lines(FINE._replace(brokers=(BROKER._replace(newest_metadata_version=level),)), [NEWER])
-    assert reported["not known"].startswith(f"all that depends on the release (not tried on {which}")
+    assert reported["not known"].startswith(f"everything that depends on the release (not tried on {which}")
     assert not reported.keys() & {"tried on", "there"}
