@@ -134,8 +134,8 @@ TO_DO: Final = {
         " producer."
     ),
     (CauseCode.CLIENT_ABORT, Confidence.AMBIGUOUS): (
-        "look in the client's log. The coordinator's has nothing more than this log: it writes Initialized"
-        " transactionalId … with each Empty record, whoever ended the transaction before."
+        "look in the client's log. The coordinator's own log shows no more than the transaction log: it has a line"
+        " Initialized transactionalId … for each Empty record, whoever ended the transaction before."
     ),
     (CauseCode.TIMEOUT, Confidence.LIKELY): (
         "find what took so long (garbage collection, a slow sink, a batch too large), make transactions smaller, or"
@@ -143,16 +143,16 @@ TO_DO: Final = {
         " protocol is fenced by the abort and must be created again. Many timeouts at once point to a broker."
     ),
     (CauseCode.FENCED, Confidence.LIKELY): (
-        "nothing after a single restart: it leaves one of these if a transaction was open. Several in turns: find the"
-        " second instance, if there is one, and give it ids of its own. Ids that belong to a task or an input partition"
-        " stay as they are."
+        "nothing after a single restart: a restart with an open transaction causes one fence. If fences repeat in"
+        " turns, find the second instance, if there is one, and give each instance ids of its own. Do not change ids"
+        " that belong to a task or an input partition."
     ),
     (CauseCode.FENCED, Confidence.AMBIGUOUS): (
-        "look in the client's log at that time. ProducerFencedException or InvalidProducerEpochException with nothing"
-        " before it: another producer fenced it. An abort or a failed request before it: it ended the transaction"
-        " itself."
+        "look in the client's log at that time. If an abort or a failed request comes first, the client ended the"
+        " transaction itself. If ProducerFencedException or InvalidProducerEpochException comes first, another producer"
+        " fenced the client."
     ),
-    (CauseCode.ADMIN, Confidence.AMBIGUOUS): "nothing if the application is back; else as of an administrator.",
+    (CauseCode.ADMIN, Confidence.AMBIGUOUS): "nothing if the application runs again; otherwise start it again.",
     (
         CauseCode.ADMIN,
         Confidence.LIKELY,

@@ -82,7 +82,7 @@ class Frame(NamedTuple):
         every condition has one."""
         if not self.seen.truncated:
             return ""
-        return f"Left out, too many at once: {describe_counts(self.seen.truncated)}. They have no finding of their own."
+        return f"Left out, too many at once: {describe_counts(self.seen.truncated)}. These have no finding."
 
     @property
     def stall_lines(self) -> tuple[StallLine, ...]:

@@ -16,6 +16,7 @@ from service.domain.source_state import SourceName, Stall, StallCause, stall_of
 from service.domain.transaction_log.states import EXPIRED, OPEN
 from service.store.queries import clusters
 from service.store.queries.clusters import LogPartitionRow, StateCount, StatusRow
+from service.views import words
 from service.views.partitions.judged import Coverage
 
 
@@ -130,21 +131,23 @@ def _why(status: StatusRow, coverage: Coverage) -> str | None:
     if not coverage.unknown:
         return None
     if not coverage.missing:
-        return text_of(status.error) or "they have not answered lately"
+        return text_of(status.error) or "the partitions have not answered recently"
     first, *others = coverage.missing
-    more = f"; {len(others)} other reasons" if len(others) > 1 else "; and another reason" if others else ""
-    return f"{named(first.places) if first.places else first.partitions}: {first.why}{more}"
+    more = f"; other partitions: {len(others)} other reasons" if len(others) > 1 else ""
+    if len(others) == 1:
+        more = "; other partitions: another reason"
+    return f"{named(first.places) if first.places else words.plural(first.partitions, 'partition')}: {first.why}{more}"
 
 
 _ALWAYS_READ: Final = (SourceName.TRANSACTION_LOG, SourceName.PARTITIONS)
 _ENDED: Final = {
-    StallCause.STOPPED: "the last one was stopped",
-    StallCause.LOST: "the last one died or makes no progress",
+    StallCause.STOPPED: "the last application was stopped",
+    StallCause.LOST: "the last application died or makes no progress",
 }
 _OTHERS: Final = {
     StallCause.NO_APPLICATION: "no streaming application has read this cluster yet",
-    StallCause.NOT_YET: "the streaming application is starting and has not read it yet",
-    StallCause.NO_PROGRESS: "the streaming application runs but makes no progress on it: it is starting, busy or"
+    StallCause.NOT_YET: "the streaming application is starting; no read has succeeded yet",
+    StallCause.NO_PROGRESS: "the streaming application runs but reads nothing new: it is starting, busy or"
     " short of CPU",
 }
 

@@ -64,10 +64,10 @@ def of_cluster(
     ]
     found += [_missing(missing) for missing in coverage.missing]
     if coverage.not_covered:
-        why = "not watched: --topics or --mirrored leaves them out"
+        why = "not watched: --topics or --mirrored excludes their topics"
         found.append(Unknown(UnknownKind.NOT_WATCHED, f"{coverage.not_covered} partitions", why))
     if truncated:
-        why = "too many at once: no finding was opened, or they were not read"
+        why = "too many at once: they were not read, or got no finding"
         found.append(Unknown(UnknownKind.LEFT_OUT, describe_counts(truncated), why))
     found += [_gap(gap) for gap in gaps]
     if unknown_ids:

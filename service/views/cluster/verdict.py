@@ -139,7 +139,7 @@ def _nothing(seen: Seen, hangs: str, can: str) -> str:
     text then begins the verdict."""
     known = seen.coverage
     where = f" in the {known.judged:,} of {known.watched:,} partitions that {can} be judged" if known.unknown else ""
-    where += " as far as was read" if seen.is_cut else ""
+    where += " in the part that was read" if seen.is_cut else ""
     if seen.muted:
         muted = words.plural(seen.muted, "hanging transaction is", "hanging transactions are")
         return f"{muted} muted. Nothing else {hangs}{where}"

@@ -20,10 +20,9 @@ _ENDINGS: Final = {
     Resolution.OUR_MARKER: "txnscope resolve wrote the marker",
     Resolution.FOREIGN_COMMIT: "somebody wrote a COMMIT marker by hand, without a coordinator's decision",
     Resolution.FOREIGN_ABORT: "somebody wrote an ABORT marker by hand, without a coordinator's decision",
-    Resolution.ADOPTION: "a later transaction of the same producer id ended, and its marker decided about these records"
-    " too",
-    Resolution.RETENTION: "its records were deleted",
-    Resolution.TRUNCATED: "a leader that was not in sync took over, and its records were lost",
+    Resolution.ADOPTION: "a later transaction of the same producer id ended, and its marker ended these records, too",
+    Resolution.RETENTION: "the transaction's records were deleted",
+    Resolution.TRUNCATED: "an unclean leader election lost the transaction's records",
     Resolution.TOPIC_DELETED: "the topic was deleted",
     Resolution.HEALED: "the condition no longer holds",
     Resolution.NOT_HANGING: "a second check did not confirm it",
@@ -32,8 +31,11 @@ _ENDINGS: Final = {
 
 
 _WITHDRAWN: Final = (
-    ("It was only a candidate:", "a later check showed that its coordinator will end it, or that it had ended."),
-    ("Its topic is mirrored:", "the topic's producer ids are another cluster's, as --mirrored says now."),
+    (
+        "It was only a candidate:",
+        "a later check showed that the coordinator will end the transaction, or that it had ended.",
+    ),
+    ("The topic is mirrored:", "according to --mirrored, its producer ids belong to another cluster."),
 )
 """The (lead, text) of a withdrawn finding: the first pair if the finding was never confirmed, the second pair if it
 was."""
@@ -71,7 +73,7 @@ def how_it_ended(finding: Finding) -> str:
     if (given := finding.acknowledgement) is not None:
         return f"{given.by} acknowledged it: {given.reason}"
     if resolution == Resolution.HEALED and finding.kind == Kind.HANGING:
-        return "it ended, and how is not known"
+        return "the transaction ended, but it is not known how"
     if resolution == Resolution.HEALED and finding.kind in EVENTS:
         return f"it has not happened again for {words.duration(QUIET_MS)}"
     if resolution == Resolution.COORDINATOR_MARKER and finding.kind == Kind.STUCK_COMPLETION:
@@ -104,8 +106,8 @@ def _hanging(finding: Finding) -> Story:
             return Story(
                 title,
                 "Committed records were lost:",
-                "its transaction was committed, and somebody wrote an"
-                " ABORT marker by hand. Readers of committed records will never get this half of it.",
+                "the transaction was committed, but somebody wrote an ABORT marker by hand. read_committed consumers"
+                " will never get its records on this partition.",
                 "critical",
             )
         return Story(title, "This is over:", f"{how_it_ended(finding)}.", "info")
@@ -113,11 +115,11 @@ def _hanging(finding: Finding) -> Story:
         return Story(
             f"A transaction of {who} may hang on {place}",
             "A candidate: nothing has to be done yet.",
-            "Its owner is not known; another check decides. That takes seconds, or up to 35 s after a broker failure.",
+            "Its owner is not known. The next check decides, within seconds, or within 35 s after a broker failure.",
             "warning",
         )
     if is_behind:
-        title = f"A transaction of {who} hangs on {place}, behind another one"
+        title = f"A transaction of {who} hangs on {place}, behind another transaction"
     else:
         title = f"{place} is blocked by a hanging transaction of {who}"
     return Story(title, *_of_decision(finding), "critical")
@@ -128,18 +130,19 @@ def _of_decision(finding: Finding) -> tuple[str, str]:
     because = f" {cause[0].upper()}{cause[1:]}." if cause else ""
     if finding.observation.decision == Decided.COMMIT:
         return (
-            "Do not abort it: its transaction was committed, and aborting loses half of a committed transaction.",
+            "Do not abort this transaction: it was committed, and an ABORT marker loses a part of it.",
             f"It will not heal by itself. Write the missing COMMIT marker with txnscope resolve.{because}",
         )
     if finding.observation.decision == Decided.ABORT:
         return (
             "It will not heal by itself:",
-            f"no committed transaction can have written it, and no coordinator will write the missing marker.{because}",
+            f"no committed transaction can have written these records, and no coordinator will write the missing"
+            f" marker.{because}",
         )
     if finding.observation.decision == Decided.UNKNOWN or finding.observation.decision is None:
         return (
-            "It will not heal by itself, and which marker is right is not known yet:",
-            f"its transaction may have been committed, and the wrong marker loses data.{because}",
+            "It will not heal by itself, and it is not known yet which marker is right:",
+            f"the transaction may have been committed, and the wrong marker loses data.{because}",
         )
     return (
         "It will not heal by itself:",

@@ -95,15 +95,15 @@ def _plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
     if finding.observation.decision not in (Decided.ABORT, Decided.NONE) or finding.command is None:
         return _unknown(finding)
     who, place, start_offset = who_of(finding), _place(finding), finding.subject.start_offset
-    loss = "It belongs to no transaction that was committed."
+    loss = "They belong to no committed transaction."
     if finding.observation.decision == Decided.ABORT:
-        loss = "No committed transaction can have written it."
+        loss = "No committed transaction can have written them."
     abort = f"Writes one ABORT marker to {place}, nothing else. {finding.observation.advice}"
     return Plan(
         steps=(_look_once_more(finding), Step("Abort it.", abort, command=finding.command), _EXPECT),
         needs="Needs ALTER on the cluster (or CLUSTER_ACTION)",
-        cost=f"What {who} wrote to {place} from offset {start_offset:,} on stays invisible to read_committed consumers."
-        f" {loss}",
+        cost=f"The records of {who} on {place} from offset {start_offset:,} on stay invisible to read_committed"
+        f" consumers. {loss}",
         no_help=_never_helps(who, place),
     )
 
@@ -114,7 +114,8 @@ def _commit(finding: Finding, *, can_resolve: bool) -> Plan:
     place = _place(finding)
     off = Step(
         "Switch resolving on:",
-        "it is off in this service. Give an operator a key (`txnscope keys create`, `[auth]` in its configuration).",
+        "this service accepts no keys. Create an operator's key (`txnscope keys create`), and switch `[auth]` on in the"
+        " service's configuration.",
     )
     return Plan(
         steps=(
@@ -132,12 +133,12 @@ def _commit(finding: Finding, *, can_resolve: bool) -> Plan:
             _EXPECT,
         ),
         needs="Needs the key of an operator: --key-file, or TXNSCOPE_KEY_FILE",
-        cost="Its records become readable: the other partitions of the transaction are committed already.",
+        cost="The transaction's records here become readable: its other partitions are committed already.",
         no_help=(
-            "`kafka-transactions.sh abort`: it would write ABORT, and a part of a committed transaction would be lost.",
+            "`kafka-transactions.sh abort`: it writes an ABORT marker, and a part of a committed transaction is lost.",
             *_never_helps(who_of(finding), place),
         ),
-        warning="Do not abort it: aborting loses half of a committed transaction.",
+        warning="Do not abort this transaction: it was committed, and an ABORT marker loses a part of it.",
     )
 
 
@@ -146,12 +147,12 @@ def _unknown(finding: Finding) -> Plan:
     return Plan(
         steps=(
             Step(
-                "Find out from the application", "whether its transaction was committed. " + finding.observation.advice
+                "Find out from the application", "whether the transaction was committed. " + finding.observation.advice
             ),
             Step(
                 "No command is offered:",
-                f"the decision is unknown{': ' + why if why else ''}. An ABORT marker throws committed records away"
-                " if it was committed.",
+                f"the decision is unknown{': ' + why if why else ''}. If the transaction was committed, an ABORT marker"
+                " discards committed records.",
             ),
         ),
         no_help=_never_helps(who_of(finding), _place(finding)),
@@ -180,7 +181,8 @@ def _place(finding: Finding) -> str:
 def _never_helps(who: str, place: str) -> tuple[str, ...]:
     return (
         "Waiting: `transaction.timeout.ms` counts in the coordinator, which has no open transaction here.",
-        "`forceTerminateTransaction`: raises the epoch, and aborts what the id has open by then, whose records are"
-        " discarded. These records stay open.",
-        f"Restarting {who}: if its next transaction includes {place}, that outcome also decides these records.",
+        "`forceTerminateTransaction`: raises the epoch, and aborts the id's present transaction, if it has one, whose"
+        " records are discarded. These records stay open.",
+        f"Restarting {who}: if its next transaction includes {place}, the marker of that transaction also commits or"
+        " aborts these records.",
     )

@@ -34,17 +34,17 @@ _WORDS: Final = {
     SpanKind.MARKER: _Words("A marker.", "It ends a transaction and uses an offset; no consumer ever gets it."),
     SpanKind.GAP: _Words(
         "Not in the log.",
-        "The log has no record at this offset (any more): compaction or retention removed it, or there never was one.",
+        "The log has no record at this offset: compaction or retention removed it, or there never was one.",
         "unknown",
         "unknown",
     ),
     SpanKind.UNKNOWN: _Words(
-        "Unknown.", "It could not be read, or what ended its transaction was not found.", "unknown", "unknown"
+        "Unknown.", "It could not be read, or the end of its transaction was not found.", "unknown", "unknown"
     ),
 }
 _ENDS_NOTHING: Final = (
-    "It ends nothing: its producer id had no record open here, as at the head of a topic that was created again inside"
-    " a transaction. No consumer ever gets it."
+    "It ends nothing: its producer id had no open transaction here, for example because the topic was deleted and"
+    " created again during the transaction. No consumer ever gets it."
 )
 _BY_HAND: Final = word_of(CauseCode.ADMIN)._replace(text="a marker by hand")
 

@@ -98,7 +98,12 @@ def _of_prepared(row: IdRow, log: KnownLog, now_ms: int) -> Next:
     if not is_stuck(row, log):
         return Next("muted", "", "markers being written")
     since = f"in {states.NAMES[row.state]} for {words.duration(now_ms - row.state_since_ms)}"
-    return Next("when", "completing", "completes when its markers are written", more=f"{since}, retried unless refused")
+    return Next(
+        "when",
+        "completing",
+        "completes when its markers are written",
+        more=f"{since}; its coordinator retries, unless a broker refused a marker",
+    )
 
 
 def _of_idle(row: IdRow, limits: Limits, now_ms: int) -> Next:
@@ -130,9 +135,9 @@ def last_outcome(row: IdRow) -> tuple[Word | None, str | None]:
 _HEADS = {
     "client_abort": "Aborted by its own client",
     "timeout": "Timed out",
-    "fenced": "Aborted for an InitProducerId of its id",
+    "fenced": "Aborted by an InitProducerId of the same id",
     "admin": "Ended through the admin API",
-    "unattributed": "Aborted, by whom is not known",
+    "unattributed": "Aborted, but it is not known by whom",
     "empty_abort": "Aborted while empty",
 }
 

@@ -372,7 +372,7 @@ def test_a_cluster_counts_its_partitions_and_lists_those_it_cannot_judge(cluster
             "watched": 10,
             "judged": 6,
             "unknown": 4,
-            "why": "orders-3 and orders-9: no leader; 2 other reasons",
+            "why": "orders-3 and orders-9: no leader; other partitions: 2 other reasons",
         },
         "as_of": NOW,
         "error": "2 of 10 partitions do not answer",
@@ -383,7 +383,7 @@ def test_a_cluster_counts_its_partitions_and_lists_those_it_cannot_judge(cluster
     assert unknown["orders-3 and orders-9"] == ("no leader", None)
     assert unknown["orders-1"] == (f"not all of its open transactions could be read: {denied}", "READ on topic secret")
     assert "being checked again" in unknown["orders-2"][0]
-    assert unknown["11 partitions"] == ("not watched: --topics or --mirrored leaves them out", None)
+    assert unknown["11 partitions"] == ("not watched: --topics or --mirrored excludes their topics", None)
 
 
 def test_a_cluster_whose_partitions_all_answer_has_judged_all_of_them(cluster: WithPartitions) -> None:

@@ -52,13 +52,13 @@ def test_no_source_stalls_while_all_are_read(cluster: WithPartitions) -> None:
 
 
 def test_an_application_that_died_stalls_every_source(cluster: WithPartitions) -> None:
-    why = f"{GONE}; the last one died or makes no progress"
+    why = f"{GONE}; the last application died or makes no progress"
     assert stalled(cluster, 10_001) == {"partitions": (NOW, why), "transaction_state": (NOW, why)}
 
 
 def test_an_application_that_was_stopped_is_the_reason_of_the_stall(cluster: WithPartitions) -> None:
     lease.release(cluster.engine, cluster.lease)
-    assert set(stalled(cluster).values()) == {(NOW, f"{GONE}; the last one was stopped")}
+    assert set(stalled(cluster).values()) == {(NOW, f"{GONE}; the last application was stopped")}
 
 
 def test_a_source_without_progress_stalls_alone(cluster: WithPartitions) -> None:
@@ -68,7 +68,7 @@ def test_a_source_without_progress_stalls_alone(cluster: WithPartitions) -> None
     ((name, (since, why)),) = stalled(cluster).items()
     assert (name, since) == ("partitions", NOW)
     assert why is not None
-    assert why.startswith("the streaming application runs but makes no progress on it")
+    assert why.startswith("the streaming application runs but reads nothing new")
 
 
 def test_the_error_of_a_source_is_the_reason(cluster: WithPartitions) -> None:

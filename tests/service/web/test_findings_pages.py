@@ -209,11 +209,11 @@ def test_a_committed_transaction_has_a_warning_against_abort_first(cluster: With
     cluster.see(hanging("commit"))
     one = the(cluster)
     page = look(address(one))
-    warning = "Do not abort it: its transaction was committed, and aborting loses half of a committed transaction."
+    warning = "Do not abort this transaction: it was committed, and an ABORT marker loses a part of it."
     assert page.text.index(warning) < page.text.index("What to do")
     assert page.commands == [f"txnscope resolve {one.id}", f"txnscope resolve {one.id} --execute"]
-    assert "kafka-transactions.sh abort: it would write ABORT" in page.text
-    assert "Switch resolving on: it is off in this service." in page.text
+    assert "kafka-transactions.sh abort: it writes an ABORT marker" in page.text
+    assert "Switch resolving on: this service accepts no keys." in page.text
     assert "Remediation is off:" in page.text
     assert "do not abort it: it was committed" in look().text
 
@@ -230,7 +230,10 @@ def test_a_page_with_remediation_on_has_no_form_and_no_key(cluster: WithPartitio
 def test_an_aborted_transaction_has_the_command_and_the_marker_type(cluster: WithPartitions, look: Look) -> None:
     cluster.see(hanging("abort"))
     page = look(address(the(cluster)))
-    assert "no committed transaction can have written it, and no coordinator will write the missing marker" in page.text
+    assert (
+        "no committed transaction can have written these records, and no coordinator will write the missing"
+        in page.text
+    )
     assert "reports what it would write: ABORT" in page.text
     assert page.commands[-1] == ABORT
 
@@ -240,7 +243,7 @@ def test_an_unknown_decision_has_a_reason_and_no_command(cluster: WithPartitions
     page = look(address(the(cluster)))
     assert page.commands == []
     assert "kafka-transactions.sh" not in page.text
-    assert "its transaction may have been committed, and the wrong marker loses data" in page.text
+    assert "the transaction may have been committed, and the wrong marker loses data" in page.text
     assert "No command is offered: the decision is unknown: the log that tells may not be read." in page.text
     assert "Find out from the application" in page.text
 
@@ -281,7 +284,7 @@ def test_a_resolved_finding_keeps_its_address_and_shows_how_it_ended(cluster: Wi
     cluster.see(now_ms=NOW_MS + 60_000)
     page = look(address(one), now_ms=NOW_MS + 61_000)
     assert page.title == "orders-0 was blocked by a hanging transaction of pay"
-    assert "Resolved at 14:14:50 UTC, after 1 m: it ended, and how is not known (healed)." in page.text
+    assert "Resolved at 14:14:50 UTC, after 1 m: the transaction ended, but it is not known how (healed)." in page.text
     assert page.commands == []
     assert "Where: orders-0" not in page.text, "a resolved finding does not show the present state of the partition"
     listed = look(now_ms=NOW_MS + 61_000)
@@ -296,10 +299,10 @@ ENDED: Mapping[str, str] = {
     Resolution.FOREIGN_COMMIT: "somebody wrote a COMMIT marker by hand",
     Resolution.FOREIGN_ABORT: "somebody wrote an ABORT marker by hand",
     Resolution.ADOPTION: "a later transaction of the same producer id ended",
-    Resolution.RETENTION: "its records were deleted",
-    Resolution.TRUNCATED: "its records were lost",
+    Resolution.RETENTION: "the transaction's records were deleted",
+    Resolution.TRUNCATED: "lost the transaction's records",
     Resolution.TOPIC_DELETED: "the topic was deleted",
-    Resolution.HEALED: "how is not known",
+    Resolution.HEALED: "it is not known how",
     Resolution.NOT_HANGING: "did not hang",
     Resolution.ACKNOWLEDGED: "somebody acknowledged it",
 }

@@ -183,7 +183,7 @@ def test_the_headline_is_not_green_while_findings_are_truncated(cluster: WithPar
     quiet(cluster)
     FindingWriter(cluster.engine, cluster.lease).save_truncated({Kind.HANGING: 50})
     page = overview(url)
-    assert page.title == "Nothing hangs as far as was read."
+    assert page.title == "Nothing hangs in the part that was read."
     assert "verdict--ok" not in page.html
     assert "cannot be judged" not in page.texts["verdict"]
     assert "50 hanging_transaction" in page.texts["left-out"]

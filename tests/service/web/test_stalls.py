@@ -102,7 +102,7 @@ def test_the_page_shows_if_the_application_runs_before_the_first_read(tmp_path: 
     assert shows(words, "no streaming application", "14:03:50 UTC")
     lease.renew(cluster.engine, cluster.lease, NOW_MS)
     words = overview(cluster.url).texts["verdict"]
-    assert "the streaming application is starting and has not read it yet" in words
+    assert "the streaming application is starting; no read has succeeded yet" in words
     assert "starting" not in overview(cluster.url, path=f"{PAGE}/transactions").texts[""]
     cluster.close()
 

@@ -66,7 +66,7 @@ def seen(age_ms: int = 1_000, read: float | None = None, **more: Any) -> Seen:
             "Data were lost or torn: 2 findings await acknowledgement. Nothing hangs. 1 partition is blocked.",
         ),
         (seen(lost=1, hanging=1), "hangs", "critical", "1 transaction hangs. It will not heal by itself."),
-        (seen(is_cut=True), "partly", "info", "Nothing hangs as far as was read."),
+        (seen(is_cut=True), "partly", "info", "Nothing hangs in the part that was read."),
         (seen(muted=1), "muted", "info", "1 hanging transaction is muted. Nothing else hangs."),
         (seen(ids=0), "empty", "info", "No transactions seen yet."),
         (seen(hanging=1, is_log_unread=True), "hangs", "critical", "1 transaction is likely to hang."),
