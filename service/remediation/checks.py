@@ -74,10 +74,13 @@ def nobody_owns(
         known = {row.partition for row in clusters.partitions(connection, cluster_id, SourceName.TRANSACTION_LOG)}
     owner = _read_to_the_end(entry, cluster_id, bracket, reading, _needed(client, owner, known))
     if owner is not None and owner.state == UNKNOWN:
-        raise Refused("the newest record of its transactional.id cannot be decoded: the owner's state is not known")
+        raise Refused(
+            f"the state of {display_id(owner.transactional_id)}, the owner of the transaction, is not known: its newest"
+            " record cannot be decoded"
+        )
     if owner is not None and will_end(entry, owner):
         name = display_id(owner.transactional_id)
-        raise Refused(f"its coordinator owns it: {name} is {NAMES[owner.state]}, and the marker will be written")
+        raise Refused(f"the coordinator of {name} will write the marker: {name} is {NAMES[owner.state]}")
     if owner is not None and is_left_behind(entry, owner) and not _is_unknown_to_all(owner, client):
         raise Refused(
             f"partitions were added to {TOPIC}, and a coordinator that has not restarted since may still end the"
@@ -100,7 +103,7 @@ def _needed(client: KafkaClient, owner: Owner | None, known: set[int]) -> set[in
         return {owner.log_partition}
     layout = topic_layout(client, TOPIC)
     if layout is None or not layout.leaders or not layout.leaders.keys() <= known:
-        raise Refused(f"{TOPIC} is not read whole: the owner of the transaction is not known")
+        raise Refused(f"the store lacks partitions of {TOPIC}: the owner of the transaction is not known")
     return set(layout.leaders)
 
 
@@ -124,7 +127,7 @@ def _read_to_the_end(
         if all(_is_read(rows.get(p), one) for (_, p), one in seen.items()):
             break
         if time.monotonic() > give_up:
-            raise Refused("the transaction log is not read to its end: the owner of the transaction is not known now")
+            raise Refused("the transaction log is not read to its end yet: the owner of the transaction is not known")
         time.sleep(_PAUSE_S)
     if owner is None and undecodable:
         raise Refused("the newest record of some transactional.id cannot be decoded: that id may be the owner")
@@ -191,7 +194,7 @@ def prove_again(
         )
     if (verdict.decision == Decided.COMMIT) != (finding.observation.decision == Decided.COMMIT):
         raise Refused(
-            f"the decision of the finding is {finding.observation.decision}, that of the brokers' logs"
-            f" {verdict.decision}: {verdict.why}",
+            f"the finding's decision is {finding.observation.decision}, but the brokers' logs prove {verdict.decision}:"
+            f" {verdict.why}",
             "find out from the application whether it committed these records",
         )

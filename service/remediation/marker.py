@@ -35,13 +35,13 @@ def write(client: KafkaClient, way: WayOut) -> None:
         )
     except KafkaUnavailable as e:
         raise Unanswered(
-            f"it is not known whether {way.marker} was written to {way.place} ({e}): if so, the finding resolves"
-            " within seconds; if it does not resolve, repeat the request: all checks are made again first"
+            f"it is not known whether {way.marker} was written to {way.place} ({e}): if it was, the finding"
+            " resolves within seconds; if the finding does not resolve, repeat the request: it makes all checks again"
         ) from e
     if code == errors.NONE:
         return
     if code == errors.CLUSTER_AUTHORIZATION_FAILED:
-        raise KafkaRefused(f"nothing was written: no permission to write markers, grant {NEEDS}")
+        raise KafkaRefused(f"nothing was written: no permission to write markers: grant {NEEDS}")
     if code in (_INVALID_PRODUCER_EPOCH, _COORDINATOR_FENCED):
         raise Refused(
             f"nothing was written: broker {way.leader.node} refuses the marker, because producer id {way.producer_id}"
@@ -49,6 +49,7 @@ def write(client: KafkaClient, way: WayOut) -> None:
         )
     if code in errors.TRANSIENT:
         raise KafkaUnavailable(
-            f"nothing was written: broker {way.leader.node} cannot take the marker now, error {code}"
+            f"nothing was written: broker {way.leader.node} cannot write the marker now (error {code}): repeat the"
+            " request"
         )
-    raise KafkaRefused(f"nothing was written: broker {way.leader.node} refuses the marker, error {code}")
+    raise KafkaRefused(f"nothing was written: broker {way.leader.node} refuses the marker (error {code})")

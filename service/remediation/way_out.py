@@ -24,9 +24,10 @@ from service.kafka.leader_check import CheckedPartition, LeaderCheck
 from service.remediation.checks import Reading, Refused, is_fenced, nobody_owns, prove_again
 
 REASONS: Final = {
-    Decided.COMMIT: "its transaction was committed, and its marker is missing here: its coordinator decided COMMIT",
-    Decided.ABORT: "no committed transaction can have written it, and no marker ended it here: ABORT loses nothing",
-    Decided.NONE: "its records belong to no transaction that was committed: ABORT loses nothing",
+    Decided.COMMIT: "its coordinator committed the transaction, and the COMMIT marker is missing here",
+    Decided.ABORT: "no committed transaction can have written the records, and no marker ended them:"
+    " ABORT loses nothing",
+    Decided.NONE: "the records belong to no committed transaction: ABORT loses nothing",
 }
 """By decision, the reason why its marker is right. No marker is written for a decision that is not here."""
 
@@ -88,11 +89,11 @@ def steps(way: WayOut, *, executed: bool) -> tuple[str, ...]:
     """Returns the steps in words, in order. The last step is writing the marker, which was done if `executed` is
     True."""
     return (
-        f"read {way.place}: still open at {way.start_offset}",
-        "read the transaction log to its end at that time: no transaction there will end it",
+        f"read {way.place}: the transaction is still open at offset {way.start_offset}",
+        "read the transaction log to the end that it had then: no transaction in it will end this one",
         f"derived the decision from both logs: {'COMMIT' if way.commit else 'no COMMIT'}, as in the finding",
-        f"read {way.place} again: still open there",
-        f"{'wrote' if executed else 'write'} {way.marker} to broker {way.leader.node}, its leader",
+        f"read {way.place} again: the transaction is still open",
+        f"{'wrote' if executed else 'write'} {way.marker} to broker {way.leader.node}, the leader of {way.place}",
     )
 
 
@@ -100,14 +101,14 @@ def _reason(finding: Finding) -> str:
     """Returns the reason why the finding's marker is right. Raises Refused if no marker may be written for the
     finding."""
     if finding.kind != Kind.HANGING:
-        raise Refused(f"the finding is no hanging transaction but {finding.kind}: a marker cannot end it")
+        raise Refused(f"no marker can end this finding: it is of kind {finding.kind}, not {Kind.HANGING}")
     if finding.status == Status.RESOLVED:
         raise Refused(f"the finding has ended already: {finding.life.resolution}")
     if finding.status != Status.CONFIRMED:
         raise Refused("the finding is not confirmed: only a confirmed hanging transaction may be ended by hand")
     if finding.observation.decision not in REASONS:
         raise Refused(
-            "whether its transaction was committed is not known, and the wrong marker would lose data",
+            "it is not known whether the transaction was committed, and the wrong marker would lose data",
             "find out from the application whether it committed these records",
         )
     return REASONS[finding.observation.decision]
@@ -129,10 +130,10 @@ def _entry(finding: Finding, seen: CheckedPartition) -> Entry:
     s = finding.subject
     active = None if s.producer_id is None else seen.entry(s.producer_id)
     if active is None:
-        raise Refused(f"nothing of producer id {s.producer_id} is open on {s.topic}-{s.partition} any more")
+        raise Refused(f"producer id {s.producer_id} has no open transaction on {s.topic}-{s.partition} any more")
     if (active.transaction_start_offset, active.producer_epoch) != (s.start_offset, s.producer_epoch):
         raise Refused(
-            f"another transaction of producer id {s.producer_id} is open on {s.topic}-{s.partition} now: it began at"
+            f"producer id {s.producer_id} has another open transaction on {s.topic}-{s.partition}: it began at"
             f" offset {active.transaction_start_offset} with epoch {active.producer_epoch}"
         )
     return Entry(

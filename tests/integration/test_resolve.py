@@ -151,10 +151,10 @@ def test_no_marker_is_written_for_a_transaction_that_will_end(here: ResolveClien
     completing = Hang("r-owned", 1, at_offset, one.producer_id, one.producer_epoch, "r-stuck", "none")
     for hang, state in ((claim, "Ongoing"), (completing, "Prepare")):
         says = here.refusal(here.claimed(hang))
-        assert "its coordinator owns it" in says
+        assert "will write the marker" in says
         assert state in says
     live.end(commit=True)
-    assert "is open on r-owned-0 any more" in here.refusal(here.claimed(claim))
+    assert "has no open transaction on r-owned-0 any more" in here.refusal(here.claimed(claim))
     assert committed_on(lab.bootstrap, "r-owned", 1) == [b"open"]
 
 

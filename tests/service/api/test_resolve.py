@@ -72,14 +72,14 @@ def test_a_request_is_a_dry_run_by_default(here: ResolveApi, body: Any) -> None:
         COORDINATOR_EPOCH,
     )
     assert reported["command"].startswith("kafka-transactions.sh --bootstrap-server b:9092 abort --topic")
-    assert reported["steps"][-1] == "write ABORT to broker 2, its leader"
+    assert reported["steps"][-1] == "write ABORT to broker 2, the leader of orders-0"
     assert (here.brokers.sent, here.audited()) == ([], [])
 
 
 def test_an_executed_request_writes_the_marker_and_is_audited(here: ResolveApi) -> None:
     answer = here.post({"dry_run": False}, key=KEYS["bob"])
     assert (answer.status_code, answer.json()["dry_run"], answer.json()["executed"]) == (200, False, True)
-    assert answer.json()["steps"][-1] == "wrote ABORT to broker 2, its leader"
+    assert answer.json()["steps"][-1] == "wrote ABORT to broker 2, the leader of orders-0"
     assert here.brokers.sent == [Sent(2, PID, EPOCH, COORDINATOR_EPOCH, commit=False)]
     assert here.audited() == [("bob", Outcome.BEGUN), ("bob", Outcome.WRITTEN)]
     with here.cluster.engine.connect() as connection:
@@ -206,8 +206,8 @@ def test_an_unknown_finding_or_cluster_is_404(here: ResolveApi) -> None:
     ("fields", "says"),
     [
         ({"confirmed": False}, "the finding is not confirmed: only a confirmed"),
-        ({"decision": "unknown"}, "whether its transaction was committed is not known"),
-        ({"decision": None}, "whether its transaction was committed is not known"),
+        ({"decision": "unknown"}, "it is not known whether the transaction was committed"),
+        ({"decision": None}, "it is not known whether the transaction was committed"),
     ],
 )
 def test_only_a_confirmed_and_decided_finding_gets_a_marker(
@@ -223,15 +223,16 @@ def test_only_a_hanging_transaction_gets_a_marker(here: ResolveApi) -> None:
     items = here.client.get("/api/v1/clusters/orders/findings").json()["items"]
     (other,) = (item["id"] for item in items if item["kind"] == Kind.OVERDUE)
     answer = here.post({"dry_run": False}, finding=other)
-    assert (answer.status_code, "no hanging transaction but overdue" in answer.json()["detail"]) == (409, True)
+    of_kind = "of kind overdue_transaction, not hanging_transaction"
+    assert (answer.status_code, of_kind in answer.json()["detail"]) == (409, True)
 
 
 @pytest.mark.parametrize(
     ("seen", "says"),
     [
         (None, "orders-0 cannot be read now"),
-        (shows(), "nothing of producer id 7 is open on orders-0 any more"),
-        (shows(hanging(producer_id=8)), "nothing of producer id 7 is open"),
+        (shows(), "producer id 7 has no open transaction on orders-0 any more"),
+        (shows(hanging(producer_id=8)), "producer id 7 has no open transaction"),
         (shows(hanging(transaction_start_offset=LSO + 4)), f"it began at offset {LSO + 4} with epoch 3"),
         (shows(hanging(producer_epoch=EPOCH + 1)), f"it began at offset {LSO} with epoch 4"),
         (shows(described=False), "the open transactions of orders-0 cannot be read: grant READ"),
@@ -259,9 +260,9 @@ def test_a_partition_that_has_changed_is_refused(here: ResolveApi, look: int, se
 @pytest.mark.parametrize(
     ("stored", "derived", "says"),
     [
-        ("none", "commit", "the decision of the finding is none, that of the brokers' logs commit"),
-        ("abort", "commit", "the decision of the finding is abort, that of the brokers' logs commit"),
-        ("commit", "abort", "the decision of the finding is commit, that of the brokers' logs abort"),
+        ("none", "commit", "the finding's decision is none, but the brokers' logs prove commit"),
+        ("abort", "commit", "the finding's decision is abort, but the brokers' logs prove commit"),
+        ("commit", "abort", "the finding's decision is commit, but the brokers' logs prove abort"),
     ],
 )
 def test_a_decision_that_the_logs_contradict_is_not_written(
@@ -289,7 +290,10 @@ LISTED = (Participants("orders", (0,)),)
 @pytest.mark.parametrize(
     ("owner", "says"),
     [
-        (FENCED._replace(state=states.ONGOING, topics=LISTED), "its coordinator owns it: pay is Ongoing"),
+        (
+            FENCED._replace(state=states.ONGOING, topics=LISTED),
+            "the coordinator of pay will write the marker: pay is Ongoing",
+        ),
         (FENCED._replace(state=states.ONGOING, topics=LISTED, start_ms=NOW_MS - 7_200_000), "pay is Ongoing"),
         (FENCED._replace(state=states.PREPARE_COMMIT, topics=LISTED), "pay is PrepareCommit"),
         (FENCED._replace(state=states.PREPARE_ABORT, topics=LISTED, producer_epoch=EPOCH), "pay is PrepareAbort"),
@@ -363,7 +367,7 @@ def test_an_owner_that_is_read_during_the_checks_prevents_the_marker(here: Resol
     here.brokers.log_ends(2)
     late = threading.Timer(0.05, lambda: here.cluster.read([FENCED._replace(state=states.ONGOING, topics=LISTED)]))
     late.start()
-    refused(here, "its coordinator owns it: pay is Ongoing")
+    refused(here, "the coordinator of pay will write the marker: pay is Ongoing")
     late.join()
 
 
@@ -389,7 +393,7 @@ class TestOrphan:
         here.brokers.log_ends(0, partition=1)
         answer = here.post({"dry_run": False}, finding=self.finding(here))
         assert answer.status_code == 409
-        assert "__transaction_state is not read whole" in answer.json()["detail"]
+        assert "the store lacks partitions of __transaction_state" in answer.json()["detail"]
 
     def test_an_orphan_is_not_ended_while_an_id_cannot_be_decoded(self, here: ResolveApi) -> None:
         here.cluster.read([Id(b"who knows", states.UNKNOWN, producer_id=-1)])
@@ -407,9 +411,9 @@ def test_a_refusal_of_the_broker_has_its_status_and_reason(here: ResolveApi) -> 
     for code, status, says in (
         (47, 409, "producer id 7 has a newer epoch or marker on orders-0 (error 47)"),
         (52, 409, "(error 52)"),
-        (31, 502, "no permission to write markers, grant ALTER or CLUSTER_ACTION on the cluster"),
-        (6, 503, "broker 2 cannot take the marker now, error 6"),
-        (-1, 502, "broker 2 refuses the marker, error -1"),
+        (31, 502, "no permission to write markers: grant ALTER or CLUSTER_ACTION on the cluster"),
+        (6, 503, "broker 2 cannot write the marker now (error 6)"),
+        (-1, 502, "broker 2 refuses the marker (error -1)"),
     ):
         before = len(here.audited())
         here.brokers.answer = lambda code=code: code  # type: ignore[misc]
