@@ -1,7 +1,7 @@
 """`python -m spark_jobs`: the streaming application. Ends with the exit codes of the command line (0, 2, 3), or with 1
 if it has to be started again.
 
-Most of the time of a start passes until Spark's JVM runs. Heavy modules are imported meanwhile (docs/adr/0012).
+Most of a start is spent waiting for Spark's JVM. Heavy modules are imported during that time (docs/adr/0012).
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def _run(
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Returns whether a line is logged. Lines of py4j and of the root logger are not, because py4j logs every lost
-    connection with a traceback, partly in the root logger. Our own loggers report the consequence in one line."""
+    """Returns whether a line is logged: not if it comes from py4j or the root logger. py4j logs every lost connection
+    with a traceback, sometimes through the root logger; our own loggers report the consequence in one line."""
     return record.name.startswith("txnscope") or (record.name != "root" and not record.name.startswith("py4j"))
 
 

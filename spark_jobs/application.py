@@ -46,8 +46,7 @@ from spark_jobs.settings import IngestSettings
 
 EVERY_S: Final = 60.0
 SOON_S: Final = 1.0
-"""Pause (s) between two calls of a large deletion, so that readers and the writer of the transaction log get the store
-in between."""
+"""Pause (s) between two steps of a large deletion, so that others can use the store in between."""
 
 
 @contextmanager
@@ -220,7 +219,7 @@ class Application:
         return None
 
     def _describe(self, engine: Engine, cluster_id: int, now_ms: int) -> float:
-        """Stores the cluster's description, and returns the seconds until the next time. A failure is only logged,
+        """Stores the cluster's description, and returns the seconds until it is due again. A failure is only logged,
         because brokers, features and configs change rarely."""
         try:
             with KafkaClient(self._settings.client) as client:

@@ -19,15 +19,15 @@ from service.store.progress import PartitionStart, Position, positions, start_po
 from spark_jobs.source.log_identity import LogPosition, observe_log, unanswered_reason
 
 STALE_AFTER_MS = 12 * 3_600_000
-"""Half of Kafka's delete.retention.ms. After a longer time, compaction may have removed tombstones before they were
-read."""
+"""Half of Kafka's default delete.retention.ms. After a longer time without a read, compaction may have removed
+tombstones that were never read."""
 
 
 def initial_positions(engine: Engine, lease: Lease, client: ClientSettings, now_ms: int) -> dict[int, LogPosition]:
     """Returns the positions of all partitions of the transaction log known now; none while the topic does not exist.
 
-    Raises KafkaFailure if the very first start does not get the log's end offsets, because only records behind them are
-    counted.
+    Raises KafkaFailure if the very first start does not get the log's end offsets, because counters include only
+    records behind them.
     """
     with engine.connect() as connection:
         known = positions(connection, lease.cluster_id, SourceName.TRANSACTION_LOG, TOPIC)

@@ -52,7 +52,7 @@ class IngestSettings:
 
     @property
     def reader(self) -> ReaderSettings:
-        """The part that Spark's readers need, wherever they run: neither the store nor Spark's own settings."""
+        """The settings that Spark's readers need, wherever they run: without those of the store and of Spark."""
         return ReaderSettings(
             client=self.client, watch=self.watch, full_history_prefixes=self.rules.kept_prefixes, tails=self.tails
         )

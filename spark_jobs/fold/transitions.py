@@ -3,8 +3,8 @@
 The same rules for two records are in `service.domain.transaction_log` (transitions, outcomes, id_delta). A property
 test compares both.
 
-The decisions of coordinators are taken out of the records, with their partitions, only where markers are compared with
-them: other records need no partitions decoded.
+`decisions` extracts the coordinators' decisions with their partitions. It runs only if markers are compared with
+decisions, because nothing else needs the partitions decoded.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from spark_jobs.source.transaction_log import TransactionLogSource, source_optio
 log = logging.getLogger("txnscope.ingest")
 
 LATE_INDEXES_FROM = 100_000
-"""Number of offsets of history from which on the indexes of ids are built after the first read."""
+"""If the history has at least this many offsets, the indexes of ids are built only after the first read."""
 
 
 class TransactionLogJob:

@@ -110,5 +110,5 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
 
 
 def _is_plain(one: IdState) -> bool:
-    """Returns whether the id is plain text in Kafka's requests; other ids cannot be asked about."""
+    """Returns whether Kafka's requests can contain the id as it is. Coordinators cannot be asked about any other id."""
     return display_id(one.transactional_id).encode() == one.transactional_id

@@ -34,7 +34,8 @@ from spark_jobs.judge.makers import Makers
 RUNNING_OUT_EVERY_MS: Final = 30_000
 ASK_EVERY_MS: Final = 10_000
 IDS_OF_EACH_KIND: Final = 7
-"""Among the IDS_AT_ONCE ids: at most this many suspects, at least this many idle ones; the rest are stuck or open."""
+"""Of the IDS_AT_ONCE ids of a round, at most this many are suspects and at least this many are idle. The rest are stuck
+or open."""
 
 _IDLE: Final = (COMPLETE_COMMIT, EMPTY, COMPLETE_ABORT)
 

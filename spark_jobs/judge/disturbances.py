@@ -13,7 +13,8 @@ NEVER_MS: Final = 0
 
 
 class Disturbances:
-    """The disturbances that this process has seen. `broker_failure_ms`: the last broker failure known from before."""
+    """The disturbances that this process has seen. `broker_failure_ms`: time of the last broker failure before this
+    process; NEVER_MS if none is known."""
 
     def __init__(self, broker_failure_ms: int = NEVER_MS) -> None:
         self._led: dict[int, tuple[tuple[int, int], int]] = {}  # by log partition: leader, and since when

@@ -41,7 +41,7 @@ SAMPLE_WAIT_S: Final = 2.0
 """Longest wait for the next sample of partitions. There are four a second."""
 
 ROUND_S: Final = 1.5
-"""Time after which a round asks about no further batch of groups."""
+"""Time (s) after which a round asks about no further batch of groups."""
 
 MOST_ROWS: Final = 5_000
 """Maximum number of rows that are kept of one round; further rows are left out, and counted."""

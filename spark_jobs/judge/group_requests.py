@@ -29,9 +29,9 @@ _DENIED: Final = 30
 
 class GroupsAnswer(NamedTuple):
     """A coordinator's answer about its groups. `rows`: on stalled partitions. `topics`: by group, the topics on which
-    the group has offsets or assigned partitions. A group without an answer is missing from `topics`. Either permission
-    is missing (`denied`; the group's rows come from the batches of open transactions), or another broker coordinates
-    the group now (`has_moved`).
+    the group has offsets or assigned partitions. A group without an answer is missing from `topics`. `denied`: groups
+    for which permission is missing; their rows come from the batches of open transactions. `has_moved`: another broker
+    coordinates some of the groups now.
 
     `lags`: of share groups, by group, topic and partition; only those that are reported. `not_judged`: share groups for
     which it is not known whether they wait, with the reason.

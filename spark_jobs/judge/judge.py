@@ -42,7 +42,7 @@ SHORTEST_PAUSE_MS: Final = 10
 CONDITIONS_EVERY_MS: Final = 1_000
 LIMITS_EVERY_MS: Final = 10_000
 PAUSE_FACTOR: Final = 20
-"""At most a twentieth of the time goes into one part of a round: a part that takes long runs less often."""
+"""A part of a round uses at most a twentieth of the time: the longer it takes, the less often it runs."""
 
 PARTITIONS_PAUSE_FACTOR: Final = 4
 """PAUSE_FACTOR for open entries on partitions: up to a quarter of the time, because users wait for the verdict."""
@@ -102,7 +102,7 @@ class Judge:
         self._partitions_due = RoundTimer(0, processor_s, PARTITIONS_PAUSE_FACTOR)
 
     def next_round_ms(self, now_ms: int) -> int:
-        """Returns the time at which the next round should come, after one at `now_ms`."""
+        """Returns the time (ms) at which the round after the one at `now_ms` should come."""
         wanted_ms = 0 if self._partitions is None else self._partitions.next_round_ms
         return wanted_ms if now_ms < wanted_ms < now_ms + ROUND_MS else now_ms + ROUND_MS
 

@@ -20,7 +20,7 @@ from service.domain.applications import (
 from service.store.queries.transactions import behaviours
 
 IDS_AT_ONCE: Final = 10
-"""Maximum number of ids that are queried in a round, with some ten siblings each."""
+"""Maximum number of ids that are queried in a round. The query of an id returns some ten siblings."""
 
 KEPT_MS: Final = 60_000
 """Time after which an id is queried again, because it may have more siblings by then."""

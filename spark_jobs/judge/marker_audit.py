@@ -138,8 +138,8 @@ class MarkerAuditor:
     def _ended(
         self, inputs: AuditInputs, told: set[tuple[int, int]], passed: set[tuple[TopicPartition, int]]
     ) -> tuple[EndedLog, ...]:
-        """Returns the ended logs that have changed. Records in `passed` are removed from them. Their markers are
-        removed once all decisions that could be about these markers have a result."""
+        """Returns the ended logs that have changed, without the records in `passed`. A marker is removed once all
+        decisions that could be about that marker have a result."""
         whole_ms = self._whole_log_ms(inputs)
         left = [one for one in inputs.decisions if (one.log_partition, one.offset) not in told]
         changed = []
@@ -226,8 +226,8 @@ def daily_line(results: Counter[Result]) -> str:
 
 
 def _from(marker: SeenMarker, begun: int) -> SeenMarker:
-    """Returns the marker. If the records that it ended begin before `begun`, from where on the partition is compared,
-    the marker counts as having ended nothing."""
+    """Returns the marker. If the records that the marker ended begin before `begun`, the offset from which on the
+    partition is compared, the marker counts as having ended nothing."""
     return marker if marker.ends_from >= begun else marker._replace(ends_from=-1)
 
 

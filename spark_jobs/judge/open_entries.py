@@ -96,7 +96,8 @@ class OpenEntryObserver:
         """The coverage gaps of topics that may not be read, as of the last round."""
         self._without_case = 0
         self.next_round_ms = 0
-        """The earliest time at which the next step of an entry may be made. The next round should come no later."""
+        """The earliest time (ms) at which the next step of an entry may be made. The next round should come no
+        later."""
 
     def stalled_since_ms(self, subject: Subject) -> int | None:
         """Returns when (ms) the LSO began to stall at the hanging entry; None if another entry held the LSO, or if the
@@ -282,8 +283,8 @@ class OpenEntryObserver:
         return ends
 
     def _begin(self, current: _Round, row: PartitionState, entry: Entry, relation: Relation, *, has_log: bool) -> None:
-        """Begins a case, replacing one for the same entry; if there are MOST_CASES cases already, the entry is only
-        counted."""
+        """Begins a case, and replaces an earlier case of the same entry. If there are MOST_CASES cases already, only
+        counts the entry."""
         key = entry_key(entry)
         if key not in self._cases and len(self._cases) >= MOST_CASES:
             self._without_case += 1

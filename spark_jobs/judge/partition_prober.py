@@ -168,8 +168,8 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
 
 
 class _Reads:
-    """The reads of single partitions in one round. A failed read does not prevent the others; only a leader that does
-    not answer is not asked again in the round."""
+    """The reads of single partitions in one round. A failed read does not prevent other reads. A leader that does not
+    answer is not asked again in the round."""
 
     def __init__(self) -> None:
         self._failures: dict[int, KafkaFailure] = {}

@@ -39,7 +39,7 @@ MOST_TRANSACTIONS: Final = 200
 
 MOST_BYTES: Final = 64 << 20
 MOST_OFFSETS: Final = 5_000
-"""Together with MOST_BYTES, the bounds for one transaction. Batches beyond these bounds are not read."""
+"""MOST_OFFSETS and MOST_BYTES bound what is read of one transaction. Batches beyond these bounds are not read."""
 
 BEHIND_MS: Final = 10_000
 """Time after which a transaction that is not read completely is reported."""
@@ -85,8 +85,9 @@ class PendingOffsets:
     def read_more(
         self, client: KafkaClient, entries: Iterable[Entry], ends: Mapping[TopicPartition, LsoSample], now_ms: int
     ) -> None:
-        """Reads the new batches of transactions that have written more. `entries`: all that are known to be open on
-        stalled partitions of `__consumer_offsets`. Raises KafkaFailure if no broker reports the partitions' leaders."""
+        """Reads the new batches of transactions that have written more. `entries`: all entries that are known to be
+        open on stalled partitions of `__consumer_offsets`. Raises KafkaFailure if no broker reports the partitions'
+        leaders."""
         by_age = sorted(entries, key=lambda one: (one.first_seen_ms, one.start_offset))
         oldest, self.left_out = by_age[:MOST_TRANSACTIONS], len(by_age[MOST_TRANSACTIONS:])
         known = self._open

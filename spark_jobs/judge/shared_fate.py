@@ -1,5 +1,5 @@
-"""Detects entries that a later transaction of their producer id will end, and finds out whether records are lost by
-that.
+"""Detects entries that a later transaction of their producer id will end, and finds out whether committed records are
+lost then.
 
 A committed transaction's marker was skipped, or lost with a leader, and its client went on at once. So nothing hangs:
 the marker of the present transaction decides about the committed records, too, and an ABORT loses them. If an entry
@@ -35,8 +35,9 @@ from spark_jobs.judge.partition_prober import Answers, EntryKey, is_open
 from spark_jobs.judge.resolution import cases_of
 
 _CLOSING: Final = (RelationKind.OPEN, RelationKind.OVERDUE, RelationKind.COMPLETING)
-"""Relations of an entry to a transaction that will close it, and that may have written it. The transaction began too
-soon after the entry was seen first, or too soon before it was seen last, to rule out that it wrote the entry."""
+"""Relations of an entry to a transaction that will close it, and that may have written it. By time alone, it is not
+ruled out that the transaction wrote the entry: it began soon after the entry was first seen, or soon before the entry
+was last seen."""
 
 READ_EVERY_MS: Final = 1_000
 READ_AT_ONCE: Final = 4

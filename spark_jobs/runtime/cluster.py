@@ -31,7 +31,7 @@ _SETTLED_S: Final = 1.0
 """Time (s) without a new executor after which `wait` expects no more."""
 
 _NOT_IN_EXECUTORS: Final = ("api", "cli", "web")
-"""Folders of packages that no task imports."""
+"""Packages of `service` that no task imports."""
 
 
 class SessionEnded(Exception):

@@ -65,8 +65,8 @@ def encoded_reason(text: str) -> Reason | None:
 
 
 def reason_of(failure: BaseException) -> Reason:
-    """Returns why Kafka could not be read, if that ended the query; otherwise a reason with one line of the failure's
-    text."""
+    """Returns the reason why Kafka could not be read, if that ended the query; otherwise a reason with one line of the
+    failure's text."""
     if isinstance(failure, KafkaFailure):
         return failure.reason
     return encoded_reason(str(failure)) or ErrorText(_line(str(failure)) or type(failure).__name__)

@@ -35,8 +35,8 @@ class BadLiveness(Exception):
 
 
 class Watchdog:
-    """The watchdog of one process. Call `begin` once. While all is well, `beat` reports that to the supervisor, and
-    `report_liveness`, if given, by `--liveness`."""
+    """The watchdog of one process. Call `begin` once. While all parts make progress, the watchdog calls `beat`, which
+    reports that to the supervisor, and `report_liveness`, if given, which reports it by `--liveness`."""
 
     def __init__(
         self, liveness: Liveness, beat: Callable[[], None], report_liveness: Callable[[], None] | None = None
@@ -97,8 +97,8 @@ class Watchdog:
 
 
 def liveness_reporter(where: str) -> Callable[[], None]:
-    """Returns a function to call once a second while all is well. `where`: a file, or [HOST:]PORT of a page that then
-    answers 200.
+    """Returns a function to call once a second while all parts make progress. `where`: a file, or [HOST:]PORT of a page
+    that then answers 200.
 
     Raises BadLiveness if the port is taken or the file cannot be written.
     """
@@ -116,8 +116,8 @@ def liveness_reporter(where: str) -> Callable[[], None]:
 
 
 class _LivenessPage(ThreadingHTTPServer):
-    """A page that answers 503 until all is well for the first time, and 200 from then on: a stuck process ends itself,
-    and a frozen process does not answer."""
+    """A page that answers 503 until all parts make progress for the first time, and 200 from then on. A stuck process
+    ends itself, and a frozen process does not answer."""
 
     daemon_threads = True
 

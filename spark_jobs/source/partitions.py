@@ -30,7 +30,8 @@ from spark_jobs.source.stream_reader import KafkaSource
 
 TICK_S: Final = 0.25
 TOO_LATE_MS: Final = 10_000
-"""Age from which a task reports its sample without reading from brokers: the next sample is fresher."""
+"""Age (ms) of a sample from which on a task reports the sample without reading from brokers, because the next sample is
+fresher."""
 
 
 @dataclass(frozen=True)

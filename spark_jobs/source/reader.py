@@ -278,7 +278,8 @@ class _LogRangeReader(RangeReader):
             self._next_offsets[r.partition] += 1
 
     def _fold_pieces(self) -> None:
-        """Keeps the number of pieces small: merges all into one whenever the later ones together outweigh the first."""
+        """Keeps the number of pieces small: merges all pieces into one as soon as the later pieces together have as
+        many runs as the first."""
         first, *more = (len(piece.runs.partition) for piece in self._pieces)
         if more and sum(more) >= first:
             self._pieces = [merge(concat(self._pieces), self._scope)]

@@ -27,7 +27,7 @@ from spark_jobs.source.watched import Rounds, Urgency, WatchedPartition, is_over
 
 LAYOUT_EVERY_MS: Final = 2_000
 LAYOUT_SOON_MS: Final = 1_000
-"""LAYOUT_EVERY_MS while some partition does not answer: another broker may lead it by now."""
+"""Replaces LAYOUT_EVERY_MS while some partition does not answer, because another broker may lead it by now."""
 LOG_STARTS_EVERY_MS: Final = 10_000
 FULL_EVERY_MS: Final = 30_000
 HEARTBEAT_MS: Final = 1_000

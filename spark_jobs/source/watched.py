@@ -153,9 +153,9 @@ _ends_of: Final = attrgetter(*PartitionEnds._fields)
 
 @dataclass(slots=True)
 class WatchedPartition:
-    """A watched partition. `ends`: by its last answer. `since_ms`: the time since which the LSO has been at this
-    offset, below the high watermark; kept over errors, and over restarts by `StallClock`. `why`: the reason for which
-    the partition cannot be sampled.
+    """A watched partition. `ends`: from its leader's last answer. `since_ms`: the time since which the LSO has been at
+    this offset, below the high watermark; kept over errors, and over restarts by `StallClock`. `why`: the reason for
+    which the partition cannot be sampled.
 
     `reported`: the newest observation that was reported. `read_at_ms`, `read_lso`: time and LSO of the last read.
     """

@@ -15,7 +15,7 @@ from service.kafka.fetch import Fetched, PartitionFetch, fetch_many
 from spark_jobs.source.window import Key, Window, WindowCache
 
 SMALL: Final = 1 << 20
-"""Bytes of one partition that are read at most to measure how much lies behind the LSO."""
+"""Maximum number of bytes of one partition that are read to measure how much lies behind the LSO."""
 LARGE: Final = 8 << 20
 """The same limit where only batches show the open transactions: DescribeProducers failed, is denied, or is not known to
 the broker (before Kafka 2.8)."""
@@ -24,8 +24,8 @@ BUDGET: Final = 32 << 20
 
 _FIRST_ROUNDS: Final = ((16 << 10, 256), (2 << 20, 4), (8 << 20, 1))
 _MORE_ROUNDS: Final = ((256 << 10, 32), (2 << 20, 4), (8 << 20, 1))
-"""(bytes of each partition, partitions at once). A broker sends a batch above the limit only if it is the first one of
-the response (KIP-74). Partitions that returned nothing are asked again with a higher limit, and in the end alone."""
+"""(bytes of each partition, partitions at once). A broker sends a batch above the limit only as the first batch of its
+response (KIP-74). Partitions that returned nothing are asked again with a higher limit, and in the end alone."""
 _RESPONSE_BYTES: Final = 8 << 20
 _TIMEOUT_MS: Final = 5_000
 _NOTHING: Final = (0, False)
