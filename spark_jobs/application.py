@@ -189,7 +189,7 @@ class Application:
                 with suppress(StoreError):  # the lease expires without it, too
                     lease.release(engine, held_lease)
             if why is not None:
-                log.warning("reading stopped, beginning again in %.0f s: %s", PAUSE_S, error_summary(why))
+                log.warning("reading stopped, and begins again in %.0f s: %s", PAUSE_S, error_summary(why))
                 self._stopping.wait(PAUSE_S)
 
     def _renew(self, engine: Engine, held_lease: lease.Lease) -> None:

@@ -89,7 +89,8 @@ class TransactionLogJob:
         """Logs once why there is no transaction log."""
         if absent is not None and absent != self._absent:
             log.warning(
-                "%s; hanging transactions are found by the coordinators' answers alone, with the confidence likely",
+                "%s; without the log, hanging transactions are found by the coordinators' answers, and reported as"
+                " likely",
                 absent,
             )
         self._absent = absent

@@ -72,7 +72,7 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
         answered_at_ms = wall_clock_ms()
         for node, answers in answered.items():
             if isinstance(answers, KafkaFailure):
-                log.debug("about transactions: %s", answers)
+                log.debug("no answer of a coordinator about transactions: %s", answers)
                 continue
             layouts: dict[str, TopicLayout | None] = {}
             for name, described in descriptions_in(answers[0]).items():

@@ -107,7 +107,7 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
 
     def _answer(self, question: Questions) -> None:
         answers = Answers()
-        with self._trying("not all could be looked at"):
+        with self._trying("not all partitions could be observed"):
             self._ask(question, answers)
         self._answers.put(answers)
         self._wake.set()

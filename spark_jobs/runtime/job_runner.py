@@ -107,7 +107,7 @@ def _keep_running(job: Job, lease: Lease, liveness: Liveness, shared_end: _Share
                     return
                 pause_s = backoff.next_s()
                 log.warning(
-                    "%s: reading stopped; in %.0f s it continues from the stored position: %s",
+                    "%s: reading stopped, and continues from the stored position in %.0f s: %s",
                     job.name,
                     pause_s,
                     error_summary(e),

@@ -131,7 +131,7 @@ class StoreSink(Generic[_Batch]):
                 return
             except StoreUnavailable as e:
                 pause_s = backoff.next_s()
-                log.warning("the store does not take the batch, trying again in %.1f s: %s", pause_s, e)
+                log.warning("the store does not take the batch; the next attempt follows in %.1f s: %s", pause_s, e)
                 self.step()
                 if self._ending.wait(pause_s):
                     raise

@@ -68,14 +68,14 @@ class Watchdog:
             self._end_with_jvm()
             if stuck:
                 names = ", ".join(f"{one.name} for {one.idle_s:.0f} s" for one in stuck)
-                self._end(f"no progress of {names}: ending, to be started again")
+                self._end(f"no progress of {names}: this process ends, and the supervisor starts it again")
             self._beat()
             if self._report_liveness is not None:
                 self._report_liveness()
 
     def _end_with_jvm(self) -> None:
         if self._jvm is not None and not self._may_jvm_end and (code := self._jvm.poll()) is not None:
-            self._end(f"Spark's JVM {ending_of(code)}: ending, to be started again")
+            self._end(f"Spark's JVM {ending_of(code)}: this process ends, and the supervisor starts it again")
 
     def _end_with_thread(self, failure: threading.ExceptHookArgs) -> None:
         """Ends the process after an uncaught exception in a thread: the thread's work would no longer be done."""
@@ -84,7 +84,10 @@ class Watchdog:
                 self._jvm.wait(1)
         self._end_with_jvm()
         name = "a thread" if failure.thread is None else f"thread {failure.thread.name!r}"
-        self._end(f"{name} died of {failure.exc_type.__name__}: {failure.exc_value}: ending, to be started again")
+        self._end(
+            f"{name} failed with {failure.exc_type.__name__}: {failure.exc_value}: this process ends, and the"
+            " supervisor starts it again"
+        )
 
     def _end(self, why: str) -> None:
         if self._is_ending.is_set():

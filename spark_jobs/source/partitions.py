@@ -90,7 +90,7 @@ class PartitionsReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if end["sample"] != self._number:
-            raise RuntimeError(f"sample {end['sample']} is not the newest one ({self._number}): start again")
+            raise RuntimeError(f"sample {end['sample']} is not the newest one ({self._number}): restart from the store")
         seen, now = tuple(seen_to_rows(self._sample.seen)), wall_clock_ms()
         tasks = into_tasks(self._sample.requests, self._cores)
         return [SampleTask(() if i else seen, requests, now) for i, requests in enumerate(tasks)]

@@ -46,13 +46,17 @@ def ended(code: str) -> tuple[int, str]:
     [
         (
             "jvm.kill(); time.sleep(1000)",
-            (1, "ERROR Spark's JVM was killed by SIGKILL: ending, to be started again\n"),
+            (1, "ERROR Spark's JVM was killed by SIGKILL: this process ends, and the supervisor starts it again\n"),
         ),
         (
             "def work():\n    raise ValueError('two\\nlines')\n"
             "threading.Thread(target=work, name='judge').start()\n"
             "time.sleep(1000)\n",
-            (1, "ERROR thread 'judge' died of ValueError: two lines: ending, to be started again\n"),
+            (
+                1,
+                "ERROR thread 'judge' failed with ValueError: two lines: this process ends, and the supervisor starts"
+                " it again\n",
+            ),
         ),
         (
             "dog.allow_jvm_end(); jvm.kill(); jvm.wait()\n"
@@ -77,7 +81,9 @@ def test_a_part_without_progress_ends_the_process_and_its_jvm() -> None:
     )
     assert code == 1
     pid, line = said.splitlines()
-    assert re.fullmatch(r"ERROR no progress of partitions for \d+ s: ending, to be started again", line)
+    assert re.fullmatch(
+        r"ERROR no progress of partitions for \d+ s: this process ends, and the supervisor starts it again", line
+    )
     wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the end of the JVM")
 
 
