@@ -119,7 +119,7 @@ def _time_ms(value: Any) -> int:
     try:
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{value!r} is no time like 2026-03-14T08:00:00Z") from None
+        raise ValueError(f"{value!r} is not a time: write one like 2026-03-14T08:00:00Z") from None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
@@ -147,7 +147,7 @@ class RuleTable(Table):
         if (self.prefix is None) == (self.topic is None):
             raise ValueError("needs either prefix or topic")
         if self.full_history and self.prefix is None:
-            raise ValueError("full_history needs a prefix: the topics of a transaction are known too late")
+            raise ValueError("full_history needs a prefix, not a topic: the topics of a transaction are known too late")
         return self
 
     @property
@@ -278,9 +278,11 @@ class Settings(Watching):
             return [self]
         for name in ("bootstrap_servers", "kafka_config", "remediation_config", "topics", "mirrored"):
             if getattr(self, name):
-                raise SettingsError(f"{flag(name)}: each of [[clusters]] has its own: leave the flag out")
+                raise SettingsError(f"{flag(name)}: each of [[clusters]] has its own value: leave the flag out")
         if self.cluster is not None and self.cluster not in (names := [one.name for one in self.clusters]):
-            raise SettingsError(f"--cluster {self.cluster}: [[clusters]] has {', '.join(names)}")
+            raise SettingsError(
+                f"--cluster {self.cluster}: no [[clusters]] has this name; there are: {', '.join(names)}"
+            )
         return [self._of(one) for one in self.clusters if self.cluster in (None, one.name)]
 
     def of_one_cluster(self) -> Settings:
@@ -288,7 +290,7 @@ class Settings(Watching):
         and `cluster` is not set."""
         found = self.of_each_cluster()
         if len(found) > 1:
-            raise SettingsError(f"--cluster is missing: one of {', '.join(str(one.cluster) for one in found)}")
+            raise SettingsError(f"--cluster is missing: choose one of {', '.join(str(one.cluster) for one in found)}")
         return found[0]
 
     def _of(self, one: WatchedCluster) -> Settings:

@@ -82,9 +82,9 @@ def test_one_of_several_clusters_is_chosen_by_its_name(passed: Passed) -> None:
     orders, billing = passed(TWO, "--cluster", "orders"), passed(TWO, "--cluster", "billing")
     assert (orders.cluster, orders.client.bootstrap_servers, orders.tails) == ("orders", ("orders-1:9092",), True)
     assert (billing.cluster, billing.client.bootstrap_servers, billing.tails) == ("billing", ("billing-1:9092",), False)
-    with pytest.raises(SettingsError, match="--cluster is missing: one of orders, billing"):
+    with pytest.raises(SettingsError, match="--cluster is missing: choose one of orders, billing"):
         passed(TWO)
-    with pytest.raises(SettingsError, match=r"--cluster pay: .* has orders, billing"):
+    with pytest.raises(SettingsError, match=r"--cluster pay: .* there are: orders, billing"):
         passed(TWO, "--cluster", "pay")
 
 

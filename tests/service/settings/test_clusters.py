@@ -159,10 +159,16 @@ def test_a_mistake_in_a_table_is_named(text: str, complaint: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
-        ({"bootstrap_servers": "a:1"}, "--bootstrap-servers: each of [[clusters]] has its own: leave the flag out"),
-        ({"remediation_config": "a"}, "--remediation-config: each of [[clusters]] has its own: leave the flag out"),
-        ({"topics": "a"}, "--topics: each of [[clusters]] has its own: leave the flag out"),
-        ({"cluster": "payments"}, "--cluster payments: [[clusters]] has orders, billing"),
+        (
+            {"bootstrap_servers": "a:1"},
+            "--bootstrap-servers: each of [[clusters]] has its own value: leave the flag out",
+        ),
+        (
+            {"remediation_config": "a"},
+            "--remediation-config: each of [[clusters]] has its own value: leave the flag out",
+        ),
+        ({"topics": "a"}, "--topics: each of [[clusters]] has its own value: leave the flag out"),
+        ({"cluster": "payments"}, "--cluster payments: no [[clusters]] has this name; there are: orders, billing"),
     ],
 )
 def test_flags_that_do_not_fit_the_tables_are_named(flags: dict[str, str], complaint: str) -> None:
@@ -174,4 +180,4 @@ def test_flags_that_do_not_fit_the_tables_are_named(flags: dict[str, str], compl
 def test_a_command_about_one_cluster_needs_its_name() -> None:
     with pytest.raises(SettingsError) as raised:
         settings().of_one_cluster()
-    assert str(raised.value) == "--cluster is missing: one of orders, billing"
+    assert str(raised.value) == "--cluster is missing: choose one of orders, billing"

@@ -97,12 +97,12 @@ def test_unknown_variables_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             "[[rules]]\nprefix = 'a'\nmute_until = 'soon'",
-            "rules: rule 1: mute_until: 'soon' is no time like 2026-03-14T08",
+            "rules: rule 1: mute_until: 'soon' is not a time: write one like 2026-03-14T08",
         ),
         ("[[rules]]\nprefix = 'a'\nfull_history = 'yes'", "rules: rule 1: full_history: 'yes': neither true nor false"),
         (
             "[[rules]]\ntopic = 'a'\nfull_history = true",
-            "rules: rule 1: full_history needs a prefix: the topics of a",
+            "rules: rule 1: full_history needs a prefix, not a topic: the topics of a",
         ),
         ("rules = ['a']", "rules: rule 1: not a table: write [[rules]]"),
         ("[keep]\nhistroy = '7d'", "keep: unknown key 'histroy' (did you mean history?)"),
