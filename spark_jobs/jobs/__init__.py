@@ -1,1 +1,1 @@
-"""The three streaming queries, each from the store's positions through Spark into the store."""
+"""The three streaming queries. Each begins at the store's positions, reads through Spark, and writes into the store."""

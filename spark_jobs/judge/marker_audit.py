@@ -180,8 +180,9 @@ class MarkerAuditor:
                 yield place
 
     def _without_left_over(self, torn: list[Torn], results: dict[Decision, Result]) -> list[Torn]:
-        """Returns the torn transactions, except the doubtful ones: their marker may have ended only older records, or
-        only older records may be gone. Sets the result of the doubtful ones to UNSEEN."""
+        """Returns the torn transactions without the doubtful ones, whose result becomes UNSEEN. A torn transaction is
+        doubtful if its marker may have ended only records of an older transaction, or if only such records may be
+        missing."""
         if not torn:
             return torn
         with self._reader.connect() as connection:

@@ -105,7 +105,8 @@ class Part:
 
 
 class Liveness:
-    """All parts of one process. `folder`: for the pulse files of parts for which other processes work."""
+    """All parts of one process. `folder`: the place of the pulse files, which other processes touch to report progress
+    of a part."""
 
     def __init__(self, pids: Callable[[], list[int]], folder: Path | None = None) -> None:
         self._clock, self._folder = WorkingTime(pids), folder

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from service.views import words
 
 END: Final = 91.0
-"""Percent of the drawing where the high watermark is."""
+"""Place of the high watermark, in percent of the drawing."""
 
 BROKEN: Final = 7.0
 """Least width, in percent, of a broken-off piece: a piece that is not drawn to scale."""

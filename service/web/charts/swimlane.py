@@ -78,7 +78,7 @@ class Label(NamedTuple):
 class Drawn(NamedTuple):
     """A drawn transaction, or the commits of a minute: pale while open (`x`, `width`), dark from the decision to the
     end (`dark_x`, `dark_width`). The dark part is at least PREPARE_PX wide and ends at `end_x`. `end_x`: None if the
-    transaction is open; now if it is decided but its markers are not all written.
+    transaction is open; the place of the present time if it is decided but its markers are not all written.
 
     `tall`: the height that shows its open time, in px; `title`: the whole transaction in words.
     """
