@@ -17,16 +17,14 @@ from sqlalchemy import Engine
 
 from service.notifications.delivery import Batch, Outbox
 from service.notifications.notification import Receiver, Undelivered
-from service.processes.identity import own_identity
 from service.processes.waiting import Backoff
 from service.store import lease, receivers
 from service.store.errors import LeaseLost, StoreError
 from service.store.lease import NOTIFIER, Lease
-from service.store.standby import LOOK_EVERY_S, Standby
+from service.store.leased_work import LeasedWork, Work
 
 log = logging.getLogger("txnscope.notifications")
 
-RENEW_EVERY_S: Final = 1.0
 READ_EVERY_S: Final = 0.5
 OVERLOOKED_EVERY_S: Final = 10.0
 GATHER_S: Final = 1.0
@@ -57,65 +55,38 @@ class Notifier:
     ) -> None:
         self._engine, self._configured = engine, configured
         self._now_ms, self._monotonic = now_ms, monotonic
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="notifications", daemon=True)
+        self._leased = LeasedWork(engine, NOTIFIER, "notifications", self._begin, now_ms)
 
     def start(self) -> None:
-        self._thread.start()
+        self._leased.start()
 
     def stop(self, within_s: float) -> None:
-        """Ends the threads. A receiver that is still sending after `within_s` is not waited for any longer."""
-        self._stopping.set()
-        self._thread.join(within_s)
+        """Ends the threads. A receiver that is still sending after `within_s` is left to itself."""
+        self._leased.stop(within_s)
 
-    def _run(self) -> None:
-        standby = Standby(self._engine, NOTIFIER, own_identity())
-        while not self._stopping.is_set():
-            with suppress(StoreError):
-                if (held := standby.acquire(self._now_ms())) is not None:
-                    self._notify(held)
-            self._stopping.wait(LOOK_EVERY_S)
-
-    def _notify(self, held: Lease) -> None:
-        """Notifies until the lease is lost or `stop`."""
-        ending = threading.Event()
+    def _begin(self, held: Lease) -> Sequence[Work]:
         with self._engine.begin() as connection:
             lease.check(connection, held)
             receivers.keep_only(connection, [one.outbox.name for one in self._configured])
         for one in self._configured:
             one.outbox.begin(held)
-        works = [_Work(one, held, ending, self._now_ms, self._monotonic) for one in self._configured]
-        threads = [threading.Thread(target=work.run, name=work.name, daemon=True) for work in works]
-        for thread in threads:
-            thread.start()
-        try:
-            while not ending.is_set() and not self._stopping.wait(RENEW_EVERY_S):
-                with suppress(StoreError):
-                    try:
-                        lease.renew(self._engine, held, self._now_ms())
-                    except LeaseLost:
-                        return
-        finally:
-            ending.set()
-            for thread in threads:
-                thread.join(LONGEST_PAUSE_S)
-            with suppress(StoreError):
-                lease.release(self._engine, held)
+        works = [_Delivery(one, held, self._now_ms, self._monotonic) for one in self._configured]
+        return [Work(work.name, work.run) for work in works]
 
 
-class _Work:
+class _Delivery:
     """The notifications of one receiver under one lease."""
 
     def __init__(
         self,
         configured: Configured,
         held: Lease,
-        ending: threading.Event,
         now_ms: Callable[[], int],
         monotonic: Callable[[], float],
     ) -> None:
         self._outbox, self._receiver = configured
-        self._held, self._ending = held, ending
+        self._held = held
+        self._ending = threading.Event()
         self._now_ms, self._monotonic = now_ms, monotonic
         self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         self._refusals = 0
@@ -126,8 +97,8 @@ class _Work:
     def name(self) -> str:
         return f"notifications of {self._outbox.name}"
 
-    def run(self) -> None:
-        pause_s = 0.0
+    def run(self, ending: threading.Event) -> None:
+        self._ending, pause_s = ending, 0.0
         while not self._ending.wait(pause_s):
             try:
                 pause_s = self._step()

@@ -1,0 +1,84 @@
+"""Runs work in threads of one process at a time: the one that holds a lease."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from sqlalchemy import Engine
+
+from service.processes.identity import own_identity
+from service.store import lease
+from service.store.errors import LeaseLost, StoreError
+from service.store.lease import Lease
+from service.store.standby import LOOK_EVERY_S, Standby
+
+RENEW_EVERY_S: Final = 1.0
+_ENDS_WITHIN_S: Final = 60.0
+
+
+class Work(NamedTuple):
+    """The work of one thread. `run` gets an event that is set when the lease is lost or the process stops. `run` sets
+    the event itself if it notices that the lease is lost."""
+
+    name: str
+    run: Callable[[threading.Event], None]
+
+
+class LeasedWork:
+    """Waits for a lease, then does the work under it until the lease is lost, then waits again; until `stop`.
+
+    `begin` prepares a new holder of the lease and returns the work; it may raise StoreError and LeaseLost.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        lease_id: int,
+        name: str,
+        begin: Callable[[Lease], Sequence[Work]],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._engine, self._lease_id, self._begin, self._now_ms = engine, lease_id, begin, now_ms
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, within_s: float) -> None:
+        """Ends the threads. A thread that is still at work after `within_s` is left to itself."""
+        self._stopping.set()
+        self._thread.join(within_s)
+
+    def _run(self) -> None:
+        standby = Standby(self._engine, self._lease_id, own_identity())
+        while not self._stopping.is_set():
+            with suppress(StoreError):
+                if (held := standby.acquire(self._now_ms())) is not None:
+                    self._work(held)
+            self._stopping.wait(LOOK_EVERY_S)
+
+    def _work(self, held: Lease) -> None:
+        """Works until the lease is lost or `stop`."""
+        ending = threading.Event()
+        threads = [
+            threading.Thread(target=work.run, args=(ending,), name=work.name, daemon=True) for work in self._begin(held)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            while not ending.is_set() and not self._stopping.wait(RENEW_EVERY_S):
+                with suppress(StoreError):
+                    try:
+                        lease.renew(self._engine, held, self._now_ms())
+                    except LeaseLost:
+                        return
+        finally:
+            ending.set()
+            for thread in threads:
+                thread.join(_ENDS_WITHIN_S)
+            with suppress(StoreError):
+                lease.release(self._engine, held)
