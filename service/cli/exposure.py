@@ -83,6 +83,8 @@ def _secret_files(settings: Settings, used: tuple[str, ...], config: str | None)
             yield from _of_kafka(file)
         for receiver in settings.notify:
             yield from filter(None, (receiver.url_file, receiver.secret_file, receiver.bearer_file))
+        if settings.otlp is not None:
+            yield from filter(None, (settings.otlp.bearer_file, settings.otlp.headers_file))
     for name in ("tls_key", "client_cert", "key_file", "operator_key_file"):
         if name in used and (file := getattr(settings, name)) is not None:
             yield file

@@ -27,6 +27,7 @@ from service.domain.duration_text import span_ms
 from service.domain.findings.rules import Rule
 from service.domain.retention_policy import DEFAULT, Keep
 from service.notifications.configuration import NotifyTable
+from service.otlp.configuration import OtlpTable
 from service.store.backends import DEFAULT_URL
 
 _GLOB: Final = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
@@ -229,6 +230,7 @@ class Settings(Watching):
     client_cert: Path | None = None
     rules: tuple[RuleTable, ...] = ()
     notify: tuple[NotifyTable, ...] = ()
+    otlp: OtlpTable | None = None
     keep: KeepTable = KeepTable()
 
     @field_validator("clusters", "notify")
