@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache, partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import APIRouter, FastAPI
 from sqlalchemy import Engine
@@ -52,12 +52,16 @@ from service.notifications.feed import EventFeed
 from service.notifications.notification import TEST, TRIAL_CLUSTER, Notification, trial_finding
 from service.notifications.notifier import Configured, Notifier
 from service.notifications.receivers import receiver_of
+from service.otlp.configuration import OtlpTable
 from service.processes.lifeline import BEAT_EVERY_S
 from service.store import api_keys
 from service.store.engine import DataVersions, open_engine, open_reader
 from service.store.queries.clusters import all_clusters
 from service.views.addresses import finding_page
 from service.web.shared.render import answer_errors_of_pages
+
+if TYPE_CHECKING:
+    from service.otlp.exporter import Exporter
 
 _MAX_BODY: Final = 1_000_000
 
@@ -129,6 +133,16 @@ def create_notifier(store_url: str, tables: Sequence[NotifyTable], base: str) ->
         for table in tables
     ]
     return Notifier(writing, configured, wall_clock_ms, time.monotonic)
+
+
+def create_exporter(app: FastAPI, table: OtlpTable, instance: str) -> Exporter:
+    """Returns the exporter of the application's metrics; `start` starts it. `instance`: distinguishes this service from
+    all others. Raises ModuleNotFoundError without the extra `otlp`."""
+    from service.otlp.exporter import Exporter, Identity  # imported here, because its libraries are an extra
+
+    state: AppState = app.state.txnscope
+    writing = open_engine(state.store_url, must_exist=True)
+    return Exporter(writing, state.metrics, table, Identity(app.version, instance), state.now_ms)
 
 
 def trial_notification(base: str) -> Notification:

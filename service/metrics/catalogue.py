@@ -228,6 +228,20 @@ NOTIFICATIONS_DROPPED = Metric(
 OF_RECEIVERS: Final = (NOTIFICATIONS, NOTIFICATIONS_PENDING, NOTIFICATIONS_DROPPED)
 """Metrics about the receivers of notifications, which are not of one cluster."""
 
+OTLP_REQUESTS = Metric(
+    f"{PREFIX}otlp_requests_total",
+    "counter",
+    "Requests to the OpenTelemetry endpoint, by what they carried and whether the endpoint took them.",
+    ("signal", "outcome"),
+)
+OTLP_DROPPED = Metric(
+    f"{PREFIX}otlp_dropped_total",
+    "counter",
+    "Data points and traces that the OpenTelemetry endpoint will never get, by reason: refused by it, above the cap, or"
+    " deleted before they could be sent.",
+    ("signal", "reason"),
+)
+
 UP = Metric(f"{PREFIX}exporter_up", "gauge", "1 if the store answered when this page was rendered, else 0.")
 RENDER_SECONDS = Metric(
     f"{PREFIX}exporter_render_seconds", "gauge", "Time that rendering this page from the store took."

@@ -1,4 +1,5 @@
-"""The page of metrics: a collector reads the store at most once a second for each format, however many scrapers ask."""
+"""The metrics of a service: those that a collector reads from the store, and those of the process. As a page, they are
+made at most once a second for each format, however many scrapers ask."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics
@@ -21,6 +22,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.metrics.catalogue import OF_CLUSTERS, OF_RECEIVERS, RENDER_SECONDS, UP, Metric
+from service.metrics.exports import ExportMetrics
 from service.metrics.families import (
     Distribution,
     Series,
@@ -54,6 +56,14 @@ KEPT_MS: Final = 1_000
 _GZIP_LEVEL = 1  # a tenth more bytes than level 9, a tenth of its time
 
 
+class Collected(NamedTuple):
+    """The families of a store at one moment. `since_ms`: when the counters of a cluster began, by its label; a cluster
+    whose counting has not begun is absent."""
+
+    families: Sequence[Family]
+    since_ms: Mapping[str, int]
+
+
 class StoreCollector(Collector):
     """Reads the store and makes the families. `now_ms` is called once a collection. A store that does not answer, or
     whose schema is not at head, leaves the families empty and `UP` at 0.
@@ -67,8 +77,11 @@ class StoreCollector(Collector):
         """Returns nothing: registering must not read the store."""
         return []
 
-    def collect(self) -> Iterator[Family]:
-        """Yields every family of the catalogue that comes from the store, also those without series."""
+    def collect(self) -> Iterable[Family]:
+        return self.collected().families
+
+    def collected(self) -> Collected:
+        """Returns every family of the catalogue that comes from the store, also those without series."""
         began = time.perf_counter()
         families = {metric.name: _family(metric, "cluster") for metric in OF_CLUSTERS}
         of_receivers = {metric.name: _family(metric) for metric in OF_RECEIVERS}
@@ -78,10 +91,16 @@ class StoreCollector(Collector):
             _add(families[one.metric.name], (cluster, *one.labels), one.value)
         for series in receivers(states):
             _add(of_receivers[series.metric.name], series.labels, series.value)
-        yield from families.values()
-        yield from of_receivers.values()
-        yield GaugeMetricFamily(UP.name, UP.help, is_up)
-        yield GaugeMetricFamily(RENDER_SECONDS.name, RENDER_SECONDS.help, time.perf_counter() - began)
+        took_s = time.perf_counter() - began
+        return Collected(
+            (
+                *families.values(),
+                *of_receivers.values(),
+                GaugeMetricFamily(UP.name, UP.help, is_up),
+                GaugeMetricFamily(RENDER_SECONDS.name, RENDER_SECONDS.help, took_s),
+            ),
+            {label_text(one.name): one.counted_since_ms for one in facts if one.counted_since_ms is not None},
+        )
 
     def _read(self) -> tuple[list[ClusterFacts], list[ReceiverState], bool]:
         try:
@@ -129,15 +148,20 @@ class _Page(NamedTuple):
 
 
 class Metrics:
-    """The metrics of this process. Safe to call from many threads. The HTTP middleware counts into `requests`."""
+    """The metrics of this process. Safe to call from many threads. The HTTP middleware counts into `requests`, the
+    export by OTLP into `exports`."""
 
     def __init__(self, engine: Engine) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._now_ms = 0
+        self._stored = StoreCollector(engine, lambda: self._now_ms)
+        self._own = CollectorRegistry()
+        ProcessCollector(registry=self._own)
+        self.requests = RequestMetrics(self._own)
+        self.exports = ExportMetrics(self._own)
         self._registry = CollectorRegistry()
-        self._registry.register(StoreCollector(engine, lambda: self._now_ms))
-        ProcessCollector(registry=self._registry)
-        self.requests = RequestMetrics(self._registry)
+        self._registry.register(self._stored)
+        self._registry.register(self._own)
         self._making = threading.Lock()
         self._pages: dict[str, _Page] = {}
 
@@ -157,6 +181,16 @@ class Metrics:
         if _takes_gzip(accept_encoding):
             return page.zipped, headers | {"Content-Encoding": "gzip"}
         return page.plain, headers
+
+    def stored(self, now_ms: int) -> Collected:
+        """Returns the metrics of the store, read now: the same for every service on the store."""
+        with self._making:
+            self._now_ms = now_ms
+            return self._stored.collected()
+
+    def own(self) -> Sequence[Family]:
+        """Returns the metrics of this process."""
+        return list(self._own.collect())
 
     def _make(self, content_type: str, now_ms: int) -> _Page:
         self._now_ms = now_ms

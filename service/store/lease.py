@@ -25,6 +25,9 @@ NOTIFIER: Final = 0
 """The `cluster_id` of the notifier's lease, which lets one service at a time send the notifications about all
 clusters."""
 
+EXPORTER: Final = -1
+"""The `cluster_id` of the exporter's lease, which lets one service at a time send what the store knows by OTLP."""
+
 _FREE: Final = Upsert(leases)
 _IF_HELD: Final = update(leases).where(
     leases.c.cluster_id == bindparam("held_cluster"),

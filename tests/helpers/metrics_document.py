@@ -21,10 +21,13 @@ from service.metrics.catalogue import (
     HTTP_SECONDS,
     OF_CLUSTERS,
     OF_RECEIVERS,
+    OTLP_DROPPED,
+    OTLP_REQUESTS,
     RENDER_SECONDS,
     UP,
     Metric,
 )
+from service.metrics.exports import DropReason, Signal
 from service.metrics.families import CAUSES, REASONS
 from service.metrics.page import KEPT_MS, SERIES_LIMIT, Metrics
 from service.store import clusters
@@ -45,7 +48,7 @@ SHOWN: Final = 6
 """Maximum number of series of a metric in the document. Series that are 0 are left out, unless all are 0. A histogram
 is shown for one set of labels."""
 
-OURS: Final = (*OF_RECEIVERS, UP, RENDER_SECONDS, HTTP_REQUESTS, HTTP_SECONDS)
+OURS: Final = (*OF_RECEIVERS, OTLP_REQUESTS, OTLP_DROPPED, UP, RENDER_SECONDS, HTTP_REQUESTS, HTTP_SECONDS)
 
 _INTRODUCTION: Final = f"""\
 # Metrics
@@ -102,7 +105,7 @@ def _labels() -> dict[str, str]:
         "judged": _words(["yes", "no"]),
         "source": f"`{SourceName.TRANSACTION_LOG}` (the transaction log), `{SourceName.PARTITIONS}`"
         f" (the data partitions), `{SourceName.LEDGER}` (every batch of chosen topics, with `--partitions all`)",
-        "reason": _words(REASONS),
+        "reason": f"{_words(REASONS)}; of `{OTLP_DROPPED.name}` {_words(DropReason)}",
         "kind": _words(Kind),
         "status": _words(Status),
         "topic, partition": "of a data partition; `coordinator_partition` is one of `__transaction_state`",
@@ -111,6 +114,7 @@ def _labels() -> dict[str, str]:
         "owner": "of the rule that fits (`[[rules]]`), or empty",
         "instance": "host and process id of a streaming application; without `honor_labels: true` in the scrape"
         " configuration, Prometheus calls this label `exported_instance`",
+        "signal": "`metrics` or `traces`, with `[otlp]`; `outcome` of its requests is `taken` or `failed`",
         "receiver": "the name of a `[[notify]]`; `outcome` of its attempts is `delivered` or `failed`",
         "route": "template, like `/api/v1/clusters/{cluster}`; `(none)` for a path that nothing serves",
     }
@@ -165,19 +169,21 @@ def page() -> str:
     """Returns the metrics of a service that has served one request, over a cluster with some data of each kind."""
     with TemporaryDirectory() as directory:
         cluster = WithPartitions(f"sqlite:///{directory}/store.db", partitions=2)
-        _fill(cluster)
+        fill(cluster)
         with cluster.engine.begin() as connection:
             add_receiver(connection, "pager", "alertmanager", 0)
         cluster.close()
         reader = open_reader(cluster.url)
         metrics = Metrics(reader)
         metrics.requests.count("GET", "/api/v1/clusters/{cluster}", 200, 0.004)
+        metrics.exports.expect(Signal.METRICS)
+        metrics.exports.count(Signal.METRICS, taken=True)
         body, _ = metrics.render("", "", NOW_MS)
         reader.dispose()
     return body.decode()
 
 
-def _fill(cluster: WithPartitions) -> None:
+def fill(cluster: WithPartitions) -> None:
     clusters.describe(
         cluster.engine,
         cluster.id,

@@ -23,8 +23,8 @@ from service.store.engine import open_reader
 from service.store.errors import StoreError
 
 _LAST_MESSAGE_S: Final = 1.0
-"""Longest time (s) that a delivery to a receiver may still take when the service stops. A delivery that takes longer is
-repeated at the next start."""
+"""Seconds that a delivery to a receiver, or a request of the export, may still take when the service stops. What takes
+longer is repeated at the next start."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -67,7 +67,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
 
     # imported here, because the web framework takes a second to load and a bad flag should not wait for it
     from service.api.http.access import AccessConfig
-    from service.app import create_app, create_notifier
+    from service.app import create_app, create_exporter, create_notifier
     from service.server.running import Server
 
     access = AccessConfig(settings.auth, AllowedHosts(settings.host, settings.allowed_hosts))
@@ -103,11 +103,18 @@ def run(_flags: Namespace, settings: Settings) -> int:
     address = f"{'http' if tls is None else 'https'}://{host}:{settings.port}"
     base = settings.url if "url" in settings.model_fields_set else address
     notifier = create_notifier(settings.store, settings.notify, base) if settings.notify else None
+    exporter = None
+    if settings.otlp is not None:
+        try:
+            exporter = create_exporter(app, settings.otlp, f"{socket.gethostname()}:{settings.port}")
+        except ModuleNotFoundError as error:
+            raise CommandFailed(f"[otlp] needs the package {error.name}: pip install txnscope[otlp]") from None
     running.prepare()
     print(f"serving {address}", file=sys.stderr)
-    if notifier is not None:
-        notifier.start()
+    sending = [one for one in (notifier, exporter) if one is not None]
+    for one in sending:
+        one.start()
     server.run(sockets=[listening])
-    if notifier is not None:
-        notifier.stop(_LAST_MESSAGE_S)
+    for one in sending:
+        one.stop(_LAST_MESSAGE_S)
     return FINE if server.should_exit and server.started else UNREACHABLE

@@ -6,7 +6,14 @@ bytes sort the same in every database.
 
 from service.store.schema.access import acknowledgements, api_keys, audit_events, mutes
 from service.store.schema.base import metadata
-from service.store.schema.findings import finding_events, findings, findings_truncated, notified_findings, receivers
+from service.store.schema.findings import (
+    finding_events,
+    findings,
+    findings_truncated,
+    notified_findings,
+    receivers,
+    telemetry,
+)
 from service.store.schema.history import cluster_minutes, counters, id_minutes, transitions
 from service.store.schema.ids import (
     CAN_EXPIRE,
@@ -65,6 +72,7 @@ __all__ = [
     "receivers",
     "rejects",
     "source_status",
+    "telemetry",
     "torn_transactions",
     "transactional_ids",
     "transitions",

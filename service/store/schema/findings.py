@@ -1,4 +1,4 @@
-"""Tables of findings and of their events."""
+"""Tables of findings and of their events, and the positions up to which the events were sent."""
 
 from __future__ import annotations
 
@@ -102,6 +102,15 @@ receivers = Table(
     Column("delivered_at_ms", BigInteger),
     Column("failing_since_ms", BigInteger),
     Column("error", String),
+)
+
+# What the export by OTLP keeps: service.store.telemetry. There is one row, from the first export on.
+telemetry = Table(
+    "telemetry",
+    metadata,
+    Column("instance", String, primary_key=True),
+    Column("transition", BigInteger),  # null: no traces are sent
+    Column("finding_event", BigInteger),
 )
 
 # The findings that a receiver knows to be open: it will be notified of their end.

@@ -36,7 +36,7 @@ clusters = Table(
 leases = Table(
     "leases",
     metadata,
-    Column("cluster_id", Integer, primary_key=True, autoincrement=False),  # 0: the notifier's lease
+    Column("cluster_id", Integer, primary_key=True, autoincrement=False),  # 0, -1: service.store.lease
     Column("owner", String, nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("renewed_at_ms", BigInteger, nullable=False),

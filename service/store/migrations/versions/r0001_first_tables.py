@@ -242,6 +242,7 @@ def upgrade() -> None:
         " failing_since_ms long?, error text?",
         key="name",
     )
+    _table("telemetry", "instance text, transition long?, finding_event long?", key="instance")
     _table("notified_findings", "receiver text, finding_id text", key="receiver, finding_id")
     _table(
         "api_keys",

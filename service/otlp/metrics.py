@@ -1,0 +1,122 @@
+"""Turns Prometheus families into metrics of OTLP: the same names, labels and values as on the page of metrics.
+
+A counter becomes a monotonic cumulative sum, a histogram a cumulative explicit-bucket histogram, everything else a
+gauge. Names keep the suffixes of Prometheus (`_total`, `_seconds`), which a Prometheus that takes OTLP does not add a
+second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Gauge,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+    MetricsData,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.samples import Sample
+
+UNITS: Final = {"_seconds": "s", "_bytes": "By", "_ratio": "1"}
+"""The unit by the end of a metric's name, `_total` left out. Other metrics count things, and have no unit."""
+
+UNKNOWN_START_NS: Final = 0
+"""The start of a counter of which it is not known when it began. OTLP then compares each value with the one before."""
+
+_CUMULATIVE: Final = AggregationTemporality.CUMULATIVE
+
+Since = Callable[[Mapping[str, str]], int | None]
+"""A function of the labels of a counter that returns when it began (ms); None if that is not known."""
+
+
+def metrics_data(
+    families: Iterable[Family], resource: Resource, scope: InstrumentationScope, since_ms: Since, now_ms: int
+) -> MetricsData:
+    """Returns the families as one message. Families without a sample are left out."""
+    metrics = [metric for family in families for metric in _metrics_of(family, since_ms, now_ms)]
+    return MetricsData([ResourceMetrics(resource, [ScopeMetrics(scope, metrics, "")], "")])
+
+
+def unit_of(name: str) -> str:
+    name = name.removesuffix("_total")
+    return next((unit for end, unit in UNITS.items() if name.endswith(end)), "")
+
+
+def points_of(data: MetricsData) -> int:
+    """Returns the number of data points."""
+    return sum(
+        len(metric.data.data_points)
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    )
+
+
+def _metrics_of(family: Family, since_ms: Since, now_ms: int) -> Iterator[Metric]:
+    """Yields the metric of a counter or histogram, and one for each name among the samples of another family."""
+    by_name: dict[str, list[Sample]] = {}
+    for sample in family.samples:
+        by_name.setdefault(sample.name, []).append(sample)
+    if family.type == "histogram":
+        if by_name:
+            points = list(_histogram_points(by_name, family.name, since_ms, now_ms))
+            yield Metric(family.name, family.documentation, unit_of(family.name), Histogram(points, _CUMULATIVE))
+        return
+    is_counter = family.type == "counter"
+    for name, samples in by_name.items():
+        numbers = [
+            # a float even for whole numbers: the type of a series must not change with its value
+            NumberDataPoint(
+                dict(one.labels), _start_ns(one, since_ms) if is_counter else 0, _ns(now_ms), float(one.value)
+            )
+            for one in samples
+        ]
+        data = Sum(numbers, _CUMULATIVE, is_monotonic=True) if is_counter else Gauge(numbers)
+        yield Metric(name, family.documentation, unit_of(name), data)
+
+
+def _histogram_points(
+    by_name: Mapping[str, Sequence[Sample]], name: str, since_ms: Since, now_ms: int
+) -> Iterator[HistogramDataPoint]:
+    """Yields a point for each set of labels. Prometheus counts in each bucket also what is in those below it."""
+    sums = {_key(one.labels): one.value for one in by_name[f"{name}_sum"]}
+    buckets: dict[frozenset[tuple[str, str]], list[Sample]] = {}
+    for one in by_name[f"{name}_bucket"]:
+        buckets.setdefault(_key(one.labels), []).append(one)
+    for key, of_one in buckets.items():
+        up_to = [0, *(int(one.value) for one in of_one)]
+        yield HistogramDataPoint(
+            attributes=dict(key),
+            start_time_unix_nano=_start_ns(of_one[0], since_ms),
+            time_unix_nano=_ns(now_ms),
+            count=up_to[-1],
+            sum=sums[key],
+            bucket_counts=[after - before for before, after in pairwise(up_to)],
+            explicit_bounds=[float(one.labels["le"]) for one in of_one[:-1]],
+            min=None,  # type: ignore[arg-type]  # not known, and optional in OTLP
+            max=None,  # type: ignore[arg-type]
+        )
+
+
+def _key(labels: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    return frozenset((name, value) for name, value in labels.items() if name != "le")
+
+
+def _start_ns(sample: Sample, since_ms: Since) -> int:
+    began_ms = since_ms(sample.labels)
+    return UNKNOWN_START_NS if began_ms is None else _ns(began_ms)
+
+
+def _ns(ms: int) -> int:
+    return ms * 1_000_000
