@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import Query as QueryParameter
 from fastapi import Request, Response
@@ -42,6 +42,10 @@ def list_findings(
     partition: Annotated[
         int | None, QueryParameter(ge=0, lt=2**31, description="Only findings about this partition.")
     ] = None,
+    names: Annotated[
+        Literal["inline", "apart"],
+        QueryParameter(description="apart: each finding also has `words_apart`, without names in sentences."),
+    ] = "inline",
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
@@ -55,7 +59,7 @@ def list_findings(
         partition,
     )
     filters = (cluster, *(sorted(part) if isinstance(part, frozenset) else part for part in selection))
-    return _page(app, cluster, selection, filters, limit, cursor, clusters.log_as_of_ms)
+    return _page(app, cluster, selection, filters, limit, cursor, clusters.log_as_of_ms, names_apart=names == "apart")
 
 
 @router.read("/clusters/{cluster}/hanging", "listHanging", Findings)
@@ -92,6 +96,8 @@ def _page(
     limit: int,
     cursor: str | None,
     as_of: Callable[[Connection, int], int | None],
+    *,
+    names_apart: bool = False,
 ) -> Response:
     """Answers with one page of findings. `as_of`: a function that reads from the store when the source of these
     findings last answered."""
@@ -103,7 +109,7 @@ def _page(
         page = findings.with_full_ids(connection, found.id, page)
         as_of_ms = as_of(connection, found.id)
         truncated = _truncated(connection, found.id, selection)
-    items = [Finding.of(finding, found.name) for finding in page]
+    items = [Finding.of(finding, found.name, names_apart=names_apart) for finding in page]
     next_cursor = None if next_place is None else write_place(next_place, *filters)
     return answer_page(Findings, items, next_cursor, as_of_ms, truncated=truncated)
 

@@ -98,6 +98,7 @@ def list_groups(
         Truth | None,
         QueryParameter(description="true: only stopped, will_stop and unstable_offsets; false: only the others."),
     ] = None,
+    group: Annotated[str | None, QueryParameter(description="Only this group.")] = None,
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
@@ -110,8 +111,8 @@ def list_groups(
     with app.reading(cluster) as (connection, found):
         as_of_ms = observed_at_ms(connection, found.id)
         affected = read_affected_groups(connection, found.id)
-    chosen = (one for one in affected if blocked is None or one.is_blocked == blocked)
-    page, next_cursor = cut(chosen, lambda one: one.key, limit, cursor, cluster, "groups", blocked)
+    chosen = (one for one in affected if blocked in (None, one.is_blocked) and group in (None, one.offset.group))
+    page, next_cursor = cut(chosen, lambda one: one.key, limit, cursor, cluster, "groups", blocked, group)
     return answer_page(Groups, [Group.of(one) for one in page], next_cursor, as_of_ms)
 
 

@@ -13,6 +13,7 @@ from service.domain.findings import finding as domain
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.transaction_log.causes import Confidence
 from service.domain.worlds.verdict import Decided, Proof, ProofKind, World
+from service.views.findings.unnamed import unnamed_words
 
 KindWord = Annotated[Kind, OneOf(*Kind)]
 SeverityWord = Annotated[Severity, OneOf(*Severity)]
@@ -74,6 +75,20 @@ class FindingAcknowledgement(Shape):
         return FindingAcknowledgement(at=text_of_clock(given.at_ms), by=given.by, reason=given.reason)
 
 
+class FindingWordsApart(Shape):
+    """The words of a finding in which a reference such as `[transactional_id]` stands for each name."""
+
+    summary: str
+    advice: str
+    outlook: Annotated[str, Field(description="If and how it heals.")]
+    cause: Annotated[str | None, Field(description="Of a hanging transaction: why it hangs.")]
+    decided_by: Annotated[str | None, Field(description="Of a hanging transaction: how its decision is known, or not.")]
+    names: Annotated[
+        dict[str, str],
+        Field(description="The name for each reference that is no field of `subject`, in display form."),
+    ]
+
+
 class Finding(Shape):
     id: str
     cluster: str
@@ -113,10 +128,13 @@ class Finding(Shape):
     advice: str
     command: str | None
     href: Annotated[str, Field(description="Path of this finding.")]
+    words_apart: Annotated[
+        FindingWordsApart | None, Field(description="Only with `names=apart`; left out otherwise.")
+    ] = None
 
     @staticmethod
-    def of(finding: domain.Finding, cluster: str) -> Finding:
-        """Returns the body of a finding. `cluster`: the cluster's name."""
+    def of(finding: domain.Finding, cluster: str, *, names_apart: bool = False) -> Finding:
+        """Returns the body of a finding. `cluster`: the cluster's name. `names_apart`: with `words_apart`."""
         seen, life = finding.observation, finding.life
         given = finding.acknowledgement
         return shaped(
@@ -142,6 +160,7 @@ class Finding(Shape):
             proofs=[FindingProof.of(one) for one in seen.proofs],
             command=finding.command,
             href=f"{cluster_link(cluster)}/findings/{finding.id}",
+            words_apart=shaped(FindingWordsApart, unnamed_words(finding)) if names_apart else None,
         )
 
 

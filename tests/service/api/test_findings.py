@@ -104,6 +104,20 @@ def test_filters_select_findings(cluster: WithFindings, query: str, names: list[
     assert [one["subject"]["transactional_id"] or "gap" for one in items] == names
 
 
+def test_words_are_without_names_where_that_is_asked_for(cluster: WithFindings) -> None:
+    cluster.see(observe())
+    with client_of(cluster.url) as client:
+        (apart,) = client.get(f"{PATH}?names=apart").json()["items"]
+        words = apart.pop("words_apart")
+        (inline,) = client.get(PATH).json()["items"]
+        assert apart == inline
+        assert client.get(f"{PATH}?names=away").status_code == 422
+    assert words["summary"] == inline["summary"].replace("pay ", "[transactional_id] ").replace("orders-0", "[name 1]")
+    assert words["advice"] == inline["advice"]
+    assert words["outlook"] == "not before its coordinator works"
+    assert (words["names"], words["cause"]) == ({"[name 1]": "orders-0"}, None)
+
+
 def test_pages_contain_every_finding_once(cluster: WithFindings) -> None:
     cluster.see(*(observe(name=b"%02d" % n) for n in range(25)))  # all at the same time
     with client_of(cluster.url) as client:

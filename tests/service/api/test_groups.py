@@ -100,6 +100,8 @@ def test_a_group_whose_first_commit_is_pending_has_no_offset(cluster: WithPartit
 def test_groups_are_filtered_by_blocked_on_every_page(cluster: WithPartitions) -> None:
     assert [one["group"] for one in get(cluster, PATH + "?blocked=true")["items"]] == ["at", "below", "eos"]
     assert [one["group"] for one in get(cluster, PATH + "?blocked=false")["items"]] == ["beyond", "idle"]
+    assert [one["group"] for one in get(cluster, PATH + "?group=below")["items"]] == ["below"]
+    assert get(cluster, PATH + "?group=below&blocked=false")["items"] == []
     cursor = get(cluster, PATH + "?blocked=true&limit=1")["next_cursor"]
     with client_of(cluster.url) as client:
         assert [one["group"] for one in items(client, PATH + "?blocked=true&limit=1")] == ["at", "below", "eos"]
