@@ -60,7 +60,7 @@ class Called:
 
     def of(self, status: str) -> list[Heard]:
         """Returns the notifications about the hanging transaction with this status."""
-        return [one for one in self.heard if (one.notice.alert, one.notice.status) == (NAME, status)]
+        return [one for one in self.heard if (one.notice.name, one.notice.status) == (NAME, status)]
 
 
 class SetUp(NamedTuple):
