@@ -328,8 +328,8 @@ def _are_pooled(of_subtask: Mapping[int, Behaviour]) -> bool:
 
 
 def _turns(of_subtask: Mapping[int, Behaviour]) -> list[tuple[int, int]]:
-    """Returns (time, number) of the InitProducerIds, oldest first. If several of one id follow one another, only the
-    last one is returned: a job that starts again fences the transaction that it finds, and then takes the id."""
+    """Returns (time, number) of the InitProducerIds, oldest first. Of consecutive InitProducerIds of one id, only the
+    last is returned, because a job that starts again fences the transaction that it finds, and then takes the id."""
     found: list[tuple[int, int]] = []
     for turn in sorted((init.at_ms, number) for number, one in of_subtask.items() for init in one.inits):
         if found and found[-1][1] == turn[1]:
@@ -339,14 +339,14 @@ def _turns(of_subtask: Mapping[int, Behaviour]) -> list[tuple[int, int]]:
 
 
 def _is_reused(one: Behaviour) -> bool:
-    """Returns whether each InitProducerId but the first raised the epoch by one, and at most one other event in between
-    (the end of a transaction under TV2, a fence, or a timeout) raised it by one more."""
+    """Returns whether the epoch rose by at most 2 from each InitProducerId to the next: by one for the InitProducerId
+    itself, and by at most one for an event in between (the end of a transaction under TV2, a fence, or a timeout)."""
     return all(after.epoch - before.epoch <= 2 for before, after in pairwise(one.inits))
 
 
 def _are_even(gaps_ms: Sequence[int]) -> bool:
-    """Returns whether at most a third of the gaps are far shorter than most. A restarted job makes a few short gaps; a
-    process with two ids that restarts in a loop makes every second gap short."""
+    """Returns whether at most a third of the gaps are far shorter than the usual gap. A restarted job makes a few short
+    gaps; a process with two ids that restarts in a loop makes every second gap short."""
     usual_ms = sorted(gaps_ms)[3 * len(gaps_ms) // 4]
     return 3 * sum(gap < usual_ms / 4 for gap in gaps_ms) <= len(gaps_ms)
 

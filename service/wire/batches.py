@@ -184,7 +184,7 @@ class Batch(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """The number of bytes of the whole batch."""
         return HEADER_SIZE + len(self.records)
 
 
@@ -211,7 +211,8 @@ def read_batches(data: bytes, lo: int = 0) -> Iterator[Batch | BadBatch]:
     tail (a Fetch cuts anywhere).
 
     A length that points past the buffer cannot be distinguished from a partial tail. After a bad batch of plausible
-    length, reading continues. Offset `lo` lies in the first batch or before it, as in the answer to a Fetch from `lo`.
+    length, reading continues. The first batch has to contain the offset `lo`, or to begin after it, as in the answer to
+    a Fetch from `lo`.
     """
     floor, expected = 0, lo
     held: list[Batch | BadBatch] = []  # a good batch that waits for the next one, and bad ones between the two

@@ -62,7 +62,7 @@ and later write such a section for every client of transaction.version 2. Readin
 faster."""
 
 SHORTEST: Final = 35
-"""Bytes of the smallest value: v1, null array, no tags (v0: 37)."""
+"""Number of bytes of the smallest value: version 1, null array, no tags (version 0: 37)."""
 MOST_TOPICS: Final = 64
 MOST_TAGS: Final = 8
 """If a value has more than MOST_TOPICS topics or MOST_TAGS tags, a Python loop over this value is cheaper than a numpy
@@ -234,7 +234,7 @@ def decode(chunks: Sequence[Chunk]) -> LogColumns:
 
 
 def _keys(records: Located) -> tuple[Bools, Ints]:
-    """Returns, for every record, (True if its key is good, size of the id in the key)."""
+    """Returns, for every record, (whether its key is good, size of the id in the key)."""
     head = structs(np.frombuffer(records.data, np.uint8), records.key_start, _KEY)
     size = head["size"].astype(np.int64)
     fits = (size >= 0) & (_KEY.itemsize + size <= records.key_size)

@@ -23,7 +23,8 @@ import pyarrow as pa
 from service.wire.errors import BadCodec
 
 LIMIT: Final = 64 << 20
-"""Maximum bytes of a decompressed batch. Kafka has no such limit; a default batch holds 1 MB before compression."""
+"""Maximum number of bytes of a decompressed batch. Kafka has no such limit; a default batch holds 1 MB before
+compression."""
 
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _GZIP_WINDOW: Final = 31  # zlib: 15 bits of window, +16 = gzip framing

@@ -23,7 +23,8 @@ class BadLength(DecodeError, reason="bad_length"):
 
 
 class BadChecksum(DecodeError, reason="bad_crc"):
-    """The CRC-32C over attributes and records does not match: the bytes were damaged on disk or in transit."""
+    """The CRC-32C over the bytes from the attributes to the end of the batch does not match: bytes were damaged on disk
+    or in transit."""
 
 
 class BadOffset(DecodeError, reason="bad_offset"):

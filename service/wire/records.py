@@ -100,7 +100,7 @@ def _skip_headers(cursor: Cursor) -> None:
 
 
 class ControlRecord(NamedTuple):
-    """`type` is ABORT, COMMIT or OTHER; `coordinator_epoch` is -1 for OTHER."""
+    """A control record. `type` is ABORT, COMMIT or OTHER; `coordinator_epoch` is -1 for OTHER."""
 
     offset: int
     timestamp_ms: int

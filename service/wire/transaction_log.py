@@ -46,7 +46,7 @@ NEXT_PRODUCER_EPOCH: Final = 3
 TAG_SIZES: Final = {PREVIOUS_PRODUCER_ID: 8, NEXT_PRODUCER_ID: 8, CLIENT_TRANSACTION_VERSION: 2, NEXT_PRODUCER_EPOCH: 2}
 
 Partitions = tuple[tuple[str, tuple[int, ...]], ...]
-"""(topic, partitions) in the order of the record, which is that of a hash map: arbitrary."""
+"""(topic, partitions) in the order of the record, which is arbitrary, because coordinators keep them in a hash map."""
 
 
 class TransactionValue(NamedTuple):

@@ -105,8 +105,8 @@ class GroupsReport(NamedTuple):
 
 
 class ClockReport(NamedTuple):
-    """A clock of the cluster. `ahead_ms`: by how much it is ahead of this machine's, give or take `within_ms`.
-    `read_from`: the source of the reading, as text for people."""
+    """A clock of the cluster. `ahead_ms`: the time by which it is ahead of this machine's clock (below 0: behind), with
+    an error of at most `within_ms`. `read_from`: the source of the reading, as text for people."""
 
     owner: str
     ahead_ms: int

@@ -27,7 +27,7 @@ LACKING: Final = {
     "tool_terminates": "kafka-transactions.sh has no forceTerminateTransaction: a start of its application"
     " fences an id instead",
 }
-"""By ability, the consequence for an operator on a version without it."""
+"""By ability, the consequence for an operator on a version that does not have the ability."""
 
 
 class Told(NamedTuple):
@@ -89,7 +89,7 @@ class FromRelease(NamedTuple):
 
 
 def from_release(report: ClusterReport, records: Iterable[TriedVersion]) -> FromRelease:
-    """Returns the records about the releases of the brokers in the report."""
+    """Returns, as sentences, what the records show about the releases of the brokers in the report."""
     by_release = {one.release: one for one in records}
     levels = [broker.newest_metadata_version for broker in report.brokers if broker.why is None]
     releases = [release_of(level) for level in levels]

@@ -31,9 +31,9 @@ class TwoPhase(StrEnum):
 
 
 def two_phase_of(name: str, timeout_ms: int, maker: Application = NOTHING) -> TwoPhase:
-    """Returns the confidence that follows from the id, its timeout and its maker. Apache Flink as the maker, or a
-    transaction without a timeout (KIP-939), makes a two-phase sink certain. If the maker is unknown, an id of Flink's
-    form or a long timeout makes a two-phase sink likely."""
+    """Returns the confidence that a two-phase sink made the id, by its form, its timeout and its maker. Apache Flink as
+    the maker, or a transaction without a timeout (KIP-939), makes a two-phase sink certain. If the maker is unknown, an
+    id of Flink's form or a long timeout makes a two-phase sink likely."""
     if is_two_phase(maker, timeout_ms):
         return TwoPhase.CERTAIN
     is_likely = may_be_two_phase(name, timeout_ms) or timeout_ms >= _LONG_TIMEOUT_MS
@@ -52,8 +52,9 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The partition of the log with the id's newest record; the broker that leads it (-1: none); the partition to which
-    the id hashes, if that is another partition because the record was left behind when partitions were added."""
+    """The place of an id's newest record. `partition`: of the transaction log; `leader`: the broker that leads it (-1:
+    none). `looked_for_in`: the partition to which the id hashes, if the record was left behind in another one when
+    partitions were added; else None."""
 
     partition: int
     leader: int

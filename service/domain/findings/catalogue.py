@@ -321,16 +321,16 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
 }
 
 EVENTS: Final = frozenset(kind for kind, entry in CATALOGUE.items() if entry.ends is not Ends.WITH_CONDITION)
-"""Kinds that report something that happened. The others are conditions."""
+"""Kinds of findings about events. All other kinds are about conditions."""
 
 UNTIL_ACKNOWLEDGED: Final = frozenset(kind for kind, entry in CATALOGUE.items() if entry.ends is Ends.ACKNOWLEDGED)
 """Kinds of events whose findings stay open until somebody acknowledges them."""
 
 REPORTING: Final = {entry.reports: kind for kind, entry in CATALOGUE.items() if entry.reports is not None}
-"""The kind that reports each relation of an open entry."""
+"""By relation of an open entry, the kind that reports such entries."""
 
 COUNTING: Final = {entry.counts: kind for kind, entry in CATALOGUE.items() if entry.counts is not None}
-"""The kind that counts events of each cause."""
+"""By cause, the kind that counts events with that cause."""
 
 
 def alert_of(kind: Kind) -> str:

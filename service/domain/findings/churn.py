@@ -59,7 +59,7 @@ start."""
 COUNTED_IDS: Final = 20
 COUNTED_MINUTES: Final = 5
 """Ids with plain numbers may be churn if COUNTED_IDS or more of them appear in at least this number of different
-minutes. In fewer minutes they are a deployment."""
+minutes. If they appear in fewer minutes, they belong to a deployment."""
 
 UNUSED_MS: Final = 60_000
 """Time within which a working producer ends a transaction: the default of transaction.timeout.ms. This long after the

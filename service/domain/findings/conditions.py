@@ -86,7 +86,7 @@ def about_id(
     one: IdState, context: Context, *, kind: Kind, severity: Severity, facts: Facts, evidence: Iterable[Evidence] = ()
 ) -> Observation:
     """Returns an observation of the id, with the owner and mute time of its rule and the consumer groups that wait for
-    it. `evidence`: further evidence, behind that of the newest record."""
+    it. `evidence`: further evidence, which follows that of the newest record."""
     observation = Observation(
         kind=kind,
         severity=severity,

@@ -102,7 +102,7 @@ def step_2(state: Confirmation) -> Unowned | None:
 def settled_at_ms(written_before_ms: int, disturbed_ms: int) -> int:
     """Returns the earliest time (ms) at which a read of the transaction log can rule out an AddPartitionsToTxn still in
     flight. `written_before_ms`: time before which the entry was written. `disturbed_ms`: the last broker failure or
-    coordinator move; after one the client may be waiting for that broker for CLIENT_WAITS_MS, otherwise
+    coordinator move; after such an event the client may wait for that broker for CLIENT_WAITS_MS. Otherwise
     ADD_IN_FLIGHT_MS is enough."""
     may_wait = disturbed_ms > written_before_ms - CLIENT_WAITS_MS
     return written_before_ms + (CLIENT_WAITS_MS if may_wait else ADD_IN_FLIGHT_MS)

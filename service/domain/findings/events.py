@@ -60,8 +60,8 @@ class ReportWindow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Whose:
-    """The ids that a finding about events is about. `name`: the name of the only id, or the prefix that all ids share;
-    "" if they share no prefix."""
+    """The ids of a finding about events. `name`: the name of the only id, or the prefix that all ids share; "" if they
+    share no prefix."""
 
     name: str
     ids: int

@@ -1,4 +1,4 @@
-"""Types of an observation (the facts that one judge round finds) and a finding (the part of them that is kept). Times
+"""Types of an observation (the facts that one judge round finds) and of a finding (an observation that is kept). Times
 are ms since the epoch."""
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class Words(NamedTuple):
 
 
 class Facts(ABC):
-    """The base of the facts of each kind: frozen, typed values of which its words are made, and which the store keeps.
+    """The base of the facts of each kind: frozen, typed values, which the store keeps, and from which the words of a
+    finding are made.
 
     The values contain no ages and nothing else that changes by itself, because facts that differ are stored anew."""
 
@@ -121,7 +122,7 @@ class Observation(NamedTuple):
     - `occurrences`: all known occurrences of an event, oldest first; `waiting`: sequences of events that may become
       occurrences later.
     - `confirmed`: False for a candidate.
-    - `decision`: the coordinator's decision on a transaction that hangs (commit, abort, none, unknown).
+    - `decision`: the decision about a transaction that hangs (commit, abort, none, unknown).
     - `bootstrap`: the servers for `command`, which writes an ABORT marker; None if an ABORT may lose records.
     - `possible`: the worlds in which the entry may have been written; `proofs` removed the others.
     - `reason`: the typed reason, for code: of a coverage gap, or of a hang.

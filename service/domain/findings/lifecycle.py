@@ -140,7 +140,7 @@ def _uncounted(
 
 
 def _in_order(keys: Iterable[Key]) -> list[Key]:
-    """Returns the keys sorted, so that the order never depends on that of the input."""
+    """Returns the keys sorted, so that the result never depends on the order of the input."""
     return sorted(keys, key=lambda key: repr((key[0], tuple(key[1]))))
 
 

@@ -1,5 +1,5 @@
 """Findings about ids for which the coordinator reports another state than its own log: it loaded its partition only in
-part, or its memory and its log differ by an append that failed (`TransactionStateManager.updateCacheCallback`).
+part, or its memory and its log differ because of an append that failed (`TransactionStateManager.updateCacheCallback`).
 
 Up to Kafka 4.2 one value of an unknown version makes a coordinator drop every later id of that partition, without an
 error to clients.

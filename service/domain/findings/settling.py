@@ -42,9 +42,9 @@ other partitions for ever."""
 
 
 def gap_ms(context: Context) -> int:
-    """Returns the longest time (ms) between two timeouts of one outage. Two successive scans find all of them. So these
-    timeouts are at most one scan interval apart, plus a few seconds for writing the aborts; at least 15 s are
-    allowed."""
+    """Returns the longest time (ms) between two timeouts of one outage. Two successive scans of a coordinator find all
+    timeouts of an outage. So these timeouts are at most one scan interval apart, plus a few seconds for writing the
+    aborts; at least 15 s are allowed."""
     return max(15_000, context.log.limits.scan_ms + 5_000)
 
 
@@ -85,8 +85,8 @@ def first_unsettled_timeout(
     """Returns the lowest sequence of a timeout that has to wait, among the timeouts that are in no burst so far
     (`single`); None if there is none.
 
-    If no timeout follows within `gap_ms`, a timeout can be in no burst any more. While timeouts follow, only those
-    within TOGETHER_MS of it can form a burst with it. Whether these timeouts are in a burst is settled one gap later.
+    If no other timeout follows a timeout within `gap_ms`, it cannot join a burst any more. While timeouts follow, only
+    those within TOGETHER_MS can form a burst with it. Whether they do is settled one gap later.
     """
     after_ms = gap_ms(context)
     growing: set[int] = set()

@@ -71,8 +71,8 @@ class StallCauses:
         )
 
     def worst_of(self, blockers: Sequence[Blocker]) -> FoundCause:
-        """Returns the worst cause, for a group that may wait for any of several entries; NOT_READ as the cause if there
-        are none."""
+        """Returns the worst cause, for a group that may wait for any of several entries. If there are no entries, the
+        cause is NOT_READ."""
         if not blockers:
             return FoundCause(NOT_READ, Severity.WARNING, "")
         worst = min(map(self.of, blockers), key=lambda one: one.severity.rank)
@@ -98,9 +98,9 @@ def blocked_groups(
     context: Context,
     as_of_ms: int,
 ) -> list[Observation]:
-    """Returns observations of blocked groups with an offset that has not moved for COMMIT_EXPECTED_MS, counted from the
-    stall at the earliest unless the offset is pending. Groups that will stop later are left out, because they still
-    read. `known`: findings; the confirmed ones describe the transactions that block.
+    """Returns observations of blocked groups whose offset has not moved for COMMIT_EXPECTED_MS. Only for a pending
+    offset, the time before the stall counts, too. Groups that will stop later are left out, because they still read.
+    `known`: findings; the confirmed ones describe the transactions that block.
 
     A group is reported at once if the transaction that blocks it has a finding of its own. Otherwise (the transaction
     is within its timeout, or cannot be judged) the group is reported once the partition has been stalled for
@@ -161,7 +161,7 @@ def _observe(affected: AffectedGroup, found: FoundCause, hold: Evidence, context
 
 
 def _doubt(affected: AffectedGroup) -> Doubt | None:
-    """Returns why it is not certain that the group waits; None if it is."""
+    """Returns why it is not certain that the group waits; None if that is certain."""
     offset = affected.offset.committed_offset
     if affected.relation == GroupRelation.UNSTABLE_OFFSETS:
         return None

@@ -153,8 +153,8 @@ def bursts(timeouts: Iterable[Event], churn_times: Mapping[str, Sequence[int]], 
     """Returns the bursts among the timeouts, oldest first.
 
     A timeout is in a burst if it lies in a window of TOGETHER_MS in which at least MANY_IDS ids time out, each at most
-    `gap_ms` after the one before: a steady trickle is no outage. Timeouts further away make no difference, so each
-    timeout is settled within a bounded time (see `settling`).
+    `gap_ms` after the previous timeout: a steady trickle is no outage. Timeouts further away make no difference, so
+    each timeout is settled within a bounded time (see `settling`).
 
     `churn_times`: from `churn.churn_times`. Ids that are made up at every start time out for that reason, so their
     timeouts are left out.

@@ -118,7 +118,8 @@ class TornFacts(Facts):
 
 
 def torn(one: TornTransaction, rule: Rule) -> Observation:
-    """Returns the observation of the torn transaction."""
+    """Returns the observation of the torn transaction, whose subject is one of its contradicting markers or deleted
+    parts."""
     if one.otherwise:
         marker = one.otherwise[0]
         topic, partition, offset, at_ms = marker.topic, marker.partition, marker.offset, marker.at_ms

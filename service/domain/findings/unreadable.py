@@ -1,5 +1,5 @@
-"""Findings about data that could not be read: records that cannot be decoded, offsets that are gone, a source that
-refuses."""
+"""Findings about data that could not be read: records that cannot be decoded, offsets that are gone, sources that
+fail."""
 
 from __future__ import annotations
 

@@ -76,11 +76,12 @@ class GroupOffset(NamedTuple):
     arrived. `unchanged_since_ms`: time since which `committed_offset` is known to be the same. `producer_id`: of the
     open transaction, if its batches were read. `isolation`: the level of a share group; None for other groups.
 
-    `lso`: the LSO at the time of the answer, for which the following fields hold; None if not known. `advances`: the
-    number of times that the group, with members before and after, has moved on from an offset above this LSO.
-    `has_records_ahead`: there is a record that the group could read. For an offset below the LSO, this is a committed
-    record before the LSO; for an offset above the LSO, any record before the high watermark. None if these records were
-    not read. `records_ahead_since_ms`: the time since which `has_records_ahead` is known to be True at this offset.
+    `lso`: the LSO at the time of the answer, for which `advances` and the fields about records ahead are valid; None if
+    not known. `advances`: the number of times that the group, with members before and after, has moved on from an
+    offset above this LSO. `has_records_ahead`: there is a record that the group could read. For an offset below the
+    LSO, this is a committed record before the LSO; for an offset above the LSO, any record before the high watermark.
+    None if these records were not read. `records_ahead_since_ms`: the time since which `has_records_ahead` is known to
+    be True at this offset.
 
     The writer of the store sets the times and counts, because they follow from earlier answers.
     """
@@ -168,8 +169,8 @@ class AffectedGroup(NamedTuple):
 
     @property
     def waits_ms(self) -> int:
-        """Returns for how long (ms) the offset has not moved since the partition stalled. The time before the stall
-        does not count, because the group may have had nothing to read."""
+        """Returns the time (ms) for which the offset has not moved, counted from the stall of the partition. The time
+        before the stall does not count, because the group may have had nothing to read."""
         return waits_ms(self.offset, self.stalled_since_ms)
 
     @property
@@ -191,8 +192,8 @@ class AffectedGroup(NamedTuple):
 
 
 def waits_ms(one: GroupOffset, since_ms: int | None) -> int:
-    """Returns for how long (ms) the offset has not moved since the partition stalled at `since_ms`; 0 if `since_ms` is
-    None."""
+    """Returns the time (ms) for which the offset has not moved, counted from `since_ms` at the earliest; 0 if
+    `since_ms` is None."""
     return 0 if since_ms is None else one.observed_at_ms - max(one.unchanged_since_ms, since_ms)
 
 

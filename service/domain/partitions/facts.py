@@ -102,7 +102,8 @@ class StallClock(NamedTuple):
 
 
 class FirstBatch(NamedTuple):
-    """The header of the batch at the LSO. `base_offset` may lie below the LSO. Timestamps are the producer's clock."""
+    """The header of the batch at the LSO. `base_offset` may lie below the LSO. Timestamps are by the producer's
+    clock."""
 
     base_offset: int
     producer_id: int

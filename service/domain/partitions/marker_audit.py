@@ -42,7 +42,8 @@ class UnendedRecords(NamedTuple):
 
 class EndedLog(NamedTuple):
     """The log of a tailed partition whose topic `topic_id` was deleted, and perhaps created again, as far as it was
-    read. `seen_at_ms`: when the deletion was known, by our clock; `markers`: the markers that are not compared yet."""
+    read. `seen_at_ms`: when the deletion became known, by our clock; `markers`: the markers that are not compared
+    yet."""
 
     topic: str
     partition: int

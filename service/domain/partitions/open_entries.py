@@ -87,7 +87,7 @@ def owner_of(entry: Entry, owners: Sequence[Owner]) -> Owner | None:
 def can_be_of(entry: Entry, holder: Owner) -> bool:
     """Returns whether the entry's epoch is at most the highest epoch that the id has had under the entry's producer id,
     as far as the transaction log is read; True if the id's newest record cannot be decoded. A client gets an epoch only
-    when the log has a record with it. A higher epoch belongs to an id of another cluster."""
+    after the log has a record with that epoch. A higher epoch belongs to an id of another cluster."""
     if holder.state == UNKNOWN:
         return True
     is_current = holder.producer_id == entry.producer_id

@@ -156,8 +156,8 @@ class LostCommit(NamedTuple):
 
 
 def decisions_of_findings(spans: Sequence[Span], findings: Iterable[LostCommit]) -> dict[int, OwnDecision]:
-    """Returns the decisions that findings report, by the first offset of each span from the finding's first record up
-    to the marker that ended the records."""
+    """Returns the decisions that findings report, by the first offset of their spans. The spans of a finding are those
+    of its producer id from the finding's first record up to the marker that ended the records."""
     found = {}
     for one in findings:
         its = [

@@ -294,7 +294,7 @@ class LogBatch(NamedTuple):
     """Everything that one micro-batch read from the transaction log.
 
     Runs are ordered by (partition, id, first offset); `lone` are further runs, in columns. Steps of an id are in any
-    order, and one of its minutes may be split into several values. `trouble` is the reason if a part could not be read;
+    order, and a minute of an id may be split into several values. `trouble` is the reason if a part could not be read;
     None if every partition answered.
     """
 

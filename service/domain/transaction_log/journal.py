@@ -47,8 +47,8 @@ class LastAbort(NamedTuple):
 
     @property
     def is_waiting(self) -> bool:
-        """Returns whether the abort is complete, and the next record may still change its cause. Until then the abort
-        is not counted."""
+        """Returns whether the abort is complete, and the next record may still change its cause. As long as that is so,
+        the abort is not counted."""
         return self.cause.is_open and self.completed_at_ms is not None
 
     @property
@@ -139,8 +139,8 @@ def settle(last_abort: LastAbort) -> LastAbort:
 
 
 def open_ms(before: LogRecord, after: LogRecord) -> int | None:
-    """Returns for how long the transaction that `after` ended was open: from its first partition to the append of
-    PrepareX. None if `after` ends nothing or repeats an end, or if the start is not known."""
+    """Returns the time for which a transaction was open until `after` ended it: from its first partition to the append
+    of PrepareX. None if `after` ends nothing or repeats an end, or if the start is not known."""
     return None if transitions.is_repetition(before, after) else _open_until(after)
 
 

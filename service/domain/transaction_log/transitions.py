@@ -91,9 +91,9 @@ def is_repetition(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
     """Returns whether `after` repeats the step of `before`. Takes records, or columns of them. An Ongoing record never
     counts as a repetition, because it adds partitions.
 
-    Update times are not compared, because a step that is repeated after a failed append has another one. A repeated
-    InitProducerId has the epoch and the timeout of the first. An abort with partitions does not repeat an abort without
-    partitions, because only the former counts as an abort.
+    Update times are not compared, because a step that is repeated after a failed append has another update time. A
+    repeated InitProducerId has the epoch and the timeout of the first. An abort with partitions does not repeat an
+    abort without partitions, because only the former counts as an abort.
     """
     aborts_as_much: Truth = (before.partition_count == 0) == (after.partition_count == 0)
     return (

@@ -29,8 +29,8 @@ than this, the record may have been written after the decision."""
 
 
 def verdict_on(query: EntryQuery, facts: EntryFacts, hidden: Sequence[HiddenTransactions]) -> Verdict:
-    """Returns the verdict on an entry. `hidden`: the transactions of any id that the transaction log may hide; used
-    only if the producer id has no known owner."""
+    """Returns the verdict on an entry. `hidden`: the transactions that the transaction log may hide, of any id. They
+    are used only if the producer id has no known owner."""
     entry, history = EntryRead(query, facts), facts.history
     transactions: Sequence[Transaction] = ()
     if history is not None:

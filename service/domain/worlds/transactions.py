@@ -28,8 +28,8 @@ from service.domain.transaction_log.transitions import LAST_EPOCH
 from service.domain.worlds.order import NO_POSITION, LogPosition
 
 TV2: Final = 2
-"""From this transaction version on, an end by a client of that version raises the epoch (KIP-890). An old EndTxn ends a
-transaction of such a client, too, and keeps its epoch: the recovery of Flink's sink does so."""
+"""From this transaction version on, each EndTxn of a client raises the epoch (KIP-890). An EndTxn of the old protocol
+can also end a transaction of such a client, and keeps the epoch: the recovery of Flink's sink sends one."""
 
 UNDECIDED: Final = LogPosition((1 << 63) - 1, -1)
 """The position of a decision that has not been made; it sorts behind every record of the log."""
@@ -85,7 +85,7 @@ class Transaction(NamedTuple):
     """A transaction of the producer id that is decided, or that is open and does not list the partition.
 
     - `is_commit`: None while it is undecided.
-    - `began`: the record after whose append its client began it (NO_POSITION: the log does not show that record).
+    - `began`: the record after which its client began the transaction (NO_POSITION: the log does not show that record).
     - `decided`: the position of its PrepareX, or of its CompleteX if the PrepareX is gone; UNDECIDED while it is open.
     - `completed`: offset of its CompleteX; None if it has none.
     - `lists_partition`: whether the partition is among its participants, so that the coordinator writes a marker there;
@@ -122,8 +122,8 @@ class HiddenTransactions(NamedTuple):
 
 
 def transactions_of(producer_id: int, history: LogHistory) -> tuple[list[Transaction], list[HiddenTransactions]]:
-    """Returns the transactions of the producer id, oldest first, and the transactions that holes may hide. An undecided
-    transaction is returned only if it does not list the partition."""
+    """Returns the transactions of the producer id, oldest first, and the transactions that the log may hide. An
+    undecided transaction is returned only if it does not list the partition."""
     decided, began = [], NO_POSITION
     for group in _groups(history.records):
         lists = any(one.offset in history.listing for one in group)
