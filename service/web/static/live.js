@@ -11,7 +11,7 @@
   const EVENTS = ["opened", "confirmed", "reopened", "updated", "resolved", "reset"];
   const WORDS = { live: "Live, data", late: "Late, data", old: "Late, data", unknown: "Stopped, data" };
 
-  // the answer to a form, for instance: only its age goes on
+  // a page that does not refresh itself, such as the answer to a form: only its age is updated
   const isStill = "still" in document.body.dataset;
   const pause = document.getElementById("pause");
   const title = document.title;
@@ -69,7 +69,7 @@
     document.dispatchEvent(new Event("txnscope:refreshed"));
   }
 
-  // what the reader has opened or closed, the server does not know of
+  // the server does not know which details the reader has opened or closed
   function keepOpen(fresh) {
     for (const details of document.querySelectorAll("details[id]")) {
       const there = fresh.getElementById(details.id);
@@ -77,7 +77,7 @@
     }
   }
 
-  // no answer, or none with this page in it: say so, and keep what is there as the last known
+  // no answer, or an answer without this page: reports that, and keeps the shown data as the last known data
   function lose(problem) {
     if (lostAt === null) lostAt = txnscope.now();
     const why = problem ? problem.textContent : "";
@@ -173,7 +173,7 @@
     shown.querySelector(".dot").className = dot;
   }
 
-  // browsers hold few connections to a host at a time: a tab that nobody sees leaves its own to others
+  // browsers hold few connections to a host at a time: a hidden tab gives its connection up for other tabs
   function listen() {
     if (isStill || document.hidden || (events && events.readyState !== EventSource.CLOSED)) return;
     events = new EventSource(`/events?cluster=${encodeURIComponent(document.body.dataset.cluster)}`);

@@ -1,4 +1,4 @@
-// Bars of what ended under one id, by cause: uPlot over the counts of the page, in place of the drawing that needs no script.
+// Draws the ended transactions of one id as bars, by cause, with uPlot. The bars replace the drawing that needs no script.
 "use strict";
 
 (() => {
@@ -20,7 +20,7 @@
     return new Date(seconds * 1000).toISOString();
   }
 
-  // counts by bar; the first cause lies on the ground, each other on the one before
+  // counts by bar, stacked: the first cause is at the bottom, each other cause on top of the one before
   function stacked(figure) {
     const from = Math.floor(Date.parse(figure.dataset.from) / 60000) * 60000;
     const to = Date.parse(figure.dataset.to);
@@ -79,7 +79,7 @@
     else plot = new uPlot(options(host), told.data, host);
   }
 
-  // the newest is at the right: where the lanes do not fit, they begin there
+  // the newest transactions are at the right: lanes that are wider than the screen are scrolled there
   function toTheNewest() {
     const lanes = document.getElementById("lanes");
     if (lanes) lanes.scrollLeft = lanes.scrollWidth;

@@ -1,4 +1,4 @@
-// Where the ruler is wider than the screen, the LSO is in the middle of it when the page comes.
+// Scrolls a ruler that is wider than the screen, so that the LSO is in the middle of the screen.
 "use strict";
 
 for (const region of document.querySelectorAll(".scroll[data-middle]")) {
