@@ -123,7 +123,9 @@ Id = Annotated[
 ]
 IdBase64 = Annotated[
     str | None,
-    QueryParameter(description="Instead of `id`: the bytes as base64url, for ids too long when percent-encoded."),
+    QueryParameter(
+        description="Instead of `id`: the id's bytes as base64url, for ids that are too long when percent-encoded."
+    ),
 ]
 
 

@@ -60,7 +60,9 @@ class Problem(BaseModel):
     status: int = Field(examples=[404])
     detail: str | None = Field(None, description="What happened, as a sentence.", examples=["there is no cluster 'x'"])
     instance: str | None = Field(None, description="The path of the request.", examples=["/api/v1/clusters/x"])
-    errors: list[ParameterError] | None = Field(None, description="With 422: each parameter at fault.")
+    errors: list[ParameterError] | None = Field(
+        None, description="For status 422: the parameters that could not be used."
+    )
 
 
 class ProblemError(Exception):

@@ -28,13 +28,16 @@ def list_audit(
     cluster: str,
     action: Annotated[ActionWord | None, QueryParameter(description="Only this action.")] = None,
     outcome: Annotated[OutcomeWord | None, QueryParameter(description="Only this outcome.")] = None,
-    who: Annotated[str | None, QueryParameter(max_length=1_000, description="Only of this name.")] = None,
+    who: Annotated[
+        str | None,
+        QueryParameter(max_length=1_000, description="Only actions of the person or program with this name."),
+    ] = None,
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Lists markers, dry runs, mutes, and refused requests of the cluster, the newest first; for operators of the
-    cluster. Changes of keys, and refused requests that were about no cluster, are listed for those who are admin
-    everywhere.
+    """Lists what was done, tried or refused in the cluster, the newest first: markers, dry runs, mutes,
+    acknowledgements and refused requests. Needs the role operator. An admin of all clusters also gets changes of keys,
+    and refused requests that concern no cluster.
     """
     selection = AuditSelection(action, outcome, who, sees_service(request, is_on=app.access.authenticator.is_on))
     filters = (cluster, "audit", *selection)

@@ -23,8 +23,8 @@ router = KeptRouter("clusters")
 
 @router.get("/clusters", operation_id="listClusters", response_model=Clusters, responses=describe(400, 422, 503))
 def list_clusters(request: Request, app: App, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
-    """Lists all clusters that the store knows and the sender may see, by name. `as_of` is the newest of those on the
-    page.
+    """Lists all clusters that the store knows and the sender may see, by name. `as_of` is the newest `as_of` of the
+    clusters on the page.
     """
     now_ms = app.now_ms()
     with app.store.read() as connection:

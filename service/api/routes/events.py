@@ -31,7 +31,8 @@ router = APIRouter(tags=["findings"], dependencies=[Depends(only_known)])
 
 
 class SentEvent(NamedTuple):
-    """An event of a finding, with the finding as JSON in ASCII: many clients end lines at U+2028 and U+0085, too."""
+    """An event of a finding. `data`: the finding as JSON in ASCII, because many clients take U+2028 and U+0085 for the
+    end of a line."""
 
     event: str
     cluster: str
@@ -47,7 +48,8 @@ class Listening(NamedTuple):
     """A client's place in the stream of events.
 
     `cluster` None: all clusters that the client may see. `start`: the last event that the client has received.
-    `may_see`: returns whether the client may see a cluster; None if its credentials are not valid any more.
+    `may_see`: returns whether the client may see a cluster; None if its credentials are no longer valid or cannot be
+    checked.
     """
 
     feed: EventFeed[SentEvent]
@@ -98,8 +100,8 @@ async def stream_events(client: Annotated[Listening, Depends(listening)]) -> Asy
     """Streams events `opened`, `confirmed`, `reopened`, `updated` (another severity) and `resolved`, with the Finding
     as data.
 
-    `reset`: the events after Last-Event-ID are no longer kept; read the findings again. The stream then goes on. It
-    ends when the store does not answer; the client then reconnects and resumes.
+    `reset`: the events after Last-Event-ID are no longer kept; read the findings again. The stream goes on after a
+    `reset`. If the store does not answer, the stream ends: reconnect with Last-Event-ID to resume.
     """
     yield ServerSentEvent(retry=RETRY_MS)
     if client.start.is_reset:

@@ -1,5 +1,5 @@
-"""Mutes and acknowledgements, which operators set on findings in their own name and with a reason. A mute has an end;
-an acknowledgement is for findings that stay until somebody has seen them.
+"""Mutes and acknowledgements, which operators set on findings in their own name and with a reason. A mute has an end.
+An acknowledgement is for findings that stay open until somebody acknowledges them.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class MuteWish(BaseModel):
 
     finding: str | None = Field(None, min_length=1, max_length=64, description="The id of one finding.")
     prefix: str | None = Field(
-        None, min_length=1, max_length=1_000, description="Findings of ids that begin so, as people see them."
+        None, min_length=1, max_length=1_000, description="Findings about ids whose display form begins with this text."
     )
-    topic: str | None = Field(None, pattern=_TOPIC, description="Findings of topics that match: a glob.")
+    topic: str | None = Field(None, pattern=_TOPIC, description="Findings about topics that match this glob.")
     until: AwareDatetime = Field(description="The end, at most 90 days from now.")
     reason: str = Field(min_length=SHORTEST_REASON, max_length=LONGEST_REASON, pattern=r"\S")
 
@@ -50,8 +50,8 @@ class MuteWish(BaseModel):
 
 @lists.read("/clusters/{cluster}/mutes", "listMutes", Mutes)
 def list_mutes(app: App, cluster: str, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
-    """Lists the mutes that operators set and that are in effect, the one that ends next first. Those of `[[rules]]` are
-    in the findings only.
+    """Lists the mutes that operators set and that are in effect, ordered by their end. Mutes of `[[rules]]` are not
+    listed: `muted_until` of a finding shows them.
     """
     now_ms = app.now_ms()
     with app.store.read() as connection:
@@ -68,8 +68,8 @@ def list_mutes(app: App, cluster: str, limit: Limit = LIMIT, cursor: Cursor = No
     responses=describe(400, 403, 404, 422, 503),
 )
 def set_mute(request: Request, app: App, cluster: str, wish: MuteWish) -> Response:
-    """Mutes findings until a time: lists show them last, and no page begins with them. Prometheus' alerts still
-    fire; receivers of `[[notify]]` get what is still open when the mute is over. Needs the role operator.
+    """Mutes findings until a time: lists show them last, and no page begins with them. Prometheus' alerts still fire.
+    Receivers of `[[notify]]` are notified of findings that are still open when the mute ends. Needs the role operator.
     """
     given = Wish(wish.finding, wish.prefix, wish.topic, int(wish.until.timestamp() * 1000), wish.reason.strip())
     return answer_once(Mute.of(mute(app, request, cluster, given)), 201)
@@ -86,7 +86,7 @@ def end_mute(
     request: Request,
     app: App,
     cluster: str,
-    id: Annotated[int, QueryParameter(ge=1, lt=2**63, description="The mute.")],  # noqa: A002
+    id: Annotated[int, QueryParameter(ge=1, lt=2**63, description="The id of the mute.")],  # noqa: A002
 ) -> Response:
     """Ends a mute before its time. Needs the role operator."""
     with app.store.read() as connection:
@@ -116,8 +116,8 @@ class AcknowledgeWish(BaseModel):
     responses=describe(400, 403, 404, 409, 422, 503),
 )
 def acknowledge_finding(request: Request, app: App, cluster: str, finding: str, wish: AcknowledgeWish) -> Response:
-    """Acknowledges a finding that stays until somebody has seen it (`lost_records`, `torn_transaction`): it resolves
-    about a second later, and keeps who acknowledged it, when and why. It changes nothing in Kafka. Needs the role
-    operator.
+    """Acknowledges a finding of a kind that stays open until acknowledged (`lost_records`, `torn_transaction`). The
+    finding resolves about a second later, and records who acknowledged it, when and why. Nothing changes in Kafka.
+    Needs the role operator.
     """
     return answer_once(FindingAcknowledgement.of(acknowledge(app, request, cluster, finding, wish.reason.strip())))

@@ -71,7 +71,7 @@ def list_hanging(
 ) -> Response:
     """Lists transactions that no coordinator will end: findings `hanging_transaction` that are confirmed and not
     resolved, the last opened first. `as_of` is the time of the last sample of data partitions; the cluster's `sources`
-    show which partitions could not be judged.
+    show how many partitions could not be judged, and why.
     """
     selection = FindingSelection(frozenset({Kind.HANGING}), frozenset({Status.CONFIRMED}))
     filters = (cluster, "hanging")
@@ -99,8 +99,8 @@ def _page(
     *,
     names_apart: bool = False,
 ) -> Response:
-    """Answers with one page of findings. `as_of`: a function that reads from the store when the source of these
-    findings last answered."""
+    """Answers with one page of findings. `as_of`: returns the time at which the source of these findings last answered,
+    as the store has it."""
     place = read_place(_PLACE, cursor, *filters)
     after = None if place is None else FindingCursor(*place)
     with app.reading(cluster) as (connection, found):
@@ -115,8 +115,8 @@ def _page(
 
 
 def _truncated(connection: Connection, cluster_id: int, selection: FindingSelection) -> int:
-    """Returns the number of cases of the requested kinds that have no finding; 0 if only resolved findings are
-    requested, because a case without a finding is never resolved."""
+    """Returns the number of observations of the requested kinds that got no finding because of a bound; 0 if only
+    resolved findings are requested, because an observation without a finding is never resolved."""
     if selection.statuses == {Status.RESOLVED}:
         return 0
     found = findings.truncated(connection, cluster_id)

@@ -1,4 +1,5 @@
-"""The past of transactional ids: the timeline of one, its commits and aborts by minute; the owners of a producer id."""
+"""The history of a transactional id: its timeline, and its commits and aborts by minute. Also the owners of a producer
+id."""
 
 from __future__ import annotations
 
@@ -42,10 +43,10 @@ def get_timeline(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Lists the history of one id, newest first, kept for 7 days: its notable transitions (aborts, initialisations,
-    expiries, slow markers, anything odd), and between them the number of ordinary commits, counted since
-    `counted_since`. The commits of a minute are listed at the time of the last one. The cause of an abort is given at
-    its PrepareAbort. Give `id` or `id_b64`.
+    """Lists the history of one id, newest first: its notable transitions (aborts, initialisations, expiries, slow
+    markers, anything odd), and between them the number of ordinary commits, counted since `counted_since`. The commits
+    of a minute are listed at the time of the last of them. The cause of an abort is given at its PrepareAbort. History
+    is kept for 7 days by default (`[keep] history`). Give `id` or `id_b64`.
     """
     asked = id_of(request, id, id_b64)
     filters = (cluster, "timeline", *asked)
@@ -97,8 +98,9 @@ def list_owners(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Lists the transactional ids that wrote under a producer id, the newest first, expired ids included.
-    404 if none is known: the producer id belongs to a producer without transactions, or was forgotten after 90 days.
+    """Lists the transactional ids that wrote under a producer id, the newest first, expired ids included. 404 if none
+    is known: the producer id belongs to a producer without transactions, or its retention ended (`[keep] producer_ids`,
+    90 days by default).
     """
     with app.reading(cluster) as (connection, found):
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
@@ -113,5 +115,6 @@ def list_owners(
 
 
 def _place(owner: Owner) -> Key:
-    """Returns the place of an owner in the order of `read_owners`: the last seen first, then by bytes."""
+    """Returns the place of an owner in the order of `read_owners`: the owner seen last comes first; owners seen at the
+    same time are ordered by bytes."""
     return -owner.last_seen_ms, id_key(owner.transactional_id).hex()

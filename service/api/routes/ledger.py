@@ -1,4 +1,4 @@
-"""Markers, and volume by minute, of partitions of which every batch is read (`--partitions all`)."""
+"""Markers, and volume by minute, of tailed partitions: those of which every batch is read (`--partitions all`)."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def list_markers(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Lists the markers that ended transactions on the partition since tailing of it began, newest first; they are kept
-    for 7 days. Available only if txnscope runs with `--partitions all`.
+    """Lists the markers that ended transactions on the partition since tailing of the partition began, newest first.
+    They are kept for 7 days by default (`[keep] history`). Available only if txnscope runs with `--partitions all`.
     """
     filters = (cluster, "markers", topic, partition)
     before = read_place(_PLACE, cursor, *filters)
@@ -66,8 +66,8 @@ def get_volume(
     cursor: Cursor = None,
 ) -> Response:
     """Lists the volume written to the partition, by the minute of its batches' timestamps, oldest first. Every minute
-    since tailing of it began is listed, also a minute in which nothing was written. Available only if txnscope runs
-    with `--partitions all`.
+    in `window` since tailing of the partition began is listed, even if nothing was written in it. Available only if
+    txnscope runs with `--partitions all`.
     """
     length_ms = window_ms(window)
     with app.reading(cluster) as (connection, found):

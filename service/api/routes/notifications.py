@@ -21,8 +21,8 @@ router = KeptRouter("findings")
     responses=describe(400, 422, 503),
 )
 def list_notifications(app: App, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
-    """Lists the receivers of notifications, by name: what each took, what waits for it, and since when and why
-    deliveries fail. Needs the role viewer in all clusters.
+    """Lists the receivers of notifications, by name: how many notifications each took, how many events wait for it, and
+    since when and why its deliveries fail. Needs the role viewer in all clusters.
     """
     now_ms = app.now_ms()
     with app.store.read() as connection:

@@ -1,5 +1,5 @@
-"""Data partitions: their LSO, what blocks it, who will end the transactions that are open there; and the consumer
-groups that wait behind an LSO.
+"""Data partitions: their LSO, what blocks it, what will end the transactions that are open there, and the consumer
+groups that they affect.
 
 Spans are read from the partition's log; owners and causes come from the store.
 """
@@ -105,8 +105,8 @@ def list_groups(
     """Lists, by group, topic and partition, all groups with committed offsets, or with members, on a partition whose
     LSO has been below the high watermark for a second, even if every open transaction there is still within its
     timeout. Also lists groups that commit offsets in a transaction that is still open (read from the batches on
-    `__consumer_offsets`), even a group without committed offsets so far. An LSO that is at the high watermark blocks no
-    group.
+    `__consumer_offsets`), even a group that has not committed any offset yet. An LSO that is at the high watermark
+    blocks no group.
     """
     with app.reading(cluster) as (connection, found):
         as_of_ms = observed_at_ms(connection, found.id)
@@ -140,8 +140,8 @@ def explain_offsets(
 ) -> Response:
     """Lists every span from `offset` to `to` or the end of the log: who wrote its records, and whether their
     transaction was committed, aborted (why, and when) or is open. Asks Kafka, bounded in bytes and time; `truncated_at`
-    is the offset at which the spans end. `only_aborted` sums up the aborted records up to the first one that
-    read_committed consumers get, within bounds of its own.
+    is the offset at which the spans end. `only_aborted` sums up the aborted records before the first record that
+    read_committed consumers get; it has bounds of its own.
     """
     end = offset + 1 if to is None else to
     if end <= offset:

@@ -1,5 +1,5 @@
-"""Writes the missing marker of a hanging transaction, for operators with a key: a dry run unless the request says
-otherwise.
+"""Writes the missing marker of a hanging transaction, for operators. A request is a dry run unless its body has
+`"dry_run": false`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ from service.store.errors import StoreError
 from service.store.queries.clusters import ClusterRow
 
 LOOKS_WITHIN_S: Final = 10.0
-"""Seconds that the observations may take: after a longer time the marker is not written. So the answer comes while
-`txnscope resolve` waits (75 s): before, the store may take 30 s; after, a busy store twice 5 s, and the broker 15 s."""
+"""Longest time (s) for the observations; if they take longer, the marker is not written. `txnscope resolve` waits 75 s
+for the answer: the store may take 30 s before the observations, and after them a busy store twice 5 s and the broker 15
+s."""
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +68,9 @@ def resolve_finding(
     finding: str,
     wish: Wish | None = None,
 ) -> Response:
-    """Repeats all observations, then writes the marker that the coordinator's decision calls for, or only reports what
-    would be written (`dry_run`, the default). Every request is recorded in the audit. A 503 says whether the marker may
-    have been written.
+    """Repeats all observations, then writes the marker that the finding's decision calls for, or only reports what
+    would be written (`dry_run`, the default). Markers, dry runs and refusals are recorded in the audit. The detail of a
+    503 says whether the marker may have been written.
     """
     dry_run = wish is None or wish.dry_run
     with app.reading(cluster) as (connection, found):

@@ -1,4 +1,4 @@
-"""The transactional ids of a cluster: pages of them by filter and sort, one in full, and those that expire soon."""
+"""The transactional ids of a cluster: pages of ids by filter and sort, one id in full, and the ids that expire soon."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def list_transactions(
     prefix: Annotated[
         str,
         QueryParameter(
-            description="The id's first bytes, percent-encoded, UTF-8 or not. If no id begins so, they are taken as"
-            " the beginning of the display form."
+            description="The id's first bytes, percent-encoded, UTF-8 or not. If no id begins with these bytes, they"
+            " are taken as the beginning of the display form."
         ),
     ] = "",
     min_age: Annotated[
@@ -56,16 +56,21 @@ def list_transactions(
         str | None, QueryParameter(max_length=249, description="Only ids with an open transaction on this topic.")
     ] = None,
     q: Annotated[
-        str, QueryParameter(max_length=1000, description="A part of `transactional_id`, case-insensitive.")
+        str,
+        QueryParameter(max_length=1000, description="Only ids whose display form contains this text, ignoring case."),
     ] = "",
     sort: Annotated[
         Literal["age", "transactional_id", "last_updated"],
-        QueryParameter(description="age: longest open first, then the others by id; last_updated: newest first."),
+        QueryParameter(
+            description="age: the id with the longest open transaction first; ids without an open transaction come"
+            " last, by their bytes. transactional_id: by their bytes. last_updated: the id changed last comes"
+            " first."
+        ),
     ] = "age",
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Lists transactional ids, one row each. Ids are sorted by their bytes in the transaction log."""
+    """Lists transactional ids, one row each."""
     raw_prefix = (bytes_of(request, "prefix") or b"") if prefix else b""
     text = (bytes_of(request, "q") or b"") if q else b""
     states = frozenset(CODES[name] for name in state) if state else frozenset(CODES.values()) - {EXPIRED}
@@ -115,8 +120,8 @@ def list_expiring(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Lists ids by `expires_at`, the soonest first. An id expires `transactional.id.expiration.ms` after its last
-    change in the transaction log (the brokers' value, or Kafka's default). Ids past that time come first: the
+    """Lists ids by `expires_at`, the soonest first. An id expires `transactional.id.expiration.ms` (the brokers' value;
+    Kafka's default if that is unknown) after its last change in the transaction log. Ids past that time come first: the
     coordinator has not removed them yet. An id with an open transaction does not expire. Expired ids are not listed.
     """
     filters = (cluster, "expiring", within)

@@ -17,15 +17,18 @@ OutcomeWord = Annotated[Outcome, OneOf(*Outcome)]
 
 
 class AuditEntry(Shape):
-    """Something that somebody did, tried, or was refused. `subject`: of the finding, key or mute."""
+    """An action that somebody did, tried, or was refused. `subject`: the name of the key, or the id of the finding or
+    mute."""
 
     id: int
     at: Time
     action: ActionWord
     outcome: OutcomeWord
     who: Annotated[str | None, Field(description="A name; null if it is not known.")]
-    address: Annotated[str | None, Field(description="Where the request came from; null: a command at the store.")]
-    cluster: Annotated[str | None, Field(description="Null: it is about no cluster.")]
+    address: Annotated[
+        str | None, Field(description="Address of the sender; null for a command that opens the store itself.")
+    ]
+    cluster: Annotated[str | None, Field(description="Null if the action concerns no cluster.")]
     subject: str | None
     detail: str | None
     count: Annotated[int, Field(description="Number of refusals that this entry sums up; else 1.")]
@@ -48,7 +51,7 @@ class AuditEntries(Page[AuditEntry]): ...
 
 
 class Mute(Shape):
-    """A mute that an operator set. One of `finding`, `prefix` and `topic` says for which findings."""
+    """A mute that an operator set. The one of `finding`, `prefix` and `topic` that is not null selects the findings."""
 
     id: int
     finding: str | None

@@ -19,8 +19,8 @@ from service.views.cluster.unknowns import Unknown, UnknownKind
 
 
 class Coverage(Shape):
-    """Numbers of partitions of a source. `judged`: read to the end; data partitions: with a verdict. `why`: the reason
-    for `unknown`."""
+    """Numbers of partitions of a source. `judged`: partitions that are read to the end; for the source `partitions`,
+    those whose open transactions all have a known relation. `why`: the reason why partitions are `unknown`."""
 
     watched: int
     judged: int
@@ -29,8 +29,8 @@ class Coverage(Shape):
 
 
 class Source(Shape):
-    """The progress of a source: how far it is read, how old that is, and why it stalls. `position`, `end` and `lag` are
-    sums over its partitions, in records; null for data partitions: these are sampled, not read.
+    """The progress of a source: how far it is read, how old the last read is, and why the source stalls. `position`,
+    `end` and `lag` are sums over its partitions, in offsets; null for the source `partitions`, which is sampled.
     """
 
     source: str
@@ -52,8 +52,9 @@ class Source(Shape):
     stalled_why: Annotated[
         str | None,
         Field(
-            description="One line: why nothing new is stored. The `error`, or that no streaming application reads"
-            " the cluster, or that the running one makes no progress on this source. Null while the source is read.",
+            description="One line: why nothing new is stored. It is the `error`, or says that no streaming application"
+            " reads the cluster, or that the running application makes no progress on this source. Null while the"
+            " source is read.",
         ),
     ]
 
@@ -102,8 +103,8 @@ class FindingCount(Shape):
 
 
 class TruncatedCount(Shape):
-    """Counts what was left out because a bound for its kind was reached: findings that were not opened, and ids,
-    partitions, groups, transactions or events that were not read (up to 100,000)."""
+    """The number of things of one kind that were left out because of a bound: findings that were not opened, and ids,
+    partitions, groups, transactions or events that were not read (counted up to 100,000)."""
 
     kind: str
     count: int
@@ -118,7 +119,8 @@ class Totals(Shape):
 
 
 class Rates(Shape):
-    """Rates over the last whole minutes before the cluster's newest `as_of`. `window_ms` 0: none was counted yet."""
+    """Rates over the last whole minutes before the cluster's newest `as_of`. `window_ms`: length of those minutes; 0 if
+    none was counted yet."""
 
     window_ms: int
     commits_per_s: float
@@ -133,7 +135,7 @@ class Broker(Shape):
         str | None,
         Field(
             description="Kafka release without the patch release, from the newest `metadata.version`; null if the"
-            " broker does not report it or is newer than this service knows."
+            " broker does not report its `metadata.version`, or reports one that this service does not know."
         ),
     ]
 

@@ -64,7 +64,7 @@ class FindingProof(Shape):
 
 
 class FindingAcknowledgement(Shape):
-    """Somebody's word that the finding was seen and needs nothing more."""
+    """An operator's statement that the finding was seen and needs no further action."""
 
     at: Time
     by: str
@@ -107,8 +107,8 @@ class Finding(Shape):
     acknowledgement: Annotated[
         FindingAcknowledgement | None,
         Field(
-            description="Of `lost_records` and `torn_transaction`, which stay until acknowledged. The finding resolves"
-            " about a second later."
+            description="Only for `lost_records` and `torn_transaction`, which stay open until acknowledged. The"
+            " finding resolves about a second after its acknowledgement."
         ),
     ]
     owner: str | None
@@ -172,15 +172,15 @@ class Findings(Page[Finding]):
     truncated: Annotated[
         int,
         Field(
-            description="Number of further cases of the requested kinds, without a finding because too many exist at"
+            description="Number of observations of the requested kinds that got no finding because too many exist at"
             " once; 0 if only resolved findings are requested. `truncated` of the cluster counts them by kind."
         ),
     ]
 
 
 class Resolution(Shape):
-    """The marker for a hanging transaction. `executed`: the marker is in the log. `command`: the command of Kafka's
-    tool that does the same; null if there is none.
+    """The marker for a hanging transaction. `executed`: whether the marker was written. `command`: the command of
+    Kafka's tool that does the same; null if there is none.
     """
 
     finding_id: str

@@ -79,7 +79,7 @@ class Timeline(Page[Annotated[Transition | FoldedCommits, Field(discriminator="t
     counted_since: Annotated[
         Time | None,
         Field(
-            description="Time from which ordinary commits are counted, by minute. Before it only the other"
+            description="Time from which ordinary commits are counted, by minute. For earlier times only the other"
             " transitions are listed. Null if nothing has been counted yet."
         ),
     ]
@@ -100,7 +100,7 @@ class TransactionMinute(Shape):
     minute: Annotated[RawTime, Field(description="Start of the minute, by the timestamps of the records.")]
     commits: int
     aborts: Aborts
-    open_ms: Annotated[Durations, Field(description="Time from the first partition to PrepareX.")]
+    open_ms: Annotated[Durations, Field(description="Time from the first added partition to PrepareX.")]
     marker_ms: Annotated[Durations, Field(description="Time from the first PrepareX to CompleteX.")]
 
     @staticmethod

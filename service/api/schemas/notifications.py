@@ -18,14 +18,20 @@ class NotifiedReceiver(Shape):
 
     receiver: str
     kind: str
-    delivered: Annotated[int, Field(description="Notifications that it took.")]
-    failed: Annotated[int, Field(description="Attempts that failed; each is repeated.")]
+    delivered: Annotated[int, Field(description="Notifications that the receiver took.")]
+    failed: Annotated[int, Field(description="Failed attempts to deliver. Each is repeated.")]
     dropped: Annotated[
-        int, Field(description="Events that it will never get: refused, or deleted before it took them.")
+        int,
+        Field(
+            description="Notifications and events that the receiver will never get: it refused them, or retention"
+            " deleted them first."
+        ),
     ]
-    pending: Annotated[int, Field(description="Events that wait for it, also those that it may not want.")]
+    pending: Annotated[
+        int, Field(description="Events after the last one that the receiver took. It may not want all of them.")
+    ]
     delivered_at: Time | None
-    failing_since: Annotated[Time | None, Field(description="Null: the last attempt succeeded.")]
+    failing_since: Annotated[Time | None, Field(description="Null if the last attempt succeeded.")]
     error: str | None
 
     @staticmethod

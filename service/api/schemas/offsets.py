@@ -1,4 +1,4 @@
-"""The bodies of explanations of a partition's offsets, by the service and by `txnscope explain --segments`."""
+"""The bodies that explain a partition's offsets, for the service and for `txnscope explain --segments`."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ MarkerWord = Annotated[MarkerType, OneOf(*MarkerType)]
 
 
 class DecisionWithoutMarker(Shape):
-    """The coordinator's decision about the transaction of records, of which no marker is in the partition: lost,
-    skipped, cleaned away, or not written yet."""
+    """The coordinator's decision about the transaction that wrote the span, if its marker is missing on the partition:
+    lost with a leader, skipped, cleaned away, or not written yet."""
 
     marker: Annotated[MarkerWord | None, Field(description="The outcome; null if it is not known.")]
     at: Annotated[Time | None, Field(description="Time of the decision, by the coordinator's clock.")]
-    confidence: Annotated[ConfidenceWord, Field(description="How sure it is that the records are of that transaction.")]
+    confidence: Annotated[
+        ConfidenceWord, Field(description="How certain it is that the records belong to that transaction.")
+    ]
     may_be_other: Annotated[
         bool,
         Field(
-            description="True if some of the records, or all, may be of another transaction: that whose marker ended"
-            " them, or one that is open, or that the log does not show any more."
+            description="True if some or all of the records may belong to another transaction: the one whose marker"
+            " ended them, an open one, or one that the transaction log does not contain any more."
         ),
     ]
 
@@ -41,7 +43,7 @@ class DecisionWithoutMarker(Shape):
 
 
 class LogSpan(Shape):
-    """Neighbouring offsets of one kind, of one transaction, as files of the log alone show them."""
+    """Adjacent offsets of one kind and one transaction, as segment files alone show them."""
 
     from_: Annotated[int, Field(alias="from", description="The first offset.")]
     to: Annotated[int, Field(description="The first offset after the span.")]
@@ -66,7 +68,8 @@ class LogSpan(Shape):
     cause: Annotated[
         CauseWord | None,
         Field(
-            description="The cause by the transaction log; admin also for a marker written by hand; null if unknown."
+            description="The cause that the transaction log shows; `admin` also for a marker written by hand; null if"
+            " unknown."
         ),
     ]
     confidence: ConfidenceWord | None
@@ -80,15 +83,15 @@ class LogSpan(Shape):
     ends_nothing: Annotated[
         bool,
         Field(
-            description="Of a marker: true if its producer id is known to have no record before it that it ends, as at"
-            " the head of a topic that was created again inside a transaction. Left out otherwise."
+            description="True for a marker that is known to end no records of its producer id, as at the head of a"
+            " topic that was created again during a transaction. Left out otherwise."
         ),
     ] = False
     decision: Annotated[
         DecisionWithoutMarker | None,
         Field(
-            description="The decision about the records' own transaction, where its marker is missing. Left out"
-            " otherwise."
+            description="The decision about the transaction that wrote the records, if its marker is missing on the"
+            " partition. Left out otherwise."
         ),
     ] = None
 
@@ -127,23 +130,24 @@ class AbortedBy(Shape):
 
 
 class AbortedRun(Shape):
-    """Offsets from the first one on that hold only aborted records, markers and gaps: read_committed consumers get
-    nothing from them. It may reach beyond the spans."""
+    """A run of offsets that hold only aborted records, markers and gaps, so that read_committed consumers get nothing
+    from it. The run may reach beyond the spans."""
 
-    from_: Annotated[int, Field(alias="from", description="The first offset that was asked for.")]
+    from_: Annotated[int, Field(alias="from", description="The first requested offset.")]
     to: Annotated[int, Field(description="The first offset after the run.")]
     records: int
     transactions: int
-    owners: Annotated[list[AbortedBy], Field(description="Those with the most transactions, at most 20.")]
+    owners: Annotated[list[AbortedBy], Field(description="The producer ids with the most transactions, at most 20.")]
     more_owners: Annotated[int, Field(description="The number of producer ids that are left out.")]
     first_readable: Annotated[
-        int | None, Field(description="`to`, if a record that read_committed consumers get is there; else null.")
+        int | None, Field(description="`to`, if read_committed consumers get the record at that offset; else null.")
     ]
     ended_by: Annotated[
         Annotated[EndOfRun, OneOf(*EndOfRun)],
         Field(
-            description="What is at `to`. open: a transaction that is open, where consumers wait. bound: reading"
-            " stopped, the run may go on. unknown: a record whose outcome is not known."
+            description="What is at `to`. readable: a record that read_committed consumers get. open: a record of an"
+            " open transaction, at which they wait. log_end: the end of the log. bound: reading stopped, and the"
+            " run may go on. unknown: unreadable bytes, or a record whose outcome is not known."
         ),
     ]
 
@@ -164,13 +168,15 @@ class AbortedRun(Shape):
 RunOrNone = Annotated[
     AbortedRun | None,
     Field(
-        description="The run of aborted records that begins at the first offset; null if no aborted record comes first."
+        description="The run of aborted records that begins at the first offset; null if no aborted record precedes the"
+        " first readable one."
     ),
 ]
 
 
 class LogExplanation(Shape):
-    """An explanation from segment files alone. Its `as_of` is null: the files do not show when they were written."""
+    """An explanation from segment files alone. Its `as_of` is null, because the files do not show when they were
+    written."""
 
     spans: list[LogSpan]
     truncated_at: int | None
@@ -193,7 +199,8 @@ class Span(LogSpan):
 class Explanation(Shape):
     spans: list[Span]
     truncated_at: Annotated[
-        int | None, Field(description="The offset at which the spans end at a bound; null if all were found.")
+        int | None,
+        Field(description="The offset at which the spans end because a bound was reached; null if they are complete."),
     ]
     only_aborted: RunOrNone
     as_of: Time | None

@@ -24,7 +24,7 @@ GroupRelationWord = Annotated[GroupRelation, OneOf(*GroupRelation)]
 IsolationWord = Annotated[IsolationLevel, OneOf(*IsolationLevel)]
 
 Ids = Mapping[bytes, bytes]
-"""Transactional ids by the keys of owners."""
+"""Full transactional ids by their keys in the store."""
 
 
 class OpenTransaction(Shape):
@@ -35,14 +35,27 @@ class OpenTransaction(Shape):
     transactional_id: Annotated[str | None, Field(description="The owner of the producer id; null if unknown.")]
     transactional_id_b64: IdBytes
     start_offset: Wide
-    started_at: Annotated[RawTime, Field(description="The coordinator's start time; if unknown, when first seen.")]
-    first_record_timestamp: Annotated[
-        RawTime, Field(description="Timestamp of its first batch, by the producer's clock.")
+    started_at: Annotated[
+        RawTime,
+        Field(
+            description="The start time that the coordinator recorded; if unknown, the time at which the transaction"
+            " was first seen."
+        ),
     ]
-    last_write_at: Annotated[RawTime, Field(description="Timestamp of its newest batch, by the producer's clock.")]
-    records: Annotated[int | None, Field(description="Records from LSO to high watermark; null unless all were read.")]
+    first_record_timestamp: Annotated[
+        RawTime, Field(description="Timestamp of the transaction's first batch, by the producer's clock.")
+    ]
+    last_write_at: Annotated[
+        RawTime, Field(description="Timestamp of the transaction's newest batch, by the producer's clock.")
+    ]
+    records: Annotated[
+        int | None,
+        Field(
+            description="Number of its records between LSO and high watermark; null unless all batches there were read."
+        ),
+    ]
     bytes: int | None
-    blocking_now: Annotated[bool, Field(description="The transaction begins at the LSO.")]
+    blocking_now: Annotated[bool, Field(description="True if the transaction begins at the LSO.")]
     relation: RelationWord
     why: Annotated[str | None, Field(description="The reason why `relation` is unknown.")]
     href: Annotated[str | None, Field(description="Path of its transactional id.")]
@@ -71,8 +84,8 @@ class OpenTransaction(Shape):
 
 
 class Partition(Shape):
-    """A partition as its leader reported it at `observed_at`, with the newest leader and epoch of the metadata; fields
-    that the leader never reported are null."""
+    """A partition as its leader reported it at `observed_at`. Leader and leader epoch are the newest in the metadata.
+    Fields that the leader never reported are null."""
 
     topic: str
     partition: int
@@ -88,19 +101,25 @@ class Partition(Shape):
         int | None, Field(description="Null unless all bytes from the LSO to the high watermark were read.")
     ]
     lso_stalled_since: Annotated[
-        Time | None, Field(description="Time from which the LSO is stalled below the high watermark.")
+        Time | None,
+        Field(description="Time since which the LSO is stalled below the high watermark; null if it is not stalled."),
     ]
     blocker: Annotated[
         OpenTransaction | None, Field(description="The transaction that holds the LSO; null if not certain.")
     ]
     open_transactions: Annotated[
-        list[OpenTransaction], Field(description="All that are known while the LSO is stalled, by offset.")
+        list[OpenTransaction],
+        Field(description="The open transactions that are known while the LSO is stalled, by offset."),
     ]
     blocked_groups: Annotated[list[str], Field(description="Consumer groups that wait at the LSO, or will reach it.")]
     judged: Annotated[
-        bool, Field(description="The partition answers, and each open transaction older than 3 s has a known relation.")
+        bool,
+        Field(
+            description="True if the partition's leader answers, and each open transaction older than 3 s has a known"
+            " relation."
+        ),
     ]
-    why: Annotated[str | None, Field(description="The reason why the partition is not judged.")]
+    why: Annotated[str | None, Field(description="The reason why `judged` is false.")]
     observed_at: Time | None
     href: Annotated[str, Field(description="Path of this partition.")]
 
@@ -140,8 +159,8 @@ class Partitions(Page[Partition]): ...
 
 class Group(Shape):
     """A consumer group on a partition where an open transaction affects it. `lag_to_lso` is the lag that clients
-    measure: it is 0 where a `read_committed` consumer waits at the LSO. `lag_to_hw` counts everything written behind
-    the group's offset.
+    measure; it is 0 for a `read_committed` consumer that waits at the LSO. `lag_to_hw` counts all offsets from the
+    group's offset to the high watermark.
     """
 
     group: str
@@ -150,31 +169,35 @@ class Group(Shape):
     committed_offset: Annotated[
         Wide | None,
         Field(
-            description="Null if the group has committed none, if its first commit is still pending, or if its"
-            " coordinator does not report it. Of a share group: its start offset."
+            description="Null if the group has committed no offset, if its first commit is still pending, or if its"
+            " coordinator does not report the offset. For a share group: its start offset."
         ),
     ]
     last_stable_offset: Annotated[
         Wide | None, Field(description="LSO of this partition; null if the partition is not watched.")
     ]
     high_watermark: Wide | None
-    lag_to_lso: Annotated[Wide | None, Field(description="Negative if the group's offset is beyond the LSO.")]
+    lag_to_lso: Annotated[
+        Wide | None,
+        Field(description="LSO minus the group's offset; negative if the group's offset is beyond the LSO."),
+    ]
     lag_to_hw: Wide | None
-    members: Annotated[int | None, Field(description="Null if the group's coordinator does not report it.")]
+    members: Annotated[int | None, Field(description="Null if the group's coordinator does not report them.")]
     relation: Annotated[
         GroupRelationWord,
         Field(
-            description="unknown: nothing shows whether the group waits for the transaction. A share group has the"
-            " relation that its share.isolation.level gives it."
+            description="unknown: nothing shows whether the group waits for the transaction. The relation of a share"
+            " group follows from its share.isolation.level."
         ),
     ]
     confidence: Annotated[
-        Confidence, OneOf(Confidence.CERTAIN, Confidence.LIKELY), Field(description="Of the relation.")
+        Confidence, OneOf(Confidence.CERTAIN, Confidence.LIKELY), Field(description="How certain the relation is.")
     ]
     isolation_level: Annotated[
         IsolationWord | None,
         Field(
-            description="share.isolation.level of a share group; null for other groups: Kafka does not report theirs."
+            description="share.isolation.level of a share group; null for other groups, because Kafka does not report"
+            " their isolation level."
         ),
     ]
     offsets_partition: Annotated[
@@ -226,7 +249,7 @@ class Marker(Shape):
     generation: Annotated[
         int,
         Field(
-            description="Rises when the topic is created again or its log is cut: the same offset then has another"
+            description="Rises when the topic is created again or its log is cut: the same offset then names another"
             " record."
         ),
     ]

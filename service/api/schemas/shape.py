@@ -38,8 +38,8 @@ EXACT_UP_TO: Final = 2**53
 
 
 class OneOf:
-    """Annotates a text that is one of a few words. OpenAPI lists the words, and a parameter takes no other. A body may
-    still have another one: an answer with a strange word is better than none.
+    """Annotates a text that is one of a few words. OpenAPI lists the words, and a parameter takes no other word. A body
+    may contain another word: an answer with an unknown word is better than no answer.
     """
 
     def __init__(self, *words: str) -> None:
@@ -59,8 +59,9 @@ Time = Annotated[
 
 
 class Moment(NamedTuple):
-    """A time in a record or in an answer of a broker. `text`: in RFC 3339; None if there is no time, or no valid one.
-    `raw_ms`: the number, if it is no valid time. `raw_digits`: the digits of that number, if it is beyond +-2^53."""
+    """A time in a record or in an answer of a broker. `text`: the time in RFC 3339; None if there is no time, or no
+    valid time. `raw_ms`: the number of milliseconds, if that is no valid time. `raw_digits`: the digits of that number,
+    if it is beyond +-2^53."""
 
     text: str | None = None
     raw_ms: int | None = None
@@ -69,7 +70,7 @@ class Moment(NamedTuple):
 
 @lru_cache(maxsize=4096)  # repeated answers contain mostly the same times
 def moment(ms: int | None) -> Moment:
-    """Returns the time. Kafka's -1 means that there is none."""
+    """Returns the time. None, and Kafka's -1, mean that there is no time."""
     if ms is None or ms == NO_TIME:
         return Moment()
     return Moment(text_of_time(ms)) if is_time(ms) else Moment(None, ms, _digits(ms))
@@ -89,7 +90,7 @@ def _digits(number: int | None) -> str | None:
 
 _DECLARED: Final = "declared"
 _RAW_MS: Final = Annotated[
-    int | None, Field(description="The record's number if it is no valid time: the time beside it is then null.")
+    int | None, Field(description="The record's number (ms) if it is no valid time; the time itself is then null.")
 ]
 _DIGITS: Final = Annotated[
     str | None, Field(description="The number's digits, present only if the number is above 2^53.")
@@ -122,7 +123,7 @@ IdBytes = Annotated[
 
 class _Beside(NamedTuple):
     """A key of the JSON that follows a field and is computed from its value, such as `x_str` after `x`. `get`: returns
-    the key's value from a body; if that is None, the key is left out."""
+    the key's value from a body; if `get` returns None, the key is left out."""
 
     name: str
     type: Any
@@ -143,7 +144,7 @@ def _beside(field: str, key: str, hint: Any) -> Iterator[_Beside]:
 
 
 def _parts(hint: Any) -> Iterator[Any]:
-    """Yields the types of a union and what annotates them."""
+    """Yields the types in a union and their annotations; for any other type, the type itself."""
     if get_origin(hint) in (Annotated, Union, UnionType):
         for part in get_args(hint):
             yield from _parts(part)
