@@ -48,7 +48,7 @@ ABORTS = _metric("aborts_total", "counter", "Aborted transactions, by cause.", "
 FENCED = _metric(
     "fenced_producers_total",
     "counter",
-    "Transactions that an InitProducerId of their id aborted, sent by a producer or an administrator.",
+    "Transactions that were aborted because a producer or an administrator sent InitProducerId for their id.",
 )
 DURATION = _metric(
     "duration_seconds",
@@ -62,7 +62,7 @@ MARKER_DURATION = _metric(
 OLDEST_STATE_ENTRY = _metric(
     "oldest_state_entry_timestamp_seconds",
     "gauge",
-    "Earliest time at which a transaction entered this open state and is still in it; 0 if there is none.",
+    "Time at which the transaction that has been in this open state longest entered it; 0 if there is none.",
     "state",
 )
 TOP_OPEN = _metric(
@@ -87,7 +87,7 @@ PRODUCER_IDS = _metric(
 EPOCH_MAX = _metric(
     "producer_epoch_max",
     "gauge",
-    "Highest producer epoch of any id, by its client's protocol; protocol 2 raises it with every transaction.",
+    "Highest producer epoch of any id, by its client's protocol; under protocol 2 every transaction raises the epoch.",
     "protocol",
 )
 
@@ -167,8 +167,8 @@ BATCH_DURATION = _metric(
 LAST_SUCCESS = _metric(
     "pipeline_last_success_timestamp_seconds",
     "gauge",
-    "Time of the last complete read of a source, heartbeats included: a partition that does not answer holds it back. 0"
-    " if there was none.",
+    "Time of the last complete read of a source, heartbeats included; it does not advance while a partition does not"
+    " answer. 0 if there was none.",
     "source",
 )
 LEASE_HELD = _metric(
