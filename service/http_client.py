@@ -114,7 +114,7 @@ def _ending(request: httpx2.Request, within_s: float) -> Iterator[None]:
     finally:
         timer.cancel()
     if was_cut.is_set():  # without a Content-Length, an answer that was cut off looks complete
-        raise httpx2.ReadTimeout(f"its answer did not end within {within_s:g} s")
+        raise httpx2.ReadTimeout(f"the answer did not end within {within_s:g} s")
 
 
 def _proxy_of(url: str) -> str | None:

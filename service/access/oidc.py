@@ -122,7 +122,7 @@ class Tokens:
                 raise PyJWKClientError(f"{address} answers {answer.status}")
             found = json.loads(answer.body)
             if found["issuer"] != self._config.issuer:
-                raise PyJWKClientError(f"{address} is about another issuer")
+                raise PyJWKClientError(f"{address} names another issuer")
             return str(found["jwks_uri"])
         except (NoAnswer, ValueError, KeyError, TypeError) as error:
             raise PyJWKClientError(f"{address}: {_line(error)}") from None

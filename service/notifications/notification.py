@@ -117,7 +117,7 @@ class TrialFacts(Facts):
     """The facts of the test finding; findings of the judge never have them."""
 
     def words(self, _: Observation, /) -> Words:
-        return Words("this is a test of notifications by txnscope: nothing is wrong", "Nothing is to be done.")
+        return Words("this is a test of notifications by txnscope: nothing is wrong", "No action is needed.")
 
 
 def trial_finding(now_ms: int) -> Finding:

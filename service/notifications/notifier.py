@@ -143,7 +143,7 @@ class _Delivery:
 
     def _succeeded(self, batch: Batch) -> None:
         if batch.dropped:
-            log.warning("%s: %d events were deleted before it took them", self.name, batch.dropped)
+            log.warning("%s: %d events were deleted before the receiver took them", self.name, batch.dropped)
         if batch.is_news or self._is_failing:
             self._outbox.done(self._held, batch, self._now_ms())
         self._is_failing = False
@@ -159,7 +159,10 @@ class _Delivery:
         if is_dropped:
             self._refusals = 0
             log.warning(
-                "%s: a notification is dropped, because it was refused %d times: %s", self.name, MOST_REFUSALS, error
+                "%s: a notification is dropped, because the receiver refused it %d times: %s",
+                self.name,
+                MOST_REFUSALS,
+                error,
             )
             return 0.0
         return max(self._note_failure(str(error)), error.retry_after_s)

@@ -110,7 +110,7 @@ def test_an_answer_over_tls_that_never_ends_is_left(sent: bytes, tmp_path: Path)
     certificate = authority.issue("server")
     with (
         serving(Served(sent, then_every_s=0.1, more=b" "), certificate=certificate) as address,
-        pytest.raises(NoAnswer, match=r"^its answer did not end within 1 s$"),
+        pytest.raises(NoAnswer, match=r"^the answer did not end within 1 s$"),
     ):
         send(
             "GET",

@@ -26,7 +26,11 @@ def _try_receivers(name: str, settings: Settings) -> int:
     tables = [table for table in settings.notify if name in ("", table.name)]
     if not tables:
         known = ", ".join(table.name for table in settings.notify)
-        raise CommandFailed(f"--test {name}: [[notify]] has {known}" if known else "no [[notify]] in the settings")
+        raise CommandFailed(
+            f"--test {name}: no [[notify]] has this name; there are: {known}"
+            if known
+            else "no [[notify]] in the settings"
+        )
     # imported here, because these modules need the web framework and the receivers' libraries
     from service.app import trial_notification
     from service.notifications.notification import Undelivered
@@ -37,7 +41,7 @@ def _try_receivers(name: str, settings: Settings) -> int:
         receiver = receiver_of(table, settings.url, list)
         try:
             receiver.send([trial_notification(settings.url)])
-            print(f"{table.name}: took the test")
+            print(f"{table.name}: accepted the test")
         except Undelivered as error:
             print(f"{table.name}: {error}", file=sys.stderr)
             code = UNREACHABLE

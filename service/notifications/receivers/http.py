@@ -68,7 +68,7 @@ class Endpoint:
             raise Undelivered(f"{error.filename}: {error.strerror}") from error
         if not 200 <= answer.status < 300:
             raise Undelivered(
-                f"it answered {answer.status}",
+                f"the receiver answered with status {answer.status}",
                 is_refused=answer.status in _REFUSED,
                 retry_after_s=_retry_after_s(answer.headers.get("Retry-After", "")),
             )
@@ -128,7 +128,7 @@ def _key(secret: str) -> bytes:
     try:
         return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
     except ValueError as error:
-        raise Undelivered("its secret begins with whsec_, but no base64 follows") from error
+        raise Undelivered("the secret begins with whsec_, but no base64 follows") from error
 
 
 HOLD: Final = timedelta(hours=24)
@@ -204,7 +204,7 @@ class Alertmanager(Receiver):
         try:
             return [one for one in json.loads(answer) if one["labels"]["finding"]]
         except (ValueError, KeyError, TypeError) as error:
-            raise Undelivered("its answer is none of Alertmanager's API v2") from error
+            raise Undelivered("the answer is not in the format of Alertmanager's API v2") from error
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.now_s(), UTC)

@@ -93,8 +93,8 @@ class KafkaTopic(Receiver):
             raise Undelivered(f"topic {self._topic}: {unusable.str()}")
         if known.cluster_id in self._refused():
             raise Undelivered(
-                f"its brokers are those of the watched cluster {known.cluster_id}, whose troubles it is to report: set"
-                " allow_watched_cluster to write there all the same"
+                f"its brokers are those of the watched cluster {known.cluster_id}, so notifications fail with it:"
+                " set allow_watched_cluster = true to write there anyway"
             )
         self._producer = producer
         return producer

@@ -33,11 +33,11 @@ class People(Receiver):
         logging.getLogger("apprise").setLevel(logging.CRITICAL)  # Apprise's lines could contain tokens
         apprise = Apprise(asset=AppriseAsset(app_id="txnscope", http_redirects=False, secure_logging=True))
         if not all(apprise.add(url) for url in self._urls()):
-            raise Undelivered("Apprise does not know this kind of address")
+            raise Undelivered("Apprise cannot use one of the addresses: give URLs like slack://TOKEN_A/TOKEN_B/TOKEN_C")
         newest = list({one.finding.id: one for one in notifications}.values())
         title, body, kind = message(newest)
         if not apprise.notify(body=body, title=title, notify_type=kind, body_format="text"):
-            raise Undelivered("Apprise could not send it")
+            raise Undelivered("Apprise could not send the message")
 
 
 def message(newest: Sequence[Notification]) -> tuple[str, str, str]:

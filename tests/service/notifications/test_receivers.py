@@ -102,7 +102,7 @@ def test_a_bearer_token_is_read_anew_for_each_request(server: Endpoint, tmp_path
 def test_a_failure_says_what_was_answered(server: Endpoint, status: int, is_refused: bool) -> None:
     server.answers = [200, status]
     server.headers = {"Retry-After": "7"}
-    with pytest.raises(Undelivered, match=f"it answered {status}") as failure:
+    with pytest.raises(Undelivered, match=f"answered with status {status}") as failure:
         receiver("webhook", server.url).send([notification(number) for number in (1, 2, 3)])
     assert (failure.value.taken, failure.value.is_refused, failure.value.retry_after_s) == (1, is_refused, 7)
 
@@ -178,7 +178,7 @@ def test_an_alert_that_was_resolved_before_it_grew_is_ended_too(alerts: str) -> 
 
 def test_another_server_than_alertmanager_is_named(server: Endpoint) -> None:
     server.answers = [404]
-    with pytest.raises(Undelivered, match="it answered 404"):
+    with pytest.raises(Undelivered, match="answered with status 404"):
         receiver("alertmanager", server.url).send([notification()])
 
 

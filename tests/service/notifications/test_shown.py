@@ -82,7 +82,7 @@ def test_a_test_reaches_the_receiver_that_is_named(config: Path, capsys: pytest.
         assert "nothing is wrong" in other.requests[0].json["finding"]["summary"]
         one.answers = [500]
         assert main(["notify", "--test", "--config", str(config)]) == 3
-        assert "one: it answered 500" in capsys.readouterr().err
+        assert "one: the receiver answered with status 500" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -119,4 +119,4 @@ def test_a_bad_table_is_named(config: Path, capsys: pytest.CaptureFixture[str], 
 def test_an_unknown_receiver_is_named(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config.write_text('[[notify]]\nname = "a"\nkind = "webhook"\nurl = "https://a"\n')
     assert main(["notify", "--test", "b", "--config", str(config)]) == 2
-    assert "[[notify]] has a" in capsys.readouterr().err
+    assert "no [[notify]] has this name; there are: a" in capsys.readouterr().err
