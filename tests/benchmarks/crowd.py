@@ -80,7 +80,7 @@ def run(seconds: float = 600, share: float = 1.0) -> list[Figure]:
             loading("tests.benchmarks.crowd_load", attacked.port, CLUSTER, share) as load,
         ):
             figures = list(_measure(attacked, connection, seconds))
-        show(f"crowd: {seconds / 60:.0f} minutes, {share:.0%} of it", figures)
+        show(f"crowd: {seconds / 60:.0f} minutes, {share:.0%} of the crowd", figures)
         print("answers by client and status:", *load.said)
     return figures
 
@@ -115,7 +115,7 @@ def _measure(attacked: Attacked, connection: Connection, seconds: float) -> Iter
     yield Figure("  the longest", max(found), "s", FOUND_S)
     yield Figure("CPU of the service", cores, "cores")
     yield Figure("memory after a minute", before_mb, "MB")
-    yield Figure("  what it grew by until the end", attacked.memory_mb() - before_mb, "MB", GROWTH_MB)
+    yield Figure("  growth of the memory until the end", attacked.memory_mb() - before_mb, "MB", GROWTH_MB)
     yield Figure("size of the log", attacked.log.stat().st_size, "bytes", LOG_BYTES)
 
 

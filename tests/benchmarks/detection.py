@@ -98,7 +98,7 @@ def _decisions(watch: _Watch, cases: int) -> Iterator[Figure]:
 def _stages(watch: _Watch, injected: list[Injected]) -> Iterator[Figure]:
     """Yields the median time from the late write to each sample, and to the opening and the confirmation, as the
     findings report them."""
-    stages: dict[str, list[float]] = {"seen open": [], "end of the log asked for": [], "opened": [], "confirmed": []}
+    stages: dict[str, list[float]] = {"seen open": [], "end of the log requested": [], "opened": [], "confirmed": []}
     for one in injected:
         if (finding := watch.findings.get(one.partition)) is None:
             continue
@@ -144,7 +144,7 @@ def _find_hanging(broker: Broker, hanging: set[int]) -> Iterator[Figure]:
             seconds.append(time.monotonic() - began)
             reported = {int(row["ProducerId"]) for row in rows}
             right, false = max(right, len(reported & hanging)), false + len(reported - hanging)
-        yield Figure(f"find-hanging {name}: of {len(hanging)} it found", right, "")
+        yield Figure(f"find-hanging {name}: found of {len(hanging)}", right, "")
         yield Figure(f"find-hanging {name}: false alarms in {TOOL_RUNS} runs", false, "")
         yield Figure(f"find-hanging {name}: a run", statistics.median(seconds), "s")
 

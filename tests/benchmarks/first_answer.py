@@ -69,7 +69,7 @@ def answer_first(broker: BenchmarkBroker, ids: int, store: str | None) -> FirstA
 def _figures(first: FirstAnswer, ids: int, database: str) -> list[Figure]:
     figures = [
         Figure(f"empty store to the first complete answer, {database}", first.answered_s, "s", BAR_S[database]),
-        Figure("  of that the first page of transactions", first.page_s, "s"),
+        Figure("  of this time, the first page of transactions", first.page_s, "s"),
         *first.stages,
         Figure("  CPU of all processes", sum(first.cpu_s.values()), "s"),
         Figure("  peak memory of all processes (PSS)", first.peak_mb, "MB", MEMORY_MB),

@@ -60,8 +60,8 @@ def _measure(
         Figure("write acknowledged → REST shows it, p50", statistics.median(latencies), "s"),
         Figure(f"{rate:,}/s: write acknowledged → REST shows it, p99", percentile(latencies, 0.99), "s", p99_s),
         Figure("  the longest", max(latencies), "s"),
-        Figure("  load ends → all of it is counted, and none twice", caught_up_s, "s"),
-        Figure("CPU of the whole application, loaded and asked", sum(cores.values()), "cores"),
+        Figure("  load ends → all transactions are counted, none twice", caught_up_s, "s"),
+        Figure("CPU of the whole application, with load and requests", sum(cores.values()), "cores"),
         Figure("memory of the whole application (PSS), peak", peak.mb, "MB"),
     ]
     show(f"following: {len(latencies)} probes, {rate} transitions/s wanted of {ids} ids", figures)

@@ -54,15 +54,15 @@ def _measure(
         Figure("commit returns → REST shows it, p50", statistics.median(latencies), "s", P50_S),
         Figure("commit returns → REST shows it, p99", percentile(latencies, 0.99), "s", P99_S),
         Figure("  the longest", max(latencies), "s"),
-        Figure("CPU of the whole application, loaded and asked", sum(loaded.values()), "cores", CORES_LOADED),
+        Figure("CPU of the whole application, with load and requests", sum(loaded.values()), "cores", CORES_LOADED),
         Figure("  loaded, and nobody asks", sum(alone.values()), "cores"),
         Figure("CPU of the whole application, idle", sum(idle.values()), "cores", CORES_IDLE),
         Figure("memory of the whole application (PSS), peak", peak.mb, "MB", MEMORY_MB),
         Figure("  at the end of the load", sum(under_load.values()), "MB"),
     ]
     show(f"freshness: {len(latencies)} probes, {rate} transactions/s wanted of {ids} ids", figures)
-    print(f"loaded and asked: {shown(loaded, 'cores')}")
-    print(f"loaded: {shown(alone, 'cores')}\nidle: {shown(idle, 'cores')}")
+    print(f"with load and requests: {shown(loaded, 'cores')}")
+    print(f"with load: {shown(alone, 'cores')}\nidle: {shown(idle, 'cores')}")
     print(f"memory at its peak: {shown(peak.parts, 'MB')}", flush=True)
     return figures
 

@@ -31,7 +31,7 @@ def run() -> list[Figure]:
         with connect(broker.bootstrap) as client:
             layouts = _layouts(client)
             figures = [figure for count in WATCHED for figure in _measure(client, _first(layouts, count), count)]
-    show(f"look: topics of {OF_A_TOPIC} partitions, {LOOKS} looks each", figures)
+    show(f"look: topics of {OF_A_TOPIC} partitions, {LOOKS} samples each", figures)
     return figures
 
 
@@ -52,10 +52,10 @@ def _measure(client: KafkaClient, layouts: dict[str, TopicLayout], count: int) -
     cpu_ms = (time.process_time() - cpu_began) * 1000 / LOOKS
     bar = MEDIAN_MS if count == max(WATCHED) else None
     return [
-        Figure(f"one look at {count:,} partitions, median", statistics.median(took_ms), "ms", bar),
+        Figure(f"one sample of {count:,} partitions, median", statistics.median(took_ms), "ms", bar),
         Figure("  the longest", max(took_ms), "ms"),
         Figure("  CPU of the client, mean", cpu_ms, "ms"),
-        Figure("  the first, which encodes what is asked", first_ms, "ms"),
+        Figure("  the first sample, which encodes the requests", first_ms, "ms"),
     ]
 
 

@@ -74,7 +74,7 @@ def _measure(broker: Broker, seen: dict[str, Seen], cases: int) -> Iterator[Figu
     detection.wait_for(lambda: all(len(one) >= cases for one in seen.values()))
     for name, times in seen.items():
         waits = [times[one.partition] - one.at_s for one in injected if one.partition in times]
-        yield Figure(f"{name}: late writes notified of", 100 * len(waits) / cases, "%", 100, at_least=True)
+        yield Figure(f"{name}: late writes with a notification", 100 * len(waits) / cases, "%", 100, at_least=True)
         yield Figure(f"{name}: late write acknowledged → notified, p50", statistics.median(waits), "s")
         yield Figure(f"{name}: late write acknowledged → notified, p99", percentile(waits, 0.99), "s", NOTIFIED_S)
 

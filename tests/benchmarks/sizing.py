@@ -91,7 +91,7 @@ def run() -> list[Figure]:
         Figure(f"memory of {CLUSTERS} clusters at rest", idle.memory_mb * CLUSTERS / 1_000, "GB"),
         Figure(f"CPU of {CLUSTERS} clusters at rest", sum(idle.cores.values()) * CLUSTERS, "cores"),
     ]
-    show("sizing: slopes with one standard error, and what they come to", figures)
+    show("sizing: slopes with one standard error, and the extrapolated costs", figures)
     return figures
 
 

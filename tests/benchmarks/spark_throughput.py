@@ -63,10 +63,10 @@ def measure(broker: BenchmarkBroker) -> list[Figure]:
         Figure("decode + fold through Spark on 2 cores", ours.a_second, "M records/s", BAR, at_least=True),
         Figure("  times Kafka's console consumer", ours.a_second / console, "x", TIMES_THE_CONSOLE, at_least=True),
         Figure("  console consumer with its formatter, on the same topic", console, "M records/s"),
-        Figure("  CPU of ours for a million records", sum(ours.cpu_s.values()), "s"),
+        Figure("  CPU of our source for a million records", sum(ours.cpu_s.values()), "s"),
         Figure("  CPU of the console consumer", (all_of_it.cpu_s - start.cpu_s) / (some - 1) * 1e6, "s"),
-        Figure("  its start until the first record, left out", start.elapsed_s, "s"),
-        Figure("  our start until the end of the first batch, left out", ours.first_s, "s"),
+        Figure("  its start until the first record, not counted", start.elapsed_s, "s"),
+        Figure("  our start until the end of the first batch, not counted", ours.first_s, "s"),
         Figure("  all of the log, start included", ours.records / ours.all_s / 1e6, "M records/s"),
         *(figure for rate in rates.values() for figure in _of_tasks(rate, rates[TASKS[0]])),
     ]

@@ -55,7 +55,9 @@ def _idle(bootstrap: str, watched: Watched) -> list[Figure]:
     return [
         Figure(f"CPU of all, idle, {FEW} partitions", sum(few.values()), "cores"),
         Figure(f"CPU of all, idle, {MANY:,} partitions", sum(many.values()), "cores"),
-        Figure("  that is, for watching them", sum(many.values()) - sum(few.values()), "cores", IDLE_CORES),
+        Figure(
+            "  the difference: for watching the partitions", sum(many.values()) - sum(few.values()), "cores", IDLE_CORES
+        ),
     ]
 
 
@@ -69,7 +71,7 @@ def stopping(bootstrap: str, watched: Watched) -> list[Figure]:
     figures = [
         Figure("last write acknowledged → all are named in REST, median", statistics.median(named_s), "s"),
         Figure("  the longest", max(named_s), "s", NAMED_S),
-        Figure("  of that the last walk through the pages, median", statistics.median(walk_s), "s"),
+        Figure("  of this time, the last walk through the pages, median", statistics.median(walk_s), "s"),
         Figure("first write → last one acknowledged, median", statistics.median(writing_s), "s"),
     ]
     show(f"{STOPPED_PARTITIONS} partitions stop at once, {ROUNDS} times; {MANY:,} others are watched too", figures)

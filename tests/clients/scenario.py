@@ -147,7 +147,7 @@ class Scenario:
         for _ in range(RANDOM_IDS):
             self._start_with_a_new_id()
             time.sleep(PAUSE_MS / 1_000)
-        assert rolled_out.wait(LIMIT_S), "the rolling start does not end"
+        assert rolled_out.wait(LIMIT_S), "the rolling start has not ended"
         self._start_with_a_new_id()
 
     def _start_with_a_new_id(self) -> None:

@@ -72,7 +72,7 @@ def check(seed: int, numbers: Sequence[int]) -> Checked:
     alone = [check(seed, [number]) for number in numbers]
     faults = [fault for one in alone for fault in one.faults]
     if not faults:
-        faults = [Fault(seed, numbers[0], f"only together with the {len(inputs) - 1} behind it: {what}")]
+        faults = [Fault(seed, numbers[0], f"fails only together with the {len(inputs) - 1} inputs after it: {what}")]
     return Checked(len(inputs), right, lose, sum((one.outcomes for one in alone), Counter()), faults)
 
 

@@ -116,8 +116,8 @@ def _confirmed(app: Watch) -> dict[Key, str]:
 
 def reported(outcome: Outcome) -> Sequence[str]:
     return (
-        f"{outcome.hangs} injected and found, {len(outcome.wrong)} others",
-        f"the oldest a source became: {outcome.oldest_s:.1f} s",
+        f"{outcome.hangs} hanging transactions injected and found, {len(outcome.wrong)} false findings",
+        f"greatest age of a source's data: {outcome.oldest_s:.1f} s",
         f"caught up {outcome.caught_up_s:.1f} s after the end",
         f"processes started again: {outcome.restarts}",
         f"counts exact: {outcome.counts == outcome.truth}, gaps: {len(outcome.gaps)}",

@@ -167,7 +167,7 @@ class HangLab(NamedTuple):
             assert len(rows) <= 1, rows
             return rows[0] if rows else None
 
-        what = f"such a {kind} of {subject}; {self.app.log}"
+        what = f"the expected {kind} about {subject}; {self.app.log}"
         found = wait_until(row, lambda found: found is not None and is_so(found), what)
         if found.status != Status.RESOLVED:
             tell(kind, finding_of(found).summary, found.evidence[-1][2] if kind == Kind.HANGING else "")
@@ -181,7 +181,7 @@ class HangLab(NamedTuple):
             answer = self.rest.get(self._place(topic, partition))
             return answer.json()["blocker"] if answer.status_code == 200 else None  # the partition was not sampled yet
 
-        what = f"what blocks {topic}-{partition} is {word}; {self.app.log}"
+        what = f"the blocker of {topic}-{partition} to be shown as {word}; {self.app.log}"
         return wait_until(blocker, lambda reported: reported is not None and reported["relation"] == word, what)
 
     def assert_nothing_hung(self, topic: str) -> None:

@@ -119,7 +119,9 @@ def test_a_hang_causes_a_webhook_call_and_another_when_it_ends(
     wait_for(lambda: called.of("resolved") or not _fires(monitoring), "the end of the alert")
     how = "notice of it" if called.of("resolved") else "gone from Alertmanager"
     _say(capsys, f"marker → {how}: {time.monotonic() - marked_s:.1f} s")
-    assert [one.notice.link for one in called.of("firing")] == [first.notice.link], "one call for one transaction"
+    assert [one.notice.link for one in called.of("firing")] == [first.notice.link], (
+        "one notification for one transaction"
+    )
 
 
 def _say(capsys: pytest.CaptureFixture[str], line: str) -> None:

@@ -231,7 +231,9 @@ def test_tv2_clients(here: Lab) -> None:
     other.end(commit=True)
     with pytest.raises(Refused):
         fenced.produce(topic, 1, [b"x"])
-    wait_until_equal(lambda: describe(here.connection, "tv2-late").transaction_state, "CompleteAbort", "its state")
+    wait_until_equal(
+        lambda: describe(here.connection, "tv2-late").transaction_state, "CompleteAbort", "the state of tv2-late"
+    )
     late.end(commit=False)  # the coordinator accepts this request, and appends no record
     late.produce(topic, 0, [b"x"])
     late.end(commit=True)

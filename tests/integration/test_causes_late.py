@@ -110,7 +110,9 @@ def test_f_old_clients_run_out_of_time_or_abort_themselves(here: Lab) -> None:
     alive = open_producer(here.bootstrap, "f-alive")
     for commit in (True, False, True):
         transact(alive, "f-dead", commit=commit)
-    wait_until_equal(lambda: describe(here.connection, "f-old").transaction_state, "CompleteAbort", "its state")
+    wait_until_equal(
+        lambda: describe(here.connection, "f-old").transaction_state, "CompleteAbort", "the state of f-old"
+    )
     with pytest.raises(KafkaException):
         zombie.commit_transaction(ANSWER_S)  # leaves no record
     here.expect({"f-old": id_history(0, INIT, TIMEOUT, EXPIRED), "f-alive": id_history(2, INIT, CLIENT, EXPIRED)})

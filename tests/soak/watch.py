@@ -140,7 +140,7 @@ def _sample(body: Any, reported: Any, leaders: dict[Place, int], away: frozenset
     for place in up:
         one = items.get(place)
         if now - as_of > FRESH_S:
-            dark[place] = "nothing was said of late"
+            dark[place] = "no recent answer"
         elif one is None:
             dark[place] = "not listed"
         elif not one["judged"]:

@@ -68,9 +68,7 @@ def _print_causes(lives: int, total: causes.Tally, wrong: list[str]) -> int:
     causes."""
     for line in wrong:
         sys.stdout.write(f"WRONG {line}\n")
-    sys.stdout.write(
-        f"{lives:,} lives of an id, {len(wrong)} with a cause that is wrong and not a rare case of a likely one\n"
-    )
+    sys.stdout.write(f"{lives:,} lives of an id, {len(wrong)} with a wrong cause that docs/causes.md does not name\n")
     for (cause, confidence), truths in sorted(total.truths.items()):
         right = 100 * causes.share_right(total, cause, confidence)
         others = ", ".join(f"{truth} {n:,}" for truth, n in truths.most_common() if truth != cause)

@@ -23,7 +23,7 @@ FIRST_START: Final = "log not cleaned, written before txnscope started"
 CLEANED: Final = "log cleaned"
 MIXED: Final = "records of a committed and of an aborted transaction in one entry: no marker is right"
 FOREIGN: Final = "records of another cluster: no marker is right"
-COPIED: Final = "copied records that nothing sets apart: orphans, or of an id that listed the partition, too"
+COPIED: Final = "copied records that cannot be recognised: orphans, or an id that listed the partition, too"
 KEPT: Final = "under TV2, with a transaction that an old request ended"
 UNLISTED: Final = "written by a transaction that does not list the partition"
 
@@ -260,7 +260,7 @@ class Run:
         if decision in (Decided.ABORT, Decided.NONE) and (committed or self._has_present(batches)):
             raise Wrong(f"ABORT may lose {committed or batches}: {said}")
         if decision == Decided.COMMIT and (not batches[0].fate or any(one.fate is False for one in batches)):
-            raise Wrong(f"COMMIT of what was never committed: {batches} {said}")
+            raise Wrong(f"COMMIT of records that were never committed: {batches} {said}")
         before = Decided.UNKNOWN if self.cluster.is_foreign(batches) else self.decided.get(key, Decided.UNKNOWN)
         if Decided.UNKNOWN not in (before, decision) and (before == World.COMMIT) != (decision == Decided.COMMIT):
             raise Wrong(f"the decision flips from {before}: {batches} {said}")

@@ -102,7 +102,7 @@ class JudgedRun(Run):
     def _check_finding(self, finding: Finding, batches: list[Batch]) -> None:
         key = batches[0].producer_id, batches[0].offset
         if key not in self.confirmed and self._is_under_way(batches):
-            raise Wrong(f"confirmed to hang, and its transaction goes on: {batches} {finding}")
+            raise Wrong(f"confirmed as hanging, although its transaction goes on: {batches} {finding}")
         self.confirmed.add(key)
         if self.cluster.is_foreign(batches) and key in self.decided and not self.is_over:
             return  # the record that assigned the producer id is not read yet: an orphan

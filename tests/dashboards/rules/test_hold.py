@@ -146,4 +146,4 @@ def test_the_alert_outlives_the_service_and_prometheus_and_ends_with_the_transac
         wait_for_firing(url, False)
         exporter.stop()
         wait_for(partial(scrapes, url, 0), "scrapes that fail again", retry_on=(OSError,))
-        assert HANGING not in firing(url), "what has ended must not come back"
+        assert HANGING not in firing(url), "an alert that has ended must not fire again"

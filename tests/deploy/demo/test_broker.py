@@ -27,7 +27,7 @@ def test_a_restart_keeps_transactions_and_kafkas_own_tool_sees_them(version: str
     before = wait_until(  # the commit returns before its markers are written
         lambda: describe_transaction(broker.bootstrap, "kept"),
         lambda reported: reported.state == "CompleteCommit",
-        "its end",
+        "the end of the transaction",
     )
     broker.stop()
     assert is_free(broker.port)

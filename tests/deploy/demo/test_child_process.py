@@ -123,7 +123,7 @@ def test_pause_resume_and_kill_reach_the_child(running_child: ChildProcess, outp
 def test_the_exit_code_is_that_of_the_child(output: Path) -> None:
     with output.open("wb") as out:
         child = ChildProcess(["sh", "-c", "exit 7"], out)
-    assert wait_until(child.poll, lambda code: code is not None, "its end") == 7
+    assert wait_until(child.poll, lambda code: code is not None, "the end of the child") == 7
     assert child.stop() == 7
 
 

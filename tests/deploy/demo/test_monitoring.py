@@ -124,7 +124,7 @@ def test_prometheus_runs_the_shipped_rules_and_alerts_reach_the_webhook(
 
 def test_a_program_that_dies_is_named_with_the_end_of_its_log(monitoring: Monitoring, tmp_path: Path) -> None:
     _process_of(f"--storage.tsdb.path={tmp_path}").kill()
-    said = wait_for(lambda: monitoring.ended_program(3), "the report of its death")
+    said = wait_for(lambda: monitoring.ended_program(3), "the report that Prometheus has ended")
     first, *log = said.splitlines()
     assert (first, len(log)) == ("Prometheus ended with code 137; its log ends:", 3)
     monitoring.kill()

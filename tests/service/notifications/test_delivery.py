@@ -116,7 +116,9 @@ def test_events_that_are_gone_are_counted(cluster: WithFindings, held: Lease, mo
     batch = box.next(NOW_MS)
     box.done(held, batch, NOW_MS)
     assert state_of(cluster).dropped == 3
-    assert events(box.overlooked(batch.sequence, NOW_MS, with_mutes=False)) == ["opened"], "it is open: nothing is lost"
+    assert events(box.overlooked(batch.sequence, NOW_MS, with_mutes=False)) == ["opened"], (
+        "the finding is still open, so the receiver is notified although the event is gone"
+    )
 
 
 def test_a_receiver_that_is_new_hears_of_what_is_open(cluster: WithFindings, held: Lease) -> None:
@@ -219,7 +221,9 @@ def test_a_receiver_that_repeats_hears_of_a_mute(cluster: WithFindings, held: Le
     assert events(muted) == ["muted"]
     box.done(held, muted, NOW_MS)
     assert events(box.overlooked(1, NOW_MS, with_mutes=True)) == []
-    assert events(box.overlooked(1, LATER_MS, with_mutes=True)) == ["opened"], "once the mute is over"
+    assert events(box.overlooked(1, LATER_MS, with_mutes=True)) == ["opened"], (
+        "the opening follows when the mute has ended"
+    )
 
 
 def test_a_service_without_the_lease_writes_nothing(cluster: WithFindings, held: Lease) -> None:

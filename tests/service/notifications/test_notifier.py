@@ -144,7 +144,7 @@ def test_a_notification_that_is_always_refused_is_dropped_and_counted(cluster: W
         are_known(cluster, "mail")
         cluster.see(observe(name=b"first"))
         cluster.see(observe(name=b"first"), observe(name=b"second"), now_ms=NOW_MS + 1)
-        wait_until(lambda: states(cluster)["mail"].dropped, bool, "the drop")
+        wait_until(lambda: states(cluster)["mail"].dropped, bool, "the refused event to be dropped")
         assert (len(mail.taken), states(cluster)["mail"].pending) == (1, 0)
 
 

@@ -62,7 +62,7 @@ def test_the_signature_is_that_of_standard_webhooks(server: Endpoint, tmp_path: 
     file.write_text("whsec_b3RoZXI=")
     sending.send([notification()])
     newest = {name.lower(): value for name, value in server.requests[-1].headers.items()}
-    assert newest["webhook-id"] == headers["webhook-id"], "the same in each attempt"
+    assert newest["webhook-id"] == headers["webhook-id"], "each attempt has the same webhook-id"
     with pytest.raises(WebhookVerificationError):
         Verifier(SECRET).verify(request.body, newest)
 
@@ -173,7 +173,7 @@ def test_an_alert_that_was_resolved_before_it_grew_is_ended_too(alerts: str) -> 
     pager.send([notification(severity=Severity.WARNING), notification(name=b"other")])
     wait_until_equal(lambda: len(firing(alerts)), 2, "both alerts")
     pager.send([notification(2, "resolved", severity=Severity.CRITICAL)])
-    wait_until_equal(lambda: firing(alerts), [("critical", "payments")], "only that of the other id")
+    wait_until_equal(lambda: firing(alerts), [("critical", "payments")], "only the alert of the other id")
 
 
 def test_another_server_than_alertmanager_is_named(server: Endpoint) -> None:

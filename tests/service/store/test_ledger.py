@@ -209,8 +209,10 @@ def test_topics_no_longer_tailed_are_forgotten_but_their_counts_stay(
     assert status(cluster) is not None
     assert keep_topics(cluster.engine, cluster.lease, SourceName.LEDGER, lambda _: False) == {}
     assert (positions(cluster), status(cluster)) == ({}, None)
-    assert keep_topics(cluster.engine, cluster.lease, SourceName.LEDGER, lambda _: False) == {}, "twice"
-    assert cluster.positions()[0].next_offset == 0, "other sources keep theirs"
+    assert keep_topics(cluster.engine, cluster.lease, SourceName.LEDGER, lambda _: False) == {}, (
+        "a second call changes nothing"
+    )
+    assert cluster.positions()[0].next_offset == 0, "other sources keep their positions"
     assert positions(other)[0].next_offset == 5
 
 

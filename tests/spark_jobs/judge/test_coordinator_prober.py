@@ -28,7 +28,7 @@ class Cluster:
 
     def ask(self, request: Any, node: int | None = None, timeout_ms: int = 0) -> Any:
         if node != LIVING:
-            raise KafkaUnavailable("the frozen one is as good as any")
+            raise KafkaUnavailable("the broker does not answer")
         led = SimpleNamespace(partition_index=1, leader_id=FROZEN, leader_epoch=4)
         name = request.topics[0].name
         return SimpleNamespace(topics=[SimpleNamespace(error_code=0, name=name, topic_id="", partitions=[led])])

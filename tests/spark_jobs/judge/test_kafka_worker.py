@@ -29,7 +29,7 @@ class Echo(KafkaWorker[str, str]):
             if question == "UNAVAILABLE":
                 raise KafkaUnavailable("no broker answers")
             if question == "WRONG":
-                raise ValueError("of no kind that is known")
+                raise ValueError("unknown kind of question")
             self._answers.put(question)
 
 

@@ -123,7 +123,7 @@ def test_only_the_partition_with_an_error_is_fetched_again(monkeypatch: pytest.M
     with pytest.raises(KafkaUnavailable) as failure:
         list(reader.read_ranges(SETTINGS, "topic", [a_range(p, 1) for p in (0, 1, 2)]))
     assert asked[0] == [0, 1, 2]
-    assert {tuple(one) for one in asked[1:]} == {(0,)}, "the others are read already"
+    assert {tuple(one) for one in asked[1:]} == {(0,)}, "partitions 1 and 2 are read already"
     because = ErrorAnswer(1, "a fetch of topic-0 at offset 0", CORRUPT_MESSAGE)
     assert failure.value.reason == PartitionsUnreadable("topic", (0,), (0,), because)
 

@@ -84,7 +84,7 @@ def planned(reader: Reader) -> int:
 def test_plans_without_data_go_to_the_driver_and_data_through_spark(tmp_path: Path) -> None:
     plans = Plans(5, DirectBatches(str(tmp_path)), [])
     reader = Reader(tmp_path, plans)
-    assert planned(reader) == 1, "the first one proves that Spark works"
+    assert planned(reader) == 1, "the first batch goes through Spark, to prove that Spark works"
     assert planned(reader) == 5
     assert plans.taken == [str(ErrorText(f"plan {number}")) for number in (2, 3, 4)]
     assert plans.advanced == [1, 2, 3, 4, 5], "each plan begins where the previous one ended"

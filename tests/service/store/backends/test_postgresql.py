@@ -142,7 +142,11 @@ def test_a_standby_waits_for_a_running_transaction_and_takes_over(url: str, post
                 "the number of the old writer's sessions that wait for a lock",
             )
             taken = at_once.submit(take_over, standby, number, "standby", LATER_MS)
-            wait_until_equal(lambda: waiting_for_a_lock(postgres, old), 2, "the standby, too")
+            wait_until_equal(
+                lambda: waiting_for_a_lock(postgres, old),
+                2,
+                "the number of sessions that wait, with that of the standby",
+            )
         applied.result(LIMIT_S)
         new = taken.result(LIMIT_S)
     assert new is not None

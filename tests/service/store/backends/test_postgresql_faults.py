@@ -86,7 +86,7 @@ def test_a_read_only_server_is_unavailable_to_all_until_it_is_writable(
     set_read_only(own_server, "on")
     try:
         for engine in (cluster.engine, reader):
-            wait_until_equal(partial(has_applied_read_only, engine), True, "its session")
+            wait_until_equal(partial(has_applied_read_only, engine), True, "whether the session is read-only")
         for _ in range(2):  # over the existing connection, and over a new one
             with pytest.raises(StoreUnavailable, match="read-only"):
                 cluster.writer.apply(NEW, NOW_MS)
@@ -102,7 +102,7 @@ def test_a_read_only_server_is_unavailable_to_all_until_it_is_writable(
 def set_read_only(own_server: Postgres, value: str) -> None:
     own_server.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
     own_server.execute("SELECT pg_reload_conf()")
-    wait_until_equal(lambda: own_server.execute(SHOW_READ_ONLY), [(value,)], "the setting")
+    wait_until_equal(lambda: own_server.execute(SHOW_READ_ONLY), [(value,)], "default_transaction_read_only")
 
 
 def has_applied_read_only(engine: Engine) -> bool:
