@@ -16,8 +16,8 @@ _T = telemetry.c
 
 
 class TracePosition(NamedTuple):
-    """The place after which traces are sent next. `transition`: number of a history row; `finding_event`: sequence of an
-    event of a finding."""
+    """The place after which traces are sent next. `transition`: number of a history row; `finding_event`: sequence of
+    a finding's event."""
 
     transition: int
     finding_event: int
