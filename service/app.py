@@ -135,14 +135,15 @@ def create_notifier(store_url: str, tables: Sequence[NotifyTable], base: str) ->
     return Notifier(writing, configured, wall_clock_ms, time.monotonic)
 
 
-def create_exporter(app: FastAPI, table: OtlpTable, instance: str) -> Exporter:
-    """Returns the exporter of the application's metrics; `start` starts it. `instance`: distinguishes this service from
-    all others. Raises ModuleNotFoundError without the extra `otlp`."""
+def create_exporter(app: FastAPI, table: OtlpTable, instance: str, base: str | None) -> Exporter:
+    """Returns the exporter of the application; `start` starts it. `instance`: distinguishes this service from all
+    others. `base`: the public address of the pages, for links; None: there is none. Raises ModuleNotFoundError without
+    the extra `otlp`."""
     from service.otlp.exporter import Exporter, Identity  # imported here, because its libraries are an extra
 
     state: AppState = app.state.txnscope
-    writing = open_engine(state.store_url, must_exist=True)
-    return Exporter(writing, state.metrics, table, Identity(app.version, instance), state.now_ms)
+    reading, writing = open_reader(state.store_url), open_engine(state.store_url, must_exist=True)
+    return Exporter(reading, writing, state.metrics, table, Identity(app.version, instance), base, state.now_ms)
 
 
 def trial_notification(base: str) -> Notification:

@@ -237,8 +237,8 @@ OTLP_REQUESTS = Metric(
 OTLP_DROPPED = Metric(
     f"{PREFIX}otlp_dropped_total",
     "counter",
-    "Data points and traces that the OpenTelemetry endpoint will never get, by reason: refused by it, above the cap, or"
-    " deleted before they could be sent.",
+    "Data points, traces, or spans of them that the OpenTelemetry endpoint will never get, by reason: refused by it,"
+    " above the cap, deleted from the store before (at most so many), or without a valid time.",
     ("signal", "reason"),
 )
 

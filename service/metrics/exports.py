@@ -22,6 +22,7 @@ class DropReason(StrEnum):
     REFUSED = "refused"
     CAP = "cap"
     DELETED = "deleted"
+    NO_TIME = "no_time"
 
 
 class ExportMetrics:

@@ -23,10 +23,14 @@ from service.metrics.page import Metrics
 from service.notifications.notification import Undelivered
 from service.otlp.configuration import OtlpTable
 from service.otlp.metrics import Since, metrics_data, points_of
+from service.otlp.outbox import TraceOutbox
 from service.otlp.sending import Sender
+from service.otlp.spans import SpanMaker
+from service.otlp.traces import TraceExport
 from service.store import lease, telemetry
 from service.store.lease import EXPORTER, Lease
 from service.store.leased_work import LeasedWork, Work
+from service.store.telemetry import TracePosition
 
 log = logging.getLogger("txnscope.otlp")
 
@@ -50,15 +54,24 @@ class Read(NamedTuple):
 
 
 class Exporter:
-    """Exports until `stop`. `engine` can write to the store. `now_ms`: the wall clock."""
+    """Exports until `stop`. `reading` cannot write to the store. `base`: the public address of the pages; None: there
+    is none. `now_ms`: the wall clock."""
 
     def __init__(
-        self, engine: Engine, metrics: Metrics, table: OtlpTable, who: Identity, now_ms: Callable[[], int]
+        self,
+        reading: Engine,
+        writing: Engine,
+        metrics: Metrics,
+        table: OtlpTable,
+        who: Identity,
+        base: str | None,
+        now_ms: Callable[[], int],
     ) -> None:
-        self._engine, self._metrics, self._table, self._who, self._now_ms = engine, metrics, table, who, now_ms
+        self._reading, self._writing, self._metrics, self._base = reading, writing, metrics, base
+        self._table, self._who, self._now_ms = table, who, now_ms
         self._stopping = threading.Event()
         self._own = self._metrics_work("OTLP metrics of this process", who.instance, lambda: read_own(metrics))
-        self._leased = LeasedWork(engine, EXPORTER, "OTLP", self._begin, now_ms)
+        self._leased = LeasedWork(writing, EXPORTER, "OTLP", self._begin, now_ms)
 
     def start(self) -> None:
         if self._table.metrics:
@@ -72,13 +85,26 @@ class Exporter:
         self._leased.stop(within_s)
 
     def _begin(self, held: Lease) -> Sequence[Work]:
-        with self._engine.begin() as connection:
+        with self._writing.begin() as connection:
             lease.check(connection, held)
-            instance = telemetry.instance_of(connection)
+            instance, position = telemetry.instance_of(connection), None
+            if self._table.traces:
+                position = telemetry.begin_traces(connection)
+            else:  # those of the time until they are sent again are not sent
+                telemetry.move_traces(connection, None)
         works = []
         if self._table.metrics:
             works.append(self._metrics_work("OTLP metrics of the store", instance, self._read_stored))
+        if position is not None:
+            works.append(self._trace_work("OTLP traces", instance, held, position))
         return works
+
+    def _trace_work(self, name: str, instance: str, held: Lease, position: TracePosition) -> Work:
+        maker = SpanMaker(self._resource(instance), self._scope, self._base)
+        per_minute = self._table.traces_per_minute
+        outbox = TraceOutbox(self._reading, self._writing, maker, per_minute, position, time.monotonic)
+        sender = Sender(self._table, Signal.TRACES, name, self._metrics.exports)
+        return Work(name, TraceExport(outbox, sender, held, self._now_ms).run)
 
     def _metrics_work(self, name: str, instance: str, read: Callable[[], Read]) -> Work:
         sender = Sender(self._table, Signal.METRICS, name, self._metrics.exports)

@@ -106,7 +106,8 @@ def run(_flags: Namespace, settings: Settings) -> int:
     exporter = None
     if settings.otlp is not None:
         try:
-            exporter = create_exporter(app, settings.otlp, f"{socket.gethostname()}:{settings.port}")
+            public = settings.url if "url" in settings.model_fields_set else None
+            exporter = create_exporter(app, settings.otlp, f"{socket.gethostname()}:{settings.port}", public)
         except ModuleNotFoundError as error:
             raise CommandFailed(f"[otlp] needs the package {error.name}: pip install txnscope[otlp]") from None
     running.prepare()

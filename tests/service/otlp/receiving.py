@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -46,14 +46,15 @@ class Taken(NamedTuple):
 
 @dataclass
 class Receiver:
-    """A real HTTP server that decodes OTLP. `answers`: the next answers; afterwards it answers 200 without a body.
-    `requests`: the number of requests so far. `taken`: the requests that it answered with 200. While `works` is not
-    set, no request is answered."""
+    """A real HTTP server that decodes OTLP. `answers`: the next answers; afterwards it answers 400 to what it
+    `refuses`, else 200 without a body. `requests`: the number of requests so far. `taken`: the requests that it
+    answered with 200. While `works` is not set, no request is answered."""
 
     url: str = ""
     requests: int = 0
     taken: list[Taken] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
+    refuses: Callable[[Taken], bool] = lambda _: False
     works: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -85,9 +86,13 @@ def receiver(tls: SSLContext | None = None) -> Iterator[Receiver]:
                 return
             found.requests += 1
             found.works.wait(LIMIT_S)
-            answer = found.answers.pop(0) if found.answers else Answer()
+            answer, request = Answer(), decoded(self.path, dict(self.headers), body)
+            if found.answers:
+                answer = found.answers.pop(0)
+            elif found.refuses(request):
+                answer = Answer(400)
             if answer.status == 200:
-                found.taken.append(decoded(self.path, dict(self.headers), body))
+                found.taken.append(request)
             self.send_response(answer.status)
             for name, value in {"Content-Length": str(len(answer.body)), **answer.headers}.items():
                 self.send_header(name, value)

@@ -71,7 +71,9 @@ def table_of(to: Receiver, **keys: Any) -> OtlpTable:
 def exporting(
     cluster: WithPartitions, metrics: Metrics, table: OtlpTable, instance: str = "host-1:8080"
 ) -> Iterator[Exporter]:
-    exporter = Exporter(cluster.engine, metrics, table, Identity("1.2.3", instance), lambda: NOW_MS)
+    exporter = Exporter(
+        cluster.engine, cluster.engine, metrics, table, Identity("1.2.3", instance), None, lambda: NOW_MS
+    )
     exporter.start()
     try:
         yield exporter
@@ -271,7 +273,9 @@ def test_an_endpoint_with_a_certificate_of_its_own_authority_is_trusted(
 def test_an_endpoint_that_does_not_answer_does_not_hold_up_the_end(cluster: WithPartitions, metrics: Metrics) -> None:
     with receiver() as to:
         to.works.clear()
-        exporter = Exporter(cluster.engine, metrics, table_of(to), Identity("1", "a"), lambda: NOW_MS)
+        exporter = Exporter(
+            cluster.engine, cluster.engine, metrics, table_of(to), Identity("1", "a"), None, lambda: NOW_MS
+        )
         exporter.start()
         wait_for("two requests without an answer", lambda: to.requests == 2)
         began = time.monotonic()
