@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -61,7 +61,7 @@ from service.views.addresses import finding_page
 from service.web.shared.render import answer_errors_of_pages
 
 if TYPE_CHECKING:
-    from service.otlp.exporter import Exporter
+    from service.mcp.http import McpEndpoint  # needs the extra mcp
 
 _MAX_BODY: Final = 1_000_000
 
@@ -76,6 +76,7 @@ def create_app(
     access: AccessConfig | None = None,
     clusters: Mapping[str, ClientSettings] | None = None,
     remediation: Clients | None = None,
+    mcp: McpEndpoint | None = None,
 ) -> FastAPI:
     """Returns an ASGI application that reads the store. The application connects to nothing before the first request.
 
@@ -84,13 +85,14 @@ def create_app(
     that need Kafka answer 503 for a cluster without brokers. `remediation`: the clients that write markers; None: the
     clients of `kafka` and `clusters`. `access`: who may send requests, and under which host names; None: anyone who
     reaches the service may read.
+    `mcp`: answers language models; None: nothing does.
     `operators`: the keys, by name, of operators who may change things in all clusters. `now_ms`: the clock for the ages
     on pages, and for the sources that REST reports as stalled. `beat` is called once a second while the event loop
     runs.
     """
     engine, watching = open_reader(store_url), open_reader(store_url)
     data_versions = DataVersions(engine)
-    app = _application((engine, watching), data_versions, version, beat)
+    app = _application((engine, watching), data_versions, version, beat, mcp)
     store, asking = Store(engine), Clients(kafka, clusters or {})
     state = AppState(
         store=store,
@@ -109,6 +111,8 @@ def create_app(
     answer_errors_as_problems(app)
     answer_errors_of_pages(app)
     app.mount("/static", StaticFiles(directory=web.STATIC))
+    if mcp is not None:
+        app.router.routes.append(mcp.route)
     app.add_middleware(HeadAsGet)
     app.add_middleware(AccessControl, access=state.access)
     app.add_middleware(SecurityHeaders)
@@ -186,12 +190,17 @@ def _access(config: AccessConfig, operators: Mapping[str, str], store: Store, st
 
 
 def _application(
-    engines: Iterable[Engine], data_versions: DataVersions, version: str, beat: Callable[[], None] | None
+    engines: Iterable[Engine],
+    data_versions: DataVersions,
+    version: str,
+    beat: Callable[[], None] | None,
+    mcp: McpEndpoint | None,
 ) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         beating = None if beat is None else asyncio.create_task(_beats(beat))
-        yield
+        async with nullcontext() if mcp is None else mcp.running():
+            yield
         if beating is not None:
             beating.cancel()
         state: AppState = app.state.txnscope

@@ -1,8 +1,8 @@
 """The role that each request needs, by its method and path.
 
 Only paths in OPEN need no role. A role in some clusters is enough only below `/clusters/NAME` of these clusters, and
-for SHARED and SHARED_BELOW. Any other path needs the role in all clusters. Only requests in WRITES may change anything,
-so a new route that changes something is refused until it is declared here.
+for SHARED, SHARED_BELOW and MCP. Any other path needs the role in all clusters. Only requests in WRITES may change
+anything, so a new route that changes something is refused until it is declared here.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 OPEN: Final = frozenset({"/-/healthy", "/-/ready"})
 """Paths for everybody, because orchestrators request them without credentials. They show no data of clusters."""
 
+LLMS: Final = "/llms.txt"
+
 SHARED: Final = frozenset(
-    {"/", "/go", "/version", "/openapi.json", "/events", "/api/v1/events", "/api/v1/clusters", "/guide"}
+    {"/", "/go", "/version", "/openapi.json", LLMS, "/events", "/api/v1/events", "/api/v1/clusters", "/guide"}
 )
 """Paths for whoever may see some cluster. Their handlers leave out the other clusters."""
 
@@ -27,6 +29,10 @@ SHARED_BELOW: Final = ("/guide/", "/static/")
 """Beginnings of paths for whoever may see some cluster: documents and files that do not depend on a cluster."""
 
 METRICS: Final = "/metrics"
+
+MCP: Final = "/mcp"
+"""The path of questions that are sent by POST, because the Model Context Protocol does so, and that change nothing.
+Like a path of SHARED, it is for whoever may see some cluster."""
 
 WRITES: Final[dict[tuple[str, str], Role]] = {
     ("POST", "findings/{finding}/resolve"): Role.OPERATOR,
@@ -71,6 +77,8 @@ class Need(NamedTuple):
 def need_of(method: str, path: str) -> Need | None:
     """Returns the need of a request. None: no route takes this method at this path (`check_declared`), so the router
     answers every principal with 404 or 405."""
+    if path == MCP:
+        return Need(Role.VIEWER, somewhere=True)
     found = _OF_CLUSTER.fullmatch(path)
     if method not in READS:
         role = None if found is None else _role_of_write(method, found["rest"] or "")
@@ -84,11 +92,18 @@ def need_of(method: str, path: str) -> Need | None:
     return Need(Role.VIEWER, somewhere=path in SHARED or path.startswith(SHARED_BELOW))
 
 
+def may_change(method: str, path: str) -> bool:
+    """Returns whether a request may change something."""
+    return method not in READS and path != MCP
+
+
 def is_declared(method: str, template: str) -> bool:
     """Returns whether a route may exist: it only reads, or WRITES has a role for it. `template`: its path, with names
     in braces."""
     found = _OF_CLUSTER.fullmatch(template)
-    return method in READS or (found is not None and _role_of_write(method, found["rest"] or "") is not None)
+    return not may_change(method, template) or (
+        found is not None and _role_of_write(method, found["rest"] or "") is not None
+    )
 
 
 def _role_of_write(method: str, rest: str) -> Role | None:

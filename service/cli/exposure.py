@@ -1,4 +1,5 @@
-"""Checks that a service which other machines can reach has authentication and TLS. Warns about files with secrets that
+"""Checks that a service which other machines can reach has authentication and TLS, and what it needs to answer language
+models. Warns about files with secrets that
 others on this machine can read.
 
 A readable file is a warning, never an error: containers get their secrets as files of root with the mode 0440 or 0644,
@@ -13,6 +14,7 @@ import socket
 import stat
 import tomllib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +23,7 @@ from service.cli.errors import CommandFailed
 from service.server.tls import ReloadingTls, TlsError, TlsFiles
 from service.settings import Settings
 
+MCP_IS_MISSING: Final = "the package mcp is missing: install txnscope with its extra, `pip install 'txnscope[mcp]'`"
 _HOW = "docs/security.md shows how; --insecure turns this check off"
 
 
@@ -38,6 +41,12 @@ def check_exposure(settings: Settings) -> None:
             f"--host {settings.host}: keys and passwords would be sent unencrypted: give --tls-cert and --tls-key"
             f" ({_HOW})"
         )
+
+
+def check_mcp(settings: Settings) -> None:
+    """Raises CommandFailed if language models shall be answered, and the extra for it is not installed."""
+    if settings.mcp and find_spec("mcp") is None:
+        raise CommandFailed(f"--mcp: {MCP_IS_MISSING}")
 
 
 def tls_of(settings: Settings) -> ReloadingTls | None:

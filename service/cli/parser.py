@@ -41,6 +41,7 @@ _HELP: Final = {
     "tls_key": ("FILE", "key (PEM) of --tls-cert"),
     "tls_client_ca": ("FILE", "authorities (PEM) that must have signed each client's certificate"),
     "insecure": ("", "serve other machines without authentication or TLS"),
+    "mcp": ("", "also answer language models, at /mcp (Model Context Protocol)"),
     "allowed_hosts": ("HOST", "more host names under which the service answers, beside --host and loopback"),
     "topics": ("GLOB", "topics to watch (default: all)"),
     "mirrored": ("GLOB", "topics to leave out: byte-for-byte copies from another cluster"),
@@ -49,7 +50,7 @@ _HELP: Final = {
     "url": ("URL", "address of the service"),
 }
 _LISTS: Final = ("topics", "mirrored", "spark_conf", "allowed_hosts")
-_SWITCHES: Final = ("insecure",)
+_SWITCHES: Final = ("insecure", "mcp")
 _SPARK: Final = ("spark_master", "spark_conf")
 _KAFKA: Final = (
     "bootstrap_servers",
@@ -63,7 +64,7 @@ _KAFKA: Final = (
 )
 _SERVICE: Final = ("url", "cluster", "key_file", "ca", "client_cert")
 _TLS: Final = ("tls_cert", "tls_key", "tls_client_ca", "insecure")
-_SERVED: Final = ("host", "port", *_TLS, "allowed_hosts", "remediation_config")
+_SERVED: Final = ("host", "port", *_TLS, "allowed_hosts", "remediation_config", "mcp")
 
 
 class Command(NamedTuple):
@@ -349,6 +350,12 @@ COMMANDS: Final = (
     Command("audit", "lists", "lists what people did, tried, or were refused", _SERVICE, _audit),
     Command("keys", "keys", "creates, lists and revokes keys of the service, in its store", ("store",), _keys),
     Command("explain", "explain", "shows who wrote records, and how their transactions ended", _SERVICE, _explain),
+    Command(
+        "mcp",
+        "mcp",
+        "answers a language model on stdin and stdout (Model Context Protocol), over the service; reads only",
+        ("url", "key_file", "ca", "client_cert"),
+    ),
     Command("inspect", "inspect", "decodes broker segment files, one line for each batch or transition", (), _inspect),
     Command(
         "doctor",

@@ -139,6 +139,10 @@ class Service:
             self._known(one, _SPAN)
         return answer
 
+    def read(self, path: str) -> dict[str, Any]:
+        """Returns the object at a path below `/api/v1`, with its query."""
+        return self._known(self._ask(path), frozenset())
+
     def resolve(self, finding: str, *, dry_run: bool) -> dict[str, Any]:
         """Returns the marker that was written, or would be written (`dry_run`). Uses the key of the older
         --operator-key-file if it is given, else that of --key-file. CommandFailed also if there is no key."""

@@ -31,8 +31,8 @@ _FOR_INGEST: Final = (_FOR_STORE | Watching.model_fields.keys() | {"cluster", "c
     "remediation_config"
 } | {"spark_master", "spark_conf", "rules", "keep"}
 _FOR_SERVICE: Final = _FOR_STORE | {
-    *("bootstrap_servers", "kafka_config", "remediation_config", "clusters", "operators", "auth", "notify", "otlp"),
-    *("url", "host", "port", "allowed_hosts", "tls_cert", "tls_key", "tls_client_ca", "insecure"),
+    *("bootstrap_servers", "kafka_config", "remediation_config", "clusters", "operators", "auth", "notify", "url"),
+    *("host", "port", "allowed_hosts", "tls_cert", "tls_key", "tls_client_ca", "insecure", "mcp"),
 }
 
 

@@ -225,6 +225,7 @@ class Settings(Watching):
     tls_key: Path | None = None
     tls_client_ca: Path | None = None
     insecure: bool = False
+    mcp: bool = False
     key_file: Path | None = None
     ca: Path | None = None
     client_cert: Path | None = None

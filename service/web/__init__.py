@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from service.web import goto, guide
+from service.web import goto, guide, llms
 from service.web.cluster import audit, notifications, overview, pipeline
 from service.web.findings import finding_list, forms
 from service.web.partitions import partition_list, partition_page
@@ -25,6 +25,7 @@ ROOMS: Final = (
     transaction_list,
     transaction_page,
     guide,
+    llms,
 )
 """The modules that serve the pages; each has a `router`."""
 

@@ -172,10 +172,10 @@ class AccessControl:
         headers = Headers(scope=scope)
         header = headers.get("authorization")
         is_on = self._access.authenticator.is_on
-        if not is_on and (need is None or scope["method"] in needs.READS):
-            return ANYBODY  # without authentication the header is ignored: it may belong to a proxy
         if need is not None and scope["method"] not in needs.READS:
             _check_site(headers)
+        if not is_on and (need is None or not needs.may_change(scope["method"], scope["path"])):
+            return ANYBODY  # without authentication the header is ignored: it may belong to a proxy
         principal = await self._identify(scope, header, is_on=is_on)
         if need is not None and not need.is_met_by(principal):
             await self._access.refuse(_refusal(Action.AUTHORIZE, scope, principal.name, f"needs {need.text}"))

@@ -12,7 +12,7 @@ from typing import Final
 
 from service.access.hosts import AllowedHosts
 from service.cli.errors import FINE, UNREACHABLE, CommandFailed, store_failures
-from service.cli.exposure import check_exposure, tls_of
+from service.cli.exposure import check_exposure, check_mcp, tls_of
 from service.cli.kafka import remediation_clients, service_clients
 from service.cli.version import version
 from service.processes import lifeline
@@ -59,6 +59,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
     with store_failures():
         open_reader(settings.store).dispose()
     check_exposure(settings)
+    check_mcp(settings)
     tls = tls_of(settings)
     listening = listen(settings.host, settings.port)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
@@ -71,6 +72,11 @@ def run(_flags: Namespace, settings: Settings) -> int:
     from service.server.running import Server
 
     access = AccessConfig(settings.auth, AllowedHosts(settings.host, settings.allowed_hosts))
+    mcp = None
+    if settings.mcp:
+        from service.mcp.http import McpEndpoint
+
+        mcp = McpEndpoint(version())
     app = create_app(
         settings.store,
         version(),
@@ -80,6 +86,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
         access=access,
         clusters=kafka.by_name,
         remediation=remediation,
+        mcp=mcp,
     )
     try:
         app.state.txnscope.store.check()

@@ -10,7 +10,7 @@ from argparse import Namespace
 
 from service.cli.commands.serve import listen
 from service.cli.errors import FINE
-from service.cli.exposure import check_exposure, tls_of
+from service.cli.exposure import check_exposure, check_mcp, tls_of
 from service.cli.kafka import ingest_children, remediation_clients
 from service.processes.supervisor import ChildCommand, Silence, Supervisor
 from service.settings import Settings, for_service, for_store
@@ -24,6 +24,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
     ingests = ingest_children(settings.model_copy(update={"liveness": None}))  # only `txnscope ingest` has --liveness
     remediation_clients(settings)
     check_exposure(settings)
+    check_mcp(settings)
     tls_of(settings)
     listen(settings.host, settings.port).close()
     # in a process of its own: this one lives long and stays small without a database library

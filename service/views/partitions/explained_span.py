@@ -49,6 +49,12 @@ _ENDS_NOTHING: Final = (
 _BY_HAND: Final = word_of(CauseCode.ADMIN)._replace(text="a marker by hand")
 
 
+def readers_of(kind: SpanKind, *, ends_nothing: bool) -> str:
+    """Returns, in a sentence, whether read_committed consumers get the records of a span. `ends_nothing`: of a
+    marker."""
+    return _ENDS_NOTHING if ends_nothing else _WORDS[kind].readers
+
+
 class ExplainedSpan(NamedTuple):
     """Neighbouring offsets of one kind, of one transaction. `owner`: the id that had the producer id when the span
     ended, None if this id is not known. `ending`: the cause of the span's end, None if it is not known. `own`: the
@@ -73,7 +79,7 @@ class ExplainedSpan(NamedTuple):
     @property
     def readers(self) -> str:
         """Returns, in a sentence, whether read_committed consumers get the records."""
-        return _ENDS_NOTHING if self.span.ends_nothing else _WORDS[self.span.kind].readers
+        return readers_of(self.span.kind, ends_nothing=self.span.ends_nothing)
 
     @property
     def pill(self) -> tuple[str, str, str]:

@@ -70,6 +70,7 @@ TABLE: Final[dict[tuple[str, str], Row]] = {
     ("GET", "/metrics"): Row(401, 403, 403, 403, 200, 200),
     ("GET", "/version"): shared(),
     ("GET", "/openapi.json"): shared(),
+    ("GET", "/llms.txt"): shared(),
     ("GET", "/static/{path}"): shared(),
     ("GET", "/guide"): shared(303),
     ("GET", "/guide/"): shared(303),

@@ -1,0 +1,40 @@
+"""The way in which tools ask REST. The service asks its own application; the command `mcp` asks a service by HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
+
+
+class Refused(Exception):
+    """REST refuses the request, or does not answer. The message is one line. `status`: of the answer; None if there was
+    none."""
+
+    def __init__(self, text: str, status: int | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Ask(Protocol):
+    """Reads from REST, with the rights of whoever calls the tool."""
+
+    def __call__(self, *path: str, **query: str | Sequence[str]) -> Awaitable[dict[str, Any]]:
+        """Returns the JSON of the resource below `/api/v1`. Raises Refused. `path`: its segments, not quoted."""
+
+
+def path_of(segments: Sequence[str], query: Mapping[str, str | Sequence[str]]) -> str:
+    """Returns the path below `/api/v1`, with the query."""
+    path = "".join(f"/{quote(one, safe='')}" for one in segments)
+    return f"{path}?{urlencode(query, doseq=True)}" if query else path
+
+
+def answer_of(status: int, body: bytes) -> dict[str, Any]:
+    """Returns the JSON of an answer. Raises Refused, with the detail of the problem (RFC 9457), for an error."""
+    answer = json.loads(body)
+    if not isinstance(answer, dict):
+        raise Refused("the answer is no JSON object", status)
+    if status >= 400:
+        raise Refused(str(answer.get("detail") or answer.get("title")), status)
+    return answer

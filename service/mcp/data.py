@@ -1,0 +1,70 @@
+"""Puts what a cluster contains into answers: names and foreign texts as strings of bounded length in fields of their
+own, and the answer as JSON in ASCII.
+
+In ASCII, invisible characters, marks that change the direction of writing, and letters that look like others are
+escapes that a reader sees.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+NAME_BYTES: Final = 249
+"""Length in bytes of JSON up to which a name is shown: that of Kafka's longest topic."""
+TEXT_BYTES: Final = 300
+NAMES: Final = 5
+"""Number of names that a list shows."""
+
+Fields = dict[str, Any]
+
+
+def to_json(answer: Mapping[str, Any]) -> str:
+    """Returns the answer as JSON in ASCII on one line."""
+    return json.dumps(answer, separators=(",", ":"))
+
+
+def shortened(text: str, most_bytes: int = NAME_BYTES) -> str:
+    """Returns the text, or its beginning and `...` if its JSON is longer than `most_bytes`."""
+    if len(json.dumps(text)) - 2 <= most_bytes:
+        return text
+    kept, left = 0, most_bytes - len("...")
+    for character in text:
+        left -= len(json.dumps(character)) - 2
+        if left < 0:
+            break
+        kept += 1
+    return f"{text[:kept]}..."
+
+
+def name(field: str, text: str | None) -> Fields:
+    """Returns the field with the name, nothing for None. A name that is cut has its length in a second field."""
+    if text is None:
+        return {}
+    shown = shortened(text)
+    return {field: shown} if shown == text else {field: shown, f"{field}_length": len(text)}
+
+
+def names(field: str, texts: Sequence[str]) -> Fields:
+    """Returns the field with the first names, and the number of the others; nothing if there are no names."""
+    if not texts:
+        return {}
+    return {field: [shortened(one) for one in texts[:NAMES]]} | more(field, len(texts) - NAMES)
+
+
+def more(field: str, number: int) -> Fields:
+    """Returns the field that says how many of `field` are left out; nothing if none are."""
+    return {f"more_{field}": number} if number > 0 else {}
+
+
+def known(source: Mapping[str, Any], fields: Iterable[str]) -> Fields:
+    """Returns those fields of a body of REST that say something: not null, false or empty."""
+    found = {one: source.get(one) for one in fields}
+    return {one: value for one, value in found.items() if value is not False and value not in (None, [], "")}
+
+
+def quoted(**texts: str | None) -> Fields:
+    """Returns texts that may contain names, or come from brokers, as `quoted`; nothing if all are None."""
+    shown = {field: shortened(text, TEXT_BYTES) for field, text in texts.items() if text}
+    return {"quoted": shown} if shown else {}

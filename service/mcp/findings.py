@@ -1,0 +1,113 @@
+"""Findings in answers: their facts, names as fields, and words in which a reference stands for each name."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+from service.domain.findings.catalogue import CATALOGUE
+from service.domain.findings.kinds import Kind, Severity, Status
+from service.domain.worlds.verdict import Decided
+from service.mcp.asking import Ask
+from service.mcp.data import Fields, known, more, name, names, shortened
+from service.mcp.runbooks import uri_of
+
+Finding = Mapping[str, Any]
+"""A finding of REST, asked for with `names=apart`."""
+
+
+class Place(NamedTuple):
+    """The place of a finding among others. `is_muted`: now; a mute that is over does not count."""
+
+    is_muted: bool
+    rank: int
+    is_candidate: bool
+
+
+OPEN: Final = (Status.CANDIDATE.value, Status.CONFIRMED.value)
+
+_PLAIN: Final = ("id", "kind", "severity", "status", "confidence")
+_TIMES: Final = ("opened_at", "resolved_at", "self_heals_at", "muted_until")
+_NAMED: Final = ("transactional_id", "topic", "group", "prefix")
+_NUMBERS: Final = ("partition", "producer_id", "producer_epoch", "start_offset")
+_READ: Final = 50
+_RANKS: Final = {severity.value: severity.rank for severity in Severity}
+_LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+"""Kafka's own rule for names of topics. A command with another name would not be safe to paste."""
+
+
+def described(one: Finding) -> Fields:
+    subject, words = one["subject"], one["words_apart"]
+    found: Fields = known(one, _PLAIN) | known(one, _TIMES)
+    about = {key: subject[key] for key in _NUMBERS if subject[key] is not None}
+    for key in _NAMED:
+        about |= name(key, subject[key])
+    found |= {"subject": about, "summary": words["summary"]}
+    if one["count"] > 1:
+        found["count"] = one["count"]
+    found |= name("owner", one["owner"]) | names("blocked_groups", one["blocked_groups"])
+    found |= known(words, ("cause", "decided_by"))
+    if words["names"]:
+        found["names"] = {reference: shortened(text) for reference, text in words["names"].items()}
+    if one["status"] != Status.RESOLVED:
+        found |= known(one, ("decision", "possible")) | known(words, ("outlook", "advice"))
+        found |= _by_operator(one) | _from_catalogue(one["kind"])
+    return found
+
+
+def _by_operator(one: Finding) -> Fields:
+    """Returns the commands that an operator may run for a hanging transaction."""
+    is_legal = _LEGAL_TOPIC.fullmatch(one["subject"]["topic"] or "") is not None
+    command = one["command"] if is_legal else None
+    if one["kind"] != Kind.HANGING or (command is None and one["decision"] != Decided.COMMIT):
+        return {}
+    found: Fields = {} if command is None else {"command": command}
+    if one["status"] == Status.CONFIRMED:
+        found["dry_run"] = f"txnscope resolve {one['id']} --cluster {shlex.quote(one['cluster'])}"
+    return found
+
+
+def _from_catalogue(kind: str) -> Fields:
+    """Returns what holds for all findings of the kind; nothing for a kind that only another version knows."""
+    entry = CATALOGUE.get(Kind(kind)) if kind in tuple(Kind) else None
+    if entry is None:
+        return {}
+    found: Fields = {"does_not_help": list(entry.no_help)} if entry.no_help else {}
+    return found if entry.alert is None else found | {"runbook": uri_of(entry.alert)}
+
+
+async def open_findings(ask: Ask, cluster: str, **filters: str) -> list[Finding]:
+    """Returns the newest open findings, the gravest first and muted ones last."""
+    placed = await _read(ask, cluster, **filters)
+    return [one for _, one in sorted(placed, key=itemgetter(0))]
+
+
+async def gravest_findings(ask: Ask, cluster: str, most: int) -> list[Fields]:
+    """Returns up to `most` open findings of a cluster, the gravest first and muted ones last."""
+    placed: list[tuple[Place, Finding]] = []
+    for severity in Severity:
+        placed += await _read(ask, cluster, severity=severity.value)
+        if sum(not place.is_muted for place, _ in placed) >= most:
+            break
+    placed.sort(key=itemgetter(0))
+    return [described(one) for _, one in placed[:most]]
+
+
+async def _read(ask: Ask, cluster: str, **filters: str) -> list[tuple[Place, Finding]]:
+    query: dict[str, str | Sequence[str]] = {"status": OPEN, "names": "apart", "limit": str(_READ)}
+    page = await ask("clusters", cluster, "findings", **query | filters)
+    return [(_place(one, page["as_of"]), one) for one in page["items"]]
+
+
+def shown(found: Sequence[Finding], most: int) -> Fields:
+    """Returns the field `findings` with the first `most` of these, and the number of the others."""
+    return {"findings": [described(one) for one in found[:most]]} | more("findings", len(found) - most)
+
+
+def _place(one: Finding, as_of: str | None) -> Place:
+    until = one["muted_until"]
+    is_muted = until is not None and (as_of is None or until > as_of)
+    return Place(is_muted, _RANKS.get(one["severity"], len(_RANKS)), one["status"] != Status.CONFIRMED)

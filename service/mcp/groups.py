@@ -1,0 +1,98 @@
+"""Answers why a consumer group is blocked: where it waits, which open transaction holds it up, and the findings about
+that transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from service.domain.partitions.blocked_groups import BLOCKED, OFFSETS_TOPIC
+from service.mcp.asking import Ask, Refused
+from service.mcp.data import Fields, known, more, name, quoted
+from service.mcp.findings import Finding, open_findings, shown
+
+PLACES: Final = 3
+"""Number of partitions that an answer describes."""
+FINDINGS: Final = 3
+"""Number of findings about each partition."""
+_READ: Final = 200
+_BLOCKED: Final = frozenset(map(str, BLOCKED))
+_OF_GROUP: Final = ("partition", "relation", "confidence", "isolation_level", "observed_at")
+_OFFSETS: Final = ("committed_offset", "last_stable_offset", "high_watermark", "lag_to_lso", "lag_to_hw", "members")
+_OF_ENTRY: Final = ("producer_id", "producer_epoch", "start_offset", "relation", "started_at", "last_write_at")
+
+Row = Mapping[str, Any]
+
+
+async def why_is_group_blocked(ask: Ask, cluster: str, group: str) -> Fields:
+    page = await ask("clusters", cluster, "groups", group=group, limit=str(_READ))
+    rows: Sequence[Row] = page["items"]
+    blocked = [one for one in rows if one["relation"] in _BLOCKED]
+    worst = sorted(rows, key=lambda one: one["relation"] not in _BLOCKED)[:PLACES]
+    answer = name("group", group) | {
+        "is_blocked": bool(blocked),
+        "as_of": page["as_of"],
+        "partitions": [await _place(ask, cluster, one) for one in worst],
+    }
+    if not rows:
+        answer["note"] = await _nothing_seen(ask, cluster)
+    return answer | more("partitions", len(rows) - len(worst) + (page["next_cursor"] is not None))
+
+
+async def _nothing_seen(ask: Ask, cluster: str) -> str:
+    counts = (await ask("clusters", cluster))["partitions"]
+    seen = (
+        "No partition on which a group of this name has offsets or members is held up by an open transaction, or there"
+        " is no such group."
+    )
+    if counts["unknown"] or counts["not_covered"]:
+        seen += (
+            f" This is not certain: {counts['unknown']:,} of {counts['watched']:,} watched partitions cannot be judged,"
+            f" and {counts['not_covered']:,} are not watched."
+        )
+    return seen
+
+
+async def _place(ask: Ask, cluster: str, one: Row) -> Fields:
+    """Returns a partition of the group, what holds it up, and the findings about that."""
+    place = name("topic", one["topic"]) | known(one, _OF_GROUP)
+    place |= {key: one[key] for key in _OFFSETS if one[key] is not None}
+    topic, partition = one["topic"], one["partition"]
+    if one["offsets_partition"] is not None:
+        topic, partition = OFFSETS_TOPIC, one["offsets_partition"]
+        place["offset_is_pending_on"] = {"topic": topic, "partition": partition}
+    try:
+        seen = await ask("clusters", cluster, "partitions", topic, str(partition))
+    except Refused as error:
+        return place | {"held_up_by": None} | quoted(why=str(error))
+    place["stalled_since"] = seen["lso_stalled_since"]
+    held_up_by = _holder(seen, one["producer_id"])
+    place["held_up_by"] = None if held_up_by is None else _entry(held_up_by)
+    place |= quoted(why_not_judged=seen["why"])
+    return place | shown(await _findings(ask, cluster, held_up_by, topic, partition, one["group"]), FINDINGS)
+
+
+async def _findings(
+    ask: Ask, cluster: str, held_up_by: Row | None, topic: str, partition: int, group: str
+) -> list[Finding]:
+    """Returns the findings about the partition, without those about other groups, and about the id that holds the
+    partition up."""
+    of_place = await open_findings(ask, cluster, topic=topic, partition=str(partition))
+    found = {one["id"]: one for one in of_place if one["subject"]["group"] in (None, group)}
+    if held_up_by is not None and held_up_by["transactional_id"] is not None:
+        of_id = await open_findings(ask, cluster, transactional_id=held_up_by["transactional_id"])
+        found |= {one["id"]: one for one in of_id}
+    return list(found.values())
+
+
+def _holder(seen: Row, producer_id: int | None) -> Row | None:
+    """Returns the open transaction that the group waits for; None if it is not known. `producer_id`: of the transaction
+    that contains the group's offset; None: the transaction at the LSO holds the group up."""
+    if producer_id is None:
+        blocker: Row | None = seen["blocker"]
+        return blocker
+    return next((one for one in seen["open_transactions"] if one["producer_id"] == producer_id), None)
+
+
+def _entry(one: Row) -> Fields:
+    return name("transactional_id", one["transactional_id"]) | known(one, _OF_ENTRY) | quoted(why=one["why"])

@@ -1,0 +1,56 @@
+"""Answers what a transactional.id is doing and what became of its transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from service.domain.transaction_log.abort_explanation import why_ended
+from service.domain.transaction_log.states import NAMES, PREPARE_ABORT
+from service.mcp.asking import Ask
+from service.mcp.data import NAMES as PARTITIONS
+from service.mcp.data import Fields, known, more, name
+from service.mcp.findings import open_findings, shown
+
+ROWS: Final = 15
+"""Number of rows of the timeline that an answer shows, the newest ones."""
+FINDINGS: Final = 3
+_OF_ID: Final = ("state", "producer_id", "started_at", "last_updated_at", "state_since", "times_out_at", "expires_at")
+_MORE_OF_ID: Final = ("timeout_ms", "client_transaction_version", "last_outcome", "as_of")
+_OF_STEP: Final = ("at", "from_state", "to_state", "producer_id", "duration_ms", "marker_ms", "cause", "confidence")
+
+Body = Mapping[str, Any]
+
+
+async def history_of(ask: Ask, cluster: str, transactional_id: str) -> Fields:
+    one = await ask("clusters", cluster, "transaction", id=transactional_id)
+    timeline = await ask("clusters", cluster, "transaction", "timeline", id=transactional_id, limit=str(ROWS))
+    answer: Fields = name("transactional_id", one["transactional_id"]) | known(one, _OF_ID) | known(one, _MORE_OF_ID)
+    answer["producer_epoch"] = one["producer_epoch"]
+    places = one["partitions"]
+    if places:
+        first = places[:PARTITIONS]
+        answer["open_on"] = [name("topic", each["topic"]) | {"partition": each["partition"]} for each in first]
+        answer |= more("open_on", len(places) - PARTITIONS)
+    answer["coordinator"] = {key: value for key, value in one["coordinator"].items() if value is not None}
+    answer["counts"] = one["counts"]
+    answer["timeline"] = [_row(each) for each in timeline["items"]]
+    if timeline["next_cursor"] is not None:
+        answer["timeline_goes_on"] = f"only the newest {ROWS} rows are shown"
+    answer |= _newest_abort(timeline["items"])
+    return answer | shown(await open_findings(ask, cluster, transactional_id=transactional_id), FINDINGS)
+
+
+def _row(one: Body) -> Fields:
+    if one["type"] == "folded":
+        return {"commits": one["count"]} | known(one, ("from_at", "to_at"))
+    return known(one, _OF_STEP) | known(one, ("producer_epoch", "note"))
+
+
+def _newest_abort(rows: Iterable[Body]) -> Fields:
+    """Returns why the newest abort happened; nothing without an abort or an explanation."""
+    for one in rows:
+        if one["type"] == "transition" and one["to_state"] == NAMES[PREPARE_ABORT]:
+            why = why_ended(one["cause"], one["confidence"])
+            return {} if why is None else {"newest_abort": known(one, ("at", "cause", "confidence")) | {"why": why}}
+    return {}

@@ -1,0 +1,76 @@
+"""Answers what became of the record at an offset: who wrote it, how its transaction ended and why, and whether readers
+of committed records get it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from service.domain.partitions.marker_causes import BY_HAND_TEXT
+from service.domain.partitions.offset_spans import SpanKind
+from service.domain.partitions.own_transactions import decision_text
+from service.domain.transaction_log.abort_explanation import why_ended
+from service.mcp.asking import Ask, Refused
+from service.mcp.data import Fields, known, more, name, quoted
+from service.mcp.findings import open_findings, shown
+from service.views.partitions.explained_span import readers_of
+
+OWNERS: Final = 5
+FINDINGS: Final = 2
+_OF_SPAN: Final = ("kind", "producer_id", "marker", "marker_offset", "ended_at", "cause", "confidence", "by_hand")
+_OF_RUN: Final = ("from", "to", "records", "transactions", "first_readable", "ended_by")
+_HELD_UP: Final = frozenset({SpanKind.OPEN, SpanKind.HANGING})
+
+Body = Mapping[str, Any]
+
+
+async def explain_offset(ask: Ask, cluster: str, topic: str, partition: int, offset: int) -> Fields:
+    answer = name("topic", topic) | {"partition": partition, "offset": offset}
+    seen = await ask("clusters", cluster, "partitions", topic, str(partition), "offsets", str(offset))
+    spans: list[Body] = seen["spans"]
+    answer |= {"as_of": seen["as_of"]} | (_span(spans[0]) if spans else {"kind": "unknown"})
+    if (run := seen["only_aborted"]) is not None:
+        answer["only_aborted"] = _run(run)
+    answer |= await _partition(ask, cluster, topic, partition)
+    if spans and spans[0]["kind"] in _HELD_UP:
+        about = await open_findings(ask, cluster, topic=topic, partition=str(partition))
+        answer |= shown(about, FINDINGS)
+    return answer
+
+
+def _span(one: Body) -> Fields:
+    found: Fields = known(one, _OF_SPAN) | name("transactional_id", one["transactional_id"])
+    if one["producer_epoch"] is not None:
+        found["producer_epoch"] = one["producer_epoch"]
+    found["readers"] = readers_of(SpanKind(one["kind"]), ends_nothing=one.get("ends_nothing", False))
+    decision = one.get("decision")
+    if decision is not None:
+        ended_by = None if one["marker_offset"] is None else f"{one['marker']} at {one['marker_offset']}"
+        found["decision"] = decision_text(
+            decision["marker"], decision["confidence"], may_be_other=decision["may_be_other"], ended_by=ended_by
+        )
+    if one.get("by_hand"):
+        found["why"] = BY_HAND_TEXT
+    elif one["cause"] is not None and (decision is None or decision["may_be_other"]):
+        why = why_ended(one["cause"], one["confidence"])
+        found |= {} if why is None else {"why": why}
+    return found
+
+
+def _run(run: Body) -> Fields:
+    owners = [
+        known(one, ("producer_id", "transactions")) | name("transactional_id", one["transactional_id"])
+        for one in run["owners"][:OWNERS]
+    ]
+    return known(run, _OF_RUN) | {"owners": owners} | more("owners", len(run["owners"]) - OWNERS + run["more_owners"])
+
+
+async def _partition(ask: Ask, cluster: str, topic: str, partition: int) -> Fields:
+    """Returns how far readers of committed records get on the partition; nothing if it is not watched."""
+    try:
+        seen = await ask("clusters", cluster, "partitions", topic, str(partition))
+    except Refused:
+        return {}
+    return known(seen, ("last_stable_offset", "high_watermark", "lso_stalled_since")) | quoted(
+        why_not_judged=seen["why"]
+    )

@@ -1,0 +1,1 @@
+"""Tests of the tools for language models, driven by the client of the official SDK."""
