@@ -41,6 +41,7 @@ from service.api.routes import (
 )
 from service.api.schemas.findings import Finding as FindingBody
 from service.api.schemas.shape import to_json
+from service.canary.configuration import CanaryTable
 from service.clock import wall_clock_ms
 from service.domain.findings.finding import Finding
 from service.kafka.settings import Clients, ClientSettings
@@ -61,7 +62,7 @@ from service.views.addresses import finding_page
 from service.web.shared.render import answer_errors_of_pages
 
 if TYPE_CHECKING:
-    from service.mcp.http import McpEndpoint  # needs the extra mcp
+    from service.canary.canary import Canary
 
 _MAX_BODY: Final = 1_000_000
 
@@ -139,15 +140,22 @@ def create_notifier(store_url: str, tables: Sequence[NotifyTable], base: str) ->
     return Notifier(writing, configured, wall_clock_ms, time.monotonic)
 
 
-def create_exporter(app: FastAPI, table: OtlpTable, instance: str, base: str | None) -> Exporter:
-    """Returns the exporter of the application; `start` starts it. `instance`: distinguishes this service from all
-    others. `base`: the public address of the pages, for links; None: there is none. Raises ModuleNotFoundError without
-    the extra `otlp`."""
-    from service.otlp.exporter import Exporter, Identity  # imported here, because its libraries are an extra
+def create_canaries(store_url: str, plans: Sequence[tuple[ClientSettings, CanaryTable]]) -> list[Canary]:
+    """Returns the canaries of the clusters; `start` starts each one."""
+    # imported here, because only those who have a canary need its library
+    from service.canary.canary import Canary
+    from service.canary.coordinator_rounds import Clocks
+    from service.canary.running import Plan
 
-    state: AppState = app.state.txnscope
-    reading, writing = open_reader(state.store_url), open_engine(state.store_url, must_exist=True)
-    return Exporter(reading, writing, state.metrics, table, Identity(app.version, instance), base, state.now_ms)
+    clocks = Clocks(wall_clock_ms, time.monotonic)
+    return [
+        Canary(
+            open_engine(store_url, must_exist=True),
+            Plan(settings, table.topic, table.every, table.coordinators),
+            clocks,
+        )
+        for settings, table in plans
+    ]
 
 
 def trial_notification(base: str) -> Notification:

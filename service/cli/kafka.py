@@ -8,7 +8,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
 
+from service.canary.configuration import CanaryTable
 from service.cli.errors import CommandFailed
 from service.kafka.errors import BadClientConfig
 from service.kafka.settings import Clients, ClientSettings
@@ -47,18 +50,35 @@ def remediation_clients(settings: Settings) -> Clients:
     return _clients(settings, _remediation_settings)
 
 
+def canary_plans(settings: Settings) -> list[tuple[ClientSettings, CanaryTable]]:
+    """Returns the canaries to run: for each cluster with a `[canary]` the settings of its principal, and the table.
+    Raises the errors of `client_settings`, and CommandFailed where the canary's library is missing."""
+    found = [
+        (client_settings(_with_principal(one, one.canary.kafka_config)), one.canary)
+        for one in settings.of_each_cluster()
+        if one.canary is not None
+    ]
+    if found and find_spec("confluent_kafka") is None:
+        raise CommandFailed("[canary] needs confluent-kafka: pip install 'txnscope[canary]'")
+    return found
+
+
 def _clients(settings: Settings, client_of: Callable[[Settings], ClientSettings]) -> Clients:
     by_name = {str(one.cluster): client_of(one) for one in settings.of_each_cluster() if settings.clusters}
     return Clients(client_of(settings) if settings.bootstrap_servers or settings.kafka_config else None, by_name)
 
 
 def _remediation_settings(settings: Settings) -> ClientSettings:
-    if not settings.remediation_config:
-        return client_settings(settings)
+    return client_settings(_with_principal(settings, settings.remediation_config))
+
+
+def _with_principal(settings: Settings, file: Path | None) -> Settings:
+    """Returns the settings with another client.properties and the same servers; the settings themselves if there is no
+    other file."""
+    if file is None:
+        return settings
     servers = ",".join(client_settings(settings).bootstrap_servers)
-    return client_settings(
-        settings.model_copy(update={"bootstrap_servers": servers, "kafka_config": settings.remediation_config})
-    )
+    return settings.model_copy(update={"bootstrap_servers": servers, "kafka_config": file})
 
 
 def client_settings(settings: Settings) -> ClientSettings:
@@ -76,6 +96,7 @@ def notes(settings: Settings) -> Iterator[str]:
     """Yields a line for each setting in a client.properties that has no effect. The command itself reports errors in
     the file."""
     for one in (settings, *settings.clusters):
-        for file in (one.kafka_config, one.remediation_config or one.kafka_config):
+        canary = None if one.canary is None else one.canary.kafka_config
+        for file in (one.kafka_config, one.remediation_config or one.kafka_config, canary or one.kafka_config):
             with suppress(BadClientConfig):
                 yield from ClientSettings((), file=file).latest().notes(one.bootstrap_servers)

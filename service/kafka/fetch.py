@@ -67,17 +67,19 @@ def fetch_many(
     max_bytes: int,
     max_wait_ms: int,
     timeout_ms: int = REQUEST_TIMEOUT_MS,
+    *,
+    is_committed: bool = False,
 ) -> list[Fetched]:
-    """Sends one Fetch, read uncommitted. Only the first non-empty partition may exceed its `max_bytes`. A later one
-    with a first batch that does not fit comes back empty without an error, so callers rotate the order. Needs READ on
-    the topics. Raises KafkaUnavailable or KafkaRefused.
+    """Sends one Fetch, read uncommitted unless `is_committed`. Only the first non-empty partition may exceed its
+    `max_bytes`. A later one with a first batch that does not fit comes back empty without an error, so callers rotate
+    the order. Needs READ on the topics. Raises KafkaUnavailable or KafkaRefused.
     """
     of_topic = FetchRequest.FetchTopic
     request = FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=1,
         max_bytes=max_bytes,
-        isolation_level=0,
+        isolation_level=int(is_committed),
         session_id=0,
         session_epoch=-1,
         rack_id="",

@@ -23,6 +23,7 @@ from pydantic import (
 from service.access.configuration import AuthConfig, Table, Text
 from service.access.credentials import weakness_of
 from service.access.hosts import parse_host
+from service.canary.configuration import CanaryTable
 from service.domain.duration_text import span_ms
 from service.domain.findings.rules import Rule
 from service.domain.retention_policy import DEFAULT, Keep
@@ -180,6 +181,7 @@ class Watching(Table):
     topics: Globs = ()
     mirrored: Globs = ()
     partitions: Literal["stalled", "all"] = "stalled"
+    canary: CanaryTable | None = None
 
     @field_validator("partitions")
     @classmethod
@@ -298,5 +300,6 @@ class Settings(Watching):
 
     def _of(self, one: WatchedCluster) -> Settings:
         own = {name: getattr(one, name) for name in Watching.model_fields}
+        own["canary"] = one.canary or self.canary
         folder = None if self.checkpoint is None else self.checkpoint / quote(one.name, safe="")
         return self.model_copy(update=own | {"cluster": one.name, "clusters": (), "checkpoint": folder})

@@ -25,8 +25,11 @@ NOTIFIER: Final = 0
 """The `cluster_id` of the notifier's lease, which lets one service at a time send the notifications about all
 clusters."""
 
-EXPORTER: Final = -1
-"""The `cluster_id` of the exporter's lease, which lets one service at a time send what the store knows by OTLP."""
+
+def canary_lease(cluster_id: int) -> int:
+    """Returns the `cluster_id` of the lease that lets one service at a time run the canary of a cluster."""
+    return -cluster_id
+
 
 _FREE: Final = Upsert(leases)
 _IF_HELD: Final = update(leases).where(

@@ -111,7 +111,7 @@ def test_every_package_says_what_it_is_for() -> None:
     assert silent == []
 
 
-DIRECTION: Final = ("reasons", "transaction_log", "partitions", "worlds", "findings", "doctor")
+DIRECTION: Final = ("reasons", "transaction_log", "canary", "partitions", "worlds", "findings", "doctor")
 """The packages of the domain. Each may import only packages before it."""
 
 

@@ -7,13 +7,16 @@ import logging
 import signal
 import socket
 import sys
+import time
 from argparse import Namespace
-from typing import Final
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
 from service.access.hosts import AllowedHosts
 from service.cli.errors import FINE, UNREACHABLE, CommandFailed, store_failures
-from service.cli.exposure import check_exposure, check_mcp, tls_of
-from service.cli.kafka import remediation_clients, service_clients
+from service.cli.exposure import check_exposure, tls_of
+from service.cli.kafka import canary_plans, remediation_clients, service_clients
 from service.cli.version import version
 from service.processes import lifeline
 from service.server import running
@@ -21,6 +24,12 @@ from service.server.running import LogLimit
 from service.settings import Settings
 from service.store.engine import open_reader
 from service.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from service.canary.canary import Canary
+
+_LAST_ROUND_S: Final = 8.0
+"""Seconds that the canaries may take to end: their last rounds, and the records that they delete."""
 
 _LAST_MESSAGE_S: Final = 1.0
 """Seconds that a delivery to a receiver, or a request of the export, may still take when the service stops. What takes
@@ -49,6 +58,19 @@ def listen(host: str, port: int) -> socket.socket:
     return bound
 
 
+@contextmanager
+def _running(canaries: Sequence[Canary]) -> Iterator[None]:
+    """Runs the canaries, all at the same time, until the block ends."""
+    for canary in canaries:
+        canary.start()
+    yield
+    for canary in canaries:
+        canary.stop()
+    give_up_s = time.monotonic() + _LAST_ROUND_S
+    for canary in canaries:
+        canary.join(max(give_up_s - time.monotonic(), 0.0))
+
+
 def run(_flags: Namespace, settings: Settings) -> int:
     """Serves until SIGTERM or SIGINT, and returns 0; returns 3 if the server does not start or ends by itself.
     CommandFailed for brokers, a store, certificates, an address or a port that cannot be used."""
@@ -56,6 +78,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
         signal.signal(number, lambda *_: sys.exit(FINE))
     beat = lifeline.hold()
     kafka, remediation = service_clients(settings), remediation_clients(settings)
+    plans = canary_plans(settings)
     with store_failures():
         open_reader(settings.store).dispose()
     check_exposure(settings)
@@ -68,7 +91,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
 
     # imported here, because the web framework takes a second to load and a bad flag should not wait for it
     from service.api.http.access import AccessConfig
-    from service.app import create_app, create_exporter, create_notifier
+    from service.app import create_app, create_canaries, create_notifier
     from service.server.running import Server
 
     access = AccessConfig(settings.auth, AllowedHosts(settings.host, settings.allowed_hosts))
@@ -110,19 +133,13 @@ def run(_flags: Namespace, settings: Settings) -> int:
     address = f"{'http' if tls is None else 'https'}://{host}:{settings.port}"
     base = settings.url if "url" in settings.model_fields_set else address
     notifier = create_notifier(settings.store, settings.notify, base) if settings.notify else None
-    exporter = None
-    if settings.otlp is not None:
-        try:
-            public = settings.url if "url" in settings.model_fields_set else None
-            exporter = create_exporter(app, settings.otlp, f"{socket.gethostname()}:{settings.port}", public)
-        except ModuleNotFoundError as error:
-            raise CommandFailed(f"[otlp] needs the package {error.name}: pip install txnscope[otlp]") from None
+    canaries = create_canaries(settings.store, plans)
     running.prepare()
     print(f"serving {address}", file=sys.stderr)
-    sending = [one for one in (notifier, exporter) if one is not None]
-    for one in sending:
-        one.start()
-    server.run(sockets=[listening])
-    for one in sending:
-        one.stop(_LAST_MESSAGE_S)
+    if notifier is not None:
+        notifier.start()
+    with _running(canaries):
+        server.run(sockets=[listening])
+    if notifier is not None:
+        notifier.stop(_LAST_MESSAGE_S)
     return FINE if server.should_exit and server.started else UNREACHABLE

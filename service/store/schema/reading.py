@@ -36,7 +36,9 @@ clusters = Table(
 leases = Table(
     "leases",
     metadata,
-    Column("cluster_id", Integer, primary_key=True, autoincrement=False),  # 0, -1: service.store.lease
+    Column(
+        "cluster_id", Integer, primary_key=True, autoincrement=False
+    ),  # 0: the notifier's lease; negative: a canary's
     Column("owner", String, nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("renewed_at_ms", BigInteger, nullable=False),

@@ -245,6 +245,19 @@ def upgrade() -> None:
     _table("telemetry", "instance text, transition long?, finding_event long?", key="instance")
     _table("notified_findings", "receiver text, finding_id text", key="receiver, finding_id")
     _table(
+        "canaries",
+        "cluster_id cluster, token text, topic text, every_ms long, as_of_ms long, is_running bool, leaderless int,"
+        " trouble text?",
+        key="cluster_id",
+    )
+    _table(
+        "canary_coordinators",
+        "cluster_id cluster, broker int, log_partition int?, transactional_id text?, rounds long, last_at_ms long?,"
+        " init_us long?, failing_since_ms long?, phase text?, error text?, detail text?, idle_since_ms long?,"
+        " failures json, commits json, visibles json, recent json",
+        key="cluster_id, broker",
+    )
+    _table(
         "api_keys",
         "id row_id, name text, digest text, roles text, created_at_ms long, created_by text, revoked_at_ms long?,"
         " revoked_by text?",

@@ -1,0 +1,195 @@
+"""The canary of one cluster under one lease: a thread for each coordinator, and this one, which looks at the layout,
+renews the lease, and begins and ends the others."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, Engine
+
+from service.canary.coordinator_rounds import Clocks, CoordinatorRounds
+from service.canary.layout_watch import LayoutWatch
+from service.canary.probe import Probe
+from service.domain.canary.rounds import Coordinator
+from service.domain.canary.targets import Layout, coordinators
+from service.kafka.errors import KafkaFailure
+from service.kafka.settings import ClientSettings
+from service.store import canary as stored
+from service.store import lease
+from service.store.errors import LeaseLost, StoreError
+from service.store.lease import Lease
+
+log = logging.getLogger("txnscope.canary")
+
+LOOK_EVERY_S: Final = 1.0
+"""Pause between two readings of the layout. The lease is renewed as often."""
+
+NOTE_EVERY_S: Final = 5.0
+FORGET_AFTER_MS: Final = 3_600_000
+"""Time (ms) after which a broker that coordinates nothing any more, and was not asked for by its id, is forgotten."""
+
+_JOIN_S: Final = 6.0
+"""Longest wait for the last rounds: for a round, its abort, and the end of its clients."""
+
+_SPREAD_S: Final = 2.0
+"""Time over which the first rounds of the coordinators are spread."""
+
+
+class Plan(NamedTuple):
+    """What the canary of one cluster does. `settings`: those of its principal. `coordinators`: brokers to probe; none:
+    all that coordinate something."""
+
+    settings: ClientSettings
+    topic: str
+    every_ms: int
+    coordinators: tuple[int, ...] = ()
+
+
+class RunningCanary:
+    """Runs rounds until the lease is lost or `run` is told to stop. `cluster_id`: the store's number of the cluster."""
+
+    def __init__(self, engine: Engine, plan: Plan, clocks: Clocks, held: Lease, cluster_id: int) -> None:
+        self._engine, self._plan, self._clocks = engine, plan, clocks
+        self._held, self._cluster_id = held, cluster_id
+        self._watch = LayoutWatch(plan.settings, plan.topic)
+        self._layout: Layout | None = None
+        self._trouble: str | None = None
+        self._lost = threading.Event()
+        self._token = ""
+        self._known: dict[int, Coordinator] = {}
+        self._unneeded_since_ms: dict[int, int] = {}
+        self._rounds: dict[int, CoordinatorRounds] = {}
+
+    def run(self, stopping: threading.Event) -> None:
+        """Runs until `stopping` is set, or the lease is lost. Raises StoreError if the store fails at the begin."""
+        with self._engine.begin() as connection:
+            lease.check(connection, self._held)
+            self._token = stored.begin(
+                connection, self._cluster_id, self._plan.topic, self._plan.every_ms, self._clocks.now_ms()
+            )
+            self._known = {one.broker: one for one in stored.read_coordinators(connection, self._cluster_id)}
+        noted_at_s, noted = float("-inf"), self._status
+        try:
+            while not self._lost.is_set():
+                self._look()
+                is_due = self._clocks.monotonic() - noted_at_s > NOTE_EVERY_S
+                if (is_due or self._status != noted) and self._write(self._note_alive):
+                    noted_at_s, noted = self._clocks.monotonic(), self._status
+                if stopping.wait(LOOK_EVERY_S):
+                    break
+                self._renew()
+        finally:
+            self._end()
+
+    @property
+    def _status(self) -> tuple[int, str | None]:
+        """The number of leaderless partitions of the transaction log, and why nothing can be probed."""
+        return 0 if self._layout is None else self._layout.leaderless, self._trouble
+
+    def _look(self) -> None:
+        """Reads the layout. While it cannot be read, rounds go on as it was: they show what fails."""
+        try:
+            self._layout = self._watch.read()
+            self._trouble = None
+        except KafkaFailure as error:
+            if str(error) != self._trouble:
+                log.warning("canary: %s", error)
+            self._trouble = str(error)
+            return
+        self._forget(self._layout)
+        self._begin(self._layout)
+        for one in self._rounds.values():
+            one.look(self._layout)
+
+    def _begin(self, layout: Layout) -> None:
+        """Starts a thread for each coordinator that has none yet. Those that the store knows from before are among
+        them, because a broker that is gone has to be named."""
+        new = sorted({*coordinators(layout, self._plan.coordinators), *self._known} - self._rounds.keys())
+        for at, broker in enumerate(new):
+            one = CoordinatorRounds(
+                self._known.get(broker, Coordinator(broker)),
+                self._token,
+                self._plan.every_ms / 1000,
+                _SPREAD_S * at / len(new),
+                self._newest_layout,
+                Probe(self._plan.settings, self._plan.topic, self._clocks.monotonic),
+                self._save,
+                self._clocks,
+            )
+            self._rounds[broker] = one
+            one.start()
+
+    def _newest_layout(self) -> Layout:
+        assert self._layout is not None
+        return self._layout
+
+    def _forget(self, layout: Layout) -> None:
+        """Forgets brokers that have coordinated nothing for long, and those that were not asked for."""
+        now_ms, needed = self._clocks.now_ms(), set(coordinators(layout, self._plan.coordinators))
+        unneeded = {*self._known, *self._rounds} - needed
+        self._unneeded_since_ms = {one: self._unneeded_since_ms.get(one, now_ms) for one in unneeded}
+        outdated = [
+            broker
+            for broker, since_ms in self._unneeded_since_ms.items()
+            if self._plan.coordinators or now_ms - since_ms > FORGET_AFTER_MS
+        ]
+        for broker in outdated:
+            if (one := self._rounds.pop(broker, None)) is not None:
+                one.end()
+                one.join(_JOIN_S)
+            self._known.pop(broker, None)
+        if outdated:
+            self._write(lambda connection: stored.forget_coordinators(connection, self._cluster_id, outdated))
+
+    def _save(self, one: Coordinator) -> bool:
+        """Stores the coordinator. Returns False if the lease is lost. If the store fails, the next round stores this
+        one, too."""
+        self._write(lambda connection: stored.save_coordinator(connection, self._cluster_id, one))
+        return not self._lost.is_set()
+
+    def _note_alive(self, connection: Connection, *, is_running: bool = True) -> None:
+        leaderless, trouble = self._status
+        now_ms = self._clocks.now_ms()
+        stored.note_alive(connection, self._cluster_id, now_ms, leaderless, trouble, is_running=is_running)
+
+    def _write(self, write: Callable[[Connection], None]) -> bool:
+        """Writes in one transaction under the lease. Returns whether that was done."""
+        try:
+            with self._engine.begin() as connection:
+                lease.check(connection, self._held)
+                write(connection)
+        except LeaseLost:
+            self._lost.set()
+            return False
+        except StoreError as error:
+            log.debug("canary: %s", error)
+            return False
+        return True
+
+    def _renew(self) -> None:
+        try:
+            lease.renew(self._engine, self._held, self._clocks.now_ms())
+        except LeaseLost:
+            self._lost.set()
+        except StoreError as error:
+            log.debug("canary: %s", error)
+
+    def _end(self) -> None:
+        """Ends the rounds, deletes the records of the topic, and releases the lease."""
+        for one in self._rounds.values():
+            one.end()
+        give_up_s = self._clocks.monotonic() + _JOIN_S
+        for one in self._rounds.values():
+            one.join(max(give_up_s - self._clocks.monotonic(), 0.0))
+        if not self._lost.is_set():
+            if self._layout is not None:
+                with suppress(KafkaFailure):  # not permitted, or a broker is away: retention deletes them
+                    self._watch.delete_records(self._layout)
+            self._write(lambda connection: self._note_alive(connection, is_running=False))
+            with suppress(StoreError):
+                lease.release(self._engine, self._held)
+        self._watch.close()

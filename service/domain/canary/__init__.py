@@ -1,0 +1,1 @@
+"""The canary's names, which coordinator each of its transactions uses, and what its rounds show. Pure."""

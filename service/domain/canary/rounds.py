@@ -1,0 +1,139 @@
+"""What one transaction of the canary showed, and what all rounds of a coordinator so far show together."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+BOUNDS_US: Final = (
+    *(2_000, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000),
+    *(500_000, 1_000_000, 2_000_000, 4_000_000),
+)
+"""Upper bounds of the buckets, inclusive. Longer durations fall into one more bucket."""
+
+RECENT: Final = 60
+"""Number of successful rounds of a coordinator from which percentiles are computed: 10 minutes at a round each 10 s."""
+
+BROKER_NOT_AVAILABLE: Final = "BROKER_NOT_AVAILABLE"
+NOT_ENOUGH_REPLICAS: Final = "NOT_ENOUGH_REPLICAS"
+REQUEST_TIMED_OUT: Final = "REQUEST_TIMED_OUT"
+
+ALWAYS_COUNTED: Final = (BROKER_NOT_AVAILABLE, NOT_ENOUGH_REPLICAS, REQUEST_TIMED_OUT)
+"""Errors whose counters exist before the first one. The others appear with their first failure."""
+
+
+class Phase(StrEnum):
+    """The steps of a round, in order."""
+
+    COORDINATOR = "coordinator"
+    """The broker has to be live and to coordinate something."""
+    INIT = "init"
+    """InitProducerId, once for each producer."""
+    PRODUCE = "produce"
+    """From the begin until the record is acknowledged, AddPartitionsToTxn included."""
+    COMMIT = "commit"
+    """From EndTxn until the commit is acknowledged."""
+    VISIBLE = "visible"
+    """From the acknowledged commit until a read_committed consumer has the record."""
+
+
+class Failure(NamedTuple):
+    """The reason why a round failed. `error`: Kafka's name of the error."""
+
+    phase: Phase
+    error: str
+    detail: str
+
+
+class Round(NamedTuple):
+    """One round. Durations in microseconds, None for steps that were not finished: `init_us` (None also where the
+    producer existed), `commit_us` from the begin until the commit is acknowledged, `visible_us` from then until the
+    record is seen."""
+
+    at_ms: int
+    init_us: int | None
+    commit_us: int | None
+    visible_us: int | None
+    failure: Failure | None
+
+
+class Latencies(NamedTuple):
+    """Durations in buckets. `counts`: for each of BOUNDS_US, and above; `sum_us`: of all durations."""
+
+    counts: tuple[int, ...] = (0,) * (len(BOUNDS_US) + 1)
+    sum_us: int = 0
+
+    def with_one(self, duration_us: int) -> Latencies:
+        at = bisect_left(BOUNDS_US, duration_us)
+        counts = tuple(count + (index == at) for index, count in enumerate(self.counts))
+        return Latencies(counts, self.sum_us + duration_us)
+
+
+NO_LATENCIES: Final = Latencies()
+
+
+class Recent(NamedTuple):
+    """The durations of one successful round."""
+
+    commit_us: int
+    visible_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """All rounds of one coordinator. `rounds`: how many there were; `failures`: how many failed, by error.
+    `last_at_ms`: begin of the newest round. `failing_since_ms` and `failure`: None while rounds succeed.
+    `idle_since_ms`: the broker is live and coordinates nothing since then; None while it coordinates something.
+    `recent`: newest last."""
+
+    broker: int
+    log_partition: int | None = None
+    transactional_id: str | None = None
+    rounds: int = 0
+    last_at_ms: int | None = None
+    init_us: int | None = None
+    failing_since_ms: int | None = None
+    failure: Failure | None = None
+    idle_since_ms: int | None = None
+    failures: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    commits: Latencies = NO_LATENCIES
+    visibles: Latencies = NO_LATENCIES
+    recent: tuple[Recent, ...] = ()
+
+    def after(self, one: Round) -> Coordinator:
+        """Returns the coordinator after one more round."""
+        failure, failures, recent = one.failure, dict(self.failures), self.recent
+        if failure is not None:
+            failures[failure.error] = failures.get(failure.error, 0) + 1
+        elif one.commit_us is not None and one.visible_us is not None:
+            recent = (*recent, Recent(one.commit_us, one.visible_us))[-RECENT:]
+        return replace(
+            self,
+            rounds=self.rounds + 1,
+            last_at_ms=one.at_ms,
+            init_us=self.init_us if one.init_us is None else one.init_us,
+            failing_since_ms=None if failure is None else self.failing_since_ms or one.at_ms,
+            failure=failure,
+            idle_since_ms=None,
+            failures=MappingProxyType(failures),
+            commits=self.commits if one.commit_us is None else self.commits.with_one(one.commit_us),
+            visibles=self.visibles if one.visible_us is None else self.visibles.with_one(one.visible_us),
+            recent=recent,
+        )
+
+    def idle(self, now_ms: int) -> Coordinator:
+        """Returns the coordinator while its broker is live and coordinates nothing."""
+        since_ms = self.idle_since_ms or now_ms
+        return replace(self, last_at_ms=now_ms, failing_since_ms=None, failure=None, idle_since_ms=since_ms)
+
+
+def percentile(durations_us: Sequence[int], percent: int) -> int | None:
+    """Returns the smallest duration that at least `percent` of them do not exceed; None if there is none."""
+    if not durations_us:
+        return None
+    ordered = sorted(durations_us)
+    return ordered[max(-(-len(ordered) * percent // 100) - 1, 0)]

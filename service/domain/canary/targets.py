@@ -1,0 +1,121 @@
+"""Chooses, for each broker, the partition of the transaction log and the partition of the canary's topic that its next
+transaction uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from service.domain.canary.names import canary_id
+from service.domain.canary.rounds import (
+    BROKER_NOT_AVAILABLE,
+    NOT_ENOUGH_REPLICAS,
+    REQUEST_TIMED_OUT,
+    Failure,
+    Phase,
+)
+from service.domain.transaction_log.coordinator_partition import partition_count
+
+MOST_COORDINATORS: Final = 24
+"""Maximum number of coordinators that are probed. Each one takes two Kafka clients."""
+
+
+class Replicated(NamedTuple):
+    """A partition with its leader (-1: none), and the numbers of its replicas and of those in sync."""
+
+    partition: int
+    leader: int
+    replicas: int
+    in_sync: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The live brokers, the partitions of the transaction log and those of the canary's topic, by number.
+    `min_in_sync`: the number of replicas in sync that the transaction log needs for writes; None: not known."""
+
+    brokers: frozenset[int]
+    log: tuple[Replicated, ...]
+    topic: tuple[Replicated, ...]
+    min_in_sync: int | None = None
+
+    @property
+    def leaderless(self) -> int:
+        """The number of partitions of the transaction log without a leader. No transaction of their ids can run."""
+        return sum(one.leader < 0 for one in self.log)
+
+    def leads(self, broker: int) -> list[Replicated]:
+        """Returns the partitions of the transaction log that the broker leads, those with the fewest replicas in sync
+        first."""
+        return sorted((one for one in self.log if one.leader == broker), key=lambda one: (one.in_sync, one.partition))
+
+
+class Target(NamedTuple):
+    """What one transaction of the canary uses. `leader`: the broker that leads the partition of the topic."""
+
+    broker: int
+    log_partition: int
+    transactional_id: str
+    topic_partition: int
+    leader: int
+
+
+def target_of(layout: Layout, broker: int, token: str, before: Target | None = None) -> Target | None:
+    """Returns the target of the broker; None if it coordinates nothing, or no partition of the topic has a leader.
+
+    Prefers the log partition with the fewest replicas in sync, because that one fails first; among equal ones that of
+    the target `before`, so that ids are used again. Of the topic, prefers a partition that the same broker leads: then
+    another broker's failure is not blamed on this one."""
+    led, writable = layout.leads(broker), {one.partition: one.leader for one in layout.topic if one.leader >= 0}
+    if not led or not writable:
+        return None
+    worst = [one.partition for one in led if one.in_sync == led[0].in_sync]
+    partition = before.log_partition if before is not None and before.log_partition in worst else worst[0]
+    own = [at for at, leader in writable.items() if leader == broker] or list(writable)
+    topic_partition = before.topic_partition if before is not None and before.topic_partition in own else own[0]
+    count = partition_count(one.partition for one in layout.log)
+    return Target(broker, partition, canary_id(token, partition, count), topic_partition, writable[topic_partition])
+
+
+def absence(layout: Layout, broker: int) -> Failure | None:
+    """Returns why a broker without a target fails; None if the broker is live, and coordinates nothing."""
+    if broker not in layout.brokers:
+        return Failure(Phase.COORDINATOR, BROKER_NOT_AVAILABLE, "the broker is not among the cluster's live brokers")
+    if layout.leads(broker):
+        return Failure(Phase.PRODUCE, "LEADER_NOT_AVAILABLE", "no partition of the canary's topic has a leader")
+    return None
+
+
+_UNREPLICATED: Final = frozenset({REQUEST_TIMED_OUT, "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"})
+"""Errors of a coordinator that cannot append to the transaction log; clients do not learn more."""
+
+
+def explained(failure: Failure, layout: Layout, target: Target) -> Failure:
+    """Returns the failure with its cause, if the transaction log's partition lacks replicas in sync."""
+    one = next((one for one in layout.log if one.partition == target.log_partition), None)
+    if one is None or layout.min_in_sync is None or failure.error not in _UNREPLICATED:
+        return failure
+    needed = min(layout.min_in_sync, one.replicas)  # as in Partition.effectiveMinIsr (KIP-966)
+    if one.in_sync >= needed:
+        return failure
+    where = f"partition {one.partition} of __transaction_state has {one.in_sync} of {one.replicas} replicas in sync"
+    return Failure(failure.phase, NOT_ENOUGH_REPLICAS, f"{where}, and needs {needed}")
+
+
+def coordinators(layout: Layout, chosen: Sequence[int]) -> list[int]:
+    """Returns the brokers to probe: those in `chosen`; if there are none, all that lead a partition of the transaction
+    log, at most MOST_COORDINATORS."""
+    if chosen:
+        return list(chosen)
+    return sorted({one.leader for one in layout.log if one.leader >= 0})[:MOST_COORDINATORS]
+
+
+def assignment(brokers: Sequence[int], replicas: int) -> list[list[int]]:
+    """Returns the replicas of each partition of the canary's topic: one partition for each broker, which is the
+    preferred leader; the next brokers in turn have the other replicas."""
+    ordered = sorted(brokers)
+    return [
+        [ordered[(at + step) % len(ordered)] for step in range(min(replicas, len(ordered)))]
+        for at in range(len(ordered))
+    ]

@@ -1,0 +1,41 @@
+"""Coordinators of the canary as its rounds leave them, and stores that have a canary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from service.domain.canary.rounds import Coordinator, Failure, Phase, Round
+from service.store import canary
+from tests.helpers.stores import NOW_MS, SeededCluster
+
+NO_REPLICAS = Failure(
+    Phase.COMMIT, "NOT_ENOUGH_REPLICAS", "partition 7 of __transaction_state has 1 of 3 replicas in sync, and needs 2"
+)
+GONE = Failure(Phase.COORDINATOR, "BROKER_NOT_AVAILABLE", "the broker is not among the cluster's live brokers")
+EVERY_MS = 10_000
+
+
+def coordinator(broker: int, *commit_ms: int, failure: Failure | None = None, at_ms: int = NOW_MS) -> Coordinator:
+    """Returns a coordinator with a round for each of `commit_ms`, and a failed one if there is a `failure`; the newest
+    is at `at_ms`."""
+    one = Coordinator(broker, log_partition=7, transactional_id=f"txnscope-canary-c0ffee-7-{broker}")
+    for ms in commit_ms:
+        one = one.after(Round(at_ms, 3_000, ms * 1_000, 1_500, None))
+    return one if failure is None else one.after(Round(at_ms, None, None, None, failure))
+
+
+def store_canary(
+    cluster: SeededCluster,
+    some: Sequence[Coordinator],
+    *,
+    leaderless: int = 0,
+    trouble: str | None = None,
+    at_ms: int = NOW_MS,
+    is_running: bool = True,
+) -> None:
+    """Stores a canary with these coordinators, which reported at `at_ms`."""
+    with cluster.engine.begin() as connection:
+        canary.begin(connection, cluster.id, "txnscope-canary", EVERY_MS, at_ms)
+        for one in some:
+            canary.save_coordinator(connection, cluster.id, one)
+        canary.note_alive(connection, cluster.id, at_ms, leaderless, trouble, is_running=is_running)
