@@ -27,6 +27,7 @@ from service.api.http.security import SecurityHeaders
 from service.api.http.state import AppState, Store
 from service.api.routes import (
     audit,
+    canary,
     clusters,
     events,
     finding_marks,
@@ -178,7 +179,7 @@ def _routes() -> list[BaseRoute]:
     for room in (
         *(clusters.router, transactions.router, history.router, findings.router, events.router, partitions.offsets),
         *(partitions.router, partitions.groups, ledger.router, resolve.router, finding_marks.acknowledgements),
-        *(audit.router, finding_marks.router, finding_marks.lists, notifications.router),
+        *(audit.router, finding_marks.router, finding_marks.lists, notifications.router, canary.router),
     ):
         everything.include_router(room, prefix=API)
     everything.include_router(health.router)

@@ -210,6 +210,39 @@ CLUSTER_INFO = _metric(
 SERIES_DROPPED = _metric("series_dropped", "gauge", "Series that the cap leaves out now; the worst are kept.")
 
 
+CANARY_COMMIT = _metric(
+    "canary_commit_seconds",
+    "histogram",
+    "Time from the begin of a transaction of the canary until its commit was acknowledged.",
+    "coordinator_broker",
+)
+CANARY_VISIBLE = _metric(
+    "canary_visible_seconds",
+    "histogram",
+    "Time from the acknowledged commit of a transaction of the canary until a read_committed consumer had its record.",
+    "coordinator_broker",
+)
+CANARY_FAILURES = _metric(
+    "canary_failures_total",
+    "counter",
+    "Rounds of the canary that failed, by Kafka's name of the error.",
+    "coordinator_broker",
+    "error",
+)
+CANARY_RUNS = _metric(
+    "canary_transactions_run",
+    "gauge",
+    "1 while the newest transaction of the canary at this coordinator was committed and visible, 0 while it failed."
+    " Absent if that is not known, or if the broker coordinates nothing.",
+    "coordinator_broker",
+)
+CANARY_LEADERLESS = _metric(
+    "canary_leaderless_partitions",
+    "gauge",
+    "Partitions of the transaction log without a leader, as the canary sees them. Absent while no canary runs.",
+)
+
+
 NOTIFICATIONS = Metric(
     f"{PREFIX}notifications_total",
     "counter",

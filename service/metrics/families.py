@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Final, NamedTuple
 
+from service.domain.canary.rounds import ALWAYS_COUNTED, BOUNDS_US, Latencies
 from service.domain.findings.blockers import SAMPLE_FRESH_MS
 from service.domain.findings.catalogue import statuses_of
 from service.domain.findings.kinds import Kind, Status
@@ -22,6 +23,7 @@ from service.store.escaped_text import display_id
 from service.store.receivers import ReceiverState
 from service.store.schema import history as stored
 from service.store.schema.history import AUDITED, CONFIRMED, CONTRADICTIONS, DECODE_ERRORS, SUM
+from service.views.cluster.canary import Health
 from service.views.cluster.metric_facts import ClusterFacts
 from service.views.cluster.sources import coordinators_of
 from service.wire.errors import DecodeError
@@ -137,6 +139,29 @@ def coordinators(facts: ClusterFacts) -> Iterator[Series]:
         yield Series(catalogue.COORDINATOR_IDS, labels, one.ids)
         yield Series(catalogue.COORDINATOR_OPEN, labels, one.open)
         yield Series(catalogue.COORDINATOR_LAG, labels, one.log.lag)
+
+
+def canary(facts: ClusterFacts) -> Iterator[Series]:
+    """Yields the rounds of the canary at each coordinator, and whether they succeed now."""
+    found = facts.canary
+    if found is None:
+        return
+    if found.is_alive:
+        yield Series(catalogue.CANARY_LEADERLESS, (), found.canary.leaderless)
+    for one in found.coordinators:
+        broker = (str(one.broker),)
+        yield Series(catalogue.CANARY_COMMIT, broker, _latencies(one.rounds.commits))
+        yield Series(catalogue.CANARY_VISIBLE, broker, _latencies(one.rounds.visibles))
+        for error in sorted({*ALWAYS_COUNTED, *one.rounds.failures}):
+            yield Series(catalogue.CANARY_FAILURES, (*broker, error), one.rounds.failures.get(error, 0))
+        if one.health in (Health.RUNS, Health.FAILS):
+            yield Series(catalogue.CANARY_RUNS, broker, int(one.health == Health.RUNS))
+
+
+def _latencies(found: Latencies) -> Distribution:
+    bounds = [*(str(us / 1_000_000) for us in BOUNDS_US), "+Inf"]
+    counts = map(float, accumulate(found.counts))
+    return Distribution(tuple(zip(bounds, counts, strict=True)), found.sum_us / 1_000_000)
 
 
 def findings(facts: ClusterFacts) -> Iterator[Series]:

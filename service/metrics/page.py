@@ -27,6 +27,7 @@ from service.metrics.families import (
     Distribution,
     Series,
     bounded,
+    canary,
     clusters,
     coordinators,
     durations,
@@ -85,8 +86,8 @@ class StoreCollector(Collector):
         began = time.perf_counter()
         families = {metric.name: _family(metric, "cluster") for metric in OF_CLUSTERS}
         of_receivers = {metric.name: _family(metric) for metric in OF_RECEIVERS}
-        facts, states, is_up = self._read()
         now_ms = self._now_ms()
+        facts, states, is_up = self._read(now_ms)
         for cluster, one in bounded([(one.name, _all(one, now_ms)) for one in facts], SERIES_LIMIT):
             _add(families[one.metric.name], (cluster, *one.labels), one.value)
         for series in receivers(states):
@@ -102,11 +103,11 @@ class StoreCollector(Collector):
             {label_text(one.name): one.counted_since_ms for one in facts if one.counted_since_ms is not None},
         )
 
-    def _read(self) -> tuple[list[ClusterFacts], list[ReceiverState], bool]:
+    def _read(self, now_ms: int) -> tuple[list[ClusterFacts], list[ReceiverState], bool]:
         try:
             with self._engine.connect() as connection:
                 self._schema.check(connection)
-                return all_facts(connection), read_receivers(connection), True
+                return all_facts(connection, now_ms), read_receivers(connection), True
         except (StoreError, SQLAlchemyError) as error:
             log.debug("no metrics from the store: %s", error)
             return [], [], False
@@ -116,6 +117,7 @@ def _all(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
     yield from transactions(facts)
     yield from durations(facts)
     yield from coordinators(facts)
+    yield from canary(facts)
     yield from partitions(facts, now_ms)
     yield from groups(facts)
     yield from pipeline(facts, now_ms)

@@ -10,6 +10,7 @@ from typing import Final
 
 from prometheus_client import ProcessCollector
 
+from service.domain.canary.rounds import ALWAYS_COUNTED
 from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import MOST_OPEN
 from service.domain.partitions.blocked_groups import GroupOffset
@@ -37,6 +38,7 @@ from service.store.receivers import add_receiver
 from service.store.writers.groups import GroupWriter
 from service.store.writers.history import count_batch, count_detection
 from service.views.cluster.metric_facts import EXPIRES_WITHIN_MS, HANGING_NAMED, TOP_OPEN
+from tests.helpers.canaries import NO_REPLICAS, coordinator, store_canary
 from tests.helpers.partitions import LSO, WithPartitions, hanging_finding, moving_partition, stalled_partition
 from tests.helpers.paths import ROOT
 from tests.helpers.stores import DESCRIPTION, NOW_MS, Id, open_id
@@ -114,7 +116,8 @@ def _labels() -> dict[str, str]:
         "owner": "of the rule that fits (`[[rules]]`), or empty",
         "instance": "host and process id of a streaming application; without `honor_labels: true` in the scrape"
         " configuration, Prometheus calls this label `exported_instance`",
-        "signal": "`metrics` or `traces`, with `[otlp]`; `outcome` of its requests is `taken` or `failed`",
+        "coordinator_broker": "id of a broker that coordinates transactions",
+        "error": f"Kafka's name of an error; {_words(ALWAYS_COUNTED)} are there from the first round",
         "receiver": "the name of a `[[notify]]`; `outcome` of its attempts is `delivered` or `failed`",
         "route": "template, like `/api/v1/clusters/{cluster}`; `(none)` for a path that nothing serves",
     }
@@ -212,6 +215,7 @@ def fill(cluster: WithPartitions) -> None:
     with cluster.engine.begin() as connection:
         count_detection(connection, cluster.id, NOW_MS - 1_200, NOW_MS)
         count_batch(connection, cluster.id, SourceName.TRANSACTION_LOG, 320)
+    store_canary(cluster, [coordinator(1, 12, 14), coordinator(2, 9, failure=NO_REPLICAS)])
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from service.store.queries.findings import counts as finding_counts
 from service.store.queries.findings import longest_open, truncated
 from service.store.queries.partitions import read_affected_groups, stalled_ends
 from service.store.schema import counters, leases, log_partitions, transactional_ids
+from service.views.cluster.canary import CanaryHealth, read_health
 from service.views.partitions.judged import Coverage, coverage
 
 TOP_OPEN: Final = 20
@@ -53,7 +54,7 @@ class ClusterFacts(NamedTuple):
     id entered it. `top_open`: ids with open transactions, as people see them, and when these began; oldest first.
     `expiring`: numbers of ids that expire within 1h, …; `highest_epochs` by protocol, 1 and 2; `findings` by (kind,
     status); `truncated`: by kind, the number without a finding. `hanging`: the confirmed findings open longest;
-    `stalled`: stalled partitions, the longest first."""
+    `stalled`: stalled partitions, the longest first. `canary`: None if there never was one."""
 
     name: str
     kafka_cluster_id: str
@@ -74,6 +75,7 @@ class ClusterFacts(NamedTuple):
     coverage: Coverage
     stalled: Mapping[TopicPartition, LsoSample]
     affected_groups: tuple[AffectedGroup, ...]
+    canary: CanaryHealth | None
 
 
 _T = transactional_ids.c
@@ -112,12 +114,12 @@ _HIGHEST_EPOCHS = (
 )
 
 
-def all_facts(connection: Connection) -> list[ClusterFacts]:
+def all_facts(connection: Connection, now_ms: int) -> list[ClusterFacts]:
     """Returns the facts of every cluster, by name."""
-    return [_facts(connection, cluster) for cluster in all_clusters(connection)]
+    return [_facts(connection, cluster, now_ms) for cluster in all_clusters(connection)]
 
 
-def _facts(connection: Connection, cluster: ClusterRow) -> ClusterFacts:
+def _facts(connection: Connection, cluster: ClusterRow, now_ms: int) -> ClusterFacts:
     oldest = _OLDEST_FIRST.where(_T.cluster_id == cluster.id)
     counted = _COUNTERS.where(counters.c.cluster_id == cluster.id)
     return ClusterFacts(
@@ -140,6 +142,7 @@ def _facts(connection: Connection, cluster: ClusterRow) -> ClusterFacts:
         coverage=coverage(connection, cluster.id),
         stalled=stalled_ends(connection, cluster.id, STALLED_READ),
         affected_groups=tuple(read_affected_groups(connection, cluster.id)),
+        canary=read_health(connection, cluster.id, now_ms),
     )
 
 

@@ -24,6 +24,7 @@ from service.store.queries import clusters, pipeline, transactions
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.transaction_pages import Selection
 from service.views.addresses import cluster_page
+from service.views.cluster.canary import read_health
 from service.views.cluster.frame import Frame, read_frame
 from service.views.cluster.last_hour import read_last_hour
 from service.views.cluster.verdict import Verdict, is_silent, judged, read_chain, read_confirmed, unacknowledged
@@ -121,6 +122,7 @@ def get_overview(request: Request, cluster: str) -> Response:
         stopped = {one.offset.group for link in chain for one in link.waiting if one.to_go is None}
         will_stop = {one.offset.group for link in chain for one in link.waiting if one.to_go is not None}
         hour = read_last_hour(connection, frame)
+        canary = read_health(connection, cluster_id, now_ms)
         oldest = transactions.read_page(connection, cluster_id, Selection(states.OPEN), "age", None, 1).rows
         return render(
             "overview.html",
@@ -149,4 +151,5 @@ def get_overview(request: Request, cluster: str) -> Response:
             silent=is_silent(frame),
             stopped=len(stopped),
             will_stop=len(will_stop - stopped),
+            canary=canary if canary is not None and canary.canary.is_running else None,
         )

@@ -83,6 +83,7 @@ TABLE: Final[dict[tuple[str, str], Row]] = {
     ("GET", "/"): shared(),
     ("GET", "/go"): of_cluster(303, "cluster=orders"),
     ("GET", C): of_cluster(),
+    ("GET", f"{C}/canary"): of_cluster(),
     ("GET", f"{C}/transactions"): of_cluster(),
     ("GET", f"{C}/transaction"): of_cluster(query="id=pay"),
     ("GET", f"{C}/transaction/timeline"): of_cluster(query="id=pay"),

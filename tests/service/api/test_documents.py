@@ -101,6 +101,7 @@ def test_openapi_names_every_operation_and_defines_every_reference(client: TestC
         "acknowledgeFinding",
         "endMute",
         "explainOffsets",
+        "getCanary",
         "getCluster",
         "getFinding",
         "getHealthy",

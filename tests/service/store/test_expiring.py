@@ -4,6 +4,7 @@ expire."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ def test_metrics_count_by_the_time_left(cluster: SeededCluster) -> None:
     left_ms = (-1_000, 1_800_000, 3 * 3_600_000, 2 * DAY_MS, 4 * DAY_MS)
     cluster.read(Id(b"%d" % n, last_update_ms=NOW_MS + left - 7 * DAY_MS) for n, left in enumerate(left_ms))
     with cluster.engine.connect() as connection:
-        (facts,) = all_facts(connection)
+        (facts,) = all_facts(connection, NOW_MS)
     assert facts.expiring == {"1h": 2, "24h": 3, "72h": 4}
 
 
@@ -90,7 +91,7 @@ def test_a_page_follows_the_index_of_ids_that_can_expire(cluster: SeededCluster,
 
 def test_metrics_read_few_ids_by_index(cluster: SeededCluster) -> None:
     cluster.read(mixed_ids())
-    steps = plans(cluster.engine, all_facts)
+    steps = plans(cluster.engine, partial(all_facts, now_ms=NOW_MS))
     ids = [step for step in steps if "transactional_ids" in step]
     assert all(step.startswith("SEARCH") for step in ids)
     assert sum("COVERING INDEX ix_transactional_ids_cluster_id_state_last_update_ms" in step for step in ids) == 3

@@ -1,0 +1,126 @@
+"""The body of the canary: whether transactions can run now, at each coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from service.api.http.fields import text_of_time
+from service.api.schemas.shape import OneOf, Shape, Time
+from service.domain.canary.rounds import Phase, percentile
+from service.views.cluster.canary import CanaryHealth, CoordinatorHealth, Health
+
+
+@dataclass(slots=True, kw_only=True)
+class Speed(Shape):
+    """Durations of the newest successful rounds, at most 60 of each coordinator, in ms; null without any."""
+
+    p50: float | None
+    p99: float | None
+
+    @staticmethod
+    def of(durations_us: Sequence[int]) -> Speed:
+        return Speed(p50=_ms(percentile(durations_us, 50)), p99=_ms(percentile(durations_us, 99)))
+
+
+def _ms(duration_us: int | None) -> float | None:
+    return None if duration_us is None else round(duration_us / 1000, 1)
+
+
+@dataclass(slots=True, kw_only=True)
+class CanaryCoordinator(Shape):
+    """The canary's rounds at one coordinator."""
+
+    broker: int
+    health: Annotated[
+        Health,
+        OneOf(*Health),
+        Field(description="`idle`: the broker coordinates nothing. `unknown`: no round lately."),
+    ]
+    partition: Annotated[int | None, Field(description="Of `__transaction_state`.")]
+    transactional_id: str | None
+    rounds: int
+    last_round_at: Time | None
+    init_ms: Annotated[float | None, Field(description="The last InitProducerId of its producer.")]
+    commit_ms: Annotated[Speed, Field(description="From the begin until the commit is acknowledged.")]
+    visible_ms: Annotated[
+        Speed, Field(description="From the acknowledged commit until a read_committed consumer has the record.")
+    ]
+    failures: Annotated[dict[str, int], Field(description="Failed rounds by Kafka's name of the error.")]
+    failing_since: Annotated[Time | None, Field(description="Null: the newest round succeeded.")]
+    phase: Annotated[Phase | None, OneOf(*Phase), Field(description="The step that failed.")]
+    error: str | None
+    detail: str | None
+
+    @staticmethod
+    def of(one: CoordinatorHealth) -> CanaryCoordinator:
+        rounds = one.rounds
+        return CanaryCoordinator(
+            broker=one.broker,
+            health=one.health,
+            partition=rounds.log_partition,
+            transactional_id=rounds.transactional_id,
+            rounds=rounds.rounds,
+            last_round_at=text_of_time(rounds.last_at_ms),
+            init_ms=_ms(rounds.init_us),
+            commit_ms=Speed.of(one.commit_us),
+            visible_ms=Speed.of(one.visible_us),
+            failures=dict(rounds.failures),
+            failing_since=text_of_time(rounds.failing_since_ms),
+            phase=None if rounds.failure is None else rounds.failure.phase,
+            error=None if rounds.failure is None else rounds.failure.error,
+            detail=None if rounds.failure is None else rounds.failure.detail,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Canary(Shape):
+    """Whether transactions can run now, by the canary's own ones."""
+
+    cluster: str
+    is_running: Annotated[bool, Field(description="False: there is no canary, or it has stopped.")]
+    summary: Annotated[str, Field(description="In words.")]
+    topic: str | None
+    every_ms: int | None
+    can_run: Annotated[int, Field(description="Coordinators that committed the newest transaction.")]
+    probed: Annotated[int, Field(description="Coordinators, without idle ones.")]
+    leaderless: Annotated[int, Field(description="Partitions of `__transaction_state` without a leader.")]
+    commit_ms: Speed
+    trouble: Annotated[str | None, Field(description="Why nothing can be probed, or changes cannot be seen.")]
+    coordinators: list[CanaryCoordinator]
+    as_of: Time | None
+
+    @staticmethod
+    def of(cluster: str, found: CanaryHealth | None) -> Canary:
+        if found is None:
+            return Canary(
+                cluster=cluster,
+                is_running=False,
+                summary="There is no canary: add [canary] to the settings of the service.",
+                topic=None,
+                every_ms=None,
+                can_run=0,
+                probed=0,
+                leaderless=0,
+                commit_ms=Speed.of([]),
+                trouble=None,
+                coordinators=[],
+                as_of=None,
+            )
+        return Canary(
+            cluster=cluster,
+            is_running=found.is_alive,
+            summary=" ".join([found.title, *found.lines]),
+            topic=found.canary.topic,
+            every_ms=found.canary.every_ms,
+            can_run=len(found.running),
+            probed=len(found.probed),
+            leaderless=found.canary.leaderless,
+            commit_ms=Speed.of([us for one in found.running for us in one.commit_us]),
+            trouble=found.canary.trouble,
+            coordinators=[CanaryCoordinator.of(one) for one in found.coordinators],
+            as_of=text_of_time(found.canary.as_of_ms),
+        )

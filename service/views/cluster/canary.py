@@ -1,0 +1,162 @@
+"""What the canary shows now: which coordinators can run transactions, how fast, and what fails, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from service.domain.canary.rounds import Coordinator, Phase, percentile
+from service.store.canary import Canary, find_canary, read_coordinators
+from service.views.words import clock, fine, plural
+
+ALIVE_WITHIN_MS: Final = 30_000
+"""A canary that has not written to the store for longer is not running."""
+
+ROUND_LATE_MS: Final = 15_000
+"""Time that a round may take beyond its turn. After that, the coordinator's state is not known."""
+
+
+class Health(StrEnum):
+    """What is known of a coordinator now."""
+
+    RUNS = "runs"
+    """Its newest transaction was committed, and was visible."""
+    FAILS = "fails"
+    IDLE = "idle"
+    """Its broker is live, and coordinates no transaction."""
+    UNKNOWN = "unknown"
+    """There was no round, or none lately."""
+
+
+class CoordinatorHealth(NamedTuple):
+    """A coordinator, as its rounds show it."""
+
+    rounds: Coordinator
+    health: Health
+
+    @property
+    def broker(self) -> int:
+        return self.rounds.broker
+
+    @property
+    def commit_us(self) -> Sequence[int]:
+        return [one.commit_us for one in self.rounds.recent]
+
+    @property
+    def visible_us(self) -> Sequence[int]:
+        return [one.visible_us for one in self.rounds.recent]
+
+
+_FAILS: Final = {
+    Phase.COORDINATOR: "cannot be a coordinator",
+    Phase.INIT: "does not initialize producers",
+    Phase.PRODUCE: "does not take a record into a transaction",
+    Phase.COMMIT: "does not commit",
+    Phase.VISIBLE: "commits, but the record does not become visible",
+}
+
+
+class CanaryHealth(NamedTuple):
+    """The canary of a cluster and its coordinators, by broker."""
+
+    canary: Canary
+    coordinators: tuple[CoordinatorHealth, ...]
+    now_ms: int
+
+    @property
+    def is_alive(self) -> bool:
+        return self.canary.is_running and self.now_ms - self.canary.as_of_ms <= ALIVE_WITHIN_MS
+
+    @property
+    def probed(self) -> tuple[CoordinatorHealth, ...]:
+        """Those that coordinate something, or should."""
+        return tuple(one for one in self.coordinators if one.health != Health.IDLE)
+
+    @property
+    def running(self) -> tuple[CoordinatorHealth, ...]:
+        return tuple(one for one in self.coordinators if one.health == Health.RUNS)
+
+    @property
+    def failing(self) -> tuple[CoordinatorHealth, ...]:
+        return tuple(one for one in self.coordinators if one.health == Health.FAILS)
+
+    @property
+    def commit_p99_us(self) -> int | None:
+        """Of the newest rounds of the coordinators that run now."""
+        return percentile([us for one in self.running for us in one.commit_us], 99)
+
+    @property
+    def tone(self) -> str:
+        """ok, critical, or unknown."""
+        if self.is_alive and (self.failing or self.canary.leaderless):
+            return "critical"
+        return "ok" if self.running and len(self.running) == len(self.probed) else "unknown"
+
+    @property
+    def title(self) -> str:
+        """Returns a sentence: whether transactions can run now."""
+        if not self.is_alive:
+            since = clock(self.canary.as_of_ms, self.now_ms)
+            return f"Not known whether transactions can run: the canary has reported nothing since {since}."
+        if not self.probed or not (self.running or self.failing):
+            why = self.canary.trouble or "the canary has not finished a round yet"
+            return f"Not known whether transactions can run: {why}."
+        of = f"{len(self.running)} of {plural(len(self.probed), 'coordinator')}"
+        p99_us = self.commit_p99_us
+        speed = "" if p99_us is None else f", commit p99 {fine(round(p99_us / 1000))}"
+        if not self.failing:
+            return f"Transactions can run now: {of}{speed}."
+        if not self.running:
+            failing = f"{len(self.failing)} of {plural(len(self.probed), 'coordinator')}"
+            return f"The canary's transactions fail at {failing}."
+        return f"Transactions can run now at {of} only{speed}."
+
+    @property
+    def lines(self) -> list[str]:
+        """Returns a sentence for each thing that fails, or is not known."""
+        if not self.is_alive:
+            return []
+        found = [self._line(one) for one in self.failing]
+        if leaderless := self.canary.leaderless:
+            found.append(
+                f"{plural(leaderless, 'partition')} of __transaction_state {'has' if leaderless == 1 else 'have'} no"
+                " leader: no transaction of their ids can run."
+            )
+        late = [str(one.broker) for one in self.coordinators if one.health == Health.UNKNOWN]
+        if late and (self.running or self.failing):
+            brokers = ", ".join(late)
+            found.append(f"Not known of {'broker' if len(late) == 1 else 'brokers'} {brokers}: no round lately.")
+        if self.canary.trouble is not None and self.probed:
+            found.append(f"The canary cannot follow changes of the cluster: {self.canary.trouble}.")
+        return found
+
+    def _line(self, one: CoordinatorHealth) -> str:
+        failure, since_ms = one.rounds.failure, one.rounds.failing_since_ms
+        assert failure is not None
+        assert since_ms is not None
+        detail = f" ({failure.detail})" if failure.detail else ""
+        since = clock(since_ms, self.now_ms)
+        return f"Broker {one.broker} {_FAILS[failure.phase]} since {since}: {failure.error}{detail}."
+
+
+def read_health(connection: Connection, cluster_id: int, now_ms: int) -> CanaryHealth | None:
+    """Returns the canary of the cluster; None if there never was one."""
+    canary = find_canary(connection, cluster_id)
+    if canary is None:
+        return None
+    known = read_coordinators(connection, cluster_id)
+    is_alive = canary.is_running and now_ms - canary.as_of_ms <= ALIVE_WITHIN_MS
+    judged = tuple(CoordinatorHealth(one, _health(one, canary, now_ms, is_alive=is_alive)) for one in known)
+    return CanaryHealth(canary, judged, now_ms)
+
+
+def _health(one: Coordinator, canary: Canary, now_ms: int, *, is_alive: bool) -> Health:
+    is_late = one.last_at_ms is None or now_ms - one.last_at_ms > canary.every_ms + ROUND_LATE_MS
+    if not is_alive or is_late:
+        return Health.UNKNOWN
+    if one.failure is not None:
+        return Health.FAILS
+    return Health.IDLE if one.idle_since_ms is not None else Health.RUNS
