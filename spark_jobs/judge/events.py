@@ -8,6 +8,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
+from service.domain.canary.names import is_canary_id
 from service.domain.findings.catalogue import COUNTING, EVENTS
 from service.domain.findings.churn import UNUSED_MS
 from service.domain.findings.context import Context
@@ -103,7 +104,10 @@ class EventObserver:
         self._has_unjudged = bool(self.held)
 
     def _add(self, events: list[Event]) -> None:
+        """Adds the events of applications. Those of the canary must not count into findings about many ids."""
         for event in events:
+            if is_canary_id(event.transactional_id):
+                continue
             if self._events.get(event.sequence) != event:
                 self._events[event.sequence] = event
                 self._has_unjudged = True

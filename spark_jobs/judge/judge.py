@@ -11,6 +11,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 
 from service.clock import wall_clock_ms
+from service.domain.findings.canary import without_canary
 from service.domain.findings.catalogue import EVENTS
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation, RoundResult
@@ -178,7 +179,7 @@ class Judge:
     def _reconcile(self, known: dict[Key, Finding], looks: Iterable[RoundResult], now_ms: int) -> list[Change]:
         """Returns the changes that the results of the round cause, and applies them to `known`."""
         changes = []
-        for look in looks:
+        for look in map(without_canary, looks):
             for change in reconcile(known, look, now_ms, self._kafka_id):
                 known[change.finding.kind, change.finding.subject] = change.finding
                 changes.append(change)

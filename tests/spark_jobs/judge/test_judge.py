@@ -349,3 +349,24 @@ def test_every_field_of_a_finding_comes_back_from_the_store(judged: Judged) -> N
     assert row["evidence"] == json.loads(json.dumps(found.observation.evidence))
     assert found.observation.evidence[0].source == LogPlace("__transaction_state", 0, 0)
     assert (row["transactional_id"], row["group"], row["count"]) == (b"pay", None, 1)
+
+
+CANARY = "txnscope-canary-c0ffee12-7-2"
+
+
+def test_transactions_of_the_canary_are_never_a_finding(judged: Judged) -> None:
+    """They fail together with a coordinator, and must not count into a burst of timeouts of applications either."""
+    judged.timeouts(NOW_MS, "a", "b", "c", CANARY, f"{CANARY}0")
+    judged.log([entry(judged.next_offset, states.ONGOING, CANARY.encode(), start_ms=NOW_MS - 90_000)], NOW_MS)
+    judged.judge.round(NOW_MS)
+    judged.at(NOW_MS + ALONE_MS)
+    with judged.reader.connect() as connection:
+        found = load(connection, judged.cluster.id, NOW_MS + ALONE_MS)
+    assert {kind for kind, _ in found} == {Kind.TIMED_OUT}
+    assert {subject.transactional_id for _, subject in found} == {b"a", b"b", b"c"}
+
+
+def test_other_transactions_of_the_same_form_are_findings(judged: Judged) -> None:
+    judged.timeouts(NOW_MS, *(f"canary-{n}" for n in range(5)))
+    judged.at(NOW_MS + ALONE_MS)
+    assert Kind.CORRELATED_TIMEOUTS in judged.found(NOW_MS + ALONE_MS)
