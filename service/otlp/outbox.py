@@ -36,9 +36,10 @@ from service.store.telemetry import TracePosition
 AT_ONCE: Final = 100
 """Maximum number of traces in a request."""
 
-SETTLES_S: Final = 30.0
-"""Time (s) after which the cause of an end is final, unless the transaction log is read late: a later record may change
-it for 15 s, and the judge reports a timeout that comes alone after some 16 s."""
+SETTLES_S: Final = 90.0
+"""Time (s) after which the cause of an end is final, and its finding stored, unless the transaction log is read late. A
+later record may change the cause for 15 s, and the judge waits for up to 76 s before it reports timeouts
+(`service.domain.findings.settling`)."""
 
 MINUTES_KEPT: Final = 1_000
 _LOOKS_EVERY_S: Final = 0.5
@@ -146,7 +147,7 @@ class TraceOutbox:
         for end in page.ends:
             if end.cause == CauseCode.EMPTY_ABORT:
                 continue
-            minute = (end.cluster_id, end.cause, minute_of(end.completed.at_ms))
+            minute: _Minute = (end.cluster_id, end.cause, minute_of(end.completed.at_ms))
             if taken.get(minute, 0) >= self._per_minute:
                 dropped[DropReason.CAP] += 1
                 continue

@@ -79,7 +79,9 @@ class EndedPage(NamedTuple):
 
 def numbers_known(connection: Connection) -> tuple[int, int]:
     """Returns the lowest and the highest number of a stored history row; (1, 0) if there is none."""
-    oldest, newest = connection.execute(select(func.min(_T.id), func.max(_T.id))).one()
+    # as queries of their own: of both together, SQLite reads all rows
+    ends = select(func.min(_T.id)).scalar_subquery(), select(func.max(_T.id)).scalar_subquery()
+    oldest, newest = connection.execute(select(*ends)).one()
     return (1, 0) if oldest is None else (oldest, newest)
 
 
@@ -97,12 +99,9 @@ def read_ends(connection: Connection, after: int, up_to: int, limit: int) -> End
     for number, cluster_id, name, kafka_id, key, partition, generation, *fields in rows:
         completed = Transition(*fields)
         whole_id = full_ids(connection, cluster_id, [key])[key]
-        prepared = _prepared(connection, cluster_id, key, generation, completed)
-        ends.append(
-            EndedTransaction(
-                *(number, cluster_id, name, kafka_id, whole_id, partition, generation), *prepared, completed
-            )
-        )
+        prepared_number, prepared = _prepared(connection, cluster_id, key, generation, completed)
+        of_id = whole_id, partition, generation
+        ends.append(EndedTransaction(number, cluster_id, name, kafka_id, *of_id, prepared_number, prepared, completed))
     is_all = len(rows) < limit
     return EndedPage(tuple(ends), up_to if is_all else ends[-1].number, is_all)
 

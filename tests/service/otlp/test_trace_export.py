@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -113,6 +114,10 @@ def aborts(number: int, first: int = 0) -> list[Entry]:
 
 def roots(to: Receiver) -> list[Span]:
     return [span for span in to.spans if not span.parent_span_id]
+
+
+def more_than(to: Receiver, number: int) -> bool:
+    return len(roots(to)) > number
 
 
 def ids(to: Receiver) -> list[str]:
@@ -271,7 +276,7 @@ def test_a_restart_sends_nothing_twice(cluster: WithPartitions, metrics: Metrics
         for number in range(3):
             with exporting(cluster, metrics, to):
                 write(cluster, aborts(number + 1, first=number))
-                wait_for("the next trace", lambda wanted=number: len(roots(to)) > wanted)
+                wait_for("the next trace", partial(more_than, to, number))
     assert ids(to) == ["pay-000", "pay-001", "pay-002"]
 
 
