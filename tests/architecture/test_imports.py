@@ -68,6 +68,15 @@ def test_only_one_package_imports_the_kafka_client() -> None:
     assert outside == []
 
 
+def test_only_one_package_imports_the_libraries_of_opentelemetry() -> None:
+    libraries = ("opentelemetry", "google.protobuf")
+    product = imports("service") + imports("spark_jobs")
+    assert [i for i in product if within(i[1], *libraries) and not i[0].startswith("service/otlp/")] == []
+    settings = [i for i in imports("service/otlp") if i[0].endswith("configuration.py")]
+    assert settings
+    assert [i for i in settings if within(i[1], *libraries)] == [], "the settings are read without the extra"
+
+
 def test_views_know_no_http_and_no_html() -> None:
     outside = ("service.api", "service.web", "service.cli", "service.metrics", "service.server")
     frameworks = ("fastapi", "starlette", "pydantic", "jinja2", "markupsafe")

@@ -79,7 +79,7 @@ class EndedPage(NamedTuple):
 
 def numbers_known(connection: Connection) -> tuple[int, int]:
     """Returns the lowest and the highest number of a stored history row; (1, 0) if there is none."""
-    # as queries of their own: of both together, SQLite reads all rows
+    # as queries of their own, because a database may read all rows for both together
     ends = select(func.min(_T.id)).scalar_subquery(), select(func.max(_T.id)).scalar_subquery()
     oldest, newest = connection.execute(select(*ends)).one()
     return (1, 0) if oldest is None else (oldest, newest)
