@@ -64,6 +64,8 @@ from service.web.shared.render import answer_errors_of_pages
 
 if TYPE_CHECKING:
     from service.canary.canary import Canary
+    from service.mcp.http import McpEndpoint
+    from service.otlp.exporter import Exporter
 
 _MAX_BODY: Final = 1_000_000
 
@@ -157,6 +159,17 @@ def create_canaries(store_url: str, plans: Sequence[tuple[ClientSettings, Canary
         )
         for settings, table in plans
     ]
+
+
+def create_exporter(app: FastAPI, table: OtlpTable, instance: str, base: str | None) -> Exporter:
+    """Returns the exporter of the application; `start` starts it. `instance`: distinguishes this service from all
+    others. `base`: the public address of the pages, for links; None: there is none. Raises ModuleNotFoundError without
+    the extra `otlp`."""
+    from service.otlp.exporter import Exporter, Identity  # imported here, because its libraries are an extra
+
+    state: AppState = app.state.txnscope
+    reading, writing = open_reader(state.store_url), open_engine(state.store_url, must_exist=True)
+    return Exporter(reading, writing, state.metrics, table, Identity(app.version, instance), base, state.now_ms)
 
 
 def trial_notification(base: str) -> Notification:

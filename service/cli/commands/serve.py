@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from service.access.hosts import AllowedHosts
 from service.cli.errors import FINE, UNREACHABLE, CommandFailed, store_failures
-from service.cli.exposure import check_exposure, tls_of
+from service.cli.exposure import check_exposure, check_mcp, tls_of
 from service.cli.kafka import canary_plans, remediation_clients, service_clients
 from service.cli.version import version
 from service.processes import lifeline
@@ -91,7 +91,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
 
     # imported here, because the web framework takes a second to load and a bad flag should not wait for it
     from service.api.http.access import AccessConfig
-    from service.app import create_app, create_canaries, create_notifier
+    from service.app import create_app, create_canaries, create_exporter, create_notifier
     from service.server.running import Server
 
     access = AccessConfig(settings.auth, AllowedHosts(settings.host, settings.allowed_hosts))
@@ -134,12 +134,20 @@ def run(_flags: Namespace, settings: Settings) -> int:
     base = settings.url if "url" in settings.model_fields_set else address
     notifier = create_notifier(settings.store, settings.notify, base) if settings.notify else None
     canaries = create_canaries(settings.store, plans)
+    exporter = None
+    if settings.otlp is not None:
+        public = settings.url if "url" in settings.model_fields_set else None
+        try:
+            exporter = create_exporter(app, settings.otlp, f"{socket.gethostname()}:{settings.port}", public)
+        except ModuleNotFoundError as error:
+            raise CommandFailed(f"[otlp] needs the package {error.name}: pip install txnscope[otlp]") from None
     running.prepare()
     print(f"serving {address}", file=sys.stderr)
-    if notifier is not None:
-        notifier.start()
+    sending = [one for one in (notifier, exporter) if one is not None]
+    for one in sending:
+        one.start()
     with _running(canaries):
         server.run(sockets=[listening])
-    if notifier is not None:
-        notifier.stop(_LAST_MESSAGE_S)
+    for one in sending:
+        one.stop(_LAST_MESSAGE_S)
     return FINE if server.should_exit and server.started else UNREACHABLE
