@@ -62,7 +62,6 @@ class Probe:
         self._reader: KafkaClient | None = None
         self._id = ""
         self._phase = Phase.INIT
-        self._delivered: Message | KafkaError | None = None
         self._connection_error: KafkaError | None = None
         self._is_open = False
 
@@ -134,19 +133,23 @@ class Probe:
 
     def _write(self, producer: Producer, target: Target, give_up_s: float) -> int:
         """Begins a transaction with one record, and returns the record's offset."""
-        self._phase, self._delivered = Phase.PRODUCE, None
+        self._phase, outcomes = Phase.PRODUCE, list[Message | KafkaError]()
         producer.begin_transaction()
         self._is_open = True
         producer.produce(
-            self._topic, b"", target.transactional_id, partition=target.topic_partition, on_delivery=self._note_delivery
+            self._topic,
+            b"",
+            target.transactional_id,
+            partition=target.topic_partition,
+            on_delivery=lambda error, message: outcomes.append(message if error is None else error),
         )
         producer.flush(self._left_s(give_up_s))
-        delivered = self._delivered
-        if delivered is None:
+        if not outcomes:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        (delivered,) = outcomes
         if isinstance(delivered, KafkaError):
             if delivered.name() in _SAYS_LITTLE:
-                producer.commit_transaction(0)  # raises the error for which librdkafka gave the record up
+                producer.commit_transaction(0.1)  # raises the error for which librdkafka gave the record up
             raise KafkaException(delivered)
         offset = delivered.offset()
         assert offset is not None
@@ -168,9 +171,6 @@ class Probe:
 
     def _left_s(self, give_up_s: float) -> float:
         return max(give_up_s - self._now_s(), 0.001)
-
-    def _note_delivery(self, error: KafkaError | None, message: Message) -> None:
-        self._delivered = message if error is None else error
 
     def _note_error(self, error: KafkaError) -> None:
         self._connection_error = error

@@ -23,6 +23,8 @@ from tests.helpers.migrated import migrated
 from tests.helpers.waiting import LIMIT_S, wait_until
 
 TOPIC = "txnscope-canary-test"
+NAMED_WITHIN_S = 15.0
+"""Time within which a failure has to be named."""
 
 
 class Watched:

@@ -63,12 +63,14 @@ def _running(canaries: Sequence[Canary]) -> Iterator[None]:
     """Runs the canaries, all at the same time, until the block ends."""
     for canary in canaries:
         canary.start()
-    yield
-    for canary in canaries:
-        canary.stop()
-    give_up_s = time.monotonic() + _LAST_ROUND_S
-    for canary in canaries:
-        canary.join(max(give_up_s - time.monotonic(), 0.0))
+    try:
+        yield
+    finally:
+        for canary in canaries:
+            canary.stop()
+        give_up_s = time.monotonic() + _LAST_ROUND_S
+        for canary in canaries:
+            canary.join(max(give_up_s - time.monotonic(), 0.0))
 
 
 def run(_flags: Namespace, settings: Settings) -> int:
