@@ -34,6 +34,7 @@ from spark_jobs.jobs.partitions import PartitionsJob
 from spark_jobs.jobs.transaction_log import TransactionLogJob
 from spark_jobs.judge.judge import judging
 from spark_jobs.judge.marker_audit import auditing_markers
+from spark_jobs.judge.recogniser import recognising
 from spark_jobs.runtime.cluster import Executors
 from spark_jobs.runtime.error_summary import error_summary
 from spark_jobs.runtime.job_runner import Job, TooManyFailures, run_jobs
@@ -176,6 +177,7 @@ class Application:
                     if self._settings.tails
                     else nullcontext(),
                     judging(self._settings, engine, held_lease, self._liveness, wake_judge),
+                    recognising(self._settings, engine, held_lease, self._liveness),
                     deleting_old_data(engine, held_lease, self._settings.keep, self._liveness),
                 ):
                     why = run_jobs(

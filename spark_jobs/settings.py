@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from service.domain.application_rules import NO_RULES, ApplicationRules
 from service.domain.findings.rules import Rules
 from service.domain.retention_policy import Keep
 from service.kafka.settings import ClientSettings
@@ -28,6 +29,7 @@ class IngestSettings:
     keep: Keep
     watch: WatchedTopics
     tails: bool = False
+    applications: ApplicationRules = NO_RULES
     liveness: str | None = None
     master: Master = HERE
 
@@ -46,6 +48,7 @@ class IngestSettings:
             keep=one.keep.keep,
             watch=WatchedTopics(one.topics, one.mirrored),
             tails=one.partitions == "all",
+            applications=ApplicationRules(tuple(table.rule for table in one.applications)),
             liveness=one.liveness,
             master=master,
         )

@@ -166,6 +166,12 @@ def sibling_names(name: str) -> tuple[str, ...]:
     return tuple(one for one in dict.fromkeys(found) if one != name)
 
 
+def may_be_recognised(name: str) -> bool:
+    """Returns whether the id has a form that some framework gives: whether `application_of` may return anything but
+    NOTHING."""
+    return name.startswith(_CONNECT) or bool(sibling_names(name))
+
+
 def application_of(
     one: Behaviour, siblings: Iterable[Behaviour] = (), topics: Mapping[str, int] | None = None
 ) -> Application:

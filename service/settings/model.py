@@ -23,7 +23,8 @@ from pydantic import (
 from service.access.configuration import AuthConfig, Table, Text
 from service.access.credentials import weakness_of
 from service.access.hosts import parse_host
-from service.canary.configuration import CanaryTable
+from service.domain.application_rules import ApplicationRule, mistake_in
+from service.domain.applications import Framework
 from service.domain.duration_text import span_ms
 from service.domain.findings.rules import Rule
 from service.domain.retention_policy import DEFAULT, Keep
@@ -157,6 +158,26 @@ class RuleTable(Table):
         return Rule(self.prefix, self.topic, self.long_after, self.owner, self.mute_until, self.full_history)
 
 
+class ApplicationTable(Table):
+    """One of `[[applications]]`, as people write it."""
+
+    prefix: Text | None = None
+    pattern: Text | None = None
+    name: Text | None = None
+    kind: Framework | None = None
+
+    @model_validator(mode="after")
+    def _is_a_rule(self) -> ApplicationTable:
+        if (mistake := mistake_in(self.prefix, self.pattern, self.name)) is not None:
+            raise ValueError(mistake)
+        return self
+
+    @property
+    def rule(self) -> ApplicationRule:
+        pattern = None if self.pattern is None else re.compile(self.pattern)
+        return ApplicationRule(self.prefix, pattern, self.name, self.kind)
+
+
 class KeepTable(Table):
     """`[keep]`, as people write it."""
 
@@ -232,6 +253,7 @@ class Settings(Watching):
     ca: Path | None = None
     client_cert: Path | None = None
     rules: tuple[RuleTable, ...] = ()
+    applications: tuple[ApplicationTable, ...] = ()
     notify: tuple[NotifyTable, ...] = ()
     otlp: OtlpTable | None = None
     keep: KeepTable = KeepTable()

@@ -14,7 +14,10 @@ from sqlalchemy import Engine, Index, inspect, select
 from service.store.schema import producer_ids, transactional_ids
 
 _TABLES: Final = (transactional_ids, producer_ids)
-_OF_FEW_ROWS: Final = {"ix_transactional_ids_open", "ix_transactional_ids_settles"}
+_OF_FEW_ROWS: Final = {
+    *("ix_transactional_ids_open", "ix_transactional_ids_settles"),
+    *("ix_transactional_ids_application", "ix_transactional_ids_new"),
+}
 
 
 def drop_where_empty(engine: Engine) -> None:

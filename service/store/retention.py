@@ -37,6 +37,7 @@ from service.store.many_rows import Upsert
 from service.store.schema import (
     HAS_EXPIRED,
     acknowledgements,
+    application_states,
     audit,
     audit_events,
     cluster_minutes,
@@ -76,6 +77,7 @@ AUDIT_KEPT_MS: Final = 400 * 86_400_000
 """Time (ms) for which audit rows are kept: longer than a year, so that a yearly audit finds all rows."""
 
 _STATES = Upsert(coordinator_states, add=("ids",))
+_APPLICATION_STATES = Upsert(application_states, add=("ids",))
 _NONE: Final = false()
 _OF_MARKERS: Final = {partition_markers, unended_records, ended_logs, waiting_decisions, waiting_markers}
 _T, _L, _P, _E, _F = transactional_ids.c, log_partitions.c, producer_ids.c, open_entries.c, findings.c
@@ -197,7 +199,7 @@ class Retention:
             exists().where(_HAD, self._is_needed(_P.producer_id)),
         )
         rows = connection.execute(
-            select(_T.transactional_id, _T.partition)
+            select(_T.transactional_id, _T.partition, _T.application, _T.framework)
             .where(_T.cluster_id == self._cluster_id, text(HAS_EXPIRED), _T.timestamp_ms < before_ms, ~or_(*is_kept))
             .order_by(_T.timestamp_ms)
             .limit(self._ids_at_once)
@@ -209,6 +211,9 @@ class Retention:
             )
         gone = Counter(row.partition for row in rows)
         _STATES.write(connection, [(self._cluster_id, p, EXPIRED, -ids) for p, ids in sorted(gone.items())])
+        left = Counter((row.application, row.framework) for row in rows if row.application is not None)
+        changes = [(self._cluster_id, *of, EXPIRED, -ids) for of, ids in sorted(left.items())]
+        _APPLICATION_STATES.write(connection, changes)
         return len(rows) == self._ids_at_once
 
     def _delete_producer_ids(self, connection: Connection, before_ms: int) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
+from service.domain.application_rules import NO_RULES, ApplicationRules
 from service.domain.findings import ids_running_out, open_too_long, unreadable
 from service.domain.findings.advice import Answer
 from service.domain.findings.conditions import MOST_IDS, IdState, place_of
@@ -45,7 +46,11 @@ class ConditionObserver:
     and its place in the walk through idle ids."""
 
     def __init__(
-        self, cluster_id: int, prober: CoordinatorProber | None, gaps: Callable[[], list[Observation]] = list
+        self,
+        cluster_id: int,
+        prober: CoordinatorProber | None,
+        gaps: Callable[[], list[Observation]] = list,
+        applications: ApplicationRules = NO_RULES,
     ) -> None:
         """`gaps` returns the coverage gaps that other parts of the judge have found."""
         self._cluster_id, self._prober, self._gaps = cluster_id, prober, gaps
@@ -54,7 +59,7 @@ class ConditionObserver:
         self._answers: list[CoordinatorAnswer] = []
         self._missing: dict[bytes, tuple[WithoutMarker, ...]] = {}
         self._idle_cursor: tuple[int, bytes] = (0, b"")
-        self._makers = Makers(cluster_id)
+        self._makers = Makers(cluster_id, applications)
         self.left_behind = LeftBehindObserver(cluster_id)
         self._agrees: dict[bytes, Answer] = {}
         """The coordinators' answers about overdue ids."""

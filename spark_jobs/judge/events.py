@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from service.domain.canary.names import is_canary_id
+from service.domain.application_rules import NO_RULES, ApplicationRules
 from service.domain.findings.catalogue import COUNTING, EVENTS
 from service.domain.findings.churn import UNUSED_MS
 from service.domain.findings.context import Context
@@ -36,7 +36,7 @@ class EventObserver:
     """Keeps the newest events, at most `id_events.EVENTS_READ`. Reads only new events, and counts the events that are
     left out."""
 
-    def __init__(self, cluster_id: int) -> None:
+    def __init__(self, cluster_id: int, applications: ApplicationRules = NO_RULES) -> None:
         self._cluster_id = cluster_id
         self._events: dict[int, Event] = {}
         self._read_ms: dict[int, int] = {}
@@ -49,7 +49,7 @@ class EventObserver:
         self._unread_ms = 0
         self._settling: Settling | None = None
         self._settles_ms = 0
-        self._makers = Makers(cluster_id)
+        self._makers = Makers(cluster_id, applications)
 
     @property
     def unread(self) -> dict[Kind, int]:

@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 
 from service.clock import wall_clock_ms
-from service.domain.findings.canary import without_canary
+from service.domain.application_rules import NO_RULES, ApplicationRules
 from service.domain.findings.catalogue import EVENTS
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation, RoundResult
@@ -84,6 +84,7 @@ class Judge:
         partitions: OpenEntryObserver | None = None,
         groups: GroupProber | None = None,
         processor_s: Callable[[], float] = time.thread_time,
+        applications: ApplicationRules = NO_RULES,
     ) -> None:
         self._reader, self._writer, self._cluster_id, self._rules = reader, writer, cluster_id, rules
         self._known: dict[Key, Finding] | None = None
@@ -93,10 +94,10 @@ class Judge:
         self._limits: Limits = limits_of({})
         self._may_skip_markers: bool | None = None
         self._transaction_version: int | None = None
-        self._events = EventObserver(cluster_id)
+        self._events = EventObserver(cluster_id, applications)
         self._partitions, self._groups = partitions, BlockedGroupObserver(cluster_id, groups)
         self._torn = TornObserver(cluster_id)
-        self._conditions = ConditionObserver(cluster_id, coordinators, self._gaps)
+        self._conditions = ConditionObserver(cluster_id, coordinators, self._gaps, applications)
         self._conditions_due = RoundTimer(CONDITIONS_EVERY_MS, processor_s)
         self._limits_due = RoundTimer(LIMITS_EVERY_MS, processor_s)
         self._events_due = RoundTimer(0, processor_s)
@@ -239,7 +240,16 @@ def judging(
     ):
         servers = ",".join(client.bootstrap_servers)
         partitions = OpenEntryObserver(lease.cluster_id, prober, servers, disturbances, settings.watch)
-        judge = Judge(reader, FindingWriter(engine, lease), lease.cluster_id, rules, coordinators, partitions, groups)
+        judge = Judge(
+            reader,
+            FindingWriter(engine, lease),
+            lease.cluster_id,
+            rules,
+            coordinators,
+            partitions,
+            groups,
+            applications=settings.applications,
+        )
 
         def work(now_ms: int) -> float:
             judge.round(now_ms)

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from sqlalchemy import Connection
 
+from service.domain.application_rules import NO_RULES, ApplicationRules
 from service.domain.applications import (
     NOTHING,
     Application,
@@ -17,7 +18,7 @@ from service.domain.applications import (
     of_same_job,
     sibling_names,
 )
-from service.store.queries.transactions import behaviours
+from service.store.queries.behaviours import behaviours
 
 IDS_AT_ONCE: Final = 10
 """Maximum number of ids that are queried in a round. The query of an id returns some ten siblings."""
@@ -42,15 +43,19 @@ class Named(Protocol):
 class Makers:
     """A cache of the makers of ids. It also keeps the known Flink jobs, so that their other ids need no query."""
 
-    def __init__(self, cluster_id: int) -> None:
-        self._cluster_id = cluster_id
+    def __init__(self, cluster_id: int, rules: ApplicationRules = NO_RULES) -> None:
+        self._cluster_id, self._rules = cluster_id, rules
         self._kept: dict[bytes, tuple[int, Application]] = {}
         self._jobs: dict[tuple[str | None, int], Application] = {}
 
     def of(self, connection: Connection, ids: Iterable[Named], now_ms: int) -> Mapping[bytes, Application]:
-        """Returns the makers of ids that a two-phase sink may have made, by id. All other ids are absent. Ids that were
-        not queried yet are absent as well, because a round queries at most IDS_AT_ONCE ids."""
-        wanted = {one.transactional_id: one for one in ids if may_be_two_phase(one.name, one.timeout_ms)}
+        """Returns the makers of ids that a two-phase sink may have made, or did by a rule, by id. All other ids are
+        absent. Ids that were not queried yet are absent as well, because a round queries at most IDS_AT_ONCE ids."""
+        wanted = {
+            one.transactional_id: one
+            for one in ids
+            if may_be_two_phase(one.name, one.timeout_ms) or self._rules.kind_of(one.name) == Framework.FLINK
+        }
         self._kept = {key: kept for key, kept in self._kept.items() if key in wanted}
         looks = 0
         for key, one in wanted.items():
@@ -60,10 +65,10 @@ class Makers:
             if maker == NOTHING and looks < IDS_AT_ONCE:
                 looks += 1
                 maker = self._look_up(connection, one)
-                self._kept[key] = now_ms, maker
+                self._kept[key] = now_ms, self._rules.corrected(one.name, maker)
             if maker.kind == Framework.FLINK:
                 self._jobs[maker.name, one.timeout_ms] = maker
-                self._kept[key] = now_ms, maker
+                self._kept[key] = now_ms, self._rules.corrected(one.name, maker)
         self._jobs = dict(list(self._jobs.items())[-JOBS_KEPT:])
         return {key: self._kept[key][1] for key in wanted if key in self._kept}
 

@@ -14,7 +14,8 @@ from tests.service.store.logs import NOW_MS
 def open_ids(engine: Engine, count: int) -> None:
     """Inserts `count` open transactions of cluster 1. Each began a second before the previous one, so the last id is
     the oldest."""
-    blank = dict.fromkeys((c.name for c in schema.transactional_ids.c), 0) | {"cluster_id": 1, "state": states.ONGOING}
+    blank = dict.fromkeys((c.name for c in schema.transactional_ids.c), 0) | dict.fromkeys(schema.OF_APPLICATION)
+    blank |= {"cluster_id": 1, "state": states.ONGOING}
     rows: list[dict[str, Any]] = [
         blank
         | {"transactional_id": b"id-%05d" % n, "display": f"id-{n:05d}", "started_at_ms": NOW_MS - 1_000 * n}

@@ -18,7 +18,7 @@ import pytest
 from deploy.demo.broker import Broker
 from service.domain.applications import LEADER, PER_PARTITION, PER_TASK, Application, Framework, application_of
 from service.domain.transaction_log import states
-from service.store.queries.transactions import behaviours
+from service.store.queries.behaviours import behaviours
 from service.store.rows.findings import finding_of
 from service.store.schema import clusters, findings, transactional_ids
 from tests.clients.client import READY, Client

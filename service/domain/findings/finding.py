@@ -193,13 +193,15 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An observation that is kept, and its life: a row of the store. `acknowledgement`: read from another table; always
-    None in the findings that the judge handles."""
+    """An observation that is kept, and its life: a row of the store. `acknowledgement`: comes from a table of its own;
+    None in the findings that the judge handles. `application`: of the ids that the finding is about, None if it is not
+    known; the store keeps it, and the judge does not know it."""
 
     id: str
     observation: Observation
     life: Life
     acknowledgement: Acknowledgement | None = None
+    application: str | None = None
 
     @property
     def kind(self) -> Kind:

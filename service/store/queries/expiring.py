@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, TextClause, func, or_, select,
 
 from service.domain.transaction_log.states import FIRST_TIME_MS, LAST_TIME_MS
 from service.store.escaped_text import id_key
+from service.store.queries.transaction_pages import of_application
 from service.store.queries.transactions import Page, id_row
 from service.store.rows.ids import IdRow
 from service.store.schema import CAN_EXPIRE, HAS_EXPIRED, transactional_ids
@@ -50,10 +51,15 @@ class ExpiringCursor(NamedTuple):
 
 
 def read_expiring(
-    connection: Connection, cluster_id: int, until_ms: int, after: ExpiringCursor | None, limit: int
+    connection: Connection,
+    cluster_id: int,
+    until_ms: int,
+    after: ExpiringCursor | None,
+    limit: int,
+    application: str | None = None,
 ) -> Page[ExpiringCursor]:
     """Returns at most `limit` ids that can expire and were last updated at `until_ms` or before, the longest unused
-    first.
+    first; with `application`, only its ids.
 
     Excludes ids whose update is no valid time (`service.domain.transaction_log.states`), because they do not expire.
     """
@@ -68,6 +74,8 @@ def read_expiring(
         .order_by(_T.last_update_ms, _T.transactional_id)
         .limit(limit + 1)
     )
+    if application is not None:
+        statement = statement.where(of_application(application))
     if after is not None:
         is_behind = or_(_T.last_update_ms != after.last_update_ms, _T.transactional_id > after.transactional_id)
         statement = statement.where(is_behind)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, func, select, tuple_
+from sqlalchemy import ColumnElement, Connection, false, func, select, tuple_
 
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Severity, Status
@@ -31,6 +31,7 @@ class FindingSelection(NamedTuple):
     transactional_id: bytes | None = None
     topic: str | None = None
     partition: int | None = None
+    application: str | None = None
 
 
 class FindingCursor(NamedTuple):
@@ -172,3 +173,6 @@ def _filters(selection: FindingSelection) -> Iterable[ColumnElement[bool]]:
         yield _F.topic == selection.topic
     if selection.partition is not None:
         yield _F.partition == selection.partition
+    if selection.application is not None:
+        # no name contains NUL, and a database may refuse to compare with it
+        yield false() if "\0" in selection.application else _F.application == selection.application

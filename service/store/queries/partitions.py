@@ -32,6 +32,8 @@ from service.store.schema import (
     partition_markers,
     partition_minutes,
     partition_watch,
+    producer_ids,
+    transactional_ids,
 )
 
 STALLED_READ: Final = 2_000
@@ -145,23 +147,42 @@ def page(
     *,
     lagging: bool | None = None,
     topic: str | None = None,
+    application: str | None = None,
 ) -> tuple[list[PartitionState], TopicPartition | None]:
     """Returns at most `limit` partitions, by topic and partition, and the place after which the next page begins (None:
     this was the last page).
 
-    `lagging`: True for only the stalled partitions, False for only the others.
+    `lagging`: True for only the stalled partitions, False for only the others. `application`: only partitions with an
+    open transaction of the application.
     """
     chosen = [_D.cluster_id == cluster_id, _EXISTS]
     if lagging is not None:
         chosen.append(_D.stalled_since_ms.is_not(None) if lagging else _D.stalled_since_ms.is_(None))
     if topic is not None:
         chosen.append(false() if "\0" in topic else _D.topic == topic)
+    if application is not None:
+        chosen.append(false() if "\0" in application else _has_open_of(application))
     if after is not None:
         chosen.append(tuple_(_D.topic, _D.partition) > after)
     found = _read(connection, _ROWS.where(*chosen).order_by(_D.topic, _D.partition).limit(limit + 1))
     if len(found) <= limit:
         return found, None
     return found[:limit], (found[limit - 1].topic, found[limit - 1].partition)
+
+
+def _has_open_of(application: str) -> ColumnElement[bool]:
+    """Returns the condition that a partition has an open entry of a producer id that an id of the application had."""
+    p, t = producer_ids.c, transactional_ids.c
+    return exists().where(
+        _E.cluster_id == _D.cluster_id,
+        _E.topic == _D.topic,
+        _E.partition == _D.partition,
+        p.cluster_id == _E.cluster_id,
+        p.producer_id == _E.producer_id,
+        t.cluster_id == p.cluster_id,
+        t.transactional_id == p.transactional_id,
+        t.application == application,
+    )
 
 
 def counts(connection: Connection, cluster_id: int, fresh_since_ms: int) -> PartitionCounts:

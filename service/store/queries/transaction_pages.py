@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Column, ColumnElement, Select, func, or_, select
+from sqlalchemy import Column, ColumnElement, Select, false, func, or_, select
 
 from service.domain.transaction_log.states import FIRST_TIME_MS, LAST_TIME_MS, OPEN
 from service.store.escaped_text import KEY_ID_BYTES, part_displays, possible_ids_of, prefix_end
@@ -19,8 +19,8 @@ class Selection(NamedTuple):
     """Filters of a page of ids. `states`: numbers of `service.domain.transaction_log.states`, at least one.
 
     `started_until_ms` selects only open transactions that began at that time or before; `topic` only open ones with a
-    partition of the topic. `text` selects ids whose display text contains it, ignoring case; the text may be written in
-    any notation of `possible_ids`.
+    partition of the topic; `application` only the application's ids. `text` selects ids whose display text contains it,
+    ignoring case; the text may be written in any notation of `possible_ids`.
     """
 
     states: frozenset[int]
@@ -29,6 +29,7 @@ class Selection(NamedTuple):
     producer_id: int | None = None
     topic: str | None = None
     text: bytes = b""
+    application: str | None = None
 
 
 class PageCursor(NamedTuple):
@@ -86,10 +87,13 @@ def is_cursor(sort: str, place: PageCursor) -> bool:
 
 
 def by_id(cluster_id: int, selection: Selection, state: int, after: bytes | None, limit: int) -> Select[bytes]:
-    """Returns the statement for the ids of one state in their order, following `after`."""
+    """Returns the statement for the ids of one state in their order, following `after`. The ids of an application are
+    read along the index of applications; only open ones are always few enough for the index of states."""
+    seeks_state = selection.application is None or state in OPEN
+    is_in_state = _T.state == state if seeks_state else _T.state + 0 == state
     statement = (
         select(_T.transactional_id)
-        .where(_T.cluster_id == cluster_id, _T.state == state, *filters(cluster_id, selection))
+        .where(_T.cluster_id == cluster_id, is_in_state, *filters(cluster_id, selection))
         .order_by(_T.transactional_id)
         .limit(limit)
     )
@@ -206,6 +210,8 @@ def filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Ite
                 same.cluster_id == cluster_id, same.producer_id == selection.producer_id
             )
         )
+    if selection.application is not None:
+        yield of_application(selection.application)
     if selection.topic is not None:
         p = open_participants.c
         yield _T.transactional_id.in_(
@@ -213,6 +219,12 @@ def filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Ite
         )
     if selection.text:
         yield or_(*(_T.display.icontains(part, autoescape=True) for part in wanted_parts(selection.text)))
+
+
+def of_application(name: str) -> ColumnElement[bool]:
+    """Returns the condition for the ids of an application."""
+    # no name contains NUL, and a database may refuse to compare with it
+    return false() if "\0" in name else _T.application == name
 
 
 def wanted_parts(text: bytes) -> list[str]:

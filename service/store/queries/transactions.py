@@ -1,5 +1,4 @@
-"""Reads rows of ids, one or a page, and the behaviour of ids, on which advice depends. A page is read by an index, and
-no rows are counted."""
+"""Reads the rows of ids, single ones or pages. Pages follow the indexes and count no rows."""
 
 from __future__ import annotations
 
@@ -10,9 +9,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, select
 
-from service.domain.applications import IN_USE, INITS_KEPT, Behaviour, Init
-from service.domain.transaction_log.causes import CauseCode
-from service.domain.transaction_log.states import COMPLETE_ABORT, EMPTY, OPEN, PREPARE_ABORT, UNKNOWN
+from service.domain.transaction_log.states import OPEN
 from service.store.backends import backend_of
 from service.store.escaped_text import KEY_ID_BYTES, full_id, id_key, is_cut, kept_part, label_text, possible_ids_of
 from service.store.queries.transaction_pages import (
@@ -29,7 +26,7 @@ from service.store.queries.transaction_pages import (
     wanted_parts,
 )
 from service.store.rows.ids import IdRow
-from service.store.schema import open_participants, transactional_ids, transitions
+from service.store.schema import open_participants, transactional_ids
 
 _T, _O = transactional_ids.c, open_participants.c
 _PARTICIPANTS = (
@@ -179,7 +176,11 @@ def _read(
 ) -> list[IdRow]:
     if isinstance(segment, ByTime) and segment.column is _T.started_at_ms and not selection.states & OPEN:
         return []
-    names_ids = bool(selection.prefix) or selection.producer_id is not None or selection.topic is not None
+    names_ids = (
+        bool(selection.prefix or selection.application)
+        or selection.producer_id is not None
+        or selection.topic is not None
+    )
     if isinstance(segment, ByTime) and (
         segment.column is _T.started_at_ms or (names_ids and not _is_wide(connection, cluster_id, selection))
     ):
@@ -213,49 +214,9 @@ def _rows(connection: Connection, cluster_id: int, keys: Sequence[bytes]) -> lis
 
 
 def _is_wide(connection: Connection, cluster_id: int, selection: Selection) -> bool:
-    """Returns whether the selection names ids by a prefix alone, and at least _WIDE ids have it."""
+    """Returns whether the selection names ids by a prefix or an application alone, and it names at least _WIDE."""
     if selection.producer_id is not None or selection.topic is not None:
         return False
-    only_prefix = Selection(selection.states, selection.prefix[:KEY_ID_BYTES])
-    fits = select(_T.transactional_id).where(_T.cluster_id == cluster_id, *filters(cluster_id, only_prefix))
+    named = Selection(selection.states, selection.prefix[:KEY_ID_BYTES], application=selection.application)
+    fits = select(_T.transactional_id).where(_T.cluster_id == cluster_id, *filters(cluster_id, named))
     return connection.execute(fits.offset(_WIDE - 1).limit(1)).first() is not None
-
-
-HISTORY_READ: Final = 50
-"""Number of an id's newest history rows that are searched for InitProducerIds: with full history, every step has a
-row."""
-
-_S = transitions.c
-
-
-def behaviours(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> list[Behaviour]:
-    """Returns the behaviour of those ids that have a row. Reads at most HISTORY_READ rows of history of each."""
-    found = connection.execute(
-        select(transactional_ids).where(_T.cluster_id == cluster_id, _T.transactional_id.in_(ids))
-    )
-    return [_behaviour(connection, IdRow.of(row)) for row in found.all()]
-
-
-def _behaviour(connection: Connection, row: IdRow) -> Behaviour:
-    is_used = row.state in OPEN or row.state == UNKNOWN
-    cause = None if row.last_abort is None else row.last_abort.cause.code
-    return Behaviour(
-        row.display,
-        row.timeout_ms,
-        row.record.client_transaction_version,
-        _inits(connection, row.cluster_id, row.transactional_id),
-        IN_USE if is_used else row.record.last_update_ms if row.last_outcome else None,
-        row.commits + sum(row.aborts),
-        row.last_outcome in (PREPARE_ABORT, COMPLETE_ABORT) and cause in (CauseCode.TIMEOUT, CauseCode.FENCED),
-    )
-
-
-def _inits(connection: Connection, cluster_id: int, one: bytes) -> tuple[Init, ...]:
-    newest = (
-        select(_S.at_ms, _S.producer_epoch, _S.to_state)
-        .where(_S.cluster_id == cluster_id, _S.transactional_id == one)
-        .order_by(_S.generation.desc(), _S.offset.desc())
-        .limit(HISTORY_READ)
-    )
-    found = [Init(row.at_ms, row.producer_epoch) for row in connection.execute(newest) if row.to_state == EMPTY]
-    return tuple(reversed(found[:INITS_KEPT]))

@@ -57,7 +57,7 @@ def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[A
     bind = json_for(connection)
     life = {name: getattr(finding.life, name) for name in _LIFE}
     values = {"cluster_id": cluster_id, "id": finding.id, **finding.subject._asdict(), **life}
-    values |= finding.observation._asdict()
+    values |= finding.observation._asdict() | {"application": finding.application}
     values["reason"] = encode_if(finding.observation.reason)
     values["facts"] = encode_facts(finding.kind, finding.observation.facts)
     return tuple(bind(values[name]) if name in _JSON else values[name] for name in _COLUMNS)
@@ -73,7 +73,8 @@ def finding_of(row: Any) -> Finding:
     values["facts"] = decode_facts(values["kind"], stored["facts"])
     subject = Subject(*(stored[name] for name in Subject._fields))
     observation = Observation(subject=subject, **{name: values[name] for name in _OBSERVATION})
-    return Finding(stored["id"], observation, Life(**{name: values[name] for name in _LIFE}))
+    life = Life(**{name: values[name] for name in _LIFE})
+    return Finding(stored["id"], observation, life, application=stored["application"])
 
 
 def encode_facts(kind: kinds.Kind, facts: Facts) -> str:

@@ -43,10 +43,11 @@ def minute_of_row(row: Iterable[Any]) -> IdMinute:
 
 
 _FIELDS: Final = len(LogRecord._fields)
+_CAUSES: Final = len(Aborts._fields)
 
 
 class IdRow(NamedTuple):
-    """A row of `transactional_ids`.
+    """A row of `transactional_ids`. A row of `left_behind_records` has no application: the id's own row has it.
 
     `record`: place, time and state are those of the id's newest record; the other fields are those of the newest record
     that names a producer. `last_abort`: the abort that the journal has to remember; None before the first.
@@ -64,24 +65,29 @@ class IdRow(NamedTuple):
     commits: int
     aborts: Aborts
     last_abort: LastAbort | None
+    application: str | None = None
+    framework: str | None = None
 
     @staticmethod
     def of(columns: Iterable[Any]) -> IdRow:
-        """Returns the row with these values of all columns, in the order of the columns."""
+        """Returns the row with these values of all columns, in the order of the columns; those of its application may
+        be left out."""
         cluster_id, key, display, partition, generation, *more = columns
         since_ms, started_at_ms, last_outcome, commits = more[_FIELDS : _FIELDS + 4]
-        *aborts, offset, code, confidence, is_open, completed_at_ms, counts, _ = more[_FIELDS + 4 :]
+        aborts = more[_FIELDS + 4 : _FIELDS + 4 + _CAUSES]
+        offset, code, confidence, is_open, completed_at_ms, counts, _, *application = more[_FIELDS + 4 + _CAUSES :]
         abort = None
         if offset is not None:
             cause = Cause(CauseCode(code), Confidence(confidence), bool(is_open))
             abort = LastAbort(offset, cause, completed_at_ms, bool(counts))
         record = LogRecord(*more[:_FIELDS])
         place = (cluster_id, key, display, partition, generation)
-        return IdRow(*place, record, since_ms, started_at_ms, last_outcome, commits, Aborts(*aborts), abort)
+        counted = (last_outcome, commits, Aborts(*aborts), abort)
+        return IdRow(*place, record, since_ms, started_at_ms, *counted, *application[:2])
 
     @property
     def columns(self) -> tuple[Any, ...]:
-        """The values of all columns, in the order of the columns."""
+        """The values of all columns but those of the application, in the order of the columns."""
         last, nothing = self.last_abort, (None,) * 7
         abort = nothing if last is None else (last.offset, *last.cause, *last[2:], last.settles_at_ms)
         return (*self[:5], *self.record, *self[6:10], *self.aborts, *abort)
@@ -146,8 +152,8 @@ def _newest_decodable(runs: Sequence[Run]) -> LogRecord | None:
     return None
 
 
-_NOTHING_COUNTED: Final = (0, 0, 0, 0, 0, 0, None, None, None, None, None, None, None)
-"""The columns of `transactional_ids` from `commits` on, for a new id."""
+_NOTHING_COUNTED: Final = (0, 0, 0, 0, 0, 0, None, None, None, None, None, None, None, None, None, False)
+"""The columns of `transactional_ids` from `commits` on, for a new id of a first read."""
 
 
 def id_rows(cluster_id: int, generation: int, runs: LoneRuns) -> list[tuple[Any, ...]]:

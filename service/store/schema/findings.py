@@ -59,6 +59,8 @@ findings = Table(
     Column("proofs", JSON, nullable=False),
     Column("reason", String),  # service.domain.reasons; null: the finding has none
     Column("passed_over", JSON, nullable=False),  # sequences below `counted_to` that may yet be counted
+    # of the ids that it is about; while it is open, service.store.writers.applications renews it
+    Column("application", String),
     PrimaryKeyConstraint("cluster_id", "id"),
     Index(None, "cluster_id", "opened_at_ms", "id"),
     Index(None, "cluster_id", "kind", "status"),

@@ -1,4 +1,4 @@
-"""Tables of transactional.ids: the present state of each id, and the producer ids that the id had."""
+"""Tables of transactional.ids: the present state of each, the producer ids it had, and its application."""
 
 from __future__ import annotations
 
@@ -23,8 +23,12 @@ from service.store.schema.history import ABORTED
 
 CAN_EXPIRE: Final = f"state IN ({', '.join(map(str, sorted(EXPIRABLE)))})"
 HAS_EXPIRED: Final = f"state = {EXPIRED}"
-"""Queries contain CAN_EXPIRE and HAS_EXPIRED literally: with parameters, the database would not use the partial
-indexes."""
+IS_NEW: Final = "is_examined IS NULL"
+"""Queries contain CAN_EXPIRE, HAS_EXPIRED and IS_NEW literally: with parameters, the database would not use the
+partial indexes."""
+
+OF_APPLICATION: Final = ("application", "framework", "is_examined")
+"""The columns of `transactional_ids` that are about the id's application, and not made of its records."""
 
 _IS_OPEN: Final = "started_at_ms IS NOT NULL"
 
@@ -63,6 +67,10 @@ transactional_ids = Table(
     Column("abort_completed_ms", BigInteger),
     Column("abort_counts", Boolean),
     Column("settles_at_ms", BigInteger),  # set while the abort's cause waits for the id's next record
+    # of service.store.writers.applications, which alone writes these columns
+    Column("application", String),
+    Column("framework", String),
+    Column("is_examined", Boolean),  # False: by the first read; null: the id is new, and will be examined soon
     PrimaryKeyConstraint("cluster_id", "transactional_id"),
     # without the id: ties cost a small sort, but the id's bytes here would cost the first read a fifth of its time
     Index(None, "cluster_id", "state", "last_update_ms"),
@@ -70,22 +78,37 @@ transactional_ids = Table(
     Index(None, "cluster_id", "producer_id"),
     # for the ids of a log partition, and its highest epoch of either protocol
     Index("ix_transactional_ids_epoch", "cluster_id", "partition", "client_transaction_version", "producer_epoch"),
-    Index("ix_transactional_ids_open", "cluster_id", "started_at_ms", "transactional_id", **where(_IS_OPEN)),
+    # with the application: the oldest open transaction of each is read from the index alone
+    Index(
+        "ix_transactional_ids_open",
+        *("cluster_id", "started_at_ms", "transactional_id", "application"),
+        **where(_IS_OPEN),
+    ),
     Index("ix_transactional_ids_settles", "cluster_id", "settles_at_ms", **where("settles_at_ms IS NOT NULL")),
     # the ids that can expire, in the order in which they will. Ids that have expired are left out: they may be many
     # more
     Index("ix_transactional_ids_expiring", "cluster_id", "last_update_ms", **where(CAN_EXPIRE)),
     Index("ix_transactional_ids_expired", "cluster_id", "timestamp_ms", **where(HAS_EXPIRED)),
+    Index(
+        "ix_transactional_ids_application",
+        *("cluster_id", "application", "transactional_id"),
+        **where("application IS NOT NULL"),
+    ),
+    Index("ix_transactional_ids_new", "cluster_id", "transactional_id", **where(IS_NEW)),
 )
 
 # The newest records of ids in other log partitions than that of the id's row in `transactional_ids`. They exist if
 # partitions were added to the log and the id now hashes to another one (service.store.rows.ids). The columns are those
-# of `transactional_ids`.
+# of `transactional_ids`, without the application, which belongs to the id.
 left_behind_records = Table(
     "left_behind_records",
     metadata,
     cluster_column(),
-    *(Column(one.name, one.type, nullable=one.nullable) for one in transactional_ids.c if one.name != "cluster_id"),
+    *(
+        Column(one.name, one.type, nullable=one.nullable)
+        for one in transactional_ids.c
+        if one.name not in ("cluster_id", *OF_APPLICATION)
+    ),
     Column("participants", String),  # of its open transaction, as JSON: [[topic, partition], …]
     PrimaryKeyConstraint("cluster_id", "transactional_id", "partition"),
     Index(None, "cluster_id", "partition"),
@@ -136,4 +159,30 @@ coordinator_states = Table(
     Column("state", SmallInteger, nullable=False),
     Column("ids", BigInteger, nullable=False),
     PrimaryKeyConstraint("cluster_id", "partition", "state"),
+)
+
+# The number of an application's ids in each state, by the framework that made them. Kept up to date like
+# `coordinator_states`.
+application_states = Table(
+    "application_states",
+    metadata,
+    cluster_column(),
+    Column("application", String, nullable=False),
+    Column("framework", String, nullable=False),
+    Column("state", SmallInteger, nullable=False),
+    Column("ids", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "application", "framework", "state"),
+)
+
+# Ended transactions by application. They stay with the application to which their id belonged when they were counted,
+# so that no number falls when an id expires, or belongs to another application later.
+application_totals = Table(
+    "application_totals",
+    metadata,
+    cluster_column(),
+    Column("application", String, nullable=False),
+    Column("since_ms", BigInteger, nullable=False),
+    Column("last_ms", BigInteger, nullable=False),  # when an end was counted last
+    *(Column(name, BigInteger, nullable=False) for name in ("commits", *ABORTED.values())),
+    PrimaryKeyConstraint("cluster_id", "application"),
 )

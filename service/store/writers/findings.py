@@ -14,6 +14,7 @@ from service.store.backends import backend_of
 from service.store.backends.backend import Lock
 from service.store.lease import Lease, check
 from service.store.many_rows import Upsert
+from service.store.queries.applications import with_applications
 from service.store.rows.findings import finding_of, row_of
 from service.store.schema import finding_events, findings, findings_truncated, torn_transactions
 from service.store.writers.history import count_contradictions, count_detection
@@ -22,8 +23,8 @@ EVENTS_KEPT: Final = 10_000
 """Maximum number of events kept, of all clusters together; a listener that missed more has to read all findings
 again."""
 
-_KEY: Final = ("cluster_id", "id")
-_ROWS = Upsert(findings, replace=[c.name for c in findings.c if c.name not in _KEY])
+_KEPT: Final = ("cluster_id", "id", "application")
+_ROWS = Upsert(findings, replace=[c.name for c in findings.c if c.name not in _KEPT], fill=("application",))
 _F = findings.c
 
 
@@ -44,7 +45,8 @@ class FindingWriter:
         cluster_id = self._lease.cluster_id
         with self._engine.begin() as connection:
             check(connection, self._lease)
-            _ROWS.write(connection, [row_of(cluster_id, change.finding, connection) for change in changes])
+            named = with_applications(connection, cluster_id, [change.finding for change in changes])
+            _ROWS.write(connection, [row_of(cluster_id, finding, connection) for finding in named])
             for since_ms in detected:
                 count_detection(connection, cluster_id, since_ms, now_ms)
             count_contradictions(connection, cluster_id, contradictions)

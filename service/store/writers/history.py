@@ -16,7 +16,7 @@ from service.domain.transaction_log.outcomes import BATCH, DETECTION, bucket, du
 from service.store.escaped_text import id_key
 from service.store.many_rows import Upsert
 from service.store.rows.ids import IdRow
-from service.store.schema import cluster_minutes, counters, id_minutes, rejects, transitions
+from service.store.schema import application_totals, cluster_minutes, counters, id_minutes, rejects, transitions
 from service.store.schema.history import (
     ABORTED,
     ABORTS,
@@ -41,6 +41,7 @@ and id."""
 
 _COUNTERS = Upsert(counters, add=("value",))
 _MINUTES = Upsert(cluster_minutes, add=("commits", "aborts"))
+_TOTALS = Upsert(application_totals, add=(COMMITS, *ABORTED.values()), most=("last_ms",))
 _REJECTS = Upsert(
     rejects,
     columns=[column.name for column in rejects.c if column.name != "id"],
@@ -57,9 +58,22 @@ def count_ends(connection: Connection, cluster_id: int, ended: EndedTotals, now_
         PRODUCER_IDS_ASSIGNED: ended.producer_ids_assigned,
     } | {ABORTED[word]: number for word, number in ended.by_cause.items()}
     _COUNTERS.write(connection, [(cluster_id, name, "", by) for name, by in grown.items() if by])
+    count_ends_of_applications(connection, cluster_id, ended.by_application, now_ms)
     if ended.commits or ended.aborts:
         minute_ms = now_ms - now_ms % MINUTE_MS
         _MINUTES.write(connection, [(cluster_id, minute_ms, ended.commits, ended.aborts)])
+
+
+def count_ends_of_applications(
+    connection: Connection, cluster_id: int, grown: Mapping[tuple[str, str], int], now_ms: int
+) -> None:
+    """Adds ended transactions to the totals of applications. `grown`: by application and column."""
+    applications = sorted({application for application, _ in grown})
+    rows = [
+        (cluster_id, one, now_ms, now_ms, *(grown.get((one, column), 0) for column in (COMMITS, *ABORTED.values())))
+        for one in applications
+    ]
+    _TOTALS.write(connection, [row for row in rows if any(row[4:])])
 
 
 def count_durations(

@@ -18,12 +18,19 @@ from service.domain.transaction_log.states import EXPIRED, OPEN
 from service.store.escaped_text import KEY_ID_BYTES, display_id, id_key, printable
 from service.store.many_rows import Upsert, batched, look_up
 from service.store.rows.ids import Divided, IdRow, Places, Record, divide
-from service.store.schema import coordinator_states, left_behind_records, open_participants, transactional_ids
+from service.store.schema import (
+    OF_APPLICATION,
+    application_states,
+    coordinator_states,
+    left_behind_records,
+    open_participants,
+    transactional_ids,
+)
 
 
 class EndedTotals(NamedTuple):
-    """What runs add to the cluster's counters. `durations`: (outcome, kind, ms) from the pairs of records that the
-    driver judged."""
+    """The runs' totals for the cluster's counters. `durations`: (outcome, kind, ms) from the pairs of records that the
+    driver judged. `by_application`: by application and column of `application_totals`."""
 
     commits: int
     aborts: int
@@ -31,6 +38,7 @@ class EndedTotals(NamedTuple):
     expired: int
     producer_ids_assigned: int
     durations: list[tuple[str, str, int]]
+    by_application: Counter[tuple[str, str]]
 
 
 class FoldedFacts(NamedTuple):
@@ -83,10 +91,11 @@ def _by_key(facts: Iterable[Any]) -> dict[tuple[bytes, int], list[Any]]:
 IDS_AT_ONCE: Final = 1_000
 
 _L, _O = left_behind_records.c, open_participants.c
-_COLUMNS = tuple(transactional_ids.c.keys())
+_COLUMNS = tuple(name for name in transactional_ids.c.keys() if name not in OF_APPLICATION)  # noqa: SIM118 - no dict
+_READ = (*_COLUMNS, "application", "framework")
 _OTHER = (*_COLUMNS, "participants")
 
-_IDS = Upsert(transactional_ids, replace=_COLUMNS[2:])
+_IDS = Upsert(transactional_ids, columns=_COLUMNS, replace=_COLUMNS[2:])
 _OTHERS = Upsert(
     left_behind_records,
     columns=_OTHER,
@@ -94,6 +103,7 @@ _OTHERS = Upsert(
 )
 PARTICIPANTS: Final = Upsert(open_participants)
 STATES: Final = Upsert(coordinator_states, add=("ids",))
+APPLICATION_STATES: Final = Upsert(application_states, add=("ids",))
 
 _CLOSE = delete(open_participants).where(_O.cluster_id == bindparam("cluster"), _O.transactional_id == bindparam("key"))
 _OTHERS_OF_CLUSTER = select(_L.partition).where(_L.cluster_id == bindparam("cluster")).limit(1)
@@ -119,10 +129,11 @@ class IdRows:
     _closed: set[bytes] = field(default_factory=set)
     _opened: dict[bytes, Places] = field(default_factory=dict)
     _moved: Counter[tuple[int, int]] = field(default_factory=Counter)
+    _moved_of_application: Counter[tuple[str, str, int]] = field(default_factory=Counter)
 
     @classmethod
     def read(cls, connection: Connection, cluster_id: int, ids: Sequence[bytes], partition_count: int) -> IdRows:
-        found = map(IdRow.of, look_up(connection, transactional_ids, _COLUMNS, cluster_id, ids))
+        found = map(IdRow.of, look_up(connection, transactional_ids, _READ, cluster_id, ids))
         counting = {row.transactional_id: row for row in found}
         others: dict[bytes, dict[int, Record]] = {}
         # most clusters never have left-behind records
@@ -136,6 +147,11 @@ class IdRows:
     def in_partition(self, key: bytes, partition: int) -> IdRow | None:
         """Returns the row of the id's newest record in this partition of the log; None if there is none."""
         return next((row for row in self._all(key) if row.partition == partition), None)
+
+    def application_of(self, key: bytes) -> str | None:
+        """Returns the application of the id; None if it is not known."""
+        row = self.counting.get(key)
+        return None if row is None else row.application
 
     def lives_elsewhere(self, key: bytes, partition: int) -> bool:
         """Returns whether another partition of the log has an unexpired record of the id."""
@@ -172,6 +188,8 @@ class IdRows:
         PARTICIPANTS.write(connection, list(opened))
         moved = [(cluster_id, *place, change) for place, change in sorted(self._moved.items()) if change]
         STATES.write(connection, moved)
+        changes = [(cluster_id, *of, change) for of, change in sorted(self._moved_of_application.items()) if change]
+        APPLICATION_STATES.write(connection, changes)
         if self._divided:
             counting = [
                 {"cluster": cluster_id, "key": key, "of_partition": self.counting[key].partition}
@@ -194,15 +212,19 @@ class IdRows:
 
     def _change(self, old: IdRow | None, new: Record) -> None:
         key, row = new.row.transactional_id, new.row
-        self.counting[key] = self._changed[key] = row
         self._moved[row.partition, row.state] += 1
         if old is not None:
             self._moved[old.partition, old.state] -= 1
+            row = row._replace(application=old.application, framework=old.framework)
+            if old.application is not None and old.framework is not None:
+                self._moved_of_application[old.application, old.framework, row.state] += 1
+                self._moved_of_application[old.application, old.framework, old.state] -= 1
             if old.state in OPEN:
                 self._closed.add(key)
                 self._opened.pop(key, None)
         if row.state in OPEN:
             self._opened[key] = new.places
+        self.counting[key] = self._changed[key] = row
 
     def _places_of(self, row: IdRow) -> Places:
         """Returns the partitions of the open transaction in the row that counts; none if no transaction is open."""

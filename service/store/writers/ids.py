@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, select, update
+from sqlalchemy import Connection, and_, delete, func, select, update
 
 from service.domain.transaction_log.facts import NO_ID, NO_RECORD, LoneRuns, Run
 from service.domain.transaction_log.id_delta import IdDelta, judge_records
@@ -25,8 +25,10 @@ from service.store.schema import (
     producer_ids,
     transactional_ids,
 )
+from service.store.schema.history import ABORTED, COMMITS
 from service.store.writers.history import HistoryRows
 from service.store.writers.id_rows import (
+    APPLICATION_STATES,
     PARTICIPANTS,
     STATES,
     EndedTotals,
@@ -79,7 +81,7 @@ class IdWriter:
         if not counts:
             runs = [run for run in runs if not _is_stored(rows.in_partition(run.transactional_id, run.partition), run)]
         assigned = _count_new_pairs(connection, self.cluster_id, rows.counting, runs) if counts else 0
-        ended = EndedTotals(0, 0, Counter(), 0, assigned, [])
+        ended = EndedTotals(0, 0, Counter(), 0, assigned, [], Counter())
         history = HistoryRows(self.cluster_id, now_ms - self.history_ms, counts)
         for (key, partition), group in groupby(runs, attrgetter("transactional_id", "partition")):
             of_id = list(group)
@@ -88,7 +90,7 @@ class IdWriter:
             row = new_row(self.cluster_id, old, todo.steps[partition].read.generation, of_id, delta)
             if not (_is_gone(of_id) and rows.lives_elsewhere(key, partition)):
                 history.add(row, delta)
-                ended = _added(ended, delta)
+                ended = _added(ended, delta, rows.application_of(key))
             if key in displays:
                 row = row._replace(display=displays[key])
             rows.put(row, places_of(of_id[-1].participants))
@@ -121,8 +123,11 @@ class IdWriter:
         )
 
 
-def _added(ended: EndedTotals, delta: IdDelta) -> EndedTotals:
+def _added(ended: EndedTotals, delta: IdDelta, application: str | None) -> EndedTotals:
     ended.by_cause.update(delta.aborts)
+    if application is not None:
+        ended.by_application[application, COMMITS] += delta.commits
+        ended.by_application.update({(application, ABORTED[word]): number for word, number in delta.aborts.items()})
     ended.durations.extend(delta.durations)
     return ended._replace(
         commits=ended.commits + delta.commits,
@@ -145,6 +150,14 @@ def expire_partition_ids(connection: Connection, cluster_id: int, partition: int
             o.cluster_id == cluster_id, o.transactional_id.in_(select(t.transactional_id).where(of_partition))
         )
     )
+    is_known = and_(of_partition, t.application.is_not(None))
+    states = connection.execute(
+        select(t.application, t.framework, t.state, func.count())
+        .where(is_known)
+        .group_by(t.application, t.framework, t.state)
+    ).all()
+    moved = [(cluster_id, *of, state, -ids) for *of, state, ids in states]
+    APPLICATION_STATES.write(connection, moved + [(cluster_id, *of, EXPIRED, ids) for *of, _, ids in states])
     expired = connection.execute(
         update(transactional_ids).where(of_partition).values(state=EXPIRED, offset=_NOWHERE, started_at_ms=None)
     )

@@ -23,6 +23,7 @@ from service.store.progress import positions
 from service.store.queries.pipeline import without_log
 from service.store.rows.ids import IdRow, last_abort
 from service.store.schema import coordinator_states, transactional_ids
+from service.store.schema.history import ABORTED
 from service.store.writers.history import (
     MINUTES,
     count_durations,
@@ -214,6 +215,8 @@ def settle_causes(connection: Connection, cluster_id: int, reads: Iterable[Range
         settle, word = _SETTLE, COUNTED_AS[last.cause.code]
         if last.counts and last.completed_at_ms is not None:
             ended.by_cause[word] += 1
+            if row.application is not None:
+                ended.by_application[row.application, ABORTED[word]] += 1
             minute = IdMinute(minute_of(last.completed_at_ms)).with_abort(word)
             minute_rows.append(minute_row(cluster_id, row.transactional_id, minute))
             column = transactional_ids.c[f"aborts_{word}"]

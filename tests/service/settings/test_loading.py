@@ -104,6 +104,20 @@ def test_unknown_variables_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
             "[[rules]]\ntopic = 'a'\nfull_history = true",
             "rules: rule 1: full_history needs a prefix, not a topic: the topics of a",
         ),
+        ("[[applications]]\nname = 'pay'", "applications: application 'pay': needs either prefix or pattern"),
+        ("[[applications]]\nprefix = 'pay'", "applications: application 1: needs name, or a pattern with a group"),
+        (
+            "[[applications]]\nname = 'pay'\npattern = 'pay('",
+            "applications: application 'pay': pattern 'pay(' is no regular expression: missing )",
+        ),
+        (
+            "[[applications]]\nname = 'pay'\nprefix = 'p'\nkind = 'storm'",
+            "applications: application 'pay': kind: 'storm'",
+        ),
+        (
+            "[[applications]]\nname = 'pay'\nprefx = 'p'",
+            "applications: application 'pay': unknown key 'prefx' (did you mean prefix?)",
+        ),
         ("rules = ['a']", "rules: rule 1: not a table: write [[rules]]"),
         ("[keep]\nhistroy = '7d'", "keep: unknown key 'histroy' (did you mean history?)"),
         (

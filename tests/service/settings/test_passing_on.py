@@ -54,6 +54,10 @@ prefix = "etl '1'-"
 long_after = "2h"
 full_history = true
 
+[[applications]]
+pattern = '(?P<name>[a-z]+)-\\d+'
+kind = "flink"
+
 [[rules]]
 topic = "orders*"
 owner = "shöp"
@@ -78,7 +82,17 @@ def in_child(environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) ->
 
 
 SERVED = {"port", "allowed_hosts", "insecure", "operators", "auth"}
-INGESTED = {"cluster", "checkpoint", "topics", "partitions", "spark_master", "spark_conf", "keep", "rules"}
+INGESTED = {
+    "cluster",
+    "checkpoint",
+    "topics",
+    "partitions",
+    "spark_master",
+    "spark_conf",
+    "keep",
+    "rules",
+    "applications",
+}
 OF_KAFKA = {"bootstrap_servers", "kafka_config"}
 
 

@@ -73,14 +73,21 @@ def upgrade() -> None:
     )
     _table(
         "transactional_ids",
-        f"cluster_id cluster, {_ID}",
+        f"cluster_id cluster, {_ID}, application text?, framework text?, is_examined bool?",
         key="cluster_id, transactional_id",
         indexes=["cluster_id, producer_id", "cluster_id, state, last_update_ms", "cluster_id, state, transactional_id"],
     )
+    _index("transactional_ids", "application", "cluster_id, application, transactional_id", "application IS NOT NULL")
     _index("transactional_ids", "epoch", "cluster_id, partition, client_transaction_version, producer_epoch")
     _index("transactional_ids", "expired", "cluster_id, timestamp_ms", "state = 200")
     _index("transactional_ids", "expiring", "cluster_id, last_update_ms", "state IN (0, 4, 5)")
-    _index("transactional_ids", "open", "cluster_id, started_at_ms, transactional_id", "started_at_ms IS NOT NULL")
+    _index("transactional_ids", "new", "cluster_id, transactional_id", "is_examined IS NULL")
+    _index(
+        "transactional_ids",
+        "open",
+        "cluster_id, started_at_ms, transactional_id, application",
+        "started_at_ms IS NOT NULL",
+    )
     _index("transactional_ids", "settles", "cluster_id, settles_at_ms", "settles_at_ms IS NOT NULL")
     _table(
         "left_behind_records",
@@ -106,6 +113,17 @@ def upgrade() -> None:
         "coordinator_states",
         "cluster_id cluster, partition int, state short, ids long",
         key="cluster_id, partition, state",
+    )
+    _table(
+        "application_states",
+        "cluster_id cluster, application text, framework text, state short, ids long",
+        key="cluster_id, application, framework, state",
+    )
+    _table(
+        "application_totals",
+        "cluster_id cluster, application text, since_ms long, last_ms long, commits long, aborts_client long,"
+        " aborts_timeout long, aborts_fenced long, aborts_admin long, aborts_unattributed long",
+        key="cluster_id, application",
     )
     _table("counters", "cluster_id cluster, name text, label text, value long", key="cluster_id, name, label")
     _table(
@@ -225,7 +243,7 @@ def upgrade() -> None:
         " group text?, prefix text?, opened_at_ms long, confirmed_at_ms long?, resolved_at_ms long?, last_seen_ms long,"
         " count long, reopened bool, resolution text?, owner text?, muted_until_ms long?, facts text,"
         " evidence json, self_heals_at_ms long?, log_partition int?, counted_to long, decision text?, bootstrap text?,"
-        " blocked_groups json, possible json, proofs json, reason text?, passed_over json",
+        " blocked_groups json, possible json, proofs json, reason text?, passed_over json, application text?",
         key="cluster_id, id",
         indexes=["cluster_id, kind, status", "cluster_id, opened_at_ms, id", "cluster_id, resolved_at_ms"],
     )

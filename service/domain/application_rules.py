@@ -1,0 +1,128 @@
+"""`[[applications]]`: rules by which people name the application of transactional.ids; and the application of an id, by
+a rule or as its framework is recognised.
+
+People own applications, not ids. A wrong name would send an incident to the wrong team, so an id that neither a rule
+nor its framework names has no application.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from service.domain.applications import PER_TASK, Application, Framework
+
+LONGEST_NAME: Final = 200
+"""Maximum number of characters of an application's name: the name is a label of metrics and a part of addresses."""
+
+LONGEST_MATCHED: Final = 1_000
+"""Ids with more characters fit no pattern: the time that a search takes may grow fast with the length of the text."""
+
+GROUP: Final = "name"
+"""The group of a pattern that holds the application's name: `(?P<name>…)`."""
+
+
+class ApplicationRule(NamedTuple):
+    """A rule for ids, as people see them, that begin with `prefix` or match the whole `pattern`. `name`: of their
+    application; None: the pattern's group GROUP has it. `kind` None: the framework is the recognised one."""
+
+    prefix: str | None = None
+    pattern: re.Pattern[str] | None = None
+    name: str | None = None
+    kind: Framework | None = None
+
+    def name_of(self, shown: str) -> str | None:
+        """Returns the application of the id; None if the rule does not fit, or the name in the id is unusable."""
+        if self.prefix is not None:
+            return self.name if shown.startswith(self.prefix) else None
+        if self.pattern is None or len(shown) > LONGEST_MATCHED:
+            return None
+        found = self.pattern.fullmatch(shown)
+        if found is None:
+            return None
+        return self.name if self.name is not None else usable(found[GROUP])
+
+
+class Assigned(NamedTuple):
+    """The application of an id, and the framework that made the id. `name` None: no application is known."""
+
+    name: str | None = None
+    framework: Framework = Framework.UNKNOWN
+
+
+UNASSIGNED: Final = Assigned()
+
+
+class ApplicationRules(NamedTuple):
+    """The rules of the settings, in the order of the file: the first that fits counts."""
+
+    rules: tuple[ApplicationRule, ...] = ()
+
+    def matching(self, shown: str) -> ApplicationRule | None:
+        """Returns the first rule that names an application for the id; None if there is none."""
+        return next((rule for rule in self.rules if rule.name_of(shown) is not None), None)
+
+    def kind_of(self, shown: str) -> Framework | None:
+        """Returns the framework that a rule names for the id; None if no rule does."""
+        rule = self.matching(shown)
+        return None if rule is None else rule.kind
+
+    def assign(self, shown: str, recognised: Application) -> Assigned:
+        """Returns the application of the id. A rule counts more than what was recognised."""
+        rule = self.matching(shown)
+        if rule is None:
+            name = recognised_name(shown, recognised)
+            return UNASSIGNED if name is None else Assigned(name, recognised.kind)
+        return Assigned(rule.name_of(shown), recognised.kind if rule.kind is None else rule.kind)
+
+    def corrected(self, shown: str, recognised: Application) -> Application:
+        """Returns the maker of the id with the kind that a rule names. Task and naming strategy are those of the
+        recognised framework, so that they are dropped with it."""
+        rule = self.matching(shown)
+        if rule is None or rule.kind in (None, recognised.kind):
+            return recognised
+        return Application(rule.kind or Framework.UNKNOWN, rule.name_of(shown))
+
+
+NO_RULES: Final = ApplicationRules()
+
+
+def recognised_name(shown: str, one: Application) -> str | None:
+    """Returns the name of the application that made the id; None if it is not known. The application of a source task
+    of Kafka Connect is its connector within its group of workers: other groups may have a connector of that name."""
+    if one.kind == Framework.KAFKA_CONNECT and one.strategy == PER_TASK and one.task is not None:
+        return usable(shown.removesuffix(f"-{one.task}"))
+    return usable(one.name)
+
+
+def usable(name: str | None) -> str | None:
+    """Returns the name; None if it is empty, too long, or is `.` or `..`, which no address can end with."""
+    return None if name in (None, "", ".", "..") or len(name) > LONGEST_NAME else name
+
+
+def mistake_in(prefix: str | None, pattern: str | None, name: str | None) -> str | None:
+    """Returns why these texts make no rule; None if they do."""
+    if (prefix is None) == (pattern is None):
+        return "needs either prefix or pattern"
+    has_group = False
+    if pattern is not None:
+        try:
+            has_group = GROUP in re.compile(pattern).groupindex
+        except (re.error, OverflowError, RecursionError) as error:
+            return f"pattern {pattern!r} is no regular expression: {error}"
+    if name is None:
+        return None if has_group else f"needs name, or a pattern with a group (?P<{GROUP}>…)"
+    if has_group:
+        return f"has both name and a group (?P<{GROUP}>…): leave one out"
+    if usable(name) is None or name != name.strip() or not name.isprintable():
+        return (
+            f"name {name!r} is no name: give 1 to {LONGEST_NAME} printable characters without outer spaces, not . or .."
+        )
+    return None
+
+
+def kinds_in(frameworks: Iterable[str]) -> tuple[Framework, ...]:
+    """Returns the frameworks among these words. Words of a later version count for nothing."""
+    given = set(frameworks)
+    return tuple(one for one in Framework if one in given and one != Framework.UNKNOWN)

@@ -1,0 +1,175 @@
+"""Reads applications: their ids by state, what has ended, the oldest open transaction; and the application of ids and
+of findings."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, func, select
+
+from service.domain.application_rules import kinds_in
+from service.domain.applications import Framework
+from service.domain.findings.finding import Finding, Subject
+from service.domain.transaction_log.id_delta import Aborts
+from service.domain.transaction_log.states import EXPIRED, FIRST_TIME_MS, OPEN
+from service.store.escaped_text import id_key, prefix_end
+from service.store.many_rows import batched
+from service.store.schema import application_states, application_totals, transactional_ids
+from service.store.schema.history import ABORTED, COMMITS
+
+PREFIX_READ: Final = 5_000
+"""Maximum number of ids with the prefix of a finding whose applications are compared."""
+
+_AT_ONCE: Final = 500
+_T, _S, _E = transactional_ids.c, application_states.c, application_totals.c
+
+
+class ApplicationRow(NamedTuple):
+    """An application. `states`: number of its ids by state, those that have expired included; `kinds`: the frameworks
+    that made them, as far as they are known. `commits`, `aborts`: what has ended since `since_ms` (None: nothing);
+    `oldest_open_ms`: the start of its oldest open transaction, None if none is open."""
+
+    name: str
+    kinds: tuple[Framework, ...]
+    states: dict[int, int]
+    since_ms: int | None = None
+    commits: int = 0
+    aborts: Aborts = Aborts()
+    oldest_open_ms: int | None = None
+
+    @property
+    def ids(self) -> int:
+        """The number of ids that have not expired."""
+        return sum(number for state, number in self.states.items() if state != EXPIRED)
+
+    @property
+    def open(self) -> int:
+        return sum(number for state, number in self.states.items() if state in OPEN)
+
+    @property
+    def failed(self) -> int:
+        """The number of aborts that the application did not choose itself."""
+        return sum(self.aborts) - self.aborts.client
+
+    @property
+    def ended(self) -> int:
+        return self.commits + sum(self.aborts)
+
+    @property
+    def failed_share(self) -> float | None:
+        """The share of ended transactions that failed; None if none has ended."""
+        return self.failed / self.ended if self.ended else None
+
+
+def all_applications(connection: Connection, cluster_id: int) -> list[ApplicationRow]:
+    """Returns every application that has ids or has counted something, by name."""
+    return _read(connection, cluster_id)
+
+
+def find_application(connection: Connection, cluster_id: int, name: str) -> ApplicationRow | None:
+    """Returns the application; None if there is none of this name."""
+    if "\0" in name:
+        return None  # no name contains NUL, and a database may refuse to compare with it
+    found = _read(connection, cluster_id, name)
+    return found[0] if found else None
+
+
+def worst_first(rows: Iterable[ApplicationRow]) -> list[ApplicationRow]:
+    """Returns the applications with the most failed transactions first; of the others, those with the most ended
+    transactions. The order changes seldom, so that the series of metrics, of which only the first are kept, stay."""
+    return sorted(rows, key=lambda one: (-one.failed, -one.ended, one.name))
+
+
+def _read(connection: Connection, cluster_id: int, name: str | None = None) -> list[ApplicationRow]:
+    def of(column: ColumnElement[str]) -> list[ColumnElement[bool]]:
+        return [] if name is None else [column == name]
+
+    states: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    frameworks: defaultdict[str, set[str]] = defaultdict(set)
+    counted = select(_S.application, _S.framework, _S.state, _S.ids).where(
+        _S.cluster_id == cluster_id, _S.ids != 0, *of(_S.application)
+    )
+    for application, framework, state, ids in connection.execute(counted):
+        states[application][state] += ids
+        frameworks[application].add(framework)
+    ended = select(_E.application, _E.since_ms, _E[COMMITS], *(_E[column] for column in ABORTED.values()))
+    totals = {
+        application: (since_ms, commits, Aborts(*aborts))
+        for application, since_ms, commits, *aborts in connection.execute(
+            ended.where(_E.cluster_id == cluster_id, *of(_E.application))
+        )
+    }
+    # a start that is no time would be the oldest for ever; the conditions also pick the index
+    oldest = (
+        select(_T.application, func.min(_T.started_at_ms))
+        .where(
+            _T.cluster_id == cluster_id,
+            _T.started_at_ms.is_not(None),
+            _T.started_at_ms >= FIRST_TIME_MS,
+            _T.application.is_not(None),
+            *of(_T.application),
+        )
+        .group_by(_T.application)
+    )
+    opened = {application: int(at_ms) for application, at_ms in connection.execute(oldest)}
+    return [
+        ApplicationRow(
+            one,
+            kinds_in(frameworks.get(one, ())),
+            dict(states.get(one, {})),
+            *totals.get(one, (None, 0, Aborts())),
+            opened.get(one),
+        )
+        for one in sorted({*states, *totals})
+    ]
+
+
+def applications_of(connection: Connection, cluster_id: int, ids: Collection[bytes]) -> dict[bytes, str]:
+    """Returns the applications of these ids, by id; ids without a known one are absent."""
+    found: dict[bytes, str] = {}
+    asked = {id_key(one): one for one in ids}
+    for some in batched(sorted(asked), _AT_ONCE):
+        rows = connection.execute(
+            select(_T.transactional_id, _T.application).where(
+                _T.cluster_id == cluster_id, _T.transactional_id.in_(some), _T.application.is_not(None)
+            )
+        )
+        found |= {asked[key]: application for key, application in rows}
+    return found
+
+
+def with_applications(connection: Connection, cluster_id: int, found: Sequence[Finding]) -> list[Finding]:
+    """Returns the findings with the application that the store has for their ids now."""
+    ids = {one.subject.transactional_id for one in found if one.subject.transactional_id is not None}
+    of_ids = applications_of(connection, cluster_id, ids)
+    prefixes = {one.subject.prefix for one in found if one.subject.prefix}
+    of_prefixes = {prefix: _of_prefix(connection, cluster_id, prefix) for prefix in prefixes}
+    return [replace(one, application=_of_subject(one.subject, of_ids, of_prefixes)) for one in found]
+
+
+def _of_subject(subject: Subject, of_ids: dict[bytes, str], of_prefixes: dict[str, str | None]) -> str | None:
+    if subject.transactional_id is not None:
+        return of_ids.get(subject.transactional_id)
+    return None if subject.prefix is None else of_prefixes.get(subject.prefix)
+
+
+def _of_prefix(connection: Connection, cluster_id: int, prefix: str) -> str | None:
+    """Returns the application to which all ids that begin with the prefix belong; None if there is none, or the prefix
+    is that of PREFIX_READ ids or more. Ids that are new do not count: their application is found out soon."""
+    begin = prefix.encode(errors="surrogatepass")
+    end = prefix_end(begin)
+    some = (
+        select(_T.application)
+        .where(
+            _T.cluster_id == cluster_id,
+            _T.transactional_id >= begin,
+            *(() if end is None else (_T.transactional_id < end,)),
+            _T.is_examined.is_not(None),
+        )
+        .limit(PREFIX_READ)
+    )
+    found = connection.scalars(some).all()
+    return found[0] if len(found) < PREFIX_READ and len(set(found)) == 1 else None

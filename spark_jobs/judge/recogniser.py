@@ -1,0 +1,171 @@
+"""Finds out the application of each transactional.id, again and again, and stores it.
+
+New ids come first. Otherwise the recogniser walks through all ids, page by page, because the application of an id may
+become known only when the id or its siblings are used, and because rules change. It takes at most a twentieth of a
+processor.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from sqlalchemy import Connection, Engine
+
+from service.domain.application_rules import UNASSIGNED, ApplicationRules, Assigned
+from service.domain.applications import (
+    NOTHING,
+    Application,
+    Behaviour,
+    Framework,
+    application_of,
+    flink_name,
+    may_be_recognised,
+    of_same_job,
+    sibling_names,
+)
+from service.store.engine import open_reader
+from service.store.lease import Lease
+from service.store.queries.application_inputs import IdToExamine, ids_after, new_ids, partition_counts
+from service.store.queries.behaviours import behaviours
+from service.store.writers.applications import ApplicationWriter
+from spark_jobs.runtime.liveness import Liveness
+from spark_jobs.runtime.periodic import repeated
+from spark_jobs.settings import IngestSettings
+
+AT_ONCE: Final = 500
+"""Maximum number of ids that one call examines."""
+
+LOOK_EVERY_MS: Final = 500
+"""Pause between two searches for new ids. An id of Flink's is new a whole checkpoint before its transaction ends."""
+
+WALK_EVERY_MS: Final = 10_000
+"""Shortest time from the start of one walk through all ids to the start of the next one."""
+
+PAUSE_FACTOR: Final = 20
+"""At most a twentieth of the time goes into this work."""
+
+
+class Recogniser:
+    """Examines the ids of one cluster. `knows_all_topics`: the watched topics are all topics; if not, producers for
+    each input partition are not recognised, because the topic in their ids may be another one. `processor_s`: the
+    processor time of this thread."""
+
+    def __init__(
+        self,
+        reader: Engine,
+        writer: ApplicationWriter,
+        cluster_id: int,
+        rules: ApplicationRules,
+        *,
+        knows_all_topics: bool = True,
+        totals_kept_ms: int = 0,
+        processor_s: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._reader, self._writer, self._cluster_id, self._rules = reader, writer, cluster_id, rules
+        self._knows_all_topics, self._totals_kept_ms = knows_all_topics, totals_kept_ms
+        self._processor_s = processor_s
+        self._after = b""
+        self._walk_at_ms = self._walk_began_ms = 0
+        # Flink's jobs that this walk and the one before recognised, by prefix and timeout
+        self._jobs: dict[tuple[str, int], Application] = {}
+        self._jobs_before: dict[tuple[str, int], Application] = {}
+
+    def work(self, now_ms: int) -> float:
+        """Examines some ids. Returns the seconds until the next call. Raises LeaseLost and StoreUnavailable as the
+        writer does; the ids are examined again then."""
+        began_s = self._processor_s()
+        has_more = self.examine_some(now_ms)
+        pause_s = (self._processor_s() - began_s) * PAUSE_FACTOR
+        return pause_s if has_more else max(pause_s, LOOK_EVERY_MS / 1000)
+
+    def examine_some(self, now_ms: int) -> bool:
+        """Examines new ids or, if there are none, the next ids of the walk, if it is due. Returns whether there are
+        more."""
+        with self._reader.connect() as connection:
+            some = new_ids(connection, self._cluster_id, AT_ONCE)
+            is_walking = not some and not self._walk_began_ms <= now_ms < self._walk_at_ms
+            if is_walking:
+                some = ids_after(connection, self._cluster_id, self._after, AT_ONCE)
+            assigned = self._assigned(connection, some)
+        changed = {one.transactional_id: new for one, new in zip(some, assigned, strict=True) if _differs(one, new)}
+        if changed:
+            self._writer.assign(changed, now_ms)
+        if not is_walking:
+            return bool(some)
+        if len(some) == AT_ONCE:
+            self._after = some[-1].transactional_id
+            return True
+        self._end_walk(now_ms)
+        return False
+
+    def _end_walk(self, now_ms: int) -> None:
+        self._writer.forget(now_ms - self._totals_kept_ms)
+        self._after = b""
+        self._jobs_before, self._jobs = self._jobs, {}
+        self._walk_began_ms, self._walk_at_ms = now_ms, now_ms + WALK_EVERY_MS
+
+    def _assigned(self, connection: Connection, some: Sequence[IdToExamine]) -> list[Assigned]:
+        # an id that is no text was made by no framework; a rule may name its application all the same
+        texts = [one for one in some if one.display.encode() == one.transactional_id]
+        makers = self._makers(connection, texts)
+        return [self._rules.assign(one.display, makers.get(one.transactional_id, NOTHING)) for one in some]
+
+    def _makers(self, connection: Connection, some: Sequence[IdToExamine]) -> Mapping[bytes, Application]:
+        """Returns the makers of the ids, as far as they are recognised."""
+        of_jobs = {one.transactional_id: self._of_known_job(one) for one in some}
+        unknown = [one for one in some if of_jobs[one.transactional_id] == NOTHING and may_be_recognised(one.name)]
+        siblings = {one.name: sibling_names(one.name) for one in unknown}
+        names = dict.fromkeys(name for one in unknown for name in (one.name, *siblings[one.name]))
+        found = {b.name: b for b in behaviours(connection, self._cluster_id, [name.encode() for name in names])}
+        topics = partition_counts(connection, self._cluster_id) if unknown and self._knows_all_topics else {}
+        makers = {key: maker for key, maker in of_jobs.items() if maker != NOTHING}
+        for one in unknown:
+            maker = self._of_known_job(one)
+            if maker == NOTHING and one.name in found:
+                maker = application_of(found[one.name], _existing(siblings[one.name], found), topics)
+            if maker != NOTHING:
+                makers[one.transactional_id] = maker
+            if maker.kind == Framework.FLINK and maker.name is not None:
+                self._jobs[maker.name, one.timeout_ms] = maker
+        return makers
+
+    def _of_known_job(self, one: IdToExamine) -> Application:
+        parts = flink_name(one.name)
+        if parts is None:
+            return NOTHING
+        key = parts.prefix, one.timeout_ms
+        job = self._jobs.get(key) or self._jobs_before.get(key)
+        return NOTHING if job is None else of_same_job(job, one.name)
+
+
+def _existing(names: Sequence[str], found: Mapping[str, Behaviour]) -> list[Behaviour]:
+    return [found[name] for name in names if name in found]
+
+
+def _differs(one: IdToExamine, new: Assigned) -> bool:
+    return not one.is_examined or (one.application, one.framework or Framework.UNKNOWN) != (
+        (None, Framework.UNKNOWN) if new == UNASSIGNED else new
+    )
+
+
+@contextmanager
+def recognising(settings: IngestSettings, engine: Engine, lease: Lease, liveness: Liveness) -> Iterator[None]:
+    """Keeps the applications of ids up to date in the background, until the block ends or the lease is lost."""
+    reader = open_reader(settings.store)
+    recogniser = Recogniser(
+        reader,
+        ApplicationWriter(engine, lease),
+        lease.cluster_id,
+        settings.applications,
+        knows_all_topics=not settings.watch.topics,
+        totals_kept_ms=settings.keep.history,
+    )
+    try:
+        with repeated("the recognition of applications", recogniser.work, liveness):
+            yield
+    finally:
+        with suppress(Exception):
+            reader.dispose()
