@@ -26,6 +26,7 @@ from service.api.http.problems import Problem, answer_errors_as_problems
 from service.api.http.security import SecurityHeaders
 from service.api.http.state import AppState, Store
 from service.api.routes import (
+    applications,
     audit,
     canary,
     clusters,
@@ -191,6 +192,7 @@ def _routes() -> list[BaseRoute]:
     everything = APIRouter()
     for room in (
         *(clusters.router, transactions.router, history.router, findings.router, events.router, partitions.offsets),
+        applications.router,
         *(partitions.router, partitions.groups, ledger.router, resolve.router, finding_marks.acknowledgements),
         *(audit.router, finding_marks.router, finding_marks.lists, notifications.router, canary.router),
     ):

@@ -149,6 +149,7 @@ def _transactions(sub: argparse.ArgumentParser) -> None:
     )
     sub.add_argument("--producer-id", metavar="N", help="only the id that has this producer id")
     sub.add_argument("--topic", metavar="NAME", help="only transactions open on this topic")
+    _application(sub, "ids")
     sub.add_argument("--q", metavar="TEXT", help="only ids that contain this text")
     sub.add_argument("--sort", choices=("age", "last_updated", "transactional_id"), help="order (default: age)")
     _limited_json(sub)
@@ -163,6 +164,7 @@ def _expiring(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--within", metavar="DURATION", help="only ids that expire within this time: 90s, 24h (default), 7d"
     )
+    _application(sub, "ids")
     _limited_json(sub)
 
 
@@ -179,12 +181,14 @@ def _findings(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--transactional-id", metavar="ID", help="only findings about this id")
     sub.add_argument("--topic", metavar="NAME", help="only findings about this topic")
     sub.add_argument("--partition", metavar="N", help="only findings about this partition")
+    _application(sub, "findings about ids")
     _limited_json(sub)
 
 
 def _partitions(sub: argparse.ArgumentParser) -> None:
     _switch(sub, "--lagging", "only partitions whose LSO is stalled below the high watermark")
     sub.add_argument("--topic", metavar="NAME", help="only partitions of this topic")
+    _application(sub, "partitions with an open transaction")
     _limited_json(sub)
 
 
@@ -192,11 +196,13 @@ def _hanging(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--allow-partial", action="store_true", help="exit with 0 instead of 4 if not everything can be judged"
     )
+    _application(sub, "transactions")
     _limited_json(sub, "findings")
 
 
 def _groups(sub: argparse.ArgumentParser) -> None:
     _switch(sub, "--blocked", "only groups that wait at the LSO, or will")
+    _application(sub, "groups behind an open transaction")
     _limited_json(sub)
 
 
@@ -219,6 +225,10 @@ def _explain(sub: argparse.ArgumentParser) -> None:
 
 def _switch(sub: argparse.ArgumentParser, name: str, text: str) -> None:
     sub.add_argument(name, action="store_const", const="true", help=text)
+
+
+def _application(sub: argparse.ArgumentParser, what: str) -> None:
+    sub.add_argument("--application", metavar="NAME", help=f"only {what} of this application")
 
 
 def _json(sub: argparse.ArgumentParser) -> None:
@@ -326,6 +336,13 @@ COMMANDS: Final = (
         "lists transactions that no coordinator will end, and their remediation",
         _SERVICE,
         _hanging,
+    ),
+    Command(
+        "applications",
+        "lists",
+        "lists the applications behind transactional.ids: what is open, ended and failed",
+        _SERVICE,
+        _limited_json,
     ),
     Command("partitions", "lists", "lists data partitions", _SERVICE, _partitions),
     Command("findings", "lists", "lists what is wrong or about to go wrong", _SERVICE, _findings),

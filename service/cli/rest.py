@@ -49,6 +49,7 @@ _ITEMS: Final = {
     "transactions": _TRANSACTION,
     "transaction/timeline": frozenset({"type"}),
     "expiring": _TRANSACTION,
+    "applications": frozenset({"name", "kinds", "ids", "open", "counts", "failed_share", "blocked_groups"}),
     "findings": _FINDING,
     "hanging": _FINDING,
     "partitions": frozenset({"topic", "partition", "last_stable_offset", "high_watermark", "judged"}),

@@ -71,6 +71,10 @@ def cluster_link(cluster: str) -> str:
     return f"{API}/clusters/{quote(cluster, safe='')}"
 
 
+def application_link(cluster: str, name: str) -> str:
+    return f"{cluster_link(cluster)}/applications/{quote(name, safe='')}"
+
+
 def transaction_link(cluster: str, transactional_id: bytes) -> str:
     return f"{cluster_link(cluster)}/transaction?{id_query(transactional_id)}"
 

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from service.api.http.fields import decode_bytes
 from service.api.http.problems import BAD_PARAMETER, NO_SUCH_ID, UNKNOWN_PARAMETER, ParameterError, ProblemError
 from service.api.http.state import known_cluster
+from service.domain.application_rules import LONGEST_NAME
 from service.domain.duration_text import PATTERN, span_ms
 from service.store.escaped_text import display_id
 from service.store.queries import transactions
@@ -39,6 +40,11 @@ Duration = Annotated[
     str,
     AfterValidator(_check_duration),
     WithJsonSchema({"type": "string", "pattern": f"^{PATTERN}$", "examples": ["90s", "15m", "24h", "7d"]}),
+]
+
+OfApplication = Annotated[
+    str | None,
+    QueryParameter(min_length=1, max_length=LONGEST_NAME, description="Only those of this application, by its name."),
 ]
 
 Window = Annotated[

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from service.api.http.answers import KeptRouter, answer, answer_page
 from service.api.http.fields import text_of_time
 from service.api.http.paging import LIMIT, Cursor, Int64, Limit, read_place, write_place
-from service.api.http.parameters import bytes_of
+from service.api.http.parameters import OfApplication, bytes_of
 from service.api.http.state import App, known_finding
 from service.api.schemas.findings import Finding, Findings, KindWord, OneFinding, SeverityWord, StatusWord
 from service.api.schemas.shape import shaped
@@ -42,10 +42,7 @@ def list_findings(
     partition: Annotated[
         int | None, QueryParameter(ge=0, lt=2**31, description="Only findings about this partition.")
     ] = None,
-    names: Annotated[
-        Literal["inline", "apart"],
-        QueryParameter(description="apart: each finding also has `words_apart`, without names in sentences."),
-    ] = "inline",
+    application: OfApplication = None,
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
@@ -57,6 +54,7 @@ def list_findings(
         bytes_of(request, "transactional_id") if transactional_id is not None else None,
         topic,
         partition,
+        application,
     )
     filters = (cluster, *(sorted(part) if isinstance(part, frozenset) else part for part in selection))
     return _page(app, cluster, selection, filters, limit, cursor, clusters.log_as_of_ms, names_apart=names == "apart")
@@ -66,6 +64,7 @@ def list_findings(
 def list_hanging(
     app: App,
     cluster: str,
+    application: OfApplication = None,
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
@@ -73,8 +72,9 @@ def list_hanging(
     resolved, the last opened first. `as_of` is the time of the last sample of data partitions; the cluster's `sources`
     show how many partitions could not be judged, and why.
     """
-    selection = FindingSelection(frozenset({Kind.HANGING}), frozenset({Status.CONFIRMED}))
-    filters = (cluster, "hanging")
+    chosen = (frozenset({Kind.HANGING}), frozenset({Status.CONFIRMED}))
+    selection = FindingSelection(*chosen, application=application)
+    filters = (cluster, "hanging", application)
     return _page(app, cluster, selection, filters, limit, cursor, observed_at_ms)
 
 

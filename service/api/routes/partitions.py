@@ -19,18 +19,21 @@ from service.api.http.answers import KeptRouter, answer, answer_page, unless_kno
 from service.api.http.fields import text_of_time
 from service.api.http.kafka import explained
 from service.api.http.paging import LIMIT, Cursor, Int64, Limit, cut, read_place, write_place
-from service.api.http.parameters import PartitionNumber, Truth, only_known, unusable
+from service.api.http.parameters import OfApplication, PartitionNumber, Truth, only_known, unusable
 from service.api.http.problems import NO_SUCH_PARTITION, ProblemError, describe
 from service.api.http.state import App, known_cluster
 from service.api.schemas.offsets import Explanation
 from service.api.schemas.partitions import Group, Groups, OnePartition, Partition, Partitions
 from service.api.schemas.shape import shaped
+from service.domain.application_rules import LONGEST_NAME
 from service.domain.partitions.blocked_groups import NO_GROUPS, BlockedGroupIndex
 from service.domain.partitions.state import PartitionState
 from service.store.escaped_text import printable
 from service.store.queries import partitions, transactions
+from service.store.queries.applications import applications_of
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.partitions import observed_at_ms, read_affected_groups
+from service.views.applications import holders_for
 from service.views.partitions.judged import judge
 
 _PLACE: Final = TypeAdapter(tuple[str, Int64])
@@ -50,17 +53,28 @@ def list_partitions(
         ),
     ] = None,
     topic: Annotated[str | None, QueryParameter(max_length=249, description="Only partitions of this topic.")] = None,
+    application: Annotated[
+        str | None,
+        QueryParameter(
+            min_length=1,
+            max_length=LONGEST_NAME,
+            description="Only partitions with an open transaction of this application. Open transactions are known"
+            " while the LSO is stalled.",
+        ),
+    ] = None,
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
     """Lists all watched partitions, by topic and number. The relation of each open transaction is derived from the
     transaction log as it was read at `as_of`.
     """
-    filters = (cluster, "partitions", lagging, topic)
+    filters = (cluster, "partitions", lagging, topic, application)
     after = read_place(_PLACE, cursor, *filters)
     with app.reading(cluster) as (connection, found):
         as_of_ms = observed_at_ms(connection, found.id)
-        rows, next_place = partitions.page(connection, found.id, after, limit, lagging=lagging, topic=topic)
+        rows, next_place = partitions.page(
+            connection, found.id, after, limit, lagging=lagging, topic=topic, application=application
+        )
         items = _described(connection, found, rows)
     next_cursor = None if next_place is None else write_place(next_place, *filters)
     return answer_page(Partitions, items, next_cursor, as_of_ms)
@@ -87,7 +101,8 @@ def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[Parti
     owners = (entry.relation.owner for one in judged for entry in one.entries)
     keys = {owner.transactional_id for owner in owners if owner is not None}
     ids = transactions.full_ids(connection, cluster.id, keys)
-    return [Partition.of(one, blocked.behind(one.row.topic_partition), cluster.name, ids) for one in judged]
+    named = applications_of(connection, cluster.id, keys)
+    return [Partition.of(one, blocked.behind(one.row.topic_partition), cluster.name, ids, named) for one in judged]
 
 
 @groups.read("/clusters/{cluster}/groups", "listGroups", Groups)
@@ -98,7 +113,7 @@ def list_groups(
         Truth | None,
         QueryParameter(description="true: only stopped, will_stop and unstable_offsets; false: only the others."),
     ] = None,
-    group: Annotated[str | None, QueryParameter(description="Only this group.")] = None,
+    application: OfApplication = None,
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
@@ -111,9 +126,15 @@ def list_groups(
     with app.reading(cluster) as (connection, found):
         as_of_ms = observed_at_ms(connection, found.id)
         affected = read_affected_groups(connection, found.id)
-    chosen = (one for one in affected if blocked in (None, one.is_blocked) and group in (None, one.offset.group))
-    page, next_cursor = cut(chosen, lambda one: one.key, limit, cursor, cluster, "groups", blocked, group)
-    return answer_page(Groups, [Group.of(one) for one in page], next_cursor, as_of_ms)
+        holders = holders_for(connection, found.id, affected)
+    chosen = (
+        one
+        for one in affected
+        if (blocked is None or one.is_blocked == blocked)
+        and (application is None or holders.of_group(one) == application)
+    )
+    page, next_cursor = cut(chosen, lambda one: one.key, limit, cursor, cluster, "groups", blocked, application)
+    return answer_page(Groups, [Group.of(one, holders.of_group(one)) for one in page], next_cursor, as_of_ms)
 
 
 _LAST = 2**63 - 1

@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from service.api.http.answers import KeptRouter, answer, answer_page
 from service.api.http.fields import text_of_time
 from service.api.http.paging import LIMIT, Cursor, Limit, read_cursor, seal, unseal, write_cursor
-from service.api.http.parameters import Duration, Id, IdBase64, bytes_of, id_of, known_id
+from service.api.http.parameters import Duration, Id, IdBase64, OfApplication, bytes_of, id_of, known_id
 from service.api.http.state import App
 from service.api.schemas.shape import shaped
 from service.api.schemas.transactions import OneTransaction, State, Transaction, Transactions
@@ -55,6 +55,7 @@ def list_transactions(
     topic: Annotated[
         str | None, QueryParameter(max_length=249, description="Only ids with an open transaction on this topic.")
     ] = None,
+    application: OfApplication = None,
     q: Annotated[
         str,
         QueryParameter(max_length=1000, description="Only ids whose display form contains this text, ignoring case."),
@@ -74,7 +75,7 @@ def list_transactions(
     raw_prefix = (bytes_of(request, "prefix") or b"") if prefix else b""
     text = (bytes_of(request, "q") or b"") if q else b""
     states = frozenset(CODES[name] for name in state) if state else frozenset(CODES.values()) - {EXPIRED}
-    filters = (cluster, sort, sorted(states), raw_prefix, min_age, producer_id, topic, text)
+    filters = (cluster, sort, sorted(states), raw_prefix, min_age, producer_id, topic, text, application)
     after = None if cursor is None else read_cursor(cursor, sort, *filters)
     with app.reading(cluster) as (connection, found):
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
@@ -86,6 +87,7 @@ def list_transactions(
             producer_id=producer_id,
             topic=None if topic is None else printable(topic),
             text=text,
+            application=application,
         )
         page = transactions.read_page(connection, found.id, selection, sort, after, limit)
         items = [Transaction.of(one, found) for one in read_described(connection, found, page.rows)]
@@ -117,6 +119,7 @@ def list_expiring(
     within: Annotated[
         Duration, QueryParameter(description="Only ids that expire within this time after `as_of`: 90s, 15m, 24h, 7d.")
     ] = "24h",
+    application: OfApplication = None,
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
@@ -124,7 +127,7 @@ def list_expiring(
     Kafka's default if that is unknown) after its last change in the transaction log. Ids past that time come first: the
     coordinator has not removed them yet. An id with an open transaction does not expire. Expired ids are not listed.
     """
-    filters = (cluster, "expiring", within)
+    filters = (cluster, "expiring", within, application)
     after = None
     if cursor is not None:
         data = unseal(cursor, _HEAD.size, *filters)
@@ -133,7 +136,7 @@ def list_expiring(
     with app.reading(cluster) as (connection, found):
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
         until_ms = (as_of_ms or 0) + span_ms(within) - found.expiration_ms
-        page = read_expiring(connection, found.id, until_ms, after, limit)
+        page = read_expiring(connection, found.id, until_ms, after, limit, application)
         items = [Transaction.of(one, found) for one in read_described(connection, found, page.rows)]
     next_cursor = page.after and seal(_HEAD.pack(page.after.last_update_ms) + page.after.transactional_id, *filters)
     return answer_page(Transactions, items, next_cursor, as_of_ms)

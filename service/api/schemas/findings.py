@@ -112,6 +112,9 @@ class Finding(Shape):
         ),
     ]
     owner: str | None
+    application: Annotated[
+        str | None, Field(description="The application of the ids that it is about; null if not known.")
+    ]
     muted_until: Time | None
     summary: str
     evidence: list[FindingEvidence]
@@ -152,6 +155,7 @@ class Finding(Shape):
             resolved_at=text_of_time(life.resolved_at_ms),
             last_seen_at=text_of_clock(life.last_seen_ms),
             acknowledgement=None if given is None else FindingAcknowledgement.of(given),
+            application=finding.application,
             muted_until=text_of_time(seen.muted_until_ms),
             evidence=[FindingEvidence.of(one) for one in seen.evidence],
             blocked_groups=list(seen.blocked_groups),

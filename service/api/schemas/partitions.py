@@ -26,6 +26,9 @@ IsolationWord = Annotated[IsolationLevel, OneOf(*IsolationLevel)]
 Ids = Mapping[bytes, bytes]
 """Full transactional ids by their keys in the store."""
 
+Applications = Mapping[bytes, str]
+"""Applications by the keys of owners."""
+
 
 class OpenTransaction(Shape):
     """A transaction that is open on the partition. `relation`: what will end it."""
@@ -34,6 +37,7 @@ class OpenTransaction(Shape):
     producer_epoch: int
     transactional_id: Annotated[str | None, Field(description="The owner of the producer id; null if unknown.")]
     transactional_id_b64: IdBytes
+    application: Annotated[str | None, Field(description="The application of that id; null if not known.")]
     start_offset: Wide
     started_at: Annotated[
         RawTime,
@@ -61,7 +65,9 @@ class OpenTransaction(Shape):
     href: Annotated[str | None, Field(description="Path of its transactional id.")]
 
     @staticmethod
-    def of(one: JudgedEntry, row: PartitionState, cluster: str, ids: Ids) -> OpenTransaction:
+    def of(
+        one: JudgedEntry, row: PartitionState, cluster: str, ids: Ids, applications: Applications
+    ) -> OpenTransaction:
         """Returns the body of an entry on the partition of `row`. `cluster`: the cluster's name."""
         entry, relation = one.entry, one.relation
         owner = relation.owner
@@ -73,6 +79,7 @@ class OpenTransaction(Shape):
             entry,
             transactional_id=transactional_id,
             transactional_id_b64=id_b64,
+            application=None if owner is None else applications.get(owner.transactional_id),
             started_at=moment(one.started_ms),
             first_record_timestamp=past_moment(None if first is None else first.first_timestamp_ms, entry.seen_at_ms),
             last_write_at=past_moment(entry.last_timestamp_ms, entry.seen_at_ms),
@@ -124,7 +131,13 @@ class Partition(Shape):
     href: Annotated[str, Field(description="Path of this partition.")]
 
     @staticmethod
-    def of(judged: JudgedPartition, blocked_groups: Sequence[str], cluster: str, ids: Ids) -> Partition:
+    def of(
+        judged: JudgedPartition,
+        blocked_groups: Sequence[str],
+        cluster: str,
+        ids: Ids,
+        applications: Applications,
+    ) -> Partition:
         """Returns the partition as judged. `blocked_groups`: the names of the groups blocked on it."""
         row, blocker = judged.row, judged.blocker
         has_answered = row.answered_at_ms is not None
@@ -140,8 +153,8 @@ class Partition(Shape):
             # null if the LSO has moved since the bytes behind it were read
             lso_lag_bytes=row.hidden_bytes,
             lso_stalled_since=text_of_time(row.stalled_since_ms),
-            blocker=None if blocker is None else OpenTransaction.of(blocker, row, cluster, ids),
-            open_transactions=[OpenTransaction.of(one, row, cluster, ids) for one in judged.entries],
+            blocker=None if blocker is None else OpenTransaction.of(blocker, row, cluster, ids, applications),
+            open_transactions=[OpenTransaction.of(one, row, cluster, ids, applications) for one in judged.entries],
             blocked_groups=list(blocked_groups),
             judged=judged.why is None,
             why=text_of(judged.why),
@@ -211,10 +224,15 @@ class Group(Shape):
         Wide | None,
         Field(description="The producer id of that transaction; null if its batches could not be read."),
     ]
+    application: Annotated[
+        str | None,
+        Field(description="The application whose open transaction it waits for, or would; null if not known."),
+    ]
     observed_at: Time | None
 
     @staticmethod
-    def of(one: AffectedGroup) -> Group:
+    def of(one: AffectedGroup, application: str | None) -> Group:
+        """Returns the body of a group. `application`: the one whose open transaction affects it."""
         return shaped(
             Group,
             one.offset,
@@ -228,6 +246,7 @@ class Group(Shape):
             isolation_level=one.offset.isolation,
             offsets_partition=one.offsets_partition,
             producer_id=one.waits_for_producer_id,
+            application=application,
             observed_at=text_of_time(one.offset.observed_at_ms),
         )
 

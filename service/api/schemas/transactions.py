@@ -51,6 +51,7 @@ class Transaction(Shape):
     transactional_id: Annotated[
         str, Field(description="The id itself; its display form (escaped) if it is not valid UTF-8.")
     ]
+    application: Annotated[str | None, Field(description="The application it belongs to; null if not known.")]
     state: State
     producer_id: Annotated[Wide, Field(description="-1 if none of the id's records could be decoded.")]
     producer_epoch: int
@@ -78,6 +79,7 @@ class Transaction(Shape):
             Transaction,
             record,
             transactional_id=id_text(row.transactional_id),
+            application=row.application,
             state=states.NAMES[record.state],
             started_at=moment(row.started_at_ms),
             last_updated_at=moment(record.last_update_ms),

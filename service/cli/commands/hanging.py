@@ -41,7 +41,7 @@ def run(flags: Namespace, settings: Settings) -> int:
     with --allow-partial), else 0. CommandFailed: 3 if the service does not answer.
     """
     service = Service(settings)
-    page = service.items("hanging", flags.limit)
+    page = service.items("hanging", flags.limit, {"application": flags.application})
     source: dict[str, Any] = next((one for one in service.summary()["sources"] if one["source"] == "partitions"), {})
     coverage = source.get("coverage", _NOTHING)
     pending = _pending(service) if any(one["subject"]["topic"] == OFFSETS_TOPIC for one in page["items"]) else {}
@@ -107,6 +107,8 @@ def _lines(one: dict[str, Any], as_of: str | None, pending: Pending) -> Iterator
         producer += f" epoch {subject['producer_epoch']}"
     owner = f" [{one['owner']}]" if one["owner"] else ""
     yield "who", f"{name_of(subject) or 'no transactional.id is known'}, {producer}{owner}"
+    if one.get("application"):
+        yield "application", one["application"]
     yield "since", f"{one['opened_at']} ({age(one['opened_at'], as_of)} ago)"
     yield "waiting", ", ".join(one["blocked_groups"]) or "no known consumer group"
     if subject["topic"] == OFFSETS_TOPIC:

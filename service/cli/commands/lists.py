@@ -1,5 +1,5 @@
-"""The commands that print a table of what the service lists: transactions, partitions, findings, expiring, groups,
-audit. Each raises CommandFailed: 3 if the service does not answer, 2 if it refuses a filter."""
+"""The commands that print a table of what the service lists: transactions, applications, partitions, findings,
+expiring, groups, audit. Each raises CommandFailed: 3 if the service does not answer, 2 if it refuses a filter."""
 
 from __future__ import annotations
 
@@ -59,6 +59,7 @@ def _transaction(one: One, as_of: str | None) -> tuple[object, ...]:
     counts = one["counts"]
     return (
         name_of(one),
+        one.get("application"),
         one["state"],
         age(one["started_at"], as_of),
         one["producer_id"],
@@ -87,10 +88,26 @@ def _partition(one: One, as_of: str | None) -> tuple[object, ...]:
     )
 
 
+def _application(one: One, as_of: str | None) -> tuple[object, ...]:
+    aborts, share = one["counts"]["aborts"], one["failed_share"]
+    return (
+        one["name"],
+        ",".join(one["kinds"]) or "-",
+        one["ids"],
+        one["open"],
+        age(one["oldest_open_at"], as_of),
+        one["counts"]["commits"],
+        *(aborts[cause] for cause in ("client", "timeout", "fenced", "admin", "unattributed")),
+        "-" if share is None else f"{share:.2%}",
+        len(one["blocked_partitions"]),
+        ",".join(one["blocked_groups"]) or "-",
+    )
+
+
 def _finding(one: One, _: str | None) -> tuple[object, ...]:
     muted = f" (muted until {one['muted_until']})" if one.get("muted_until") else ""
-    owner = f" [{one['owner']}]" if one.get("owner") else ""
-    words = one["summary"] + owner + muted
+    of = ", ".join(filter(None, (one.get("application"), one.get("owner"))))
+    words = one["summary"] + (f" [{of}]" if of else "") + muted
     return one["severity"], one["status"], one["kind"], one["opened_at"], one["count"], words, one["id"]
 
 
@@ -130,23 +147,33 @@ def _audited(one: One, _: str | None) -> tuple[object, ...]:
 
 _LISTS: Final = {
     "transactions": _List(
-        ("state", "prefix", "min_age", "producer_id", "topic", "q", "sort"),
-        "TRANSACTIONAL.ID, STATE, OPEN FOR, PRODUCER ID, EPOCH, LAST UPDATE, COMMITS, ABORTS, PARTITIONS",
+        ("state", "prefix", "min_age", "producer_id", "topic", "application", "q", "sort"),
+        "TRANSACTIONAL.ID, APPLICATION, STATE, OPEN FOR, PRODUCER ID, EPOCH, LAST UPDATE, COMMITS, ABORTS, PARTITIONS",
         _transaction,
     ),
     "partitions": _List(
-        ("lagging", "topic"),
+        ("lagging", "topic", "application"),
         "PARTITION, LAG, LSO, HIGH WATERMARK, STALLED FOR, BLOCKER, RELATION, OPEN, GROUPS, JUDGED",
         _partition,
     ),
     "findings": _List(
-        ("kind", "severity", "transactional_id", "topic", "partition", "status"),
+        ("kind", "severity", "transactional_id", "topic", "partition", "application", "status"),
         "SEVERITY, STATUS, KIND, OPENED, COUNT, FINDING, ID",
         _finding,
     ),
-    "expiring": _List(("within",), "TRANSACTIONAL.ID, EXPIRES IN, AT, STATE, LAST UPDATE, COMMITS", _expiring),
+    "applications": _List(
+        (),
+        "APPLICATION, KIND, IDS, OPEN, OLDEST OPEN, COMMITS, CLIENT ABORTS, TIMEOUTS, FENCED, ADMIN, UNATTRIBUTED,"
+        " FAILED, PARTITIONS, BLOCKED GROUPS",
+        _application,
+    ),
+    "expiring": _List(
+        ("within", "application"), "TRANSACTIONAL.ID, EXPIRES IN, AT, STATE, LAST UPDATE, COMMITS", _expiring
+    ),
     "groups": _List(
-        ("blocked",), "GROUP, PARTITION, RELATION, COMMITTED, LSO, LAG TO LSO, LAG TO HW, MEMBERS, OBSERVED", _group
+        ("blocked", "application"),
+        "GROUP, PARTITION, RELATION, COMMITTED, LSO, LAG TO LSO, LAG TO HW, MEMBERS, OBSERVED",
+        _group,
     ),
     "audit": _List(("action", "outcome", "who"), "WHEN, WHO, ADDRESS, ACTION, OUTCOME, SUBJECT, DETAIL", _audited),
 }

@@ -66,6 +66,7 @@ def test_a_finding_has_every_promised_field(cluster: WithFindings) -> None:
         "resolution": None,
         "acknowledgement": None,
         "owner": "payments",
+        "application": None,
         "muted_until": now,
         "summary": heals.summary,
         "evidence": [{"at": now, "source": "__transaction_state-0@7", "text": "fact"}],

@@ -41,6 +41,7 @@ def test_each_group_has_both_lags_and_its_relation_to_the_lso(cluster: WithParti
         "isolation_level": None,
         "offsets_partition": None,
         "producer_id": None,
+        "application": None,
         "observed_at": NOW,
     }
     assert [(one["group"], one["relation"], one["lag_to_lso"], one["lag_to_hw"]) for one in others] == [

@@ -53,6 +53,7 @@ def test_a_partition_has_every_promised_field(cluster: WithPartitions) -> None:
         "producer_epoch": 3,
         "transactional_id": "pay\\x{ff}",
         "transactional_id_b64": "cGF5_w",
+        "application": None,
         "start_offset": LSO,
         "started_at": SINCE,
         "first_record_timestamp": "2026-09-21T14:13:31.123Z",

@@ -59,6 +59,7 @@ def test_a_row_has_every_field_of_an_open_transaction(cluster: SeededCluster) ->
     listed = get(cluster, LIST)
     assert list(body.items()) == [
         ("transactional_id", "pay"),
+        ("application", None),
         ("state", "Ongoing"),
         ("producer_id", 77),
         ("producer_epoch", 3),

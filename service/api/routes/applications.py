@@ -1,0 +1,49 @@
+"""The applications of a cluster: pages of them by name, and one by its name."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path as PathParameter
+from fastapi import Response
+
+from service.api.http.answers import KeptRouter, answer, answer_page
+from service.api.http.fields import text_of_time
+from service.api.http.paging import LIMIT, Cursor, Limit, cut
+from service.api.http.problems import NO_SUCH_APPLICATION, ProblemError
+from service.api.http.state import App
+from service.api.schemas.applications import Application, Applications, OneApplication
+from service.api.schemas.shape import shaped
+from service.store.escaped_text import printable
+from service.store.queries import clusters
+from service.store.queries.applications import all_applications, find_application
+from service.views.applications import see_now
+
+router = KeptRouter("applications")
+
+
+@router.read("/clusters/{cluster}/applications", "listApplications", Applications)
+def list_applications(app: App, cluster: str, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
+    """Lists applications by name. An id belongs to the application that a rule of `[[applications]]` names or, without
+    a rule, that its framework shows; other ids belong to none.
+    """
+    with app.reading(cluster) as (connection, found):
+        as_of_ms = clusters.log_as_of_ms(connection, found.id)
+        rows = all_applications(connection, found.id)
+        page, next_cursor = cut(rows, lambda one: (one.name,), limit, cursor, cluster, "applications")
+        items = [Application.of(one, found.name) for one in see_now(connection, found.id, page)]
+    return answer_page(Applications, items, next_cursor, as_of_ms)
+
+
+@router.read("/clusters/{cluster}/applications/{name:path}", "getApplication", OneApplication)
+def get_application(app: App, cluster: str, name: Annotated[str, PathParameter(max_length=1_000)]) -> Response:
+    """Returns one application. Its name may contain slashes."""
+    with app.reading(cluster) as (connection, found):
+        row = find_application(connection, found.id, name)
+        if row is None:
+            detail = f"cluster {found.name!r} has no application {printable(name)[:249]!r}"
+            raise ProblemError(404, NO_SUCH_APPLICATION, detail)
+        as_of_ms = clusters.log_as_of_ms(connection, found.id)
+        (one,) = see_now(connection, found.id, [row])
+    body = shaped(OneApplication, Application.of(one, found.name), as_of=text_of_time(as_of_ms))
+    return answer(body, as_of_ms)
