@@ -18,8 +18,8 @@ def cluster_page(cluster: str) -> str:
 
 
 def page_of(cluster: str, name: str, **query: object) -> str:
-    """Returns the address of a page of the cluster. `name`: findings, transactions, partitions, expiring, groups,
-    pipeline, goto. `query`: the parameters; parameters that are None are left out."""
+    """Returns the address of a page of the cluster. `name`: findings, transactions, applications, partitions,
+    expiring, groups, pipeline, goto. `query`: the parameters; parameters that are None are left out."""
     given = {key: value for key, value in query.items() if value is not None}
     return f"{cluster_page(cluster)}/{name}" + (f"?{urlencode(given, doseq=True)}" if given else "")
 
@@ -30,6 +30,10 @@ def finding_page(cluster: str, finding: str) -> str:
 
 def transaction_page(cluster: str, transactional_id: bytes) -> str:
     return f"{cluster_page(cluster)}/transaction?{id_query(transactional_id)}"
+
+
+def application_page(cluster: str, name: str) -> str:
+    return f"{cluster_page(cluster)}/applications/{quote(name, safe='')}"
 
 
 def partition_page(cluster: str, topic: str, partition: int, offset: int | None = None) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from service.web import goto, guide, llms
-from service.web.cluster import audit, notifications, overview, pipeline
+from service.web import goto, guide
+from service.web.cluster import applications, audit, notifications, overview, pipeline
 from service.web.findings import finding_list, forms
 from service.web.partitions import partition_list, partition_page
 from service.web.transactions import expiring, transaction_list, transaction_page
@@ -20,6 +20,7 @@ ROOMS: Final = (
     partition_page,
     expiring,
     pipeline,
+    applications,
     audit,
     notifications,
     transaction_list,

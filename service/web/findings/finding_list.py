@@ -15,6 +15,7 @@ from service.api.http.paging import Int64, read_place, write_place
 from service.api.http.parameters import bytes_of, only_known
 from service.api.http.state import App, known_finding
 from service.api.schemas.findings import KindWord, SeverityWord, StatusWord
+from service.domain.application_rules import LONGEST_NAME
 from service.domain.findings.catalogue import EVENTS
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Severity, Status
@@ -71,6 +72,7 @@ def get_findings(
     transactional_id: str | None = None,
     topic: Annotated[str | None, QueryParameter(max_length=249)] = None,
     partition: Annotated[Partition | Literal[""] | None, QueryParameter()] = None,
+    application: Annotated[str | None, QueryParameter(max_length=LONGEST_NAME)] = None,
     cursor: str | None = None,
 ) -> Response:
     """Returns the page. The filters are those of REST; a filter that a form leaves empty counts as not given. Without
@@ -82,6 +84,7 @@ def get_findings(
         bytes_of(request, "transactional_id") or None if transactional_id else None,
         topic or None,
         partition if isinstance(partition, int) else None,
+        application or None,
     )
     with framed(request, cluster) as (connection, frame):
         selection = findings.named(connection, frame.cluster.id, selection)
@@ -207,4 +210,5 @@ def _query(selection: FindingSelection) -> dict[str, Any]:
         "transactional_id": selection.transactional_id,
         "topic": selection.topic,
         "partition": selection.partition,
+        "application": selection.application,
     }

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Connection
 
 from service.api.http.answers import KeptRoute
+from service.domain.application_rules import LONGEST_NAME
 from service.domain.findings.catalogue import REPORTING
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Status
@@ -20,6 +21,7 @@ from service.store.queries import findings
 from service.store.queries.findings import FindingSelection
 from service.store.queries.partitions import GROUPS_READ, read_affected_groups
 from service.store.queries.pipeline import UNANSWERED_READ, read_unanswered
+from service.views.applications import Holders
 from service.views.cluster.frame import Frame
 from service.views.partitions.blocking_chain import Link, links, waiting_first
 from service.views.partitions.judged import MOST_JUDGED, JudgedPartition
@@ -56,6 +58,7 @@ def get_partitions(
     cluster: str,
     show: Literal["hidden", "waiting", "unknown"] = "hidden",
     topic: Annotated[str, Query(max_length=249)] = "",
+    application: Annotated[str, Query(max_length=LONGEST_NAME)] = "",
     sort: Literal["worst", "hidden", "since"] = "worst",
     page: PageNumber = 1,
 ) -> Response:
@@ -63,8 +66,11 @@ def get_partitions(
     topic = topic.strip()
     with framed(request, cluster) as (connection, frame):
         chain = read_links(connection, frame, frame.standing, read_affected_groups(connection, frame.cluster.id))
-        silent = [] if show == "waiting" else read_unanswered(connection, frame.cluster.id, topic)
-        chosen = ordered((link for link in chain if topic in link.row.topic and _is_shown(link, show)), sort)
+        holders = Holders.read(connection, frame.cluster.id, frame.standing)
+        is_any = show == "waiting" or application
+        silent = [] if is_any else read_unanswered(connection, frame.cluster.id, topic)
+        fitting = (link for link in chain if topic in link.row.topic and _is_shown(link, show))
+        chosen = ordered((link for link in fitting if application in ("", holders.of(link.judged))), sort)
         shown = paged(chosen, page)
         return render(
             "partitions.html",
@@ -78,7 +84,8 @@ def get_partitions(
             waiting=sum(bool(link.waiting) for link in chain),
             not_judged=max(frame.seen.coverage.blocked - MOST_JUDGED, 0),
             most_judged=MOST_JUDGED,
-            query={"show": show, "topic": topic or None, "sort": sort},
+            query={"show": show, "topic": topic or None, "application": application or None, "sort": sort},
+            holders=holders,
             sorts=_SORT_TEXTS,
         )
 
@@ -98,16 +105,20 @@ def get_groups(
     cluster: str,
     show: Literal["all", "blocked", "others"] = "all",
     group: Annotated[str, Query(max_length=600)] = "",
+    application: Annotated[str, Query(max_length=LONGEST_NAME)] = "",
     page: PageNumber = 1,
 ) -> Response:
     """Returns the page; 404 if the store does not know the cluster."""
     group = group.strip()
     with framed(request, cluster) as (connection, frame):
         rows = waiting_first(read_affected_groups(connection, frame.cluster.id))
+        holders = Holders.read(connection, frame.cluster.id, frame.standing)
         chosen = [
             row
             for row in rows
-            if group in row.offset.group and (show == "all" or row.is_blocked == (show == "blocked"))
+            if group in row.offset.group
+            and (show == "all" or row.is_blocked == (show == "blocked"))
+            and application in ("", holders.of_group(row))
         ]
         return render(
             "groups.html",
@@ -116,12 +127,14 @@ def get_groups(
             shown=paged(chosen, page),
             show=show,
             group=group,
+            application=application,
+            holders=holders,
             total=len(rows),
             blocked=sum(row.is_blocked for row in rows),
             names=Counter(relation for relation, _ in {(row.relation, row.offset.group) for row in rows}),
             is_cut=len(rows) >= GROUPS_READ,
             most=GROUPS_READ,
-            unasked=denied_groups(connection, frame.cluster.id),
+            unasked=[] if application else denied_groups(connection, frame.cluster.id),
             standing=frame.seen.coverage.blocked,
         )
 

@@ -22,7 +22,14 @@ from service.api.http.problems import Problem, ProblemError
 from service.store.errors import StoreError
 from service.store.escaped_text import display_id
 from service.views import words
-from service.views.addresses import cluster_page, finding_page, page_of, partition_page, transaction_page
+from service.views.addresses import (
+    application_page,
+    cluster_page,
+    finding_page,
+    page_of,
+    partition_page,
+    transaction_page,
+)
 from service.views.cluster.frame import Frame
 from service.web.charts.ruler import mini_of
 
@@ -83,7 +90,7 @@ def breakable(text: str) -> Markup:
 
 _OF_TIMES: Final = (words.duration, words.fine, words.clock, words.exact, words.iso)
 _OF_NUMBERS: Final = (words.count, words.about, words.size, words.share, words.rate, words.plural)
-_ADDRESSES: Final = (cluster_page, page_of, finding_page, transaction_page, partition_page)
+_ADDRESSES: Final = (cluster_page, page_of, finding_page, transaction_page, partition_page, application_page)
 
 
 @cache

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from service.api.http.answers import KeptRoute
 from service.api.http.parameters import Duration
+from service.domain.application_rules import LONGEST_NAME
 from service.domain.duration_text import span_ms
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, LAST_TIME_MS
@@ -28,13 +29,18 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
 
 @router.get("/clusters/{cluster}/expiring")
-def get_expiring(request: Request, cluster: str, within: Annotated[Duration, Query()] = "72h") -> Response:
+def get_expiring(
+    request: Request,
+    cluster: str,
+    within: Annotated[Duration, Query()] = "72h",
+    application: Annotated[str, Query(max_length=LONGEST_NAME)] = "",
+) -> Response:
     """Returns the page; 404 if the store does not know the cluster, 422 if `within` is no duration."""
     with framed(request, cluster) as (connection, frame):
         limits = frame.limits
         as_of_ms = clusters.log_as_of_ms(connection, frame.cluster.id)
         until_ms = min((as_of_ms or 0) + span_ms(within), LAST_TIME_MS - limits.sweep_ms) - limits.expiration_ms
-        page = read_expiring(connection, frame.cluster.id, until_ms, None, ROWS_SHOWN)
+        page = read_expiring(connection, frame.cluster.id, until_ms, None, ROWS_SHOWN, application or None)
         counted = count_ids(connection, frame.cluster.id, limits, as_of_ms or 0, expiry.bounds_ms(limits.expiration_ms))
         since_ms = frame.now_ms - _DAY_MS
         expired = read_expired(connection, frame.cluster.id, since_ms)
@@ -47,6 +53,7 @@ def get_expiring(request: Request, cluster: str, within: Annotated[Duration, Que
             is_cut=page.after is not None,
             most=ROWS_SHOWN,
             within=within,
+            application=application,
             choices=[*_WITHIN, *([] if within in dict(_WITHIN) else [(within, within)])],
             counted=counted,
             bars=expiry.bars(counted.parts, limits.expiration_ms),

@@ -17,6 +17,7 @@ from service.api.http.fields import cluster_link
 from service.api.http.paging import read_cursor, write_cursor
 from service.api.http.parameters import bytes_of, only_known, unusable
 from service.api.schemas.transactions import State
+from service.domain.application_rules import LONGEST_NAME
 from service.domain.duration_text import span_ms
 from service.domain.findings.finding import Finding
 from service.domain.source_state import SourceName
@@ -68,13 +69,13 @@ class Filters(NamedTuple):
     producer_id: int | None = None
     topic: str = ""
     text: bytes = b""
+    application: str = ""
     sort: str = "age"
 
     @property
     def is_plain(self) -> bool:
-        return not (
-            self.states or self.prefix or self.min_age or self.topic or self.text or self.producer_id is not None
-        )
+        texts = (self.prefix, self.min_age, self.topic, self.text, self.application)
+        return not (self.states or any(texts) or self.producer_id is not None)
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -95,7 +96,8 @@ class Filters(NamedTuple):
         pairs: list[tuple[str, str | bytes]] = [("state", NAMES[state]) for state in sorted(self.states)]
         pairs += [("prefix", self.prefix), ("min_age", self.min_age)]
         pairs += [("producer_id", "" if self.producer_id is None else str(self.producer_id))]
-        pairs += [("topic", self.topic), ("q", self.text), ("sort", "" if self.sort == "age" else self.sort)]
+        pairs += [("topic", self.topic), ("application", self.application), ("q", self.text)]
+        pairs += [("sort", "" if self.sort == "age" else self.sort)]
         return "&".join(f"{name}={quote(value, safe='')}" for name, value in pairs if value)
 
     def selection(self, as_of_ms: int | None) -> Selection:
@@ -108,6 +110,7 @@ class Filters(NamedTuple):
             producer_id=self.producer_id,
             topic=printable(self.topic) if self.topic else None,
             text=self.text,
+            application=self.application or None,
         )
 
 
@@ -117,6 +120,7 @@ def filters_of(
     min_age: str,
     producer_id: str,
     topic: str,
+    application: str,
     sort: str,
 ) -> Filters:
     """Returns the filters; an empty one counts as not given. Raises ProblemError (422) for values that REST would
@@ -129,7 +133,11 @@ def filters_of(
     if sort and sort not in SORTS:
         raise unusable("sort", f"{sort!r} is none of {', '.join(SORTS)}")
     text = bytes_of(request, "q") or b""
-    for name, given, most in (("topic", topic, _MOST_TOPIC), ("q", text, _MOST_TEXT)):
+    for name, given, most in (
+        ("topic", topic, _MOST_TOPIC),
+        ("application", application, LONGEST_NAME),
+        ("q", text, _MOST_TEXT),
+    ):
         if len(given) > most:
             raise unusable(name, f"longer than {most:,} characters")
     return Filters(
@@ -139,6 +147,7 @@ def filters_of(
         producer_id=_number(producer_id),
         topic=topic,
         text=text,
+        application=application,
         sort=sort or "age",
     )
 
@@ -209,13 +218,14 @@ def get_transactions(
     min_age: str = "",
     producer_id: str = "",
     topic: str = "",
+    application: str = "",
     q: str = "",  # noqa: ARG001 - as `prefix`
     sort: str = "",
     cursor: str | None = None,
 ) -> Response:
     """Returns the page; 404 if the store does not know the cluster, 422 for filters that REST would refuse, 400 for a
     cursor of another query."""
-    filters = filters_of(request, state, min_age, producer_id, topic, sort)
+    filters = filters_of(request, state, min_age, producer_id, topic, application, sort)
     with framed(request, cluster) as (connection, frame):
         after = None if cursor is None else read_cursor(cursor, filters.sort, frame.name, *filters.key)
         as_of_ms = clusters.log_as_of_ms(connection, frame.cluster.id)
