@@ -72,6 +72,34 @@ TOP_OPEN = _metric(
     "transactional_id",
     many=True,
 )
+FAILED_CAUSES: Final = ("timeout", "fenced", "admin", "unattributed")
+"""The causes of aborts that an application did not choose: all but `client`."""
+
+APPLICATION_TRANSACTIONS = _metric(
+    "application_transactions",
+    "gauge",
+    "Transactional ids of an application, by the state in their newest record; only for the applications with the most"
+    " failed transactions.",
+    "application",
+    "state",
+    many=True,
+)
+APPLICATION_COMPLETED = _metric(
+    "application_completed_total",
+    "counter",
+    "Completed transactions of an application, by outcome and cause; counted while the id belongs to it.",
+    "application",
+    "outcome",
+    "cause",
+    many=True,
+)
+APPLICATION_OLDEST_OPEN = _metric(
+    "application_oldest_open_timestamp_seconds",
+    "gauge",
+    "Start time of the oldest open transaction of an application; 0 if there is none.",
+    "application",
+    many=True,
+)
 TRANSACTIONAL_IDS = _metric("transactional_ids", "gauge", "Transactional ids known to the coordinators.")
 EXPIRING = _metric(
     "transactional_ids_expiring",

@@ -20,6 +20,7 @@ from service.metrics import catalogue
 from service.metrics.catalogue import SERIES_DROPPED, Metric
 from service.processes.identity import host_and_pid
 from service.store.escaped_text import display_id
+from service.store.queries.applications import worst_first
 from service.store.receivers import ReceiverState
 from service.store.schema import history as stored
 from service.store.schema.history import AUDITED, CONFIRMED, CONTRADICTIONS, DECODE_ERRORS, SUM
@@ -29,6 +30,10 @@ from service.views.cluster.sources import coordinators_of
 from service.wire.errors import DecodeError
 
 OUTCOMES: Final = ("commit", "abort")
+
+
+APPLICATIONS_NAMED: Final = 50
+"""Maximum number of applications with series: each has one for each state, each cause, and its oldest transaction."""
 
 
 class Distribution(NamedTuple):
@@ -96,6 +101,21 @@ def _interleaved(some: Iterable[Series]) -> list[Series]:
     return list(
         chain.from_iterable([of[rank] for of in by_metric.values() if rank < len(of)] for rank in range(longest))
     )
+
+
+def applications(facts: ClusterFacts) -> Iterator[Series]:
+    """Yields the series of the applications with the most failed transactions, also at 0."""
+    shown = worst_first(facts.applications)
+    states = {state: name for state, name in NAMES.items() if state != EXPIRED}
+    for one in shown[:APPLICATIONS_NAMED]:
+        for state, name in states.items():
+            yield Series(catalogue.APPLICATION_TRANSACTIONS, (one.name, name), one.states.get(state, 0))
+        yield Series(catalogue.APPLICATION_COMPLETED, (one.name, "commit", "commit"), one.commits)
+        for cause, number in one.aborts._asdict().items():
+            yield Series(catalogue.APPLICATION_COMPLETED, (one.name, "abort", cause), number)
+        yield Series(catalogue.APPLICATION_OLDEST_OPEN, (one.name,), (one.oldest_open_ms or 0) / 1000)
+    of_each = len(states) + len(OUTCOMES) - 1 + len(CAUSES) + 1
+    yield Series(catalogue.SERIES_DROPPED, (), max(len(shown) - APPLICATIONS_NAMED, 0) * of_each)
 
 
 def durations(facts: ClusterFacts) -> Iterator[Series]:

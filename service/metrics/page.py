@@ -26,6 +26,7 @@ from service.metrics.exports import ExportMetrics
 from service.metrics.families import (
     Distribution,
     Series,
+    applications,
     bounded,
     canary,
     clusters,
@@ -115,6 +116,7 @@ class StoreCollector(Collector):
 
 def _all(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
     yield from transactions(facts)
+    yield from applications(facts)
     yield from durations(facts)
     yield from coordinators(facts)
     yield from canary(facts)

@@ -13,6 +13,7 @@ from service.domain.partitions.blocked_groups import AffectedGroup, LsoSample
 from service.domain.partitions.facts import TopicPartition
 from service.domain.source_state import SourceName
 from service.domain.transaction_log.states import FIRST_TIME_MS, ONGOING, PREPARED
+from service.store.queries.applications import ApplicationRow, all_applications
 from service.store.queries.clusters import (
     ClusterRow,
     LogPartitionRow,
@@ -75,7 +76,7 @@ class ClusterFacts(NamedTuple):
     coverage: Coverage
     stalled: Mapping[TopicPartition, LsoSample]
     affected_groups: tuple[AffectedGroup, ...]
-    canary: CanaryHealth | None
+    applications: tuple[ApplicationRow, ...] = ()
 
 
 _T = transactional_ids.c
@@ -142,7 +143,7 @@ def _facts(connection: Connection, cluster: ClusterRow, now_ms: int) -> ClusterF
         coverage=coverage(connection, cluster.id),
         stalled=stalled_ends(connection, cluster.id, STALLED_READ),
         affected_groups=tuple(read_affected_groups(connection, cluster.id)),
-        canary=read_health(connection, cluster.id, now_ms),
+        applications=tuple(all_applications(connection, cluster.id)),
     )
 
 

@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from sqlalchemy import Engine, event, insert
 
 from service.access.actions import Action, Outcome
+from service.domain.application_rules import Assigned
 from service.domain.findings.kinds import Kind
 from service.domain.partitions.facts import PartitionsBatch
 from service.domain.source_state import SourceName
@@ -26,7 +27,8 @@ from service.store.audit_events import AuditEvent
 from service.store.engine import open_engine, open_reader
 from service.store.finding_marks import Wish, set_mute
 from service.store.queries.findings import longest_open
-from service.store.writers.history import count_detection
+from service.store.writers.applications import ApplicationWriter
+from service.store.writers.history import count_detection, count_ends_of_applications
 from service.store.writers.transaction_log import TransactionLogWriter
 from tests.helpers.many_rows import open_ids, stalled
 from tests.helpers.migrated import migrated
@@ -102,9 +104,13 @@ def one(found: Samples, name: str, **labels: str) -> float:
     return found[f"kafka_txn_{name}", tuple(sorted({"cluster": "orders", **labels}.items()))]
 
 
-def by(found: Samples, name: str, label: str) -> dict[str, float]:
-    """Returns the values of the metric `name`, keyed by the value of `label`."""
-    return {dict(labels)[label]: value for (found_name, labels), value in found.items() if found_name == name}
+def by(found: Samples, name: str, label: str, **where: str) -> dict[str, float]:
+    """Returns the values of the metric `name` whose labels have the values `where`, keyed by the value of `label`."""
+    return {
+        dict(labels)[label]: value
+        for (found_name, labels), value in found.items()
+        if found_name == name and where.items() <= dict(labels).items()
+    }
 
 
 def test_the_transaction_log_gives_metrics(engine: Engine, metrics: Metrics) -> None:
@@ -313,6 +319,44 @@ def test_the_cap_keeps_the_worst_series_and_counts_the_others(
     assert found["kafka_txn_series_dropped", (("cluster", "other"),)] == 0
     series = [key for key in ours if key[0].startswith("kafka_txn_coordinator_") and key[1][0][1] == "orders"]
     assert one(found, "series_dropped") == 1500 - len(series)
+
+
+def test_an_application_has_series_for_every_state_and_cause(engine: Engine, metrics: Metrics) -> None:
+    writer = bind(engine)
+    log = [*transaction(0, b"pay", start_ms=1_000), entry(3, states.ONGOING, b"pay-2", start_ms=NOW_MS - 9_000, pid=8)]
+    writer.apply(batch(log, read(0, len(log))), NOW_MS)
+    assign(engine, {b"pay": Assigned("shop"), b"pay-2": Assigned("shop")})
+    found = page(metrics)
+    states_now = by(found, "kafka_txn_application_transactions", "state", application="shop")
+    assert states_now == dict.fromkeys(by(found, "kafka_txn_transactions", "state"), 0) | {
+        "CompleteCommit": 1,
+        "Ongoing": 1,
+    }
+    ended = by(found, "kafka_txn_application_completed_total", "cause", application="shop", outcome="abort")
+    assert ended == dict.fromkeys(("client", "timeout", "fenced", "admin", "unattributed"), 0)
+    assert one(found, "application_completed_total", application="shop", outcome="commit", cause="commit") == 1
+    assert one(found, "application_oldest_open_timestamp_seconds", application="shop") == (NOW_MS - 9_000) / 1000
+
+
+def test_of_60_applications_the_worst_50_have_series(engine: Engine, metrics: Metrics) -> None:
+    writer = bind(engine)
+    log = [entry(n, states.EMPTY, b"id-%02d" % n, pid=n) for n in range(60)]
+    writer.apply(batch(log, read(0, len(log))), NOW_MS)
+    assign(engine, {b"id-%02d" % n: Assigned(f"app-{n:02d}") for n in range(60)})
+    failures = {(f"app-{n:02d}", "aborts_timeout"): n for n in range(60)}
+    with engine.begin() as connection:
+        count_ends_of_applications(connection, 1, failures, NOW_MS)
+    found = page(metrics)
+    named = by(found, "kafka_txn_application_oldest_open_timestamp_seconds", "application")
+    assert sorted(named) == [f"app-{n:02d}" for n in range(10, 60)]
+    of_one = [key for key in of_the_store(found) if ("application", "app-59") in key[1]]
+    assert one(found, "series_dropped") == 10 * len(of_one)
+
+
+def assign(engine: Engine, assigned: dict[bytes, Assigned]) -> None:
+    held = lease.acquire(engine, 1, "driver", NOW_MS)
+    assert held is not None
+    ApplicationWriter(engine, held).assign(assigned, NOW_MS)
 
 
 def test_the_store_is_read_once_a_second_for_all_requests(engine: Engine, reader: Engine, metrics: Metrics) -> None:
