@@ -66,6 +66,7 @@ class NotifyTable(Table):
     owner: Text | None = None
     topic: Text | None = None
     cluster: Text | None = None
+    application: Text | None = None
     secret_file: Path | None = None
     template: Path | None = None
     bearer_file: Path | None = None
@@ -86,7 +87,7 @@ class NotifyTable(Table):
 
     @property
     def wanted(self) -> Selection:
-        return Selection(self.min_severity, self.kinds, self.owner, self.topic, self.cluster)
+        return Selection(self.min_severity, self.kinds, self.owner, self.topic, self.cluster, self.application)
 
 
 def check_url(kind: ReceiverKind, url: str) -> None:

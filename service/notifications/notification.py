@@ -63,9 +63,15 @@ class Selection:
     owner: str | None = None
     topic: str | None = None
     cluster: str | None = None
+    application: str | None = None
 
     def includes(self, cluster: str, finding: Finding) -> bool:
-        globs = (self.owner, finding.observation.owner), (self.topic, finding.subject.topic), (self.cluster, cluster)
+        globs = (
+            (self.owner, finding.observation.owner),
+            (self.topic, finding.subject.topic),
+            (self.cluster, cluster),
+            (self.application, finding.application),
+        )
         return (
             finding.severity.rank <= self.min_severity.rank
             and (not self.kinds or finding.kind in self.kinds)

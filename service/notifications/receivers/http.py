@@ -181,6 +181,8 @@ class Alertmanager(Receiver):
         finding = one.finding
         name, started_ms = CATALOGUE[finding.kind].alert, finding.life.confirmed_at_ms or finding.life.opened_at_ms
         runbook = {} if name is None else {"runbook_url": f"{self.base}/guide/runbooks/{name}.md"}
+        # no label: it becomes known, and may change, while the finding is open
+        application = {} if finding.application is None else {"application": finding.application}
         return {
             "labels": labels_of(one, severity),
             "annotations": {
@@ -188,6 +190,7 @@ class Alertmanager(Receiver):
                 "description": finding.observation.advice,
                 "page_url": one.link,
                 **runbook,
+                **application,
             },
             "startsAt": datetime.fromtimestamp(started_ms / 1000, UTC).isoformat(),
             "endsAt": (self._now() + HOLD).isoformat(),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from service.access.actions import Action, Outcome
+from service.domain.application_rules import Assigned
 from service.domain.findings.finding import Finding, Subject
 from service.domain.findings.kinds import Kind, Severity
 from service.notifications import delivery
@@ -18,8 +19,9 @@ from service.store.finding_marks import Wish, end_mute, set_mute
 from service.store.lease import NOTIFIER, Lease
 from service.store.receivers import ReceiverState
 from service.store.writers import findings as writer
+from service.store.writers.applications import ApplicationWriter
 from tests.helpers.findings import WithFindings, observe
-from tests.helpers.stores import NOW_MS
+from tests.helpers.stores import NOW_MS, Id
 
 
 def stored(cluster: WithFindings) -> None:
@@ -167,12 +169,26 @@ def test_a_candidate_is_no_news(cluster: WithFindings, held: Lease) -> None:
         (Selection(topic="audit-*"), 0),
         (Selection(cluster="orders"), 1),
         (Selection(cluster="staging"), 0),
+        (Selection(application="shop*"), 1),
+        (Selection(application="till"), 0),
     ],
 )
 def test_each_filter_selects(cluster: WithFindings, held: Lease, wanted: Selection, number: int) -> None:
     box = started(cluster, held, wanted)
+    cluster.read([Id(b"pay")])
+    ApplicationWriter(cluster.engine, cluster.lease).assign({b"pay": Assigned("shop-eu")}, NOW_MS)
     cluster.see(observe(owner="payments", subject=Subject(topic="orders", partition=0, transactional_id=b"pay")))
     assert len(box.next(NOW_MS).notifications) == number
+
+
+def test_a_finding_whose_application_is_known_later_is_not_missed(cluster: WithFindings, held: Lease) -> None:
+    box = started(cluster, held, Selection(application="shop"))
+    cluster.read([Id(b"pay")])
+    cluster.see(observe())
+    box.done(held, box.next(NOW_MS), NOW_MS)
+    assert events(box.overlooked(1, NOW_MS, with_mutes=False)) == []
+    ApplicationWriter(cluster.engine, cluster.lease).assign({b"pay": Assigned("shop")}, NOW_MS)
+    assert events(box.overlooked(1, NOW_MS, with_mutes=False)) == ["opened"]
 
 
 def test_the_end_comes_though_the_filter_fits_no_longer(cluster: WithFindings, held: Lease) -> None:
