@@ -64,6 +64,10 @@ def transaction_page(at: At) -> Link:
     return page(at, f"/transaction?id={at('transactional_id')}")
 
 
+def application_page(at: At) -> Link:
+    return page(at, f"/applications/{at('application')}")
+
+
 def board(uid: str, title: str, at: At) -> Link:
     """Returns the link to another dashboard, for this cluster and time."""
     return Link(title, f"/d/{uid}?var-cluster={at('cluster')}&{_KEPT}")

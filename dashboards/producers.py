@@ -1,4 +1,4 @@
-"""The dashboard of producers: new ids, fencing, epochs and expiry."""
+"""The dashboard of producers: failures by application, new ids, fencing, epochs and expiry."""
 
 from __future__ import annotations
 
@@ -6,15 +6,22 @@ from typing import Final
 
 from dashboards import shared as at
 from dashboards.frame import Board
-from dashboards.links import of_series, page
+from dashboards.links import application_page, of_series, page
 from dashboards.panels import Query, big, lines, steps
-from dashboards.queries import increase, rate, value
+from dashboards.queries import failed_share, increase, rate, value
 from service.metrics import catalogue
 
 _MOST: Final = 10
 _OLD_PROTOCOL: Final = 'protocol="1"'
 _EXPIRES_SOON: Final = f'within="{at.EXPIRING_WITHIN}"'
+_APPLICATION: Final = "{{cluster}} {{application}}"
 _COORDINATOR: Final = "{{cluster}} __transaction_state-{{coordinator_partition}}"
+
+
+def _oldest_open() -> str:
+    started = value(catalogue.APPLICATION_OLDEST_OPEN, "application")
+    return f"time() - ({started} > 0)"
+
 
 _NOW: Final = [
     big(
@@ -71,6 +78,31 @@ _NOW: Final = [
         value(catalogue.TRANSACTIONS, where=('state="Unknown"',)),
         page(of_series, "/transactions?state=Unknown"),
         steps=steps(orange=at.ANY),
+    ),
+]
+
+_APPLICATIONS: Final = [
+    lines(
+        "Failed transactions by application",
+        "Share of the transactions that ended: aborted by timeout, by a fence, by an administrator or for an unknown"
+        f" cause. Aborts by the client itself do not count. The {_MOST} worst. The dashed lines are the thresholds of"
+        " the alerts, over 1h and 6h. Empty if nothing ended, or no application is known.",
+        [Query(f"topk({_MOST}, {failed_share()})", _APPLICATION)],
+        application_page(of_series),
+        unit="percentunit",
+        steps=steps(at.ABORT_SLOW, at.ABORT_FAST),
+        alert="KafkaTransactionApplicationFailing",
+        empty=True,
+    ),
+    lines(
+        "Oldest open transaction by application",
+        f"Age, of the {_MOST} applications with the oldest. A deadline comes nearer until the application commits or"
+        " aborts. Empty if nothing is open, or no application is known.",
+        [Query(f"topk({_MOST}, {_oldest_open()})", _APPLICATION)],
+        application_page(of_series),
+        unit="s",
+        steps=steps(at.OPEN_LONG_S, at.OPEN_TOO_LONG_S),
+        empty=True,
     ),
 ]
 
@@ -150,5 +182,11 @@ BOARD: Final = Board(
     "producers",
     "Producers, epochs, expiry",
     "New, conflicting, worn-out and expiring transactional ids.",
-    [("Now", _NOW), ("Producers", _PRODUCERS), ("Expiry", _EXPIRY), ("Coordinators", _COORDINATORS)],
+    [
+        ("Now", _NOW),
+        ("Applications", _APPLICATIONS),
+        ("Producers", _PRODUCERS),
+        ("Expiry", _EXPIRY),
+        ("Coordinators", _COORDINATORS),
+    ],
 )

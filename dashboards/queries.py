@@ -69,6 +69,15 @@ def abort_share(over: str = INTERVAL) -> str:
     return f"{aborted} / ({ended} > 0)"
 
 
+def failed_share() -> str:
+    """Returns the share of each application's ended transactions that failed; no value if none ended."""
+    failed = f'cause=~"{"|".join(catalogue.FAILED_CAUSES)}"'
+    total = "sum by (cluster, application)"
+    ended = rate(catalogue.APPLICATION_COMPLETED, "application", "outcome", "cause")
+    failures = rate(catalogue.APPLICATION_COMPLETED, "application", "cause", where=(failed,))
+    return f"{total} ({failures}) / ({total} ({ended}) > 0)"
+
+
 def data_age() -> str:
     """Returns the age of the data in seconds, by source."""
     return f"time() - {value(catalogue.LAST_SUCCESS, 'source')}"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import yaml
 
-from dashboards.rules import aborts, hanging, partitions, pipeline, producers, service, transactions
+from dashboards.rules import aborts, applications, hanging, partitions, pipeline, producers, service, transactions
 from dashboards.rules.rule import Alert, Group, Links
 from dashboards.rules.scope import Scope
 
@@ -16,10 +16,12 @@ PROMETHEUS_RULE: Final = "txnscope.prometheusrule.yaml"
 
 GROUPS: Final[tuple[Group, ...]] = (
     aborts.RECORDING_GROUP,
+    applications.RECORDING_GROUP,
     hanging.GROUP,
     partitions.GROUP,
     transactions.GROUP,
     aborts.GROUP,
+    applications.GROUP,
     producers.GROUP,
     pipeline.GROUP,
     service.GROUP,
