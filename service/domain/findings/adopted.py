@@ -14,12 +14,13 @@ from service.domain.findings.rules import Rules
 from service.domain.partitions.facts import LogPlace
 
 _OF_NOTHING: Final = (
-    "Nothing has to be done to end it. If the present transaction commits, consumers read the left-over records as if"
-    " they belonged to it: look for duplicates, and at what its producer sends after the end of a transaction."
+    "Nothing has to be done: the left-over records end with the present transaction. If that transaction commits,"
+    " consumers read the left-over records as if they belonged to it: look for duplicates, and check what the producer"
+    " sends after the end of a transaction."
 )
 _OF_COMMITTED: Final = (
     "The left-over records are of a transaction that was committed. An abort of the present transaction destroys them;"
-    " a commit is the good case. Do not stop the producer, and do not end its transaction by hand."
+    " a commit keeps them. Do not stop the producer, and do not end its transaction by hand."
 )
 
 
@@ -55,7 +56,7 @@ class UnreplicatedFacts(Facts):
         return Words(
             f"{place}: the marker of {name} for offset {subject.start_offset} is written but not replicated",
             f"Nothing is hanging. Bring the replicas of {place} back in sync (check its ISR and min.insync.replicas):"
-            " the LSO moves on when they have the marker. Do not write another one.",
+            " the LSO moves on when they have the marker. Do not write another marker.",
             f"read_committed consumers stop at {self.last_stable_offset}",
         )
 

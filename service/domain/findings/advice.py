@@ -66,8 +66,8 @@ class Place:
 
     @property
     def coordinator(self) -> str:
-        who = f"broker {self.leader}" if self.leader >= 0 else "no broker"
-        return f"its coordinator ({who}, leader of {self.log_partition})"
+        who = f"broker {self.leader}, leader of" if self.leader >= 0 else "no broker leads"
+        return f"its coordinator ({who} {self.log_partition})"
 
     @property
     def was_left_behind(self) -> bool:
@@ -101,7 +101,7 @@ class LongRunningFacts(SharedFacts):
 
     def words(self, _: Observation, /) -> Words:
         if self.more:
-            return Words(f"{self.more:,} more transactions are open for long, within their timeout", self.advice())
+            return Words(f"{self.more:,} more transactions are long-running, within their timeout", self.advice())
         deadline_ms = self.sink.deadline_ms
         is_lost = self.is_near and deadline_ms
         deadline = f"; at {utc(deadline_ms or 0)} it is aborted unless its job commits it" if is_lost else ""
@@ -159,42 +159,44 @@ class OverdueFacts(SharedFacts):
             return _left_behind(place)
         if self.neighbours_progress:
             parts = [
-                f"Only this transaction is held up: other ids of {place.log_partition} were written after its abort"
-                f" was due, so {place.coordinator} works and can write. The end of this one is pending in its memory."
-                f" Move the leadership of {place.log_partition} to another broker and back, or restart its leader: the"
-                " partition is then loaded anew, and the transaction aborted."
+                f"Only this transaction is held up: records of other ids were written to {place.log_partition} after"
+                f" its abort was due, so {place.coordinator} works and can write. The abort of this transaction is"
+                f" pending in the coordinator's memory. Move the leadership of {place.log_partition} to another broker"
+                " and back, or restart the leader: the partition is then loaded anew, and the transaction is aborted."
             ]
         elif self.answer is Answer.NOT_FOUND:
             parts = [
-                f"Look at {place.coordinator}: it does not know the transaction that its log has. Look for"
-                ' "Error loading transactions" in its log, and move the leadership of the partition to another'
-                " broker: the transaction is aborted when the partition is loaded whole."
+                f"Look at {place.coordinator}: it does not know the transaction that is in the transaction log. Search"
+                ' the log of that broker for "Error loading transactions", and move the leadership of the partition to'
+                " another broker: the transaction is aborted when the partition is loaded whole."
             ]
         elif self.answer is Answer.AGREES:
             parts = [
-                f"Look at {place.coordinator}: it has the transaction loaded and does not abort it, and no other id of"
-                " its partition was written since the abort was due. Check whether it can write there (ISR and"
-                " min.insync.replicas of the partition), and its clock. If both are well, move the leadership of"
-                f" {place.log_partition} to another broker: the partition is then loaded anew."
+                f"Look at {place.coordinator}: it has loaded the transaction and does not abort it, and no record of"
+                " another id was written to the partition since the abort was due. Check whether the broker can write"
+                " to the partition (ISR and min.insync.replicas), and check its clock. If both are in order, move the"
+                f" leadership of {place.log_partition} to another broker: the partition is then loaded anew."
             ]
         elif place.leader < 0:
             parts = [
-                f"{place.log_partition} has no leader: bring one of its replicas back. It then aborts the transaction."
+                f"{place.log_partition} has no leader: bring one of its replicas back. That"
+                " broker then aborts the transaction."
             ]
         else:
             parts = [
-                f"Look at {place.coordinator}: it does not abort the transaction, and why is not known. Check the log"
-                " of that broker, the ISR of the partition and its clock. If all of them are well, move the leadership"
-                f" of {place.log_partition} to another broker: the partition is then loaded anew."
+                f"Look at {place.coordinator}: it does not abort the transaction, and the reason is not known. Check"
+                " the log and the clock of that broker, and the ISR of the partition. If all are in order, move the"
+                f" leadership of {place.log_partition} to another broker: the partition is then loaded anew."
             ]
         if self.is_above_finalized:
             parts.append(
-                f"The id was written under transaction.version {self.written_under}, and {self.finalized} is finalized"
-                " now: producers that were started before can neither end nor begin a transaction, and have to be"
-                " started again after that. Raising the feature again does not help."
+                f"The id's newest record was written under transaction.version {self.written_under}, and version"
+                f" {self.finalized} is finalized now: producers that were started before the feature was lowered can"
+                " neither end nor begin a transaction. Start them again after the abort. Raising the feature again does"
+                " not help."
             )
         else:
-            parts.append("Restarting the application does not help before that.")
+            parts.append("Restarting the application does not help before the abort.")
         parts.append(f"An abort discards the records.{checkpoint(self.sink.two_phase)}")
         return " ".join(parts)
 
@@ -231,10 +233,10 @@ class StuckFacts(SharedFacts):
         )
         if place.was_left_behind:
             return (
-                f"Partitions were added to {TOPIC}: the record lies in partition {place.partition}, and its coordinator"
-                f" looks in {place.looked_for_in}. Markers of such a transaction are sent only when a broker loads"
-                f" {place.log_partition}: bring the leaders of its partitions back, then move the leadership of"
-                f" {place.log_partition} to another broker. The record stays as it is. {outcome}"
+                f"Partitions were added to {TOPIC}: the record lies in partition {place.partition}, and the id's"
+                f" coordinator looks in partition {place.looked_for_in}. Markers of such a transaction are sent only"
+                f" when a broker loads {place.log_partition}: bring the leaders of its partitions back, then move the"
+                f" leadership of {place.log_partition} to another broker. The record stays as it is. {outcome}"
             )
         skips = (
             f" A coordinator of Kafka {SKIPPING} skips a partition without leader (KAFKA-20734): the transaction then"
@@ -263,19 +265,19 @@ def _of_sink(sink: Sink) -> str:
         f" transaction at once, and records that a checkpoint counts as delivered are lost.{lost}"
     )
     if sink.two_phase is TwoPhase.CERTAIN:
-        shows, whose = "This is one of a", "its application"
+        shows, whose = "This is a transaction of a", "its application"
         if sink.prefix is not None:
             shows = "By the form and use of its id this is a transaction of Apache Flink's"
             whose = f"the job with the id prefix {sink.prefix}"
         return (
-            f"{shows} two-phase sink. If {whose} runs, its next checkpoint commits it. If it is gone, restore it from"
-            f" its last checkpoint or savepoint{until}, or commit the transaction with its {ids}. {discards} The log"
-            " does not show whether a checkpoint holds it."
+            f"{shows} two-phase sink. If {whose} runs, its next checkpoint commits the transaction. If it does not run,"
+            f" restore it from its last checkpoint or savepoint{until}, or commit the transaction with its {ids}."
+            f" {discards} The log does not show whether a checkpoint holds the transaction."
         )
     return (
-        "Its application has to commit or abort it. By its id or timeout it may be of a two-phase sink such as Apache"
-        f" Flink's. If it is, restore the job from its last checkpoint or savepoint{until}, or commit the transaction"
-        f" with its {ids}. {discards}"
+        "Its application has to commit or abort it. By its id or timeout, it may be a transaction of a two-phase sink"
+        f" such as Apache Flink's. If it is, restore the job from its last checkpoint or savepoint{until}, or commit"
+        f" the transaction with its {ids}. {discards}"
     )
 
 

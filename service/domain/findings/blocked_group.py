@@ -128,7 +128,7 @@ class GroupUnreadFacts(SharedFacts):
         return Words(
             f"{self.more:,} more groups cannot be judged: grant DESCRIBE on them, and DESCRIBE_CONFIGS on share groups"
             if self.more
-            else f"{about.subject.group}: {why}, so it may be blocked unseen",
+            else f"{about.subject.group}: {why}, so it is not known whether the group is blocked",
             _TO_GRANT.get(type(reason), _NOTHING_TO_GRANT),
         )
 

@@ -81,7 +81,7 @@ _INFO: Final = (Severity.INFO,)
 _GROWS: Final = (Severity.WARNING, Severity.CRITICAL)
 
 _OVER: Final = Outlook(5, Heals.SELF, "info", "is over", more="listed until 15 minutes pass without another one")
-_STAYS: Final = Outlook(0, Heals.NO, "critical", "stays until acknowledged", more="what is lost does not come back")
+_STAYS: Final = Outlook(0, Heals.NO, "critical", "stays until acknowledged", more="lost records do not come back")
 
 CATALOGUE: Final[dict[Kind, Entry]] = {
     Kind.HANGING: Entry(
@@ -125,11 +125,11 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         (StuckFacts,),
         _GROWS,
         Outlook(1, Heals.WHEN, "completing", "heals when its leaders acknowledge"),
-        expect="Complete in the transaction log as soon as the last leader has acknowledged.",
+        expect="CompleteX in the transaction log as soon as the last leader has acknowledged.",
         no_help=(
             "Waiting for the timeout: a decided transaction has none.",
-            "Restarting the application: it gets CONCURRENT_TRANSACTIONS until this is complete.",
-            "`kafka-transactions.sh abort`: its outcome is decided, and its coordinator still sends the markers.",
+            "Restarting the application: it gets CONCURRENT_TRANSACTIONS until the transaction is complete.",
+            "`kafka-transactions.sh abort`: the outcome is decided, and the coordinator still sends the markers.",
         ),
         alert="KafkaTransactionPrepareStuck",
         seen_on=SeenOn.ID,
@@ -142,7 +142,8 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         _GROWS,
         Outlook(1, Heals.NOW, "warning", "not before its coordinator works"),
         expect=(
-            "its coordinator to abort it within 10 s once it works: its records are discarded, and the LSO moves on."
+            "the coordinator to abort the transaction within 10 s once the coordinator works: the records are"
+            " discarded, and the LSO moves on."
         ),
         no_help=(
             "Waiting for the timeout: it has passed.",
@@ -161,7 +162,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         no_help=(
             "Restarting the blocked consumers.",
             "`kafka-transactions.sh abort`: its coordinator owns it, and a marker by hand would split it.",
-            "Fencing it (a start with its id, `forceTerminateTransaction`), if its records are needed: it aborts them.",
+            "Fencing the id (a start, or `forceTerminateTransaction`), if the records are needed: a fence aborts them.",
         ),
         alert="KafkaLastStableOffsetStuck",
         seen_on=SeenOn.ID,
@@ -201,7 +202,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         (FencingFacts,),
         _WARNING,
         Outlook(0, Heals.NOW, "critical", "will not stop by itself", more="find the second producer"),
-        no_help=("Raising a timeout: each start fences the one before, whatever its timeout.",),
+        no_help=("Raising a timeout: each start fences the producer before, whatever its timeout.",),
         alert="KafkaTransactionFencingStorm",
         ends=Ends.QUIET,
         seen_on=SeenOn.ID,
@@ -259,12 +260,12 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "transaction log expanded",
         (LogExpandedFacts,),
         _CRITICAL,
-        Outlook(0, Heals.NO, "critical", "will not heal by itself", more="idle ids expire, open ones do not"),
-        expect="what hangs to be named with its marker, and the number of ids to fall as they expire.",
+        Outlook(0, Heals.NO, "critical", "will not heal by itself", more="idle ids expire, open transactions stay"),
+        expect="each hanging transaction to be reported with its marker, and the number of ids to fall as they expire.",
         no_help=(
-            "Waiting for the timeout: no coordinator finds what is open there.",
-            "Restarting the application: the id gets a new producer id, and what was open stays open.",
-            "Adding more partitions: the ids move again.",
+            "Waiting for the timeout: no coordinator finds the open transactions there.",
+            "Restarting the application: the id gets a new producer id, and the open transaction stays open.",
+            "Adding more partitions: the ids then hash to other partitions again.",
         ),
         alert="KafkaTransactionLogExpanded",
     ),
@@ -302,7 +303,8 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         _CRITICAL,
         _STAYS,
         no_help=(
-            "A COMMIT marker: an ABORT marker has decided about these records, and a later one does not change that.",
+            "A COMMIT marker: an ABORT marker has decided about these records, and a later marker does not change"
+            " that.",
         ),
         alert="KafkaTransactionLostRecords",
         ends=Ends.ACKNOWLEDGED,

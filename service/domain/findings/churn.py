@@ -122,14 +122,14 @@ class ChurnFacts(Facts):
                 f"Nothing is wrong, and nothing has to be done. Each id takes memory in its coordinator for {kept}"
                 f" after its last use: at the present rate some {self.kept_ids:,} ids are kept. If that is too much,"
                 " the naming strategy POOLING (TransactionNamingStrategy, flink-connector-kafka 4.0 or newer) uses a"
-                " few ids again and again; fewer checkpoints, or a shorter transactional.id.expiration.ms, make it"
-                " less.",
+                " few ids again and again. Fewer checkpoints, or a shorter transactional.id.expiration.ms, also reduce"
+                " the number.",
             )
         return Words(
             f"{prefix}: new transactional ids keep coming, as if every start made up its own ({self.newest})",
-            f"{_REMEDIES[self.maker]} Only then does a start abort what the one before left open. Now such a"
-            f" transaction blocks readers until its timeout, and each id takes memory in the coordinator for {kept}"
-            " after its last use.",
+            f"{_REMEDIES[self.maker]} Only then does a start abort the transaction that the start before left"
+            f" open. Without that, such a transaction blocks readers until its timeout, and each id takes memory in the"
+            f" coordinator for {kept} after its last use.",
         )
 
 

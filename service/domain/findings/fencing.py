@@ -90,13 +90,14 @@ class FencingFacts(Facts):
     def words(self, about: Observation, /) -> Words:
         who = "two producers fence" if self.whose.ids == 1 else "producers of the same id fence"
         return Words(
-            f"{self.whose.text(about.subject)}: {who} each other in turns, or one starts again every few moments",
-            "Each of these transactions was aborted because a producer was started with its transactional.id"
-            f" less than {duration(ALIVE_MS)} after it began, or with another transaction timeout. Find the second"
+            f"{self.whose.text(about.subject)}: {who} each other in turns, or one producer starts again every few"
+            " moments",
+            "Each of these transactions was aborted because a producer was started with its transactional.id less than"
+            f" {duration(ALIVE_MS)} after the transaction began, or with another transaction timeout. Find the second"
             " instance (a forgotten deployment, another environment on the same cluster, a copied configuration) and"
             " stop it, or give it ids of its own. The log does not show hosts: if there is only one instance, find out"
-            " why it restarts so fast. Ids that belong to an input partition or a task have to stay as they are: their"
-            " exactly-once rests on them.",
+            " why it restarts so fast. Ids that belong to an input partition or a task have to stay as they are,"
+            " because the exactly-once guarantee depends on them.",
         )
 
 

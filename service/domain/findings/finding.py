@@ -106,9 +106,9 @@ class UnreadableFacts(Facts):
 
     def words(self, about: Observation, /) -> Words:
         return Words(
-            f"{about.kind}: its facts in the store cannot be read, so that there are no words for it",
-            "They are damaged, or of another version of txnscope. If it still holds, the judge stores them anew in its"
-            " next round. Its evidence is as it was observed.",
+            f"{about.kind}: the facts of this finding cannot be read from the store, so they cannot be described",
+            "The facts are damaged, or of another version of txnscope. If the problem still exists, the judge stores"
+            " them anew in its next round. The evidence is as it was observed.",
         )
 
 
@@ -125,7 +125,7 @@ class Observation(NamedTuple):
     - `decision`: the decision about a transaction that hangs (commit, abort, none, unknown).
     - `bootstrap`: the servers for `command`, which writes an ABORT marker; None if an ABORT may lose records.
     - `possible`: the worlds in which the entry may have been written; `proofs` removed the others.
-    - `reason`: the typed reason, for code: of a coverage gap, or of a hang.
+    - `reason`: the reason of a coverage gap or of a hang, as a typed value.
     """
 
     kind: Kind

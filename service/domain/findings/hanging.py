@@ -73,9 +73,9 @@ class HangingFacts(Facts):
         if self.name:
             who = f"{self.name} ({who})"
         elif about.possible == (World.NONE,):
-            who += ", which never belonged to a transactional.id"
+            who += ", which never belonged to a transactional.id,"
         else:
-            who += ", whose transactional.id is not known"
+            who += ", whose transactional.id is not known,"
         return Words(
             f"{subject.topic}-{subject.partition}: the transaction of {who} at offset {subject.start_offset} hangs: no"
             " coordinator will end it",
@@ -89,42 +89,42 @@ class HangingFacts(Facts):
         if self.is_foreign:
             return (
                 "Write no marker: it would decide about records of another cluster. If the topic is a mirror, or its"
-                " files were copied, declare it with `--mirrored`; txnscope then leaves it out. If it is neither, find"
-                " out who writes there with another cluster's producer ids."
+                " files were copied, declare it with `--mirrored`; txnscope then leaves it out. If neither is true,"
+                " find out who writes there with another cluster's producer ids."
             )
         if self.may_write_unlisted and decision in (Decided.ABORT, Decided.NONE):
             return (
                 f"No committed transaction has written to it yet, but {self.name} can still do so under this epoch,"
-                " without listing the partition: stop its producer, or let it initialise again, which aborts what the"
-                " id has open and discards those records. Then, if the decision stays, write the ABORT marker with"
-                " `txnscope resolve`: it discards these records."
+                " without listing the partition: stop its producer, or let it initialise again, which aborts the open"
+                " transaction of the id and discards its records. Then, if the decision stays the same, write the ABORT"
+                " marker with `txnscope resolve`: the marker discards the records of this finding."
             )
         if decision == Decided.COMMIT:
             text = (
                 "Do not abort it: its transaction was committed, and `kafka-transactions.sh abort` would discard this"
-                " part of it. Write the missing COMMIT marker with `txnscope resolve`; Kafka's tools cannot."
+                " part of it. Write the missing COMMIT marker with `txnscope resolve`; Kafka's tools cannot write it."
             )
         elif decision == Decided.ABORT:
             text = (
                 "No committed transaction can have written it: write the missing ABORT marker with the command, or"
-                f" `txnscope resolve`. It discards these records.{checkpoint(self.two_phase)}"
+                f" with `txnscope resolve`. The marker discards these records.{checkpoint(self.two_phase)}"
             )
         elif decision == Decided.NONE:
             text = (
                 "Its records belong to no transaction that was committed: write an ABORT marker with the command, or"
-                " `txnscope resolve`. It discards these records. Restarting the application does not help."
+                " with `txnscope resolve`. The marker discards these records. Restarting the application does not help."
                 + checkpoint(self.two_phase)
             )
         elif self.holds_committed:
             text = (
                 "Do not abort it: it holds records of a committed transaction, and an ABORT marker destroys them."
-                " Whether it holds others, too, is not known: find out from the application before anything is"
-                " written."
+                " Whether it also holds other records is not known: find out from the application before you write a"
+                " marker."
             )
         else:
             text = (
                 "Whether its transaction was committed is not known, and the wrong marker loses data: find out from the"
-                " application before anything is written. It will not heal by itself."
+                " application before you write a marker. The transaction will not end by itself."
             )
         return text + self._fence()
 
@@ -133,12 +133,13 @@ class HangingFacts(Facts):
             return ""
         if self.was_left_behind:
             return (
-                f" A producer of {self.name} that runs since before partitions were added to {TOPIC} can still write"
-                " there: stop it before you write the marker."
+                f" A producer of {self.name} that was started before partitions were added to {TOPIC} can still"
+                " write there: stop it before you write the marker."
             )
         return (
             f" {self.name} can still write under this epoch: stop its producer, or let it initialise again, before you"
-            " write the marker. Initialising aborts whatever the id has open by then, and discards those records."
+            " write the marker. Initialising aborts the transaction that the id has open by then, and discards its"
+            " records."
         )
 
 

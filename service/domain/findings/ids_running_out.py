@@ -67,8 +67,8 @@ class ExpiringFacts(SharedFacts):
             f"{self.more:,} more ids expire soon unless they are used"
             if self.more
             else f"{who} at {utc(self.expires_ms)} unless {they} used before",
-            "Any transaction renews it. A producer that still has it open would fail with INVALID_PRODUCER_ID_MAPPING"
-            " afterwards and has to be started again. Nothing to do if the id is not used any more.",
+            "Any transaction renews an id. After the expiry, a producer that still uses the id fails with"
+            " INVALID_PRODUCER_ID_MAPPING and has to be started again. Nothing to do if the id is not used any more.",
         )
 
 
@@ -120,8 +120,8 @@ class ExpiredFacts(Facts):
         return Words(
             f"{self.whose.text(about.subject)} expired: unused for {duration(self.expiration_ms)}{remark}, removed by"
             " the coordinator",
-            "A producer that still has it open fails with INVALID_PRODUCER_ID_MAPPING at its next transaction: start it"
-            " again. If the id is no longer used, nothing has to be done.",
+            "A producer that still uses the id fails with INVALID_PRODUCER_ID_MAPPING at its next transaction: start"
+            " the producer again. If the id is not used any more, nothing has to be done.",
         )
 
 
@@ -156,10 +156,10 @@ class EpochFacts(SharedFacts):
             f"{self.more:,} more ids have used up most of their epochs"
             if self.more
             else f"{self.name} has used {self.producer_epoch:,} of the {LAST_EPOCH:,} epochs of its producer id",
-            "Under the old protocol each start, fence and timeout takes an epoch: find out what makes this id"
-            " start so often. A start while it is idle rotates the producer id only from epoch 32,766 on, before that"
-            " it takes one more; a fence or timeout in the last epochs can fail on brokers before 4.3."
-            " Clients of the new protocol (KIP-890) rotate by themselves.",
+            "Under the old protocol each start, fence and timeout takes an epoch: find out why this id is started so"
+            " often. A start while the id is idle assigns a new producer id only from epoch 32,766 on; before that, it"
+            " takes one more epoch. A fence or timeout in the last epochs can fail on brokers before 4.3. Clients of"
+            " the new protocol (KIP-890) get a new producer id without a restart.",
         )
 
 

@@ -60,10 +60,10 @@ class LogExpandedFacts(Facts):
             " coordinator looks for them",
             f"Partitions of {TOPIC} cannot be removed, and none should be added again. Restart every broker that"
             " has not restarted since, one after another: until then brokers disagree about the coordinator of an id."
-            " An id that is started again gets a new producer id where its coordinator looks; what an earlier instance"
-            " had open is not aborted by that. End each such transaction by the marker of its finding"
-            " (hanging_transaction): its records are discarded. Idle records expire after"
-            " transactional.id.expiration.ms, where they are. Mute this finding once nothing is open there.",
+            " An application that starts again gets a new producer id where its coordinator looks; the transaction that"
+            " an earlier instance left open is not aborted by that. End each such transaction by the marker of its"
+            " finding (hanging_transaction): its records are discarded. The records of idle ids expire after"
+            " transactional.id.expiration.ms. Mute this finding once no transaction is open there.",
             f"{which} a transaction open there that no timeout ends"
             if self.ongoing
             else "none of them has a transaction open there",
@@ -89,7 +89,8 @@ def expanded(found: LeftBehindIds, partition_count: int) -> list[Observation]:
 def _evidence(one: LeftBehind, partition_count: int) -> Evidence:
     looked_for = coordinator_partition(one.transactional_id, partition_count)
     text = (
-        f"{one.name} is {NAMES[one.state]} here; of {partition_count} partitions, its coordinator looks in {looked_for}"
+        f"{one.name} is {NAMES[one.state]} here; with {partition_count} partitions, its coordinator looks in"
+        f" partition {looked_for}"
     )
     return Evidence(one.timestamp_ms, LogPlace(TOPIC, one.partition, one.offset), text)
 

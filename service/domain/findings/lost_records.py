@@ -54,9 +54,9 @@ class LostRecordsFacts(Facts):
         return Words(
             f"{subject.topic}-{subject.partition}: records of {who} {offsets} were committed, and are lost to consumers"
             " of committed records",
-            "No marker brings them back. Until retention deletes them they are in the log: read these offsets with"
-            " isolation.level=read_uncommitted, compare them with what the application sent, and have it send again"
-            " what consumers need. Then acknowledge this finding.",
+            "No marker brings these records back. They stay in the log until retention deletes them: read these offsets"
+            " with isolation.level=read_uncommitted, compare the records with those that the application sent, and have"
+            " the application send again the records that consumers need. Then acknowledge this finding.",
             f"{_HOW[self.ended_by]}{comma} ended them",
         )
 

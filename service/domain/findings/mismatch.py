@@ -23,17 +23,17 @@ from service.domain.transaction_log.states import NAMES
 NOT_FOUND: Final = "not found"
 
 _NOT_LOADED: Final = (
-    "The coordinator has loaded its partition only in part, so it may never end open transactions of these ids. Look"
-    ' for "Error loading transactions" in its log; move the leadership of the partition to another broker, or upgrade'
-    " if it fails on a record (fixed in 4.3)."
+    "The coordinator has loaded its partition only in part, so it may never end open transactions of these ids. Search"
+    ' the log of the broker for "Error loading transactions"; move the leadership of the partition to another broker,'
+    " or upgrade if loading fails on a record (fixed in 4.3)."
 )
 _OTHERWISE: Final = (
-    "The coordinator knows the id, and its memory differs from its log. Either an append that it takes for failed is in"
-    " the log, or it has raised the epoch for an abort that it could not write: look in its log for appends that"
-    " failed, and at the ISR of the partition. Or it has loaded the partition only up to a record that it cannot read"
-    ' (before 4.3): look for "Error loading transactions". If it stays so, move the leadership of the partition to'
-    " another broker: it is then loaded anew, and what the log decided is completed, an abort too: its records are"
-    " discarded."
+    "The coordinator knows the id, but its memory differs from the transaction log. Either an append that it takes for"
+    " failed is in the transaction log, or it has raised the epoch for an abort that it could not write: search the log"
+    " of the broker for failed appends, and check the ISR of the partition. Or it has loaded the partition only up to a"
+    ' record that it cannot read (before 4.3): search the log of the broker for "Error loading transactions". If the'
+    " difference stays, move the leadership of the partition to another broker: the partition is then loaded anew, and"
+    " the decision in the transaction log is completed. If it is an abort, the records are discarded."
 )
 
 
@@ -134,8 +134,8 @@ class MismatchFacts(Facts):
     @property
     def reported(self) -> str:
         if self.said == NOT_FOUND:
-            return "does not know it (TRANSACTIONAL_ID_NOT_FOUND)"
-        return f"says {self.said}, producer id {self.producer_id}, epoch {self.producer_epoch}"
+            return "does not know the id (TRANSACTIONAL_ID_NOT_FOUND)"
+        return f"reports {self.said}, producer id {self.producer_id}, epoch {self.producer_epoch}"
 
     def words(self, _: Observation, /) -> Words:
         return Words(

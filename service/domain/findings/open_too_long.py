@@ -123,7 +123,9 @@ def _long_running(one: IdState, maker: Application, context: Context) -> Observa
         )
     evidence = [Evidence(started, "transaction log", f"open since {utc(started)}; {ends}")]
     if rule.long_after_ms is not None:
-        evidence.append(Evidence(started + rule.long_after_ms, "rules", f"long after {duration(rule.long_after_ms)}"))
+        evidence.append(
+            Evidence(started + rule.long_after_ms, "rules", f"long-running after {duration(rule.long_after_ms)}")
+        )
     is_sink = is_two_phase(maker, one.timeout_ms)
     is_near = is_sink and _is_near(one, context)
     facts = LongRunningFacts(one.name, started, place, _sink(one, maker), partitions_of(one.topics), is_near)
@@ -182,7 +184,7 @@ def _sink(one: IdState, maker: Application = NOTHING) -> Sink:
 
 def _overdue(one: IdState, context: Context, surroundings: Surroundings) -> Observation:
     due_ms = abort_due_ms(one, context.log)
-    assert due_ms is not None, "what is overdue was due"
+    assert due_ms is not None, "an overdue transaction has a due time"
     place = place_of(one, context)
     goes_on = surroundings.written_ms.get(one.partition, -1) > due_ms
     counts = not goes_on and not place.was_left_behind
@@ -220,7 +222,9 @@ def _facts_known(one: IdState, facts: OverdueFacts, surroundings: Surroundings) 
     place, found = facts.place, []
     written_ms = surroundings.written_ms.get(place.partition, -1)
     if facts.neighbours_progress:
-        found.append(Evidence(written_ms, place.log_partition, "another id was written then, after the abort was due"))
+        found.append(
+            Evidence(written_ms, place.log_partition, "a record of another id was written then, after the due time")
+        )
     if facts.is_above_finalized:
         versions = f"written under transaction.version {facts.written_under}; finalized is {facts.finalized}"
         found.append(Evidence(one.timestamp_ms, "features", versions))

@@ -179,4 +179,4 @@ def _committed(affected: AffectedGroup) -> str:
     name = "committed offset" if one.isolation is None else "start offset"
     what = f"no {name}" if one.committed_offset < 0 else f"{name} {one.committed_offset}"
     reads = "" if one.isolation is None else f", share.isolation.level {one.isolation}"
-    return what + (", another one pending" if one.is_unstable else "") + ", the same since then" + reads
+    return what + (", another offset pending" if one.is_unstable else "") + ", the same since then" + reads

@@ -40,10 +40,11 @@ from service.domain.transaction_log.states import TOPIC
 
 _LOSS: Final = (
     "the records may be lost, and the log does not show whether they are. If a checkpoint or savepoint of the job holds"
-    " the transaction, the job counts them as delivered and does not write them again; when it is restored, its log"
-    ' says "Unable to commit transaction" and names the id. If none does, the job writes them again from its last'
-    " checkpoint. To survive, a job has to be back within its transaction.timeout.ms: raise that above the longest"
-    " absence (up to the brokers' transaction.max.timeout.ms)."
+    " the transaction, the job counts the records as delivered and does not write them again; when the job is restored,"
+    ' its log has "Unable to commit transaction" with the id. If no checkpoint or savepoint holds the transaction, the'
+    " job writes the records again from its last checkpoint. To prevent such losses, a job has to be back within its"
+    " transaction.timeout.ms: raise this timeout above the longest absence (up to the brokers'"
+    " transaction.max.timeout.ms)."
 )
 
 
@@ -57,7 +58,7 @@ def one_abort(event: Event, context: Context) -> Evidence:
     opened = "" if event.duration_ms is None else f", open for {duration(event.duration_ms)}"
     scan_ms = context.log.limits.scan_ms
     short = (
-        f"; with a timeout below the coordinator's scan interval of {duration(scan_ms)}, the abort comes"
+        f"; the timeout is below the coordinator's scan interval of {duration(scan_ms)}, so the abort comes"
         f" later{assumed_remark(SCAN_CONFIG, is_assumed=context.log.is_assumed(SCAN_CONFIG))}"
         if event.timeout_ms < scan_ms
         else ""
@@ -88,7 +89,7 @@ class TimedOutFacts(Facts):
 
     def words(self, about: Observation, /) -> Words:
         times = "its transactions were" if self.whose.ids == 1 else "transactions were"
-        loss = f"By the form and use of its id {self.sink} is of Apache Flink's two-phase sink: {_LOSS}"
+        loss = f"By the form and use of its id, {self.sink} belongs to Apache Flink's two-phase sink: {_LOSS}"
         advice = self.advice() if self.sink is None else loss if self.are_all_sinks else f"{self.advice()} {loss}"
         return Words(
             f"{self.whose.text(about.subject)}: {times} aborted by the coordinator after transaction.timeout.ms",
@@ -97,12 +98,13 @@ class TimedOutFacts(Facts):
         )
 
     def advice(self) -> str:
-        which = "it was" if self.is_one else "the longest was"
+        which = "the transaction was" if self.is_one else "the longest transaction was"
         return (
-            f"The records of these transactions are discarded.{checkpoint(self.may_be_two_phase)} If the application"
-            f" is too slow, commit more often or raise transaction.timeout.ms: {which} open for"
-            f" {duration(self.longest_ms)} when the coordinator ended it, and needed at least that. If it stopped,"
-            " find out why. A producer of the old protocol is fenced by the abort and has to be started again."
+            f"The records of these transactions are discarded.{checkpoint(self.may_be_two_phase)} If the application is"
+            f" too slow, commit more often or raise transaction.timeout.ms: {which} open for"
+            f" {duration(self.longest_ms)} when the coordinator ended it, and needed at least that time. If the"
+            " application stopped, find out why. A producer of the old protocol is fenced by the abort and has to be"
+            " started again."
         )
 
 
@@ -200,18 +202,16 @@ class CorrelatedFacts(Facts):
 
     def words(self, _: Observation, /) -> Words:
         survived = duration(self.survived_ms)
-        needed = f"a timeout of {survived} would have survived"
+        needed = f"a timeout of {survived} would have been enough"
         if self.came_back < self.ids:
-            needed = (
-                f"{self.came_back} of {self.ids} ids are back; so far it takes a timeout above {survived} to survive"
-            )
+            needed = f"{self.came_back} of {self.ids} ids are back; a timeout above {survived} would have been needed"
         own = "" if self.broker is None else f"broker {self.broker} coordinates them all; "
         return Words(f"{self.ids:,} ids timed out together from {utc(self.first_ms)} on", self.advice(), own + needed)
 
     def advice(self) -> str:
         general = (
-            "This is the trace of an outage, of brokers, the network or the application itself: for longer than their"
-            " transaction.timeout.ms these transactions were not ended. Their records are discarded."
+            "This is the trace of an outage of brokers, of the network or of the application itself: these transactions"
+            " were not ended within their transaction.timeout.ms. Their records are discarded."
             f"{checkpoint(self.may_be_two_phase)} Producers of the old protocol that still run are fenced by these"
             " aborts, with or without a second instance: start them again. To survive such an outage, raise"
             " transaction.timeout.ms (up to the brokers' transaction.max.timeout.ms)."
@@ -220,11 +220,12 @@ class CorrelatedFacts(Facts):
             return general
         if self.are_all_sinks:
             return (
-                f"By the form and use of their ids all of them are of Apache Flink's two-phase sinks ({self.sinks}):"
-                f" their job was away, or could not commit, for longer than its transaction.timeout.ms. So {_LOSS}"
+                "By the form and use of their ids, all of them belong to Apache Flink's two-phase sinks"
+                f" ({self.sinks}): their job was away, or could not commit, for longer than its transaction.timeout.ms."
+                f" So {_LOSS}"
             )
         return (
-            f"{general} {self.sink_ids:,} of these ids, such as {self.sink}, are of two-phase sinks (Apache Flink):"
+            f"{general} {self.sink_ids:,} of these ids, such as {self.sink}, belong to two-phase sinks (Apache Flink):"
             f" {_LOSS}"
         )
 
@@ -252,7 +253,7 @@ def correlated(
         f"ids: {join_names(names, 20)}",
         f"coordinators: {join_names([f'{TOPIC}-{log}' for log in logs], 20)}, led by"
         f" {join_names([f'broker {b}' for b in brokers], 10) or 'nobody'}",
-        f"partitions that most of them wrote to: {where}",
+        f"partitions that most of these ids wrote to: {where}",
     ]
     first, last = burst[0], burst[-1]
     sinks = _sinks(burst, makers)

@@ -16,21 +16,22 @@ TOLD: Final = 4
 """Maximum number of markers of each outcome that the evidence names."""
 
 _OF_COMMITTED: Final = (
-    "No marker puts it together again. Until retention deletes them the aborted records are in the log: read them with"
-    " isolation.level=read_uncommitted, and have the application send again what consumers need. Find out who wrote"
-    " the marker: kafka-transactions.sh abort, or a tool that sends WriteTxnMarkers. Then acknowledge this finding."
+    "No marker makes the transaction whole again. The aborted records stay in the log until retention deletes them:"
+    " read them with isolation.level=read_uncommitted, and have the application send again the records that consumers"
+    " need. Find out who wrote the marker: kafka-transactions.sh abort, or a tool that sends WriteTxnMarkers. Then"
+    " acknowledge this finding."
 )
 _OF_ABORTED: Final = (
-    "No marker takes it back: consumers of committed records have read records that the application aborted. Tell"
-    " their owners, and find out who wrote the marker: a tool that sends WriteTxnMarkers. Then acknowledge this"
+    "No marker undoes this: read_committed consumers have read records that the application aborted. Tell the owners of"
+    " these consumers, and find out who wrote the marker: a tool that sends WriteTxnMarkers. Then acknowledge this"
     " finding."
 )
 
 
 _OF_GONE: Final = (
-    "Nothing brings these records back: they were deleted with the topic, also where a topic of that name is there"
-    " again. Have the application send again what consumers need. Find out who deletes the topic while applications"
-    " write to it: end their transactions first. Then acknowledge this finding."
+    "Nothing brings these records back: they were deleted with the topic, even if a topic of that name exists"
+    " again. Have the application send again the records that consumers need. Find out who deletes the topic while"
+    " applications write to it: their transactions have to end first. Then acknowledge this finding."
 )
 
 

@@ -23,7 +23,7 @@ GAP_AFTER_MS: Final = 30_000
 
 _REASONS: Final = {
     "retention": "were deleted before they were read",
-    "recreated": "belong to a topic that was created again; it is read from its start",
+    "recreated": "belong to a topic that was created again; the new topic is read from its start",
     "diverged": "no longer match what had been read; the log is read again",
     "cleaned": "held {missing} records that compaction removed before they were read",
     "away": "were last read too long ago, or the store was made anew: removed ids may have been missed, and the log is"
@@ -83,7 +83,7 @@ class UndecodableFacts(Facts):
             f"{TOPIC}-{about.subject.partition}: {what} cannot be decoded",
             "An id's state is known again with its next record. Possible causes: a foreign client wrote to the"
             " topic, or the brokers are newer than this txnscope. A coordinator older than 4.3 that loads such a record"
-            " drops all later ids of the partition: do not restart one before the cause is known.",
+            " drops all later ids of the partition: do not restart such a broker before the cause is known.",
             "the state of these ids is unknown" if self.names.count else "",
         )
 
@@ -116,9 +116,9 @@ class DataGapFacts(Facts):
             f"{topic}-{partition}: a part of the log was gone or had changed before it was read",
             "Reading went on after the gap. "
             + (
-                "Counts and history of the ids in it are incomplete there; later ones are right again."
+                "Counts and history of the ids in this partition are incomplete for the gap, and right again after it."
                 if topic == TOPIC
-                else "The volume and markers counted for the partition are incomplete there."
+                else "The volume and markers counted for the partition are incomplete for the gap."
             ),
         )
 
@@ -181,7 +181,8 @@ class SourceUnreadFacts(Facts):
         return Words(
             f"{about.subject.topic or 'data partitions'} cannot be read: {self.why(about.reason)}",
             "Verdicts that depend on it wait until it can be read again; until then the data shown are those of the"
-            " last read. If a permission is named, grant it to txnscope's principal; otherwise check the brokers.",
+            " last read. If a permission is named, grant it to txnscope's principal. If the clock is named, check the"
+            " clocks of txnscope's hosts. Otherwise check the brokers.",
         )
 
 

@@ -46,8 +46,8 @@ def test_damaged_facts_are_named_and_kept(kind: Kind, stored: str) -> None:
     assert facts == UnreadableFacts(stored)
     assert encode_facts(kind, facts) == stored
     title, advice, _ = observe(kind, facts=facts)[3].words(observe(kind))
-    assert title == f"{kind}: its facts in the store cannot be read, so that there are no words for it"
-    assert advice.endswith("Its evidence is as it was observed.")
+    assert title == f"{kind}: the facts of this finding cannot be read from the store, so they cannot be described"
+    assert advice.endswith("The evidence is as it was observed.")
 
 
 def test_text_where_a_number_belongs_is_damage() -> None:
@@ -64,7 +64,8 @@ def test_a_damaged_finding_hides_no_other_and_the_next_round_repairs_it(seen: Wi
     with seen.engine.connect() as connection:
         page, _ = read_findings.read_page(connection, seen.id, FindingSelection(), None, 10)
     assert {one.kind: one.observation.title for one in page} == {
-        Kind.OVERDUE: "overdue_transaction: its facts in the store cannot be read, so that there are no words for it",
+        Kind.OVERDUE: "overdue_transaction: the facts of this finding cannot be read from the store, so they cannot be"
+        " described",
         Kind.EXPIRING: other.title,
     }
     seen.see(late, other, now_ms=NOW_MS + 1)

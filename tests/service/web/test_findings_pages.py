@@ -107,13 +107,13 @@ SAID: Mapping[str, tuple[str, ...]] = {
     Kind.TIMED_OUT: ("aborted by the coordinator after transaction.timeout.ms", "Happened 3 times", "its timeline"),
     Kind.CORRELATED_TIMEOUTS: (
         "48 ids timed out together",
-        "Broker 2 coordinates them all; a timeout of 2 m would have survived.",
+        "Broker 2 coordinates them all; a timeout of 2 m would have been enough.",
     ),
     Kind.FENCING_CONFLICT: ("two producers fence each other in turns", "will not stop by itself", "its timeline"),
     Kind.CHURN: ("new transactional ids keep coming", "those that begin with job-", "stays the same over restarts"),
     Kind.EXPIRING: ("pay expires at 2026-09-21 15:13:50 UTC", "any use renews it", "Expiring ids"),
     Kind.EXPIRED: ("pay expired", "INVALID_PRODUCER_ID_MAPPING"),
-    Kind.EPOCH_EXHAUSTION: ("30,001 of the 32,767 epochs", "find out what makes this id start so often."),
+    Kind.EPOCH_EXHAUSTION: ("30,001 of the 32,767 epochs", "find out why this id is started so often."),
     Kind.COORDINATOR_MISMATCH: (
         "TRANSACTIONAL_ID_NOT_FOUND",
         "The coordinator has loaded its partition only in part",

@@ -186,7 +186,7 @@ def test_an_outage_names_the_partitions_of_its_timeouts(judged: Judged) -> None:
     assert judged.found().keys() == {Kind.CORRELATED_TIMEOUTS}
     found = judged.found()[Kind.CORRELATED_TIMEOUTS]
     assert found.life.count == 8
-    assert found.observation.evidence[2].text == "partitions that most of them wrote to: orders-0 and orders-3"
+    assert found.observation.evidence[2].text == "partitions that most of these ids wrote to: orders-0 and orders-3"
 
 
 RESTART_MS = 20_000

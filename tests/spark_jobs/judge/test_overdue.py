@@ -47,26 +47,28 @@ def test_causes_excluded_by_other_ids_of_the_partition_are_not_named(cluster: Cl
     """transaction.version was lowered while the transaction was open. The advice does not suggest causes that the
     progress of other ids excludes."""
     found = overdue(cluster, reader, [open_one(b"A", 2), *neighbour(BEGAN_MS + 60_000)], LOWERED)
-    assert "other ids of __transaction_state-0 were written after its abort was due" in found.observation.advice
-    assert "written under transaction.version 2, and 0 is finalized now" in found.observation.advice
+    assert (
+        "records of other ids were written to __transaction_state-0 after its abort was due" in found.observation.advice
+    )
+    assert "written under transaction.version 2, and version 0 is finalized now" in found.observation.advice
     assert "Move the leadership of __transaction_state-0 to another broker and back" in found.observation.advice
     for blamed in ("min.insync.replicas", "clock", "Causes"):
         assert blamed not in found.observation.advice
     reported = [(one.source, one.text) for one in found.observation.evidence[2:]]
     assert reported == [
-        ("__transaction_state-0", "another id was written then, after the abort was due"),
+        ("__transaction_state-0", "a record of another id was written then, after the due time"),
         ("features", "written under transaction.version 2; finalized is 0"),
     ]
 
 
 def test_a_record_of_another_id_from_before_the_due_abort_proves_nothing(cluster: Cluster, reader: Engine) -> None:
     found = overdue(cluster, reader, [open_one(b"A", 2), *neighbour(BEGAN_MS + 10_000)], PRESENT)
-    assert "pending in its memory" not in found.observation.advice
+    assert "pending in the coordinator's memory" not in found.observation.advice
     assert "transaction.version" not in found.observation.advice
-    assert "why is not known" in found.observation.advice
+    assert "the reason is not known" in found.observation.advice
 
 
 def test_unknown_features_do_not_count_as_lowered(cluster: Cluster, reader: Engine) -> None:
     found = overdue(cluster, reader, [open_one(b"A", 2), *neighbour(BEGAN_MS + 60_000)], None)
-    assert "pending in its memory" in found.observation.advice
+    assert "pending in the coordinator's memory" in found.observation.advice
     assert "transaction.version" not in found.observation.advice

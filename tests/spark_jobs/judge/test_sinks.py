@@ -108,7 +108,7 @@ def test_an_id_that_only_looks_like_a_sink_gets_advice_for_both_cases(judged: Ju
     found = long_running(judged, b"flink-0-1")
     assert found.severity == Severity.INFO
     assert "Its application has to commit or abort it." in found.observation.advice
-    assert "it may be of a two-phase sink" in found.observation.advice
+    assert "it may be a transaction of a two-phase sink" in found.observation.advice
 
 
 def test_the_advice_for_a_transaction_without_timeout_explains_a_restart(judged: Judged) -> None:
@@ -141,7 +141,7 @@ def test_a_job_that_was_away_for_too_long_may_have_lost_records(judged: Judged) 
     found = judged.found()[Kind.TIMED_OUT]
     assert found.severity == Severity.WARNING
     assert "records that a checkpoint counts as delivered may be lost" in found.summary
-    assert '"Unable to commit transaction" and names the id' in found.observation.advice
+    assert '"Unable to commit transaction" with the id' in found.observation.advice
     assert "the log does not show whether they are" in found.observation.advice
 
 
@@ -152,7 +152,9 @@ def test_ids_of_one_job_that_time_out_together_are_no_outage_of_kafka(judged: Ju
         abort(judged, f"flink-{subtask}-9".encode(), NOW_MS - 80)
     judged.at(NOW_MS + TIMEOUT_MS + 1_000 + ALONE_MS + 60_000)
     found = judged.found()[Kind.CORRELATED_TIMEOUTS]
-    assert "all of them are of Apache Flink's two-phase sinks (flink): their job was away" in found.observation.advice
+    assert (
+        "all of them belong to Apache Flink's two-phase sinks (flink): their job was away" in found.observation.advice
+    )
     assert "trace of an outage" not in found.observation.advice
 
 

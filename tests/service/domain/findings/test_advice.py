@@ -109,11 +109,11 @@ def test_overdue_advice_blames_no_component_that_works() -> None:
         if facts.neighbours_progress:
             for blamed in ("ISR", "min.insync.replicas", "clock", "no leader", "Error loading", "does not know"):
                 assert blamed not in text, (facts, blamed)
-            assert "pending in its memory" in text
+            assert "pending in the coordinator's memory" in text
         if facts.answer is Answer.AGREES:
             assert "Error loading" not in text, facts
         if not facts.neighbours_progress:
-            assert "pending in its memory" not in text, facts
+            assert "pending in the coordinator's memory" not in text, facts
         assert "discards the records" in text, facts
         assert (facts.place.leader < 0 and not facts.neighbours_progress and facts.answer is Answer.NONE) or (
             "leadership" in text
@@ -136,13 +136,13 @@ def test_advice_for_a_transaction_left_open_by_a_lowered_feature() -> None:
     place, sink = Place(3, 1), Sink(TwoPhase.NO, 7, 3, DEADLINE_MS)
     facts = OverdueFacts("A", ORDERS, place, sink, True, written_under=2, finalized=0, answer=Answer.AGREES)
     assert facts.advice() == (
-        "Only this transaction is held up: other ids of __transaction_state-3 were written after its abort was due, so"
-        " its coordinator (broker 1, leader of __transaction_state-3) works and can write. The end of this one is"
-        " pending in its memory. Move the leadership of __transaction_state-3 to another broker and back, or restart"
-        " its leader: the partition is then loaded anew, and the transaction aborted. The id was written under"
-        " transaction.version 2, and 0 is finalized now: producers that were started before can neither end nor begin"
-        " a transaction, and have to be started again after that. Raising the feature again does not help. An abort"
-        " discards the records."
+        "Only this transaction is held up: records of other ids were written to __transaction_state-3 after its abort"
+        " was due, so its coordinator (broker 1, leader of __transaction_state-3) works and can write. The abort of"
+        " this transaction is pending in the coordinator's memory. Move the leadership of __transaction_state-3 to"
+        " another broker and back, or restart the leader: the partition is then loaded anew, and the transaction is"
+        " aborted. The id's newest record was written under transaction.version 2, and version 0 is finalized now:"
+        " producers that were started before the feature was lowered can neither end nor begin a transaction. Start"
+        " them again after the abort. Raising the feature again does not help. An abort discards the records."
     )
 
 
@@ -176,7 +176,7 @@ def test_a_hanging_transaction_is_aborted_only_where_no_commit_is_lost() -> None
         text = facts.advice(decision)
         tells_to_abort = "ABORT marker with the command" in text
         assert tells_to_abort == (decision in (Decided.ABORT, Decided.NONE)), facts
-        assert ("It discards these records" in text) == tells_to_abort, facts
+        assert ("discards these records" in text) == tells_to_abort, facts
         assert ("have to be produced again" in text) == (tells_to_abort and facts.two_phase is not TwoPhase.NO), facts
         is_fence = facts.name is not None and facts.can_still_write
         assert ("can still write" in text) == is_fence, facts

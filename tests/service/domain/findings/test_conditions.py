@@ -187,7 +187,7 @@ def test_an_epoch_near_the_maximum_is_a_warning() -> None:
     assert (found.severity, found.log_partition) == (Severity.WARNING, 0)
     assert "31,000 of the 32,767" in found.summary
     # below the last epoch, a start only raises the epoch by one (TransactionMetadata.isProducerEpochExhausted)
-    assert "A start while it is idle rotates the producer id only from epoch 32,766 on" in found.advice
+    assert "A start while the id is idle assigns a new producer id only from epoch 32,766 on" in found.advice
 
 
 def answer(one: IdState, state: str = "Ongoing") -> CoordinatorAnswer:
@@ -221,7 +221,7 @@ def test_a_mismatch_is_confirmed_by_the_second_answer() -> None:
     first = mismatches([compared], [], context())
     second = mismatches([compared], [one.transactional_id], context())
     assert [o.confirmed for o in (*first.observations, *second.observations)] == [False, True]
-    assert re.search(r"broker 10.*does not know it", second.observations[0].summary)
+    assert re.search(r"broker 10.*does not know the id", second.observations[0].summary)
     healed = mismatches([Compared(answer(one), one)], [one.transactional_id], context())
     assert healed.observations == ()
     assert healed.ids == frozenset({one.transactional_id})
