@@ -173,15 +173,15 @@ def only_aborted_text(
         whose += f" and {others:,} more"
     counted = f"{transactions:,} transaction{'' if transactions == 1 else 's'}"
     held = f"{records:,} record{'' if records == 1 else 's'}"
-    return f"From {first:,} on only aborted up to {to - 1:,}: {counted} of {whose}, {held}; {_FOLLOWS[ended_by](to)}"
+    return f"Only aborted records from {first:,} to {to - 1:,}: {counted} of {whose}, {held}; {_FOLLOWS[ended_by](to)}"
 
 
 _FOLLOWS: Final = {
-    EndOfRun.READABLE: lambda to: f"first readable {to:,}.",
+    EndOfRun.READABLE: lambda to: f"the first readable record is at {to:,}.",
     EndOfRun.OPEN: lambda to: (
-        f"at {to:,} begins a transaction that is open: consumers of committed records wait there until it ends."
+        f"an open transaction begins at {to:,}: read_committed consumers wait there until it ends."
     ),
-    EndOfRun.LOG_END: lambda to: f"the log ends at {to:,}, so consumers of committed records have nothing to read yet.",
-    EndOfRun.BOUND: lambda to: f"reading stopped at its bound: this is true up to {to - 1:,}, and the run may go on.",
-    EndOfRun.UNKNOWN: lambda to: f"the outcome of what follows, at {to:,}, is not known.",
+    EndOfRun.LOG_END: lambda to: f"the log ends at {to:,}, so read_committed consumers have nothing to read yet.",
+    EndOfRun.BOUND: lambda to: f"reading stopped at its bound, and the run may go on from {to:,}.",
+    EndOfRun.UNKNOWN: lambda to: f"the outcome of the records from {to:,} on is not known.",
 }

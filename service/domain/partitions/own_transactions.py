@@ -75,25 +75,26 @@ def decision_text(
 ) -> str:
     """Returns sentences about records whose transaction was decided and has no marker on their partition. `ended_by`:
     the marker that ended the records, like `ABORT at 6`; None if no marker did."""
-    decided = "decided, COMMIT or ABORT is not known" if marker is None else f"decided {marker}"
+    decided = "decided (whether COMMIT or ABORT is not known)" if marker is None else f"decided {marker}"
     if may_be_other and ended_by is None:
         return (
-            f"These records, or some of them, may be of a transaction of the producer id that was {decided}, and whose"
-            " marker is missing here (lost or skipped, cleaned away, or not written yet)."
+            f"These records, or some of them, may belong to a transaction of the producer id that was {decided} and"
+            " whose marker is missing here (lost or skipped, cleaned away, or not written yet)."
         )
     if may_be_other:
         return (
-            f"The marker ({ended_by}) may cover two transactions of the same producer id: an earlier one that lists"
-            f" this partition was {decided}, and its marker is missing here. Which records are its own is not known."
+            f"The marker ({ended_by}) may cover two transactions of the same producer id: an earlier transaction that"
+            f" lists this partition was {decided}, and its marker is missing here. Which records belong to which"
+            " transaction is not known."
         )
     sure = "" if confidence == Confidence.CERTAIN else "likely " if confidence == Confidence.LIKELY else "perhaps "
     if ended_by is None:
         return (
-            f"The transaction of these records is {sure}{decided}, its marker is missing here (lost or skipped, cleaned"
-            " away, or not written yet)."
+            f"The transaction of these records is {sure}{decided}, and its marker is missing here (lost or skipped,"
+            " cleaned away, or not written yet)."
         )
     return (
-        f"The transaction of these records was {sure}{decided}, its marker is missing here. The marker of a later"
+        f"The transaction of these records was {sure}{decided}, and its marker is missing here. The marker of a later"
         f" transaction of the same producer id ({ended_by}) ended them, with its own outcome."
     )
 

@@ -101,14 +101,14 @@ class HasGrown(Reason):
     """A transaction of the id may have written to the entry since the facts were read, or may still write to it."""
 
     code = "has_grown"
-    sentence = "a transaction of its id may have written to it since its facts were read; they are read again"
+    sentence = "a transaction of its id may have written to it since its facts were read; the facts are read again"
 
 
 class NoLogAccess(Reason):
     """The decision is unknown because the transaction log cannot be read."""
 
     code = "no_log_access"
-    sentence = "__transaction_state cannot be read, and nothing else remembers how a transaction ended"
+    sentence = "__transaction_state cannot be read, and only this log shows how a transaction ended"
 
 
 class RecordsGone(Reason):
@@ -136,11 +136,11 @@ class SeveralLeft(Reason):
 
     def __str__(self) -> str:
         if self.holds_committed:
-            others = "records of an aborted one" if self.aborted else "records that belong to no transaction"
-            return f"it holds records of a committed transaction, and may hold {others}, too"
+            others = "records of an aborted transaction" if self.aborted else "records that belong to no transaction"
+            return f"it holds records of a committed transaction, and may also hold {others}"
         if not self.aborted:
-            return "a committed transaction may have written it, or no transaction, and no proof shows which"
-        return "a committed transaction or an aborted one may have written it, and no proof shows which"
+            return "it may belong to a committed transaction or to no transaction, and no proof shows which"
+        return "it may belong to a committed or to an aborted transaction, and no proof shows which"
 
 
 class UnlistedWriter(Reason):
@@ -172,10 +172,10 @@ class ForeignSign(StrEnum):
 
 _SIGNS: Final = {
     ForeignSign.EPOCH: "their epoch {0.found} is above {0.limit}, the highest that it had",
-    ForeignSign.ORDER: "they were there before it got that producer id and epoch",
-    ForeignSign.OLDER: "they are stamped {0.minutes:,} minutes before it got that producer id and epoch",
+    ForeignSign.ORDER: "they existed before it got that producer id and epoch",
+    ForeignSign.OLDER: "their timestamps are {0.minutes:,} minutes before it got that producer id and epoch",
     ForeignSign.SEQUENCE: "they begin with sequence {0.found}, and a producer begins with 0",
-    ForeignSign.LEADER_EPOCH: "they were written under leader epoch {0.found}, and the partition is at {0.limit}",
+    ForeignSign.LEADER_EPOCH: "they were written under leader epoch {0.found}, and the partition is only at {0.limit}",
 }
 
 

@@ -68,7 +68,7 @@ class OwnerLeftBehind(Reason):
     code = "owner_left_behind"
     sentence = (
         "partitions were added to __transaction_state, and its transactional.id was left behind in partition"
-        " {0.log_partition}: only a coordinator that has not restarted since then ends it"
+        " {0.log_partition}: only a coordinator that has not restarted since then ends its transaction"
     )
 
 

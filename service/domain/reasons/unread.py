@@ -174,8 +174,8 @@ class NoTransactionLog(Reason):
 
     def __str__(self) -> str:
         return (
-            f"the brokers list no topic __transaction_state, although {_SIGNS[self.seen]}: they keep none, or do not"
-            " show it"
+            f"the brokers list no topic __transaction_state, although {_SIGNS[self.seen]}: they do not have it, or"
+            " hide it"
         )
 
 

@@ -8,32 +8,32 @@ from service.domain.transaction_log.causes import CauseCode, Confidence
 
 _RESTART_OR_TWO: Final = (
     "A single fence mostly comes from an application that started again after a crash, a kill, a rebalance or a new"
-    " configuration. What it had written in this transaction is discarded: it has to write that again, which an"
-    " application does that reads its input again from the last commit. A two-phase sink (Apache Flink) does not where"
-    " a checkpoint counts it as delivered; then it is lost. Repeated fences in turns come from two instances with one"
-    " id, or from one that starts again and again. The fenced one, if alive, has ProducerFencedException or"
-    " InvalidProducerEpochException in its log."
+    " configuration. The records of this transaction are discarded, and the application has to write them again. An"
+    " application that reads its input again from the last commit does so. A two-phase sink (Apache Flink) does not if"
+    " a checkpoint counts the records as delivered; then they are lost. Repeated fences in turns come from two"
+    " instances with one id, or from one instance that starts again and again. If the fenced instance is alive, its log"
+    " has ProducerFencedException or InvalidProducerEpochException."
 )
 
 _ENDS: Final = {
     (CauseCode.COMMIT, Confidence.LIKELY): (
-        "Its records are committed: that is certain. That its client meant this transaction is likely. An EndTxn of the"
-        " old protocol names the producer's epoch, not a transaction, and does not raise it: a late duplicate of an"
-        " earlier EndTxn fits as well (KAFKA-17754). The client's log decides: no commit there, or INVALID_TXN_STATE,"
-        " means the duplicate."
+        "Its records are certainly committed, and its client probably meant to commit this transaction. An EndTxn of"
+        " the old protocol names the producer's epoch and not a transaction, and does not raise the epoch: a late"
+        " duplicate of an earlier EndTxn has the same effect (KAFKA-17754). The client's log shows which one it was: no"
+        " commit there, or INVALID_TXN_STATE, means the duplicate."
     ),
     (CauseCode.CLIENT_ABORT, Confidence.LIKELY): (
         "Aborted by its own client: look in the application's own log. If the epoch is unchanged (old protocol), an"
-        " EndTxn with this producer's epoch did it, its own or a late duplicate of an earlier one (KAFKA-17754): no"
-        " abort in the client's log, or INVALID_TXN_STATE, means the duplicate. If the epoch was raised (transaction"
-        " version 2), its client went on with it: it aborted, or asked for a new epoch after an error (InitProducerId"
-        " with its own epoch, KIP-360)."
+        " EndTxn with this producer's epoch aborted it: the EndTxn for this transaction, or a late duplicate of an"
+        " earlier EndTxn (KAFKA-17754). No abort in the client's log, or INVALID_TXN_STATE, means the duplicate. If the"
+        " epoch was raised (transaction version 2), its client continued with the new epoch: the client aborted, or"
+        " asked for a new epoch after an error (InitProducerId with its own epoch, KIP-360)."
     ),
     (CauseCode.CLIENT_ABORT, Confidence.AMBIGUOUS): (
-        "Aborted by its own client, or for another producer with the same transactional.id that asked to be let in:"
-        " under transaction version 2 both leave the same records, and so they do for a two-phase producer (KIP-939),"
-        " whose recovery raises the epoch and keeps the transaction. After a fence the client's log has"
-        " ProducerFencedException or InvalidProducerEpochException."
+        "Aborted by its own client, or because another producer with the same transactional.id was started. Both"
+        " leave the same records under transaction version 2, and for a two-phase producer (KIP-939), whose recovery"
+        " raises the epoch and keeps the transaction. After a fence the client's log has ProducerFencedException or"
+        " InvalidProducerEpochException."
     ),
     (CauseCode.TIMEOUT, Confidence.LIKELY): (
         "It was open for longer than its timeout, so its coordinator aborted it. Find out what delayed the client"
@@ -41,29 +41,29 @@ _ENDS: Final = {
         " ended it between its timeout and the coordinator's scan, the log would look the same."
     ),
     (CauseCode.FENCED, Confidence.LIKELY): (
-        "InitProducerId came for its transactional.id while it was open, and a producer was let in right after: it was"
-        f" fenced. {_RESTART_OR_TWO} A producer that asked for a new epoch itself (KIP-360) and was created anew at"
-        " once looks the same."
+        "An InitProducerId for its transactional.id came while it was open, and a producer was let in right after that,"
+        f" so its producer was fenced. {_RESTART_OR_TWO} A producer that asked for a new epoch itself (KIP-360) and was"
+        " created anew at once looks the same."
     ),
     (CauseCode.FENCED, Confidence.AMBIGUOUS): (
-        "Aborted for an InitProducerId of its transactional.id; the log does not show who sent it. If no Empty record"
-        " follows within 3 s, nobody was let in: the producer asked itself, with its own epoch, after an error"
-        " (KIP-360), or another instance gave up. If one follows, a producer was started with the id; under transaction"
-        " version 2 its own client may as well have aborted and started again at once. If a second one follows, with"
-        " another timeout, an administrator or the application's own framework (Kafka Connect, when it is configured"
-        " anew) fenced the id before. The client's log decides: an abort, or an error of a request, before this one"
-        " means that it ended the transaction itself."
+        "Aborted because of an InitProducerId for its transactional.id; the log does not show who sent it. If no Empty"
+        " record follows within 3 s, no producer was let in: the producer itself asked, with its own epoch, after an"
+        " error (KIP-360), or another instance asked and gave up. If an Empty follows, a producer was started with the"
+        " id; under transaction version 2, its own client may also have aborted and started again at once. If a second"
+        " Empty follows, with another timeout, an administrator or the application's own framework (Kafka Connect, when"
+        " it is configured anew) fenced the id before. The client's log shows which: an abort, or a failed request,"
+        " before this abort means that the client ended the transaction itself."
     ),
     (CauseCode.ADMIN, Confidence.AMBIGUOUS): (
         "Ended by fenceProducers or forceTerminateTransaction: by an administrator, or by the application's own"
-        " framework, as Kafka Connect does when it is configured anew. The sign is the timeout that they leave in the"
-        " log; whether the application is back at once, the next seconds show."
+        " framework, as Kafka Connect does when it is configured anew. The sign is the timeout that these leave in the"
+        " log. The next seconds show whether the application is back at once."
     ),
     (CauseCode.ADMIN, Confidence.LIKELY): (
-        "Ended by an administrator: forceTerminateTransaction of kafka-transactions.sh, or fenceProducers. The sign"
-        " is the timeout that they leave in the log, and that no application was back within 10 s. A framework that"
-        " fences its own ids (Kafka Connect) and then does not start them leaves the same, and so does an application"
-        " that was started with just that timeout and had nothing to write."
+        "Ended by an administrator: forceTerminateTransaction of kafka-transactions.sh, or fenceProducers. The"
+        " signs are the timeout that these leave in the log, and that no application was back within 10 s. Two other"
+        " cases leave the same records: a framework that fences its own ids (Kafka Connect) and then does not start"
+        " them, and an application that was started with exactly that timeout and had nothing to write."
     ),
     (CauseCode.UNATTRIBUTED, Confidence.AMBIGUOUS): (
         "The log does not show who aborted it: the previous record is gone (compacted away), or fits none of"

@@ -43,9 +43,9 @@ class Sample(NamedTuple):
 class AbsenceProof(NamedTuple):
     """A proof that the entry was not acknowledged yet when the transaction log already reached to `log_end`.
 
-    Transactions decided below `log_end` were decided before the entry was written, and those completed below it have
-    their markers below `high_watermark`. Transactions decided at or above it have their markers at or above
-    `earlier_high_watermark`.
+    Transactions decided below `log_end` were decided before the entry was written, and transactions completed below
+    `log_end` have their markers below `high_watermark`. Transactions decided at or above `log_end` have their markers
+    at or above `earlier_high_watermark`.
     """
 
     log_end: int

@@ -75,7 +75,7 @@ def _possible_writers(
         lambda one: one.data_epochs.overlaps(batches.epochs),
         ProofKind.EPOCH,
         entry.location,
-        f"the entry was written under epoch {_shown(batches.epochs)}, {{gone}} under others",
+        f"the entry was written under epoch {_shown(batches.epochs)}, and {{gone}} under other epochs",
     )
     if absence is not None:
         left = proofs.keep(
@@ -137,7 +137,7 @@ def _hidden(entry: EntryRead, hidden: Sequence[HiddenTransactions], proofs: _Pro
         text = "the transaction log was read without a hole that could hide another transaction of the producer id"
         if hidden:
             holes = _count(len(hidden), "hole")
-            text = f"{holes} of the transaction log cannot hide its transaction, by epochs and order"
+            text = f"epochs and the order of writes exclude that {holes} of the transaction log hide its transaction"
         proofs.add(ProofKind.COMPLETENESS, TOPIC, text)
     return left
 

@@ -113,7 +113,7 @@ def test_one_marker_after_two_transactions_of_one_epoch_is_ambiguous(
     decision = first["decision"]
     assert (decision["marker"], decision["confidence"], decision["may_be_other"]) == ("COMMIT", "ambiguous", True)
     said = " ".join(capsys.readouterr().out.split())
-    assert "The marker (ABORT at 4) may cover two transactions of the same producer id: an earlier one" in said
+    assert "The marker (ABORT at 4) may cover two transactions of the same producer id: an earlier transaction" in said
     assert "was decided COMMIT, and its marker is missing here." in said
 
 
@@ -140,7 +140,7 @@ def test_epochs_distinguish_two_transactions_before_one_marker(
         ("client_abort", "likely", False)
     ] * 2
     said = " ".join(capsys.readouterr().out.split())
-    assert "was decided COMMIT, its marker is missing here. The marker of a later transaction of the same" in said
+    assert "was decided COMMIT, and its marker is missing here. The marker of a later transaction of the same" in said
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_decided_transaction_without_its_marker_is_not_open(
     assert first["decision"]["at"] == "2023-11-14T22:13:24.000Z"
     out, err = capsys.readouterr()
     assert f"{marker_}, missing" in out
-    assert f"is likely decided {marker_}, its marker is missing here (lost or skipped" in " ".join(out.split())
+    assert f"is likely decided {marker_}, and its marker is missing here (lost or skipped" in " ".join(out.split())
     assert err == ""
 
 

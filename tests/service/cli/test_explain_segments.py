@@ -124,8 +124,8 @@ def test_spans_are_printed_as_a_table(capsys: pytest.CaptureFixture[str]) -> Non
     ]
     assert "ABORT at 2" in out
     assert " ".join(sum_of_aborted.split()) == (
-        "From 0 on only aborted up to 2: 1 transaction of producer id 8, 2 records; at 3 begins a transaction that is"
-        " open: consumers of committed records wait there until it ends."
+        "Only aborted records from 0 to 2: 1 transaction of producer id 8, 2 records; an open transaction begins at 3:"
+        " read_committed consumers wait there until it ends."
     )
     assert err == "open spans have no marker in these files, which end at offset 5\n"
 
@@ -216,8 +216,8 @@ def test_a_long_run_of_aborted_records_has_a_sum(tmp_path: Path, capsys: pytest.
     assert main(place) == 0
     out, err = capsys.readouterr()
     assert " ".join(out.split("\n\n")[1].split()) == (
-        f"From 0 on only aborted up to {offset:,}: 1,051 transactions of x, producer id 8, producer id 9,"
-        f" 21,000 records; first readable {offset + 1:,}."
+        f"Only aborted records from 0 to {offset:,}: 1,051 transactions of x, producer id 8, producer id 9,"
+        f" 21,000 records; the first readable record is at {offset + 1:,}."
     )
     assert err == "reading stopped at offset 8400: start again from there for the rest\n"
     assert main([*place, "--json"]) == 0

@@ -291,8 +291,8 @@ def test_brokers_without_a_transaction_log_are_described_not_guessed() -> None:
     reported = first_lines(OTHER)
     assert reported["this is"] == (
         "brokers that speak Kafka's protocol and report no metadata.version: their software and release are not known;"
-        " the brokers list no topic __transaction_state, although they list transactional ids: they keep none, or do"
-        " not show it; transaction.version not reported"
+        " the brokers list no topic __transaction_state, although they list transactional ids: they do not have it, or"
+        " hide it; transaction.version not reported"
     )
     assert "hanging transactions (likely at most: no __transaction_state is listed" in reported["works in part"]
     assert reported["does not work"] == (

@@ -158,11 +158,12 @@ def _fates(log: list[BatchOffsets]) -> list[str]:
 def test_a_run_is_summed_up_in_a_sentence() -> None:
     names = ["x", "y", "z", "w"]
     assert only_aborted_text(0, 21_000, 20_000, 1_030, names[:2], 0, EndOfRun.READABLE) == (
-        "From 0 on only aborted up to 20,999: 1,030 transactions of x, y, 20,000 records; first readable 21,000."
+        "Only aborted records from 0 to 20,999: 1,030 transactions of x, y, 20,000 records; the first readable record"
+        " is at 21,000."
     )
     assert only_aborted_text(5, 7, 1, 1, names, 2, EndOfRun.BOUND) == (
-        "From 5 on only aborted up to 6: 1 transaction of x, y, z and 3 more, 1 record; reading stopped at its bound:"
-        " this is true up to 6, and the run may go on."
+        "Only aborted records from 5 to 6: 1 transaction of x, y, z and 3 more, 1 record; reading stopped at its bound,"
+        " and the run may go on from 7."
     )
 
 

@@ -47,8 +47,8 @@ SAID = [
     (LeadersUnresponsive("t", 7, 9, (0, 1)), "7 of 9 partitions have no leader that answers: t-0, t-1 …"),
     (
         LogUnread(NoTransactionLog(TransactionsSeen.LISTED)),
-        "the brokers list no topic __transaction_state, although they list transactional ids: they keep none, or do not"
-        " show it",
+        "the brokers list no topic __transaction_state, although they list transactional ids: they do not have it, or"
+        " hide it",
     ),
     (NoBroker("a:1,b:2"), "no broker of a:1,b:2 answers"),
     (NotAllRead(None), "not all of its open transactions could be read"),
@@ -64,7 +64,7 @@ SAID = [
     (
         Contradiction(Proven("none"), SeveralLeft(True, True)),
         "two readings contradict each other: first no committed transaction can have written it: it belongs to none;"
-        " now a committed transaction or an aborted one may have written it, and no proof shows which",
+        " now it may belong to a committed or to an aborted transaction, and no proof shows which",
     ),
     (
         RecordsGone(3, 10, 20),

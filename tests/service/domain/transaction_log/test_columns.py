@@ -108,4 +108,4 @@ def test_every_cause_of_an_abort_has_an_explanation(log: list[LogRecord]) -> Non
 
 def test_a_commit_that_may_have_been_meant_for_another_is_explained() -> None:
     assert why_ended(CauseCode.COMMIT, Confidence.CERTAIN) is None
-    assert "Its records are committed: that is certain." in (why_ended(CauseCode.COMMIT, Confidence.LIKELY) or "")
+    assert "Its records are certainly committed" in (why_ended(CauseCode.COMMIT, Confidence.LIKELY) or "")
