@@ -241,8 +241,10 @@ def _in_order(one: Batch | BadBatch, floor: int, expected: int, following: int |
     is_ahead &= not following == expected == header.base_offset  # both offsets fit: the first batch is trusted
     if header.base_offset >= floor and not is_ahead:
         return one
-    error = BadOffset(f"base offset {header.base_offset}, between {floor} and {following} expected")
-    return BadBatch(one.position, header.base_offset, header.next_offset, one.size, error)
+    text = f"end offset {header.next_offset} (at most {following} expected)"
+    if header.base_offset < floor:
+        text = f"base offset {header.base_offset} (at least {floor} expected)"
+    return BadBatch(one.position, header.base_offset, header.next_offset, one.size, BadOffset(text))
 
 
 def _whole(data: bytes) -> Iterator[Batch | BadBatch]:
@@ -273,18 +275,19 @@ def claimed_end(data: bytes, position: int) -> int:
 
 def _read(data: bytes, position: int, end: int) -> Batch:
     if end - position < LENGTH_END + SMALLEST_LEGACY:
-        raise BadLength(f"batch length {end - position - LENGTH_END}")
+        raise BadLength(f"batch length {end - position - LENGTH_END} (at least {SMALLEST_LEGACY} expected)")
     magic = data[position + MAGIC_AT]
     if magic != MAGIC:
-        raise UnsupportedMagic(f"message format {magic}")
+        raise UnsupportedMagic(f"message format {magic} ({MAGIC} expected)")
     if end - position < HEADER_SIZE:
-        raise BadLength(f"batch length {end - position - LENGTH_END}")
+        raise BadLength(f"batch length {end - position - LENGTH_END} (at least {HEADER_SIZE - LENGTH_END} expected)")
     header = BatchHeader._make(LAYOUT.unpack_from(data, position))
     crc = google_crc32c.value(data[position + CRC_FROM : end])
     if crc != header.crc:
         raise BadChecksum(f"CRC-32C {header.crc:#010x} written, {crc:#010x} found")
     if header.last_offset_delta < 0 or header.records_count < 0:
-        raise MalformedBatch(f"last offset delta {header.last_offset_delta}, {header.records_count} records")
+        counts = f"last offset delta {header.last_offset_delta}, {header.records_count} records"
+        raise MalformedBatch(f"{counts}: neither may be below 0")
     if header.base_offset < 0 or header.next_offset != wrap(header.next_offset, 64):
-        raise BadOffset(f"base offset {header.base_offset}")
+        raise BadOffset(f"base offset {header.base_offset} (offsets from 0 to 2^63 - 2 expected)")
     return Batch(position, header, data[position + HEADER_SIZE : end])

@@ -79,7 +79,7 @@ def _snappy(data: bytes, limit: int) -> bytes:
         (size,) = _I32.unpack_from(data, position)
         position += 4
         if not 0 <= size <= len(data) - position:
-            raise BadCodec(f"snappy: a block of {size} bytes, {len(data) - position} left")
+            raise BadCodec(f"snappy: a block of {size} bytes announced, {len(data) - position} left")
         plain.append(_snappy_block(data[position : position + size], room))
         room -= len(plain[-1])
         position += size

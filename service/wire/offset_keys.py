@@ -49,12 +49,12 @@ def decode_offset_key(key: bytes | None) -> OffsetKey | None:
     cursor = Cursor(key, MalformedKey)
     kind = cursor.int16()
     if not 0 <= kind <= LAST_TYPE:
-        raise UnknownKeyVersion(f"key version {kind}")
+        raise UnknownKeyVersion(f"key version {kind} (0 to {LAST_TYPE} expected)")
     if kind not in _OFFSETS:
         return None
     found = OffsetKey(_text(cursor), _text(cursor), cursor.int32())
     if _TOPIC.fullmatch(found.topic) is None or found.partition < 0:
-        raise MalformedKey(f"no partition of a topic: {found.topic!r}, {found.partition}")
+        raise MalformedKey(f"topic {found.topic!r} and partition {found.partition} are not valid")
     return found
 
 

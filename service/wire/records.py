@@ -78,7 +78,7 @@ def _read(cursor: Cursor, header: BatchHeader) -> Record:
     value = _nullable(cursor)
     _skip_headers(cursor)
     if cursor.position - start != length:
-        raise MalformedBatch(f"a record of {length} bytes took {cursor.position - start}")
+        raise MalformedBatch(f"a record of {length} bytes has fields of {cursor.position - start} bytes")
     timestamp = (
         header.max_timestamp_ms if header.is_log_append_time else wrap(header.base_timestamp_ms + timestamp_delta, 64)
     )
@@ -129,5 +129,5 @@ def _versioned(data: bytes | None) -> Cursor:
     cursor = Cursor(data, MalformedBatch)
     version = cursor.int16()
     if version < 0:
-        raise MalformedBatch(f"control record version {version}")
+        raise MalformedBatch(f"control record version {version} (0 or above expected)")
     return cursor

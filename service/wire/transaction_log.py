@@ -81,7 +81,7 @@ def decode_key(key: bytes | None) -> bytes:
     cursor = Cursor(key, MalformedKey)
     version = cursor.int16()
     if version != KEY_VERSION:
-        raise UnknownKeyVersion(f"key version {version}")
+        raise UnknownKeyVersion(f"key version {version} ({KEY_VERSION} expected)")
     return cursor.take(cursor.int16())
 
 
@@ -91,13 +91,13 @@ def decode_value(value: bytes) -> TransactionValue:
     cursor = Cursor(value, MalformedValue)
     version = cursor.int16()
     if version not in (0, 1):
-        raise UnknownValueVersion(f"value version {version}")
+        raise UnknownValueVersion(f"value version {version} (0 or 1 expected)")
     producer_id = cursor.int64()
     producer_epoch = cursor.int16()
     timeout_ms = cursor.int32()
     status = cursor.int8()
     if not 0 <= status <= LAST_STATUS:
-        raise MalformedValue(f"transaction status {status}")
+        raise MalformedValue(f"transaction status {status} (0 to {LAST_STATUS} expected)")
     partitions = _partitions(cursor, version)
     last_update_ms = cursor.int64()
     start_ms = cursor.int64()
@@ -149,7 +149,7 @@ def _tags(cursor: Cursor) -> dict[int, int]:
         if wanted is None:
             cursor.skip(size)
         elif size != wanted:
-            raise MalformedValue(f"tag {tag} has {size} bytes")
+            raise MalformedValue(f"tag {tag} has {size} bytes ({wanted} expected)")
         else:
             found[tag] = cursor.int64() if wanted == 8 else cursor.int16()
     return found

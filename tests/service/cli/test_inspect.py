@@ -111,7 +111,7 @@ def test_decoding_goes_on_after_undecodable_bytes(tmp_path: Path, capsys: pytest
     lines = lines_of(capsys, log)
     assert [line.split()[0] for line in lines] == ["0", "1", "2", "3", "the"]
     assert lines[1].startswith(f"1 (at byte {len(good[0])}) UNDECODABLE bad_crc: CRC-32C ")
-    assert lines[2].endswith("UNDECODABLE unknown_value_version: value version 7 transactional_id=id-2")
+    assert lines[2].endswith(" unknown_value_version: value version 7 (0 or 1 expected) transactional_id=id-2")
     assert lines[4] == "the last 40 bytes are no whole batch (offset 4)"
 
 
@@ -120,7 +120,7 @@ def test_an_impossible_length_ends_the_file_and_says_so(tmp_path: Path, capsys: 
     first = batch([Rec(b"k", b"v")], 0, timestamp_ms=AT_MS)
     log.write_bytes(first + (1).to_bytes(8, "big") + (3).to_bytes(4, "big") + b"x" * 100)
     lines = lines_of(capsys, log)
-    assert lines[1] == f"1 (at byte {len(first)}) UNDECODABLE bad_length: batch length 3"
+    assert lines[1] == f"1 (at byte {len(first)}) UNDECODABLE bad_length: batch length 3 (at least 14 expected)"
     assert lines[2].startswith("the last 112 bytes were not read")
 
 
