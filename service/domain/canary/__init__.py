@@ -1,1 +1,2 @@
-"""The canary's names, which coordinator each of its transactions uses, and what its rounds show. Pure."""
+"""The canary, which makes transactions of its own: the names of its ids and topic, the coordinator of each transaction,
+and the results of its rounds. Pure."""

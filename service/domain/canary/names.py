@@ -1,6 +1,6 @@
 """Names of the canary's transactional.ids and of its topic.
 
-The names alone show that something belongs to the canary. So the judge needs no settings to leave it out of findings.
+An id or a topic of the canary is known by its name alone, so the judge needs no settings to leave it out of findings.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from service.domain.transaction_log.coordinator_partition import partition_of
 
 ID_PREFIX: Final = "txnscope-canary-"
 TOPIC_WORD: Final = "txnscope-canary"
-"""The word that the name of the canary's topic contains. Findings about such topics are not reported, and the canary
-deletes records there: so no topic of an application can be chosen."""
+"""The word that the name of the canary's topic contains. No other topic can be chosen, so that no application's topic
+is: findings about such topics are not reported, and the canary deletes records there."""
 
 _ID_PREFIX_BYTES: Final = ID_PREFIX.encode()
 
@@ -29,8 +29,8 @@ def is_canary_topic(topic: str | None) -> bool:
 
 @lru_cache(maxsize=256)
 def canary_id(token: str, log_partition: int, partition_count: int) -> str:
-    """Returns the canary's id of one partition of the transaction log: the first of the numbered ids that Java's hash
-    puts there. There is one id for each partition, so the number of ids is bounded, and each id is used again.
+    """Returns the canary's id of one partition of the transaction log: the first numbered id whose coordinator uses
+    that partition. There is one id for each partition, so the number of ids is bounded, and each id is used again.
 
     `token`: distinguishes the canaries of different stores, which would fence each other under the same id."""
     ids = (f"{ID_PREFIX}{token}-{log_partition}-{number}" for number in count())

@@ -1,4 +1,4 @@
-"""What one transaction of the canary showed, and what all rounds of a coordinator so far show together."""
+"""The result of one round (one transaction of the canary), and the results of all rounds of a coordinator so far."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ BOUNDS_US: Final = (
 """Upper bounds of the buckets, inclusive. Longer durations fall into one more bucket."""
 
 RECENT: Final = 60
-"""Number of successful rounds of a coordinator from which percentiles are computed: 10 minutes at a round each 10 s."""
+"""Number of successful rounds of a coordinator from which percentiles are computed: 10 minutes with one round every 10
+s."""
 
 BROKER_NOT_AVAILABLE: Final = "BROKER_NOT_AVAILABLE"
 NOT_ENOUGH_REPLICAS: Final = "NOT_ENOUGH_REPLICAS"
 REQUEST_TIMED_OUT: Final = "REQUEST_TIMED_OUT"
 
 ALWAYS_COUNTED: Final = (BROKER_NOT_AVAILABLE, NOT_ENOUGH_REPLICAS, REQUEST_TIMED_OUT)
-"""Errors whose counters exist before the first one. The others appear with their first failure."""
+"""Errors whose counters exist before the first such error. Counters of other errors appear with their first error."""
 
 
 class Phase(StrEnum):
     """The steps of a round, in order."""
 
     COORDINATOR = "coordinator"
-    """The broker has to be live and to coordinate something."""
+    """The check that the broker is among the cluster's live brokers."""
     INIT = "init"
     """InitProducerId, once for each producer."""
     PRODUCE = "produce"
-    """From the begin until the record is acknowledged, AddPartitionsToTxn included."""
+    """From the begin of the transaction until the record is acknowledged, with AddPartitionsToTxn."""
     COMMIT = "commit"
     """From EndTxn until the commit is acknowledged."""
     VISIBLE = "visible"
@@ -50,9 +51,9 @@ class Failure(NamedTuple):
 
 
 class Round(NamedTuple):
-    """One round. Durations in microseconds, None for steps that were not finished: `init_us` (None also where the
-    producer existed), `commit_us` from the begin until the commit is acknowledged, `visible_us` from then until the
-    record is seen."""
+    """One round. Durations are in microseconds; a duration is None if its steps were not finished. `init_us`: of
+    InitProducerId; None also if the producer existed. `commit_us`: from the begin of the transaction until the commit
+    is acknowledged. `visible_us`: from then until the record is seen."""
 
     at_ms: int
     init_us: int | None
@@ -62,7 +63,8 @@ class Round(NamedTuple):
 
 
 class Latencies(NamedTuple):
-    """Durations in buckets. `counts`: for each of BOUNDS_US, and above; `sum_us`: of all durations."""
+    """A histogram of durations. `counts`: the number of durations by bucket, for each of BOUNDS_US and above; `sum_us`:
+    the sum of all durations."""
 
     counts: tuple[int, ...] = (0,) * (len(BOUNDS_US) + 1)
     sum_us: int = 0
@@ -85,10 +87,10 @@ class Recent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Coordinator:
-    """All rounds of one coordinator. `rounds`: how many there were; `failures`: how many failed, by error.
-    `last_at_ms`: begin of the newest round. `failing_since_ms` and `failure`: None while rounds succeed.
-    `idle_since_ms`: the broker is live and coordinates nothing since then; None while it coordinates something.
-    `recent`: newest last."""
+    """All rounds of one coordinator. `rounds`: the number of rounds; `failures`: the number of failed rounds by error.
+    `last_at_ms`: the begin of the newest round. `failing_since_ms` and `failure`: None while rounds succeed.
+    `idle_since_ms`: the time since which the broker is live and coordinates nothing; None while it coordinates
+    something. `recent`: newest last."""
 
     broker: int
     log_partition: int | None = None
@@ -126,13 +128,14 @@ class Coordinator:
         )
 
     def idle(self, now_ms: int) -> Coordinator:
-        """Returns the coordinator while its broker is live and coordinates nothing."""
+        """Returns the coordinator after its broker was seen live, and coordinating nothing, at `now_ms`."""
         since_ms = self.idle_since_ms or now_ms
         return replace(self, last_at_ms=now_ms, failing_since_ms=None, failure=None, idle_since_ms=since_ms)
 
 
 def percentile(durations_us: Sequence[int], percent: int) -> int | None:
-    """Returns the smallest duration that at least `percent` of them do not exceed; None if there is none."""
+    """Returns the smallest of the durations that at least `percent` percent of them do not exceed; None if there are no
+    durations."""
     if not durations_us:
         return None
     ordered = sorted(durations_us)

@@ -1,5 +1,5 @@
-"""Chooses, for each broker, the partition of the transaction log and the partition of the canary's topic that its next
-transaction uses."""
+"""Chooses, for each broker, the partition of the transaction log and the partition of the canary's topic for the next
+transaction."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class Layout:
 
     @property
     def leaderless(self) -> int:
-        """The number of partitions of the transaction log without a leader. No transaction of their ids can run."""
+        """The number of partitions of the transaction log without a leader. Ids that hash to them can have no
+        transaction."""
         return sum(one.leader < 0 for one in self.log)
 
     def leads(self, broker: int) -> list[Replicated]:
@@ -52,7 +53,8 @@ class Layout:
 
 
 class Target(NamedTuple):
-    """What one transaction of the canary uses. `leader`: the broker that leads the partition of the topic."""
+    """The coordinator (`broker`), the id and the partitions of one transaction of the canary. `leader`: the broker that
+    leads the partition of the topic."""
 
     broker: int
     log_partition: int
@@ -62,11 +64,12 @@ class Target(NamedTuple):
 
 
 def target_of(layout: Layout, broker: int, token: str, before: Target | None = None) -> Target | None:
-    """Returns the target of the broker; None if it coordinates nothing, or no partition of the topic has a leader.
+    """Returns the target of the broker; None if the broker coordinates nothing, or if no partition of the topic has a
+    leader.
 
-    Prefers the log partition with the fewest replicas in sync, because that one fails first; among equal ones that of
-    the target `before`, so that ids are used again. Of the topic, prefers a partition that the same broker leads: then
-    another broker's failure is not blamed on this one."""
+    Chooses the log partition with the fewest replicas in sync, because that partition fails first; among equal
+    partitions, that of the target `before`, so that ids are used again. Prefers a partition of the topic that the same
+    broker leads, so that another broker's failure does not count as a failure of this broker."""
     led, writable = layout.leads(broker), {one.partition: one.leader for one in layout.topic if one.leader >= 0}
     if not led or not writable:
         return None
@@ -79,7 +82,7 @@ def target_of(layout: Layout, broker: int, token: str, before: Target | None = N
 
 
 def absence(layout: Layout, broker: int) -> Failure | None:
-    """Returns why a broker without a target fails; None if the broker is live, and coordinates nothing."""
+    """Returns the failure of a broker without a target; None if the broker is live and coordinates nothing."""
     if broker not in layout.brokers:
         return Failure(Phase.COORDINATOR, BROKER_NOT_AVAILABLE, "the broker is not among the cluster's live brokers")
     if layout.leads(broker):
@@ -88,11 +91,12 @@ def absence(layout: Layout, broker: int) -> Failure | None:
 
 
 _UNREPLICATED: Final = frozenset({REQUEST_TIMED_OUT, "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"})
-"""Errors of a coordinator that cannot append to the transaction log; clients do not learn more."""
+"""Errors that a client gets from a coordinator that cannot append to the transaction log, and that do not name this
+cause."""
 
 
 def explained(failure: Failure, layout: Layout, target: Target) -> Failure:
-    """Returns the failure with its cause, if the transaction log's partition lacks replicas in sync."""
+    """Returns the failure; if the partition of the transaction log lacks replicas in sync, with that cause."""
     one = next((one for one in layout.log if one.partition == target.log_partition), None)
     if one is None or layout.min_in_sync is None or failure.error not in _UNREPLICATED:
         return failure
@@ -112,8 +116,8 @@ def coordinators(layout: Layout, chosen: Sequence[int]) -> list[int]:
 
 
 def assignment(brokers: Sequence[int], replicas: int) -> list[list[int]]:
-    """Returns the replicas of each partition of the canary's topic: one partition for each broker, which is the
-    preferred leader; the next brokers in turn have the other replicas."""
+    """Returns the replicas of each partition of the canary's topic: one partition for each broker, which is its
+    preferred leader. The next brokers in turn have the other replicas."""
     ordered = sorted(brokers)
     return [
         [ordered[(at + step) % len(ordered)] for step in range(min(replicas, len(ordered)))]

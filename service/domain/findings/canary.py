@@ -1,5 +1,5 @@
-"""Leaves the canary out of findings. Its transactions fail by design while a coordinator does, and the canary itself
-reports that. Lists and counts still show them."""
+"""Leaves the canary out of findings. Its transactions fail by design while a coordinator fails, and the canary itself
+reports that failure. Lists and counts still show these transactions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from service.domain.findings.finding import RoundResult, Subject
 
 
 def without_canary(result: RoundResult) -> RoundResult:
-    """Returns the result of the round without what was observed of the canary's ids and of its topic."""
+    """Returns the result of the round without observations of the canary's ids and of its topic."""
     kept = tuple(one for one in result.observations if not _is_canary(one.subject))
     return result if len(kept) == len(result.observations) else result._replace(observations=kept)
 

@@ -38,12 +38,12 @@ _OTHERWISE: Final = (
 
 
 MOST_LEADERS: Final = 10
-"""Number of partitions without a marker, of one transaction, whose leaders are looked up."""
+"""Maximum number of partitions without a marker, of one transaction, whose leaders are looked up."""
 
 
 class WithoutMarker(NamedTuple):
-    """A partition of a transaction in PrepareX that still lacks its marker. `leader`: -1 if the partition has none;
-    None if the leader was not looked up."""
+    """A partition of a transaction in PrepareX that still lacks its marker. `leader`: -1 if the partition has no
+    leader; None if the leader was not looked up."""
 
     topic: str
     partition: int
