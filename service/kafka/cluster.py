@@ -53,7 +53,7 @@ def topic_layout(client: KafkaClient, topic: str, ask: int | None = None) -> Top
     if found.error_code == errors.TOPIC_AUTHORIZATION_FAILED:
         raise errors.KafkaRefused(NoPermission(topic, (DESCRIBE, READ)))
     if found.error_code not in (errors.NONE, errors.LEADER_NOT_AVAILABLE):
-        raise errors.KafkaUnavailable(f"metadata of topic {topic}: error {found.error_code}")
+        raise errors.KafkaUnavailable(f"Metadata of topic {topic}: error {found.error_code}")
     return layout_of(found)
 
 

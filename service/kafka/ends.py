@@ -224,5 +224,5 @@ def _count(field: struct.Struct, body: bytes, at: int) -> int:
     negative or larger than the body, struct.error if the body ends too early."""
     (count,) = field.unpack_from(body, at)
     if not 0 <= count <= len(body):
-        raise ValueError(f"{count} elements in {len(body)} bytes")
+        raise ValueError(f"a body of {len(body)} bytes claims to have {count} elements")
     return int(count)

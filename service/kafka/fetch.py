@@ -105,7 +105,7 @@ def fetch_many(
     )
     response = client.ask(request, node, timeout_ms)
     if response.error_code:
-        raise KafkaUnavailable(f"fetch from broker {node}: error {response.error_code}")
+        raise KafkaUnavailable(f"Fetch from broker {node}: error {response.error_code}")
     return [
         Fetched(
             answered.topic,

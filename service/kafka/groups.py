@@ -51,7 +51,7 @@ def list_groups(client: KafkaClient, node: int) -> list[ListedGroup]:
     """
     answer = client.ask(ListGroupsRequest(states_filter=[], types_filter=[]), node)
     if answer.error_code:
-        raise errors.KafkaUnavailable(f"groups of broker {node}: error {answer.error_code}")
+        raise errors.KafkaUnavailable(f"ListGroups of broker {node}: error {answer.error_code}")
     return [ListedGroup(g.group_id, g.protocol_type, g.group_state or "") for g in answer.groups]
 
 

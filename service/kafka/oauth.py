@@ -177,7 +177,7 @@ def source_of(properties: Mapping[str, str], options: Mapping[str, str]) -> Toke
     client_id = properties.get(CLIENT_ID) or options.get("clientId")
     client_secret = properties.get(CLIENT_SECRET) or options.get("clientSecret")
     if not client_id or not client_secret:
-        raise ValueError("sasl.jaas.config: no clientId and clientSecret in it")
+        raise ValueError(f"no client id and secret: set {CLIENT_ID} and {CLIENT_SECRET}")
     scope = properties.get(SCOPE) or options.get("scope")
     url_encodes = properties.get(URL_ENCODES, "").lower() == "true"
     trusted = options.get("ssl.truststore.location")
@@ -267,7 +267,7 @@ def _token_of(answer: bytes, now_ms: int, place: str) -> Token:
             raise KafkaUnavailable(f"no token from {place}: its answer is not JSON") from e
         text, life_s = body.get("access_token"), body.get("expires_in")
     if not isinstance(text, str) or not _TOKEN.fullmatch(text):
-        raise KafkaUnavailable(f"no token from {place}: its answer contains none")
+        raise KafkaUnavailable(f"no token from {place}: its answer contains no token")
     expires_at_ms = _expiry_of_jwt(text)
     if expires_at_ms is None and isinstance(life_s, int | float):
         expires_at_ms = now_ms + int(life_s * 1000)

@@ -95,7 +95,9 @@ def offset_at_time(client: KafkaClient, topic: str, partition: int, leader: Lead
     request = _request(topic, {partition: leader}, since_ms, _CONSUMER)
     answer = client.ask(request, leader.node).topics[0].partitions[0]
     if answer.error_code:
-        raise errors.KafkaUnavailable(f"offset at {timestamp_ms} of {topic}-{partition}: error {answer.error_code}")
+        raise errors.KafkaUnavailable(
+            f"offset of {topic}-{partition} at timestamp {timestamp_ms}: error {answer.error_code}"
+        )
     return None if answer.offset < 0 else int(answer.offset)
 
 
@@ -122,5 +124,7 @@ def epoch_end_offset(client: KafkaClient, topic: str, partition: int, leader: Le
     )
     answer = client.ask(request, leader.node).topics[0].partitions[0]
     if answer.error_code:
-        raise errors.KafkaUnavailable(f"end of epoch {epoch} of {topic}-{partition}: error {answer.error_code}")
+        raise errors.KafkaUnavailable(
+            f"end offset of leader epoch {epoch} of {topic}-{partition}: error {answer.error_code}"
+        )
     return None if answer.end_offset < 0 else int(answer.end_offset)

@@ -52,7 +52,7 @@ def share_offsets(client: KafkaClient, node: int, groups: Sequence[str]) -> dict
     wanted = [of_group(group_id=group, topics=None) for group in groups]  # all topics
     found = _OFFSETS.ask(client, node, version, _read, groups=wanted)
     if found is None:
-        raise KafkaUnavailable(f"share groups of broker {node}: the answer cannot be decoded")
+        raise KafkaUnavailable(f"the answer of broker {node} about share groups cannot be decoded")
     return found
 
 

@@ -51,7 +51,7 @@ def list_transactions(
     request = ListTransactionsRequest(state_filters=[], producer_id_filters=list(producer_ids), max_version=0)
     answer = client.ask(request, node, timeout_ms)
     if answer.error_code:
-        raise errors.KafkaUnavailable(f"transactions of broker {node}: error {answer.error_code}")
+        raise errors.KafkaUnavailable(f"ListTransactions of broker {node}: error {answer.error_code}")
     return [ListedId(t.transactional_id, t.producer_id, t.transaction_state) for t in answer.transaction_states]
 
 

@@ -165,7 +165,7 @@ def mistakes(properties: Mapping[str, str]) -> Iterator[str]:
                 yield f"{key}={value} is not supported: it can be {', '.join(CLASSES[key])}"
         elif key.startswith(REFUSED_PREFIX):
             if not has_command:
-                yield f"{key} is not supported: use a {oauth.COMMAND}"
+                yield f"{key} is not supported: set {oauth.COMMAND} to a command that prints a token"
         elif key not in HONOURED and not is_ignored(key):
             yield f"{key} is not supported"
         if key in _CHOICES and not _CHOICES[key].allows(value):
@@ -189,7 +189,7 @@ def ignored(properties: Mapping[str, str]) -> list[str]:
 
 def _advice(key: str, value: str) -> str:
     if key == MECHANISM and value.upper() == "AWS_MSK_IAM":
-        return f": it is for Java only: use {OAUTHBEARER} with a {oauth.COMMAND}"
+        return f": it is for Java only: use {OAUTHBEARER}, and set {oauth.COMMAND} to a command that prints a token"
     if key.endswith(".type"):
         return ": convert the store to PKCS12 or PEM"
     return ""

@@ -59,7 +59,7 @@ def parse(text: str) -> Login:
     tokens = _tokens(text)
     module = next(tokens, _END)
     if module.is_mark:
-        raise ValueError("no login module in it")
+        raise ValueError("no login module")
     if next(tokens, _END).word.lower() not in _FLAGS:
         named = module.word if module.word.endswith("LoginModule") else "the first word"
         raise ValueError(f"no control flag (required) after {named}")
@@ -145,7 +145,7 @@ def _options(text: str, mechanism: str, shown: str) -> dict[str, str]:
     if serves != PASSWORDS:
         return {name: value for name, value in login.options.items() if name != "password"}
     if not login.options.keys() >= {"username", "password"}:
-        raise ValueError(f"{JAAS}: no username and password in it")
+        raise ValueError(f"{JAAS}: username or password is missing")
     if login.options.get("tokenauth", "").lower() == "true":
         raise ValueError(f"{JAAS}: tokenauth is not supported")
     return login.options
@@ -160,6 +160,8 @@ def _check_handler(mechanism: str, properties: Mapping[str, str]) -> None:
     if mechanism == OAUTHBEARER and handler.rpartition(".")[2] == "OAuthBearerLoginCallbackHandler":
         return
     if mechanism == OAUTHBEARER:
-        raise ValueError(f"{LOGIN_HANDLER}={handler} is for Java only: add a {oauth.COMMAND}")
+        raise ValueError(
+            f"{LOGIN_HANDLER}={handler} is for Java only: set {oauth.COMMAND} to a command that prints a token"
+        )
     if handler != _DEFAULT_HANDLER:
         raise ValueError(f"{LOGIN_HANDLER}={handler} is not supported")

@@ -91,7 +91,7 @@ def _raw(properties: Mapping[str, str], store: str, of_text: str) -> bytes | Non
     if not location:
         return None
     if of_text in properties:
-        raise ValueError(f"{store}.location and {of_text} exclude each other")
+        raise ValueError(f"{store}.location and {of_text} exclude each other: give only one of them")
     try:
         raw = Path(location).read_bytes()
     except OSError as e:

@@ -59,7 +59,7 @@ def test_settings_for_sasl_over_tls_are_read(tmp_path: Path) -> None:
         ("ssl.trustore.location=x", "ssl.trustore.location is not supported"),
         ("sasl.mechanism=OAUTHBEARER", "sasl.mechanism=OAUTHBEARER"),
         ("sasl.mechanism=SCRAM-SHA-1", "sasl.mechanism=SCRAM-SHA-1 is not one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
-        (f"sasl.jaas.config={PLAIN} required;", "sasl.jaas.config: no username"),
+        (f"sasl.jaas.config={PLAIN} required;", "sasl.jaas.config: username or password is missing"),
         ("security.protocol", "security.protocol=(empty) is not one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         ("security.protocol=SASL_PLAIN", "security.protocol=SASL_PLAIN is not one of PLAINTEXT, SSL"),
         ("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN", "sasl.mechanism=PLAIN needs sasl.jaas.config"),
@@ -74,7 +74,7 @@ def test_settings_for_sasl_over_tls_are_read(tmp_path: Path) -> None:
         ),
         ("sasl.login.callback.handler.class=com.vendor.Vault", "sasl.login.callback.handler.class=com.vendor.Vault is"),
         ("sasl.client.callback.handler.class=com.vendor.Vault", "sasl.client.callback.handler.class=com.vendor.Vault"),
-        ("sasl.oauthbearer.assertion.file=x", "sasl.oauthbearer.assertion.file is not supported: use a txnscope"),
+        ("sasl.oauthbearer.assertion.file=x", "sasl.oauthbearer.assertion.file is not supported: set txnscope"),
         (
             "security.protocol=SSL\nssl.enabled.protocols=TLSv1.1",
             "ssl.enabled.protocols=TLSv1.1 leave neither TLSv1.2 nor TLSv1.3",

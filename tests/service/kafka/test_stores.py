@@ -86,7 +86,7 @@ def test_a_wrong_store_is_named_without_its_password(
     pem = f"ssl.truststore.location={authority.certificate}"
     assert refusal(tmp_path, pem, "ssl.truststore.type=JKS").endswith(f"but {authority.certificate} is PEM")
     assert refusal(tmp_path, pem, "ssl.truststore.password=x").startswith("ssl.truststore.password cannot be given")
-    assert refusal(tmp_path, pem, "ssl.truststore.certificates=x").endswith("exclude each other")
+    assert refusal(tmp_path, pem, "ssl.truststore.certificates=x").endswith("exclude each other: give only one of them")
     keyless = (f"ssl.keystore.location={trusted}", f"ssl.keystore.password={STORE_PASSWORD}")
     assert refusal(tmp_path, *keyless) == f"ssl.keystore.location: {trusted} has no private key"
     both = (f"ssl.truststore.location={own}", f"ssl.truststore.password={STORE_PASSWORD}")

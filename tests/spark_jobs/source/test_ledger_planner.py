@@ -266,14 +266,14 @@ def test_a_log_that_cannot_be_compared_waits_alone(monkeypatch: pytest.MonkeyPat
 
     def asked(seen: LogObservation, partition: int, position: LogPosition) -> Gap | None:
         if seen.layout.topic == "pay":
-            raise KafkaUnavailable("end of epoch 5 of pay-0: error 74")
+            raise KafkaUnavailable("end offset of leader epoch 5 of pay-0: error 74")
         return None
 
     cluster.logs |= {"pay": [(0, 60)], "orders": [(0, 6)]}
     with monkeypatch.context() as patched:
         patched.setattr(cluster, "divergence", asked)
         plan = planned.plan()
-    assert str(plan.trouble) == "end of epoch 5 of pay-0: error 74"
+    assert str(plan.trouble) == "end offset of leader epoch 5 of pay-0: error 74"
     assert [(topic, r.lo, r.hi) for topic, r in plan.ranges] == [("orders", 5, 6)]
     assert spans(planned.read())["pay", 0] == (50, 60)
 
