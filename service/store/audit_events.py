@@ -41,7 +41,7 @@ class AuditEvent(NamedTuple):
 
     def __str__(self) -> str:
         about = "" if self.subject is None else f" {printable(self.subject)}"
-        return f"{self.action}{about}: {self.outcome}, by {printable(self.who) or 'nobody known'}"
+        return f"{self.action}{about}: {self.outcome}, by {printable(self.who) or 'an unknown caller'}"
 
 
 class AuditRow(NamedTuple):

@@ -92,7 +92,7 @@ def test_store_faults_neither_lose_nor_repeat_a_count(app: Supervised, broker_43
 
     overwrite(backup, pages_of(backup, "transitions"))
     replace(app.file, backup)
-    replaced = app.wait_for_text(f"ERROR store {app.url}: another file took the place of its file")
+    replaced = app.wait_for_text(f"ERROR store {app.url}: its file was replaced by another one")
     transact(producer, ID, commit=False)
     app.wait_for_text("malformed; `txnscope migrate --rebuild`", replaced)
     transact(producer, ID)

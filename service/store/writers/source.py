@@ -68,7 +68,7 @@ def plan(
             steps[read.partition] = step
     without_range = set(partitions_with_facts) - seen
     if without_range:
-        raise OutOfSequence(f"partitions {sorted(without_range)} have records but no range")
+        raise OutOfSequence(f"the batch has facts about partitions {sorted(without_range)}, but no range of them")
     before = partition_count(positions, (one.topic_partitions for one in positions.values()))
     reported = [read.topic_partitions for read in read_now if not read.is_gone and read.topic_partitions]
     count = partition_count(there, reported or (one.topic_partitions for p, one in positions.items() if p in there))
@@ -94,18 +94,18 @@ def _step(before: Position | None, read: RangeRead) -> RangeStep | None:
         counted_from = gap.from_offset if gap is not None and gap.reason in ("diverged", "away") else 0
     else:
         if (read.generation, read.topic_id) != (before.generation, before.topic_id):
-            raise _refused(read, before, "is of another log")
+            raise _refused(read, before, "is of another log than the stored position")
         if read.hi < before.next_offset or read.lo < read.hi == before.next_offset:
             return None
         gap = _new_gap(before, read)
         begins_at = read.lo if gap is None else gap.to_offset
         if gap is None and read.lo != before.next_offset:
-            raise _refused(read, before, "does not follow")
+            raise _refused(read, before, "does not begin at the stored position")
         counted_from = before.counted_from
         if gap is None and read.missing and begins_at >= counted_from and read.counts:
             gap = Gap(read.lo, read.hole_end, "cleaned", read.missing)
     if begins_at < counted_from < read.hi:
-        raise _refused(read, before, f"straddles counted_from {counted_from}")
+        raise _refused(read, before, f"begins below counted_from {counted_from} and ends above it")
     return RangeStep(
         read,
         before,
@@ -132,15 +132,19 @@ def _new_gap(before: Position, read: RangeRead) -> Gap | None:
     if gap is None or gap.reason != "retention" or gap.to_offset <= before.next_offset:
         return None
     if gap.from_offset != before.next_offset or read.lo not in gap[:2] or gap.to_offset > read.hi:
-        raise _refused(read, before, f"has a gap {gap.from_offset}-{gap.to_offset} that does not fit")
+        raise _refused(
+            read,
+            before,
+            f"has a gap {gap.from_offset}-{gap.to_offset} that does not fit the range or the stored position",
+        )
     return gap
 
 
 def _refused(read: RangeRead, before: Position | None, why: str) -> OutOfSequence:
-    position = "nothing" if before is None else f"generation {before.generation} next_offset {before.next_offset}"
+    position = "none" if before is None else f"generation {before.generation}, next_offset {before.next_offset}"
     return OutOfSequence(
         f"partition {read.partition}: range {read.lo}-{read.hi} of generation {read.generation} {why};"
-        f" the store has {position}"
+        f" stored position: {position}"
     )
 
 

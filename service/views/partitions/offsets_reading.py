@@ -132,7 +132,7 @@ def _fetch(client: KafkaClient, place: PartitionEnds, offset: int, max_bytes: in
     if found.error == errors.TOPIC_AUTHORIZATION_FAILED:
         raise KafkaRefused(NoPermission(place.topic, (READ,)))
     if found.error:
-        raise KafkaUnavailable(f"fetch from {place.topic}-{place.partition} at {offset}: error {found.error}")
+        raise KafkaUnavailable(f"Fetch from {place.topic}-{place.partition} at offset {offset}: error {found.error}")
     return found
 
 

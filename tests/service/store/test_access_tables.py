@@ -199,4 +199,4 @@ def test_a_marker_of_the_other_type_is_not_ours() -> None:
 def test_an_audit_event_is_logged_in_plain_words() -> None:
     event = AuditEvent(NOW_MS, Action.MUTE, Outcome.SET, "ann\n", "127.0.0.1", "f12", "at work")
     assert str(event) == "mute f12: set, by ann\\n"
-    assert str(event._replace(who="", subject=None)) == "mute: set, by nobody known"
+    assert str(event._replace(who="", subject=None)) == "mute: set, by an unknown caller"

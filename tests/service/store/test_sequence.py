@@ -143,7 +143,7 @@ def test_a_log_unread_for_too_long_is_read_again_and_counted_once(cluster: Clust
 
 def test_a_range_across_the_border_of_counting_is_refused(cluster: Cluster) -> None:
     cluster.start({0: 3})
-    with pytest.raises(OutOfSequence, match="straddles counted_from 3"):
+    with pytest.raises(OutOfSequence, match="begins below counted_from 3 and ends above it"):
         cluster.writer.apply(batch(TWICE, read(0, 6)), NOW_MS)
 
 

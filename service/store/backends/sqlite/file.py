@@ -64,7 +64,7 @@ class StoreFile:
         seen: FileSeen = info[_SEEN]
         now = FileSeen(_identity(self.path), _identity(self.path + _WAL))
         if now.main != seen.main:
-            return "its file was deleted" if now.main is None else "another file took the place of its file"
+            return "its file was deleted" if now.main is None else "its file was replaced by another one"
         if seen.wal is None:  # the log comes with the first transaction
             info[_SEEN] = now
         elif now.wal != seen.wal:

@@ -151,7 +151,7 @@ def _take_place(fresh: str, path: str, now_ms: int, name: str) -> str:
             Path(path + suffix).rename(aside + suffix)
     if Path(path).exists():
         raise StoreError(
-            f"store {name}: another process created a new file meanwhile: stop it, and rename {aside} back"
+            f"store {name}: another process created a new file meanwhile: stop that process, and rename {aside} back"
         )
     Path(fresh).rename(path)
     return aside

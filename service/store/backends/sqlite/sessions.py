@@ -91,7 +91,7 @@ class Sessions:
         seen = self._file.note_opened(record.info)
         if self._keeps_file and self._kept not in (None, seen):
             raw.close()
-            raise StoreReplaced(f"store {self._name}: another file took the place of its file")
+            raise StoreReplaced(f"store {self._name}: its file was replaced by another one")
         raw.isolation_level = None
         try:
             for pragma in self._pragmas:

@@ -109,7 +109,7 @@ def test_an_open_connection_notices_a_replaced_file(reader: Engine, file: Path) 
         connection.execute(NAMES)
         connection.commit()
         replace(file)
-        with pytest.raises(StoreUnavailable, match="another file took the place"):
+        with pytest.raises(StoreUnavailable, match="its file was replaced by another one"):
             connection.execute(NAMES)
 
 
