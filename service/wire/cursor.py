@@ -87,4 +87,4 @@ class Cursor:
             number |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return number
-        raise self._error(f"a number of more than {most} bytes before {self.position}")
+        raise self._error(f"a varint of more than {most} bytes before position {self.position}")
