@@ -1,4 +1,5 @@
-"""What the canary asks Kafka beside its own transactions: replicas of partitions, and its topic."""
+"""Sends the canary's requests that are no part of its transactions: about replicas of partitions, and about its
+topic."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _HIGH_WATERMARK: Final = -1
 _DELETE_MS: Final = 1_000
 _RECORD_BYTES: Final = 1 << 16
 _ANSWER_MS: Final = 500
-"""Time for the way to the broker and back, beside the wait there."""
+"""Time (ms) for the way to the broker and back, in addition to the time for which the broker waits."""
 _REFUSED: Final = {
     errors.TOPIC_AUTHORIZATION_FAILED: "CREATE on it is not permitted",
     errors.CLUSTER_AUTHORIZATION_FAILED: "CREATE is not permitted",
@@ -40,8 +41,8 @@ class Replicas(NamedTuple):
 
 
 def read_replicas(client: KafkaClient, topics: Sequence[str]) -> Replicas:
-    """Returns the replicas of the topics, by one Metadata request. Never creates a topic. Raises KafkaUnavailable or
-    KafkaRefused."""
+    """Returns the live brokers and the replicas of the topics, by one Metadata request. Never creates a topic. Raises
+    KafkaUnavailable or KafkaRefused."""
     answer = client.ask(layouts_request(topics), None, TIMEOUT_MS)
     found: dict[str, tuple[Replicated, ...]] = {}
     missing, denied = set[str](), set[str]()
@@ -75,8 +76,8 @@ def min_in_sync(client: KafkaClient, topic: str) -> int | None:
 def create_topic(
     client: KafkaClient, topic: str, assignment: Sequence[Sequence[int]], configs: Mapping[str, str]
 ) -> None:
-    """Creates the topic with these replicas of each partition; does nothing if it exists. Raises KafkaRefused if that
-    is not permitted, KafkaUnavailable for other failures."""
+    """Creates the topic. `assignment`: the replicas of each partition. Does nothing if the topic exists. Raises
+    KafkaRefused if that is not permitted, KafkaUnavailable for other failures."""
     one = CreateTopicsRequest.CreatableTopic
     wanted = one(
         name=topic,
@@ -118,8 +119,8 @@ def look_for_committed(
     """Waits at most `wait_ms` for the record at `offset`, as a read_committed consumer. Returns whether it is visible,
     and the error code of the answer.
 
-    Sends a Fetch, because a consumer with a group would need permissions on the group, and create `__consumer_offsets`.
-    Raises KafkaUnavailable or KafkaRefused."""
+    Sends a Fetch, because a consumer group would need permissions, and would create `__consumer_offsets`. Raises
+    KafkaUnavailable or KafkaRefused."""
     wanted = PartitionFetch(partition, offset, -1, _RECORD_BYTES)
     (answer,) = fetch_many(
         client, leader, {topic: [wanted]}, _RECORD_BYTES, wait_ms, wait_ms + _ANSWER_MS, is_committed=True
