@@ -1,4 +1,4 @@
-"""The canary in the store: how it runs, and what its rounds at each coordinator showed."""
+"""Stores the canary: its settings and state, and the results of its rounds at each coordinator."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ _TOKEN_BYTES: Final = 4
 
 
 class Canary(NamedTuple):
-    """The canary of a cluster. `as_of_ms`: the process that runs it was alive then. `leaderless`: number of partitions
-    of the transaction log without a leader. `trouble`: the reason why it cannot probe; None while it can."""
+    """The canary of a cluster. `as_of_ms`: last time at which the canary's process was alive. `leaderless`: number of
+    partitions of the transaction log without a leader. `trouble`: why the canary cannot probe coordinators, None while
+    it can."""
 
     token: str
     topic: str
@@ -39,8 +40,8 @@ def find_canary(connection: Connection, cluster_id: int) -> Canary | None:
 
 
 def begin(connection: Connection, cluster_id: int, topic: str, every_ms: int, now_ms: int) -> str:
-    """Stores that the canary runs with these settings. Returns the token of its ids, which is made once for each store
-    and cluster."""
+    """Stores that the canary runs with these settings. Returns the token in its transactional.ids, which is made once
+    for each store and cluster."""
     values = {
         "topic": topic,
         "every_ms": every_ms,
@@ -64,7 +65,7 @@ def note_alive(
     *,
     is_running: bool = True,
 ) -> None:
-    """Stores that the canary's process is alive, or that it stops."""
+    """Stores that the canary's process is alive or, with `is_running=False`, that it stops."""
     values = {"as_of_ms": now_ms, "leaderless": leaderless, "trouble": trouble, "is_running": is_running}
     connection.execute(update(canaries).where(_C.cluster_id == cluster_id).values(values))
 
@@ -76,7 +77,7 @@ def read_coordinators(connection: Connection, cluster_id: int) -> list[Coordinat
 
 
 def save_coordinator(connection: Connection, cluster_id: int, one: Coordinator) -> None:
-    """Stores the coordinator in place of what is stored of it."""
+    """Stores the coordinator; replaces its stored state."""
     failure = one.failure
     values: dict[str, Any] = {
         "log_partition": one.log_partition,
@@ -123,6 +124,6 @@ def _coordinator(row: Row[Any]) -> Coordinator:
 
 
 def _latencies(stored: Any) -> Latencies:
-    """Returns the stored durations; none if a version with other buckets stored them."""
+    """Returns the stored durations; NO_LATENCIES if a version with other buckets stored them."""
     counts, sum_us = tuple(stored[0]), int(stored[1])
     return Latencies(counts, sum_us) if len(counts) == len(NO_LATENCIES.counts) else NO_LATENCIES

@@ -1,4 +1,4 @@
-"""Runs work in threads of one process at a time: the one that holds a lease."""
+"""Runs work in threads of the one process that holds a lease."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Work(NamedTuple):
 
 
 class LeasedWork:
-    """Waits for a lease, then does the work under it until the lease is lost, then waits again; until `stop`.
+    """Until `stop`: waits for a lease, does the work under the lease until it is lost, and waits again.
 
-    `begin` prepares a new holder of the lease and returns the work; it may raise StoreError and LeaseLost.
+    `begin` is called with each new lease, and returns the work; it may raise StoreError, also LeaseLost.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class LeasedWork:
         self._thread.start()
 
     def stop(self, within_s: float) -> None:
-        """Ends the threads. A thread that is still at work after `within_s` is left to itself."""
+        """Ends the work; waits at most `within_s`. Threads that still work then are not waited for."""
         self._stopping.set()
         self._thread.join(within_s)
 
@@ -62,7 +62,7 @@ class LeasedWork:
             self._stopping.wait(LOOK_EVERY_S)
 
     def _work(self, held: Lease) -> None:
-        """Works until the lease is lost or `stop`."""
+        """Does the work until the lease is lost or `stop` is called; then ends the threads and releases the lease."""
         ending = threading.Event()
         threads = [
             threading.Thread(target=work.run, args=(ending,), name=work.name, daemon=True) for work in self._begin(held)

@@ -1,5 +1,5 @@
-"""The export by OTLP in the store: the name under which the store's data are exported, and the positions up to which
-traces were sent."""
+"""Stores the state of the export by OTLP: the name under which the store's data are exported, and the positions up to
+which traces were sent."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _T = telemetry.c
 
 
 class TracePosition(NamedTuple):
-    """The place after which traces are sent next. `transition`: number of a history row; `finding_event`: sequence of
-    a finding's event."""
+    """The positions up to which traces were sent. `transition`: number of the last history row; `finding_event`:
+    sequence of the last finding's event."""
 
     transition: int
     finding_event: int
 
 
 def instance_of(connection: Connection) -> str:
-    """Returns a UUID, which stays the same for as long as the store exists, whichever service exports."""
+    """Returns the store's UUID under which its data are exported; makes it at the first call."""
     found = connection.scalar(select(_T.instance))
     if found is None:
         found = str(uuid4())
@@ -33,8 +33,8 @@ def instance_of(connection: Connection) -> str:
 
 
 def begin_traces(connection: Connection) -> TracePosition:
-    """Returns the stored position. If there is none, stores the newest one: what was stored before is not sent. Call
-    `instance_of` before."""
+    """Returns the stored position. If there is none, stores and returns the newest position, so earlier transactions
+    and events are not sent. Call `instance_of` before."""
     row = connection.execute(select(_T.transition, _T.finding_event)).one()
     if row.transition is not None:
         return TracePosition(*row)
@@ -45,6 +45,6 @@ def begin_traces(connection: Connection) -> TracePosition:
 
 
 def move_traces(connection: Connection, position: TracePosition | None) -> None:
-    """Stores the position; None: no traces are sent."""
+    """Stores the position. With None, deletes the stored position, because no traces are sent."""
     values = dict.fromkeys(TracePosition._fields) if position is None else position._asdict()
     connection.execute(update(telemetry).values(values))

@@ -1,4 +1,4 @@
-"""Reads the ends of notable transactions in the order in which they were stored: aborts, and commits that are more than
+"""Reads the ends of transactions in the order in which they were stored: all aborts, and commits that are more than
 ordinary."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COUNTING: Final = {
     CauseCode.TIMEOUT: (Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS),
     CauseCode.FENCED: (Kind.FENCING_CONFLICT,),
 }
-"""The kinds of findings that count ends, by cause."""
+"""By cause of an abort, the kinds of findings that count such aborts."""
 _WHILE_OPEN: Final = (Kind.OVERDUE, Kind.STUCK_COMPLETION, Kind.LONG_RUNNING)
 
 _T, _C, _M, _F = transitions.c, clusters.c, partition_markers.c, findings.c
@@ -40,8 +40,9 @@ _IS_NOTABLE: Final = or_(
 
 
 class EndedTransaction(NamedTuple):
-    """A transaction that is complete. `number`: of the history row of `completed`; numbers rise. `prepared`: the row of
-    its PrepareX, whose number is `prepared_number`; None if it has no row."""
+    """A complete transaction. `number`: the number of the history row `completed`; a newer row has a higher number.
+    `prepared`, `prepared_number`: the history row of its PrepareX and the number of this row; None if the PrepareX has
+    no row."""
 
     number: int
     cluster_id: int
@@ -69,8 +70,8 @@ class AboutEnd(NamedTuple):
 
 
 class EndedPage(NamedTuple):
-    """Some ends, in the order of their numbers. `up_to`: all ends with numbers up to it are in this page, or in an
-    earlier one. `is_all`: there are no later ends."""
+    """A page of ends, in the order of their numbers. `up_to`: this page and earlier pages have all ends up to this
+    number. `is_all`: no further page follows."""
 
     ends: tuple[EndedTransaction, ...]
     up_to: int
@@ -86,8 +87,8 @@ def numbers_known(connection: Connection) -> tuple[int, int]:
 
 
 def read_ends(connection: Connection, after: int, up_to: int, limit: int) -> EndedPage:
-    """Returns the ends with numbers in (after, up_to], at most `limit`. Ends from before the start of counting are left
-    out, and so are ends that a coordinator stored a second time."""
+    """Returns at most `limit` ends with numbers in (after, up_to]. Leaves out ends from before the start of counting,
+    and repeated records of the same end."""
     rows = connection.execute(
         select(_T.id, _C.id, _C.name, _C.kafka_cluster_id, _T.transactional_id, _T.partition, _T.generation, *_FIELDS)
         .join(clusters, _C.id == _T.cluster_id)
@@ -107,9 +108,9 @@ def read_ends(connection: Connection, after: int, up_to: int, limit: int) -> End
 
 
 def read_markers(connection: Connection, end: EndedTransaction) -> list[Marker]:
-    """Returns the markers that this end wrote to tailed partitions, at most MARKERS_READ: those of its producer id,
-    epoch and decision, written between its PrepareX and its CompleteX. A partition with several such markers is left
-    out, because it is not clear which of them this end wrote."""
+    """Returns at most MARKERS_READ markers of the transaction on tailed partitions: markers with its producer id, epoch
+    and outcome, written between its PrepareX and its CompleteX. Leaves out a partition with several such markers,
+    because it is not clear which of them is the transaction's."""
     if end.prepared is None:
         return []
     rows = connection.execute(
@@ -131,8 +132,9 @@ def read_markers(connection: Connection, end: EndedTransaction) -> list[Marker]:
 
 
 def finding_about(connection: Connection, end: EndedTransaction) -> AboutEnd | None:
-    """Returns the finding that counts this end: that of its id, else that of a prefix of its id, else one that many ids
-    share. If no finding counts it, returns the one about the transaction while it was open. None: there is none."""
+    """Returns the finding that counts this end: a finding about its id, else about a prefix of its id, else about many
+    ids. If no finding counts this end, returns the newest finding about the transaction from the time when it was open;
+    None if there is none."""
     key, name = id_key(end.transactional_id), display_id(end.transactional_id)
     kinds = _COUNTING.get(end.cause, ())
     if end.prepared_number is not None and kinds:
@@ -172,7 +174,7 @@ def finding_about(connection: Connection, end: EndedTransaction) -> AboutEnd | N
 
 
 def _began_ms(end: EndedTransaction) -> int:
-    """Returns the earliest time that is known of the transaction."""
+    """Returns the earliest known time (ms) of the transaction."""
     if end.prepared is None:
         return end.completed.at_ms - (end.completed.marker_ms or 0)
     return end.prepared.at_ms - (end.prepared.duration_ms or 0)
@@ -181,8 +183,8 @@ def _began_ms(end: EndedTransaction) -> int:
 def _prepared(
     connection: Connection, cluster_id: int, key: bytes, generation: int, completed: Transition
 ) -> tuple[int, Transition] | tuple[None, None]:
-    """Returns number and row of the PrepareX that `completed` completes: the row of the id before it, if that is
-    one."""
+    """Returns the number and the row of the PrepareX that `completed` completes: the id's previous row. Returns (None,
+    None) if that row is not this PrepareX."""
     if completed.from_state not in PREPARED:
         return None, None
     row = connection.execute(

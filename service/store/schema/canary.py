@@ -1,4 +1,4 @@
-"""Tables of the canary: its own transactions, which show whether transactions can run now."""
+"""Tables of the canary: the state of its process, and the results of its transactions at each coordinator."""
 
 from __future__ import annotations
 
