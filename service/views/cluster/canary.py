@@ -1,4 +1,5 @@
-"""What the canary shows now: which coordinators can run transactions, how fast, and what fails, in words."""
+"""The results of the canary, in words: which coordinators can run transactions at present, how fast they are, and what
+fails."""
 
 from __future__ import annotations
 
@@ -13,26 +14,26 @@ from service.store.canary import Canary, find_canary, read_coordinators
 from service.views.words import clock, fine, plural
 
 ALIVE_WITHIN_MS: Final = 30_000
-"""A canary that has not written to the store for longer is not running."""
+"""If a canary has not written to the store for longer than this time (ms), it is not running."""
 
 ROUND_LATE_MS: Final = 15_000
-"""Time that a round may take beyond its turn. After that, the coordinator's state is not known."""
+"""Longest time (ms) that a round may be late. After that, the coordinator's state is not known."""
 
 
 class Health(StrEnum):
-    """What is known of a coordinator now."""
+    """The state of a coordinator according to the canary."""
 
     RUNS = "runs"
-    """Its newest transaction was committed, and was visible."""
+    """The canary's newest transaction there was committed, and its record became visible."""
     FAILS = "fails"
     IDLE = "idle"
     """Its broker is live, and coordinates no transaction."""
     UNKNOWN = "unknown"
-    """There was no round, or none lately."""
+    """There was no round yet, or no recent one."""
 
 
 class CoordinatorHealth(NamedTuple):
-    """A coordinator, as its rounds show it."""
+    """A coordinator with its rounds, and its state according to them."""
 
     rounds: Coordinator
     health: Health
@@ -72,7 +73,7 @@ class CanaryHealth(NamedTuple):
 
     @property
     def probed(self) -> tuple[CoordinatorHealth, ...]:
-        """Those that coordinate something, or should."""
+        """The coordinators that are not idle: they coordinate transactions, or should."""
         return tuple(one for one in self.coordinators if one.health != Health.IDLE)
 
     @property
@@ -85,19 +86,20 @@ class CanaryHealth(NamedTuple):
 
     @property
     def commit_p99_us(self) -> int | None:
-        """Of the newest rounds of the coordinators that run now."""
+        """The 99th percentile of the commit times (µs) in the newest rounds of the running coordinators; None without
+        such a round."""
         return percentile([us for one in self.running for us in one.commit_us], 99)
 
     @property
     def tone(self) -> str:
-        """ok, critical, or unknown."""
+        """The tone of the title: ok, critical, or unknown."""
         if self.is_alive and (self.failing or self.canary.leaderless):
             return "critical"
         return "ok" if self.running and len(self.running) == len(self.probed) else "unknown"
 
     @property
     def title(self) -> str:
-        """Returns a sentence: whether transactions can run now."""
+        """Returns a sentence about whether transactions can run at present."""
         if not self.is_alive:
             since = clock(self.canary.as_of_ms, self.now_ms)
             return f"Not known whether transactions can run: the canary has reported nothing since {since}."
@@ -116,7 +118,8 @@ class CanaryHealth(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """Returns a sentence for each thing that fails, or is not known."""
+        """Returns a sentence for each failure, and for each coordinator whose state is not known; none if the canary is
+        not alive."""
         if not self.is_alive:
             return []
         found = [self._line(one) for one in self.failing]

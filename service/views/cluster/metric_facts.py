@@ -51,11 +51,12 @@ class Holder(NamedTuple):
 
 class ClusterFacts(NamedTuple):
     """The facts about a cluster at one moment. `counted_since_ms`: None if counting has not begun. `holder`: None if no
-    application ever held the lease. `counters` by (name, label); `oldest`: by open state, the earliest time at which an
-    id entered it. `top_open`: ids with open transactions, as people see them, and when these began; oldest first.
-    `expiring`: numbers of ids that expire within 1h, …; `highest_epochs` by protocol, 1 and 2; `findings` by (kind,
-    status); `truncated`: by kind, the number without a finding. `hanging`: the confirmed findings open longest;
-    `stalled`: stalled partitions, the longest first. `canary`: None if there never was one."""
+    application ever held the lease. `counters`: by (name, label). `oldest`: by open state, the earliest time at which
+    an id entered the state. `top_open`: the display texts of ids with open transactions, and the times at which these
+    began; the oldest first. `expiring`: by period (1h, …), the number of ids that expire within it. `highest_epochs`:
+    by protocol, 1 and 2. `findings`: numbers by (kind, status). `truncated`: by kind, the number without a finding.
+    `hanging`: the confirmed hanging findings, the longest open first. `stalled`: stalled partitions, the longest
+    stalled first. `canary`: None if the cluster never had one."""
 
     name: str
     kafka_cluster_id: str

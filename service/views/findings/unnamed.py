@@ -1,8 +1,8 @@
 """The words of a finding without the names in them: a reference such as `[transactional_id]` stands for each name.
 
-Whoever uses a cluster chooses its transactional.ids, groups and topics. A language model that reads such a name inside
-a sentence may take it for an instruction. So programs that pass words on to a model take these, and pass names on as
-data.
+The users of a cluster choose its transactional.ids, groups and topics. A language model that reads such a name inside a
+sentence may take it for an instruction. So a program that passes a finding to a model passes these words, and the names
+as data.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from service.views.findings.headline import cause_of
 from service.views.findings.subject import outlook_of_finding
 
 _OUR_WORDS: Final = frozenset({"", TOPIC, OFFSETS_TOPIC, NOT_FOUND, DESCRIBE, READ, *NAMES.values()})
-"""Texts of facts and reasons that are no names."""
+"""Texts in facts and reasons that are not names."""
 _CODES: Final = frozenset({"decision", "operations", "request"})
-"""Fields of reasons whose texts are codes of ours, or of Kafka's protocol."""
+"""Fields of reasons whose texts are txnscope's or Kafka's codes, not names."""
 
 
 class UnnamedWords(NamedTuple):
-    """The words. `outlook`: if and how it heals. `cause`: why a transaction hangs; `decided_by`: how the decision about
-    it is known; both None for other kinds. `names`: the name of each reference, in display form, except for references
-    to fields of the finding's subject."""
+    """The words of a finding. `outlook`: whether and how the condition heals. `cause`: why the transaction hangs;
+    `decided_by`: how the decision about it was reached; both None for other kinds of findings. `names`: the name of
+    each reference, in display form, except for references to fields of the finding's subject."""
 
     summary: Sentence
     advice: Sentence
@@ -56,7 +56,7 @@ def unnamed_words(finding: Finding) -> UnnamedWords:
 
 
 class _References:
-    """The references that take the place of names in one finding. `names`: as in UnnamedWords."""
+    """The references that replace names in one finding. `names`: as in UnnamedWords."""
 
     def __init__(self, subject: Subject) -> None:
         self.names: dict[str, str] = {}
@@ -66,7 +66,7 @@ class _References:
         self._of = {name: f"[{field}]" for field, name in own.items() if name is not None}
 
     def in_observation(self, seen: Observation) -> Observation:
-        """Returns the observation with references for the names of which its words are made."""
+        """Returns the observation with references in place of the names that its words contain."""
         subject = seen.subject._replace(
             topic=self._text(seen.subject.topic),
             group=self._text(seen.subject.group),
@@ -83,7 +83,7 @@ class _References:
         return self._of[text]
 
     def _in(self, value: Any) -> Any:
-        """Returns a value of facts or reasons with references for all texts in it. Enums are no names."""
+        """Returns a value of facts or reasons with references in place of all texts in it. Enums are not replaced."""
         if type(value) is str:
             return self._text(value)
         if isinstance(value, Names):

@@ -50,8 +50,8 @@ _BY_HAND: Final = word_of(CauseCode.ADMIN)._replace(text="a marker by hand")
 
 
 def readers_of(kind: SpanKind, *, ends_nothing: bool) -> str:
-    """Returns, in a sentence, whether read_committed consumers get the records of a span. `ends_nothing`: of a
-    marker."""
+    """Returns, in a sentence, whether read_committed consumers get the records of a span. `ends_nothing`: for a marker,
+    whether it ends no transaction."""
     return _ENDS_NOTHING if ends_nothing else _WORDS[kind].readers
 
 
