@@ -54,7 +54,7 @@ class CoordinatorHealth(NamedTuple):
 _FAILS: Final = {
     Phase.COORDINATOR: "cannot be a coordinator",
     Phase.INIT: "does not initialize producers",
-    Phase.PRODUCE: "does not take a record into a transaction",
+    Phase.PRODUCE: "does not accept a record of a transaction",
     Phase.COMMIT: "does not commit",
     Phase.VISIBLE: "commits, but the record does not become visible",
 }
@@ -102,10 +102,10 @@ class CanaryHealth(NamedTuple):
         """Returns a sentence about whether transactions can run at present."""
         if not self.is_alive:
             since = clock(self.canary.as_of_ms, self.now_ms)
-            return f"Not known whether transactions can run: the canary has reported nothing since {since}."
+            return f"It is not known whether transactions can run: the canary has reported nothing since {since}."
         if not self.probed or not (self.running or self.failing):
             why = self.canary.trouble or "the canary has not finished a round yet"
-            return f"Not known whether transactions can run: {why}."
+            return f"It is not known whether transactions can run: {why}."
         of = f"{len(self.running)} of {plural(len(self.probed), 'coordinator')}"
         p99_us = self.commit_p99_us
         speed = "" if p99_us is None else f", commit p99 {fine(round(p99_us / 1000))}"
@@ -131,7 +131,9 @@ class CanaryHealth(NamedTuple):
         late = [str(one.broker) for one in self.coordinators if one.health == Health.UNKNOWN]
         if late and (self.running or self.failing):
             brokers = ", ".join(late)
-            found.append(f"Not known of {'broker' if len(late) == 1 else 'brokers'} {brokers}: no round lately.")
+            found.append(
+                f"The state of {'broker' if len(late) == 1 else 'brokers'} {brokers} is not known: no recent round."
+            )
         if self.canary.trouble is not None and self.probed:
             found.append(f"The canary cannot follow changes of the cluster: {self.canary.trouble}.")
         return found

@@ -58,9 +58,9 @@ def said(cluster: SeededCluster, now_ms: int = NOW_MS) -> tuple[str, str, list[s
             [WHOLE[0], coordinator(2, 9, at_ms=NOW_MS - 60_000)],
             "unknown",
             "Transactions can run now: 1 of 2 coordinators, commit p99 14 ms.",
-            ["Not known of broker 2: no round lately."],
+            ["The state of broker 2 is not known: no recent round."],
         ),
-        ([], "unknown", "Not known whether transactions can run: the canary has not finished a round yet.", []),
+        ([], "unknown", "It is not known whether transactions can run: the canary has not finished a round yet.", []),
     ],
     ids=["all run", "one fails", "all fail", "one is idle", "one is late", "none yet"],
 )
@@ -82,7 +82,7 @@ def test_a_canary_that_does_not_report_shows_nothing_as_known(cluster: SeededClu
     store_canary(cluster, [coordinator(1, failure=NO_REPLICAS)], leaderless=1)
     assert said(cluster, NOW_MS + 31_000) == (
         "unknown",
-        "Not known whether transactions can run: the canary has reported nothing since 14:13:50.",
+        "It is not known whether transactions can run: the canary has reported nothing since 14:13:50.",
         [],
     )
     store_canary(cluster, WHOLE, trouble="topic __transaction_state: DESCRIBE is not permitted")
