@@ -276,7 +276,7 @@ class HangingCase:
                 self._move(Released(answer.answered_at_ms))
             case Released(since_ms) if answer.asked_at_ms >= max(since_ms + ADD_IN_FLIGHT_MS, from_ms):
                 name = display_id(found.transactional_id)
-                text = f"{name} is {NAMES[found.state]} and does not list the partition, asked twice"
+                text = f"{name} is {NAMES[found.state]} and does not list the partition, by the second of two answers"
                 source = f"DescribeTransactions, broker {found.coordinator}"
                 evidence = (_seen_open(self.entry), Evidence(answer.asked_at_ms, source, text))
                 self._move(Unowned(answer.answered_at_ms, None, evidence))
@@ -297,7 +297,9 @@ class HangingCase:
         if seen.asked_at_ms < unowned.since_ms:
             return
         question, text = (
-            ("DescribeProducers", "still open") if seen.described else ("ListOffsets", "the LSO still there")
+            ("DescribeProducers", "the entry is still open")
+            if seen.described
+            else ("ListOffsets", "the LSO has not passed the entry")
         )
         step_3 = Evidence(seen.asked_at_ms, f"{question}, broker {seen.leader.node}", text)
         self._move(Confirmed(unowned, seen.described, (*unowned.evidence, step_3)))
