@@ -50,9 +50,9 @@ _fast: Final = OwnThreads("keys", 2)
 
 _JSON: Final = "application/json"
 
-OFF: Final = "changing anything is off: configure keys for operators, or [auth], in the settings of the service"
-NEEDS_KEY: Final = "this needs the key of an operator: Authorization: Bearer KEY (commands: --key-file FILE)"
-NO_CREDENTIALS: Final = "credentials are needed: Authorization: Bearer KEY (commands: --key-file FILE)"
+OFF: Final = "this service accepts no changes: configure keys of operators, or [auth], in its settings"
+NEEDS_KEY: Final = "this request needs the key of an operator: Authorization: Bearer KEY (commands: --key-file FILE)"
+NO_CREDENTIALS: Final = "this request needs credentials: Authorization: Bearer KEY (commands: --key-file FILE)"
 
 
 class AccessConfig(NamedTuple):
@@ -233,7 +233,7 @@ def check_declared(routes: Iterable[BaseRoute]) -> None:
         for one in getattr(route, "effective_route_contexts", lambda route=route: [route])():
             undeclared = [m for m in getattr(one, "methods", None) or () if not needs.is_declared(m, one.path)]
             if undeclared:
-                raise RuntimeError(f"{undeclared[0]} {one.path}: service.access.needs does not say who may")
+                raise RuntimeError(f"{undeclared[0]} {one.path}: service.access.needs.WRITES has no role for it")
 
 
 def describe_access(document: dict[str, Any]) -> None:
@@ -269,11 +269,12 @@ def _check_site(headers: Headers) -> None:
     has_our_origin = origin is not None and urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
     is_ours = site == "same-origin" or (site is None and has_our_origin)
     if not is_ours and (site not in (None, "none") or origin is not None):
-        raise ProblemError(403, NOT_ALLOWED, "this was sent by a page of another site")
+        raise ProblemError(403, NOT_ALLOWED, "a browser sent this request for a page of another site")
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     is_ambient = not headers.get("authorization", "").lower().startswith("bearer ")
     if is_ambient and kind != _JSON and not is_ours:
-        raise ProblemError(403, NOT_ALLOWED, f"this needs the header Content-Type: {_JSON}, or a form of our own page")
+        detail = f"this request needs the header Content-Type: {_JSON}, or a form of this service's own pages"
+        raise ProblemError(403, NOT_ALLOWED, detail)
 
 
 def _refusal(action: Action, scope: Scope, who: str, why: str) -> Refusal:

@@ -114,7 +114,7 @@ def acknowledge(app: AppState, request: Request, cluster: str, finding_id: str, 
 def _why_not(finding: Finding) -> str | None:
     if finding.kind not in UNTIL_ACKNOWLEDGED:
         kinds = " and ".join(sorted(UNTIL_ACKNOWLEDGED))
-        return f"a finding of kind {finding.kind} ends without it; only {kinds} stay until acknowledged"
+        return f"a finding of kind {finding.kind} needs no acknowledgement; only {kinds} stay open until acknowledged"
     if (given := finding.acknowledgement) is not None:
-        return f"{given.by} acknowledged it at {text_of_clock(given.at_ms)}: {given.reason}"
+        return f"{given.by} acknowledged this finding at {text_of_clock(given.at_ms)}: {given.reason}"
     return None if finding.is_open else "it is resolved"

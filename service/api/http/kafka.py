@@ -85,7 +85,9 @@ class Kafka:
                 "no brokers configured: this request needs Kafka, start the service with --bootstrap-servers",
             )
         if not self._places.acquire(blocking=False):
-            raise ProblemError(429, TOO_MANY_REQUESTS, f"{MOST_AT_ONCE} requests to Kafka wait already", retry=True)
+            raise ProblemError(
+                429, TOO_MANY_REQUESTS, f"{MOST_AT_ONCE} requests wait for Kafka already: try again later", retry=True
+            )
         try:
             with self._own_turn(), self._kafka_errors_as_problems():
                 client = self._connected(self._settings)
@@ -108,7 +110,10 @@ class Kafka:
     def _own_turn(self) -> Iterator[None]:
         if not self._turn.acquire(timeout=_TURN_S):
             raise ProblemError(
-                503, KAFKA_UNAVAILABLE, "the requests to Kafka before this one take too long", retry=True
+                503,
+                KAFKA_UNAVAILABLE,
+                "the requests to Kafka before this one take too long: try again later",
+                retry=True,
             )
         try:
             yield

@@ -121,12 +121,16 @@ def unseal(cursor: str, least: int, *filters: Any) -> bytes:
     if data is None or len(data) < _FINGERPRINT + least:
         raise foreign_cursor()
     if data[:_FINGERPRINT] != _fingerprint(filters):
-        raise ProblemError(400, BAD_CURSOR, "the cursor belongs to other filters or another sort: begin without it")
+        raise ProblemError(
+            400,
+            BAD_CURSOR,
+            "the cursor belongs to other filters or another sort: request the first page without a cursor",
+        )
     return data[_FINGERPRINT:]
 
 
 def foreign_cursor() -> ProblemError:
-    return ProblemError(400, BAD_CURSOR, "the cursor is not one that this API gave out")
+    return ProblemError(400, BAD_CURSOR, "this API did not make the cursor: request the first page without a cursor")
 
 
 def _fingerprint(filters: tuple[Any, ...]) -> bytes:

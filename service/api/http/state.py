@@ -88,7 +88,7 @@ class Store:
                 self._schema.check(connection)
                 yield connection
         except PoolTimeout as error:
-            raise StoreUnavailable("store: too many requests are reading it at once") from error
+            raise StoreUnavailable("store: too many requests read it at once; try again later") from error
 
     def check(self) -> None:
         """Raises the errors of `read` if the store cannot be read."""

@@ -74,7 +74,7 @@ async def listening(
             start = await run_in_threadpool(begin, app.store, cluster, last_event_id)
             yield Listening(app.event_feed, cluster, start, partial(may_still_see, request, app.access))
     except AllPlacesTaken:
-        detail = f"{MOST_STREAMS:,} event streams are open, and no more are served"
+        detail = f"{MOST_STREAMS:,} event streams are open already, and that is the maximum"
         raise ProblemError(503, TOO_MANY_STREAMS, detail, retry=True) from None
 
 

@@ -95,7 +95,10 @@ def resolve_finding(
         else:
             if time.monotonic() - began > LOOKS_WITHIN_S:
                 raise ProblemError(
-                    503, KAFKA_UNAVAILABLE, "nothing was written: looking at it took too long", retry=True
+                    503,
+                    KAFKA_UNAVAILABLE,
+                    f"nothing was written: the observations took longer than {LOOKS_WITHIN_S:.0f} s; try again",
+                    retry=True,
                 )
             try:
                 _write(request, app.store_url, found, one, way, client)
@@ -157,4 +160,4 @@ def _send(write: Callable[[], None], attempt: Attempt, record: Callable[[Attempt
         try:
             record(attempt._replace(at_ms=wall_clock_ms(), outcome=outcome, error=error))
         except StoreError as e:  # not raised, because the marker may be in the log
-            log.error("the audit lacks an outcome, %s, of %s: %s", outcome, attempt, e)
+            log.error("the audit lacks the outcome %s of %s: %s", outcome, attempt, e)

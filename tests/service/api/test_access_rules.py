@@ -75,7 +75,7 @@ def test_a_challenge_names_the_accepted_schemes(here: Guarded) -> None:
     assert answer.headers["Cache-Control"] == "no-store"
     page = here.client.get("/clusters/orders")
     assert (page.status_code, page.headers["Content-Type"]) == (401, "text/html; charset=utf-8")
-    assert "credentials are needed" in page.text
+    assert "needs credentials" in page.text
 
 
 def test_without_basic_the_browser_does_not_ask_for_a_password(url: str) -> None:

@@ -52,7 +52,7 @@ def test_an_operator_acknowledges_and_all_see_who_when_and_why(here: Guarded) ->
     page = f"/clusters/orders/findings/{lost(here)['id']}"
     assert "sent again &lt;ticket 4711&gt;" in here.ask("viewer", page).text
     again = here.ask("admin", f"{path}/acknowledge", "POST", json=WHY)
-    assert (again.status_code, "operator acknowledged it at 2026" in again.json()["detail"]) == (409, True)
+    assert (again.status_code, "operator acknowledged this finding at 2026" in again.json()["detail"]) == (409, True)
     judge(here)
     ended = lost(here)
     assert (ended["status"], ended["resolution"], ended["acknowledgement"]) == ("resolved", "acknowledged", given)
@@ -77,7 +77,7 @@ def test_an_acknowledgement_needs_a_reason(here: Guarded, body: dict[str, Any]) 
 def test_only_existing_findings_that_stay_can_be_acknowledged(here: Guarded) -> None:
     answer = here.ask("operator", f"{C}/findings/{here.finding()}/acknowledge", "POST", json=WHY)
     assert answer.status_code == 409
-    assert "only lost_records and torn_transaction stay until acknowledged" in answer.json()["detail"]
+    assert "only lost_records and torn_transaction stay open until acknowledged" in answer.json()["detail"]
     assert here.ask("operator", f"{C}/findings/nope/acknowledge", "POST", json=WHY).status_code == 404
     assert here.ask("admin", "/api/v1/clusters/no/findings/nope/acknowledge", "POST", json=WHY).status_code == 404
 

@@ -109,7 +109,7 @@ BAD_INPUT = [
     bad(f"{LIST}?producer_id=9223372036854775808", "producer_id: Input should be less than"),
     bad(f"{LIST}?topic={'t' * 250}", "topic: String should have at most 249 characters"),
     bad(f"{LIST}?q={'q' * 1001}", "q: String should have at most 1000 characters"),
-    bad(f"{LIST}?cursor=nonsense", "not one that this API gave out", CURSOR, 400),
+    bad(f"{LIST}?cursor=nonsense", "this API did not make the cursor", CURSOR, 400),
     bad(f"{LIST}?cursor={encode_bytes(bytes(30))}", "other filters or another sort", CURSOR, 400),
 ]
 

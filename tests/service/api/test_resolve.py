@@ -126,7 +126,7 @@ def test_without_operators_every_request_is_refused(url: str, monkeypatch: pytes
     with resolve_api(url, monkeypatch, operators=None) as here:
         answer = here.execute()
     assert (answer.status_code, answer.json()["type"]) == (403, "urn:txnscope:not-allowed")
-    assert answer.json()["detail"].startswith("changing anything is off: ")
+    assert answer.json()["detail"].startswith("this service accepts no changes: ")
 
 
 def test_a_missing_key_and_a_wrong_key_get_the_same_answer(here: ResolveApi) -> None:
@@ -136,7 +136,7 @@ def test_a_missing_key_and_a_wrong_key_get_the_same_answer(here: ResolveApi) -> 
         answer = here.client.post(path, json={"dry_run": False}, headers=headers)
         assert (answer.status_code, answer.json()["detail"]) == (
             403,
-            "this needs the key of an operator: Authorization: Bearer KEY (commands: --key-file FILE)",
+            "this request needs the key of an operator: Authorization: Bearer KEY (commands: --key-file FILE)",
         )
     assert (here.brokers.looks, here.brokers.sent, here.audited()) == (0, [], [])
 
@@ -469,7 +469,7 @@ def test_a_written_marker_is_reported_even_if_the_audit_fails_afterwards(
     answer = here.execute()
     assert (answer.status_code, answer.json()["executed"]) == (200, True)
     assert here.audited() == [("ann", Outcome.BEGUN)]
-    assert "the audit lacks an outcome, written" in caplog.text
+    assert "the audit lacks the outcome written" in caplog.text
 
 
 def test_checks_that_take_too_long_write_no_marker(here: ResolveApi, monkeypatch: pytest.MonkeyPatch) -> None:
