@@ -101,7 +101,8 @@ def _watch(ours: socket.socket, supervisor: int) -> None:
 
 
 def _is_closed(ours: socket.socket, supervisor: int) -> bool:
-    """Waits until the supervisor is gone (True), or was unresponsive for too long (False)."""
+    """Waits for the end of the supervisor. Returns True if the supervisor is gone, False if it was unresponsive for too
+    long."""
     silence = SilenceMeter(lambda: [supervisor])
     while silence.seconds < SUPERVISOR_SILENT_S:
         readable, _, _ = select.select([ours], [], [], BEAT_EVERY_S)

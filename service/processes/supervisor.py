@@ -26,7 +26,7 @@ _KILL_WAIT_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Seconds for which a child may send no beat over its lifeline: before the first beat, and after it."""
+    """Longest times (s) without a beat of a child: `at_start_s` before its first beat, `later_s` after that."""
 
     at_start_s: float = 120.0
     later_s: float = 15.0

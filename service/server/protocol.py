@@ -37,7 +37,7 @@ class Connection(Protocol):
 
 
 class HeldConnections:
-    """The open connections: at most `most`, and at most half of them from one peer, which may be a balancer."""
+    """The open connections: at most `most`, and at most half of them from one peer, which may be a load balancer."""
 
     def __init__(self, most: int) -> None:
         self.most, self.most_of_peer = most, max(1, most // 2)
@@ -99,7 +99,8 @@ _TOO_LATE: Final = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nConten
 
 
 class BoundedConnection(H11Protocol):
-    """uvicorn's connection with deadlines, as one of `connections`."""
+    """uvicorn's connection with deadlines. `connections`: the open connections, to which it belongs while it is
+    open."""
 
     def __init__(
         self,

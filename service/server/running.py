@@ -22,8 +22,8 @@ from service.server import protocol
 from service.server.protocol import BACKLOG, BoundedConnection, HeldConnections, most_connections
 
 _COLLECT_AFTER: Final = (5_000, 20, 100)
-"""Arguments of `gc.set_threshold`. A full collection takes a tenth of a second with 3,000 connections, and stops
-everything meanwhile: it should be rare."""
+"""Arguments of `gc.set_threshold`. A full collection has to be rare: with 3,000 connections it takes a tenth of a
+second, and everything else stops meanwhile."""
 
 _SWITCH_S: Final = 0.0005
 """Time (s) for which a thread keeps the interpreter while others want it. With the default, 5 ms, the event loop waits

@@ -108,7 +108,7 @@ class Pairs(NamedTuple):
         self, before: Records, after: Records, counting: Array, is_step: Array
     ) -> tuple[Minutes | None, tuple[Durations, ...]]:
         """Returns the sums by id and minute of what `id_delta.commit_sums` returns for each pair, and histograms of the
-        durations. Both are without the marker times of steps."""
+        durations. Neither includes the marker times of steps."""
         prepares = (after.state == PREPARE_COMMIT) & (after.start_ms > 0) & (after.partition_count > 0)
         prepares &= ~transitions.is_repetition(before, after)
         rows = np.flatnonzero((outcomes.completes_commit(before, after) | prepares) & counting)

@@ -115,7 +115,8 @@ class HangingCase:
 
     @property
     def reported(self) -> Verdict:
-        """Returns the verdict to report: unknown while the entry may grow, or may have grown since the reading."""
+        """Returns the verdict to report: unknown while the entry may grow, or may have grown since its facts were
+        read."""
         if self.owner is None:
             return self.decision.reported(self.grown_ms)
         # the left-behind transaction adds no records, as no coordinator knows it: only a later one may add some
@@ -315,7 +316,7 @@ class HangingCase:
         return can_still_write(self.entry, self.owner) and not self.is_certain(context, now_ms)
 
     def is_certain(self, context: Context, now_ms: int) -> bool:
-        """Returns whether no coordinator will end the entry except by accident. Returns False without access to the
+        """Returns whether it is certain that no coordinator will end the entry. Returns False without access to the
         log, without DescribeProducers for step 3, and for an entry that `is_foreign`."""
         is_described = not isinstance(self.confirmation, Confirmed) or self.confirmation.described
         is_known = is_described and self.has_log and not self.is_foreign

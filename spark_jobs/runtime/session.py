@@ -63,8 +63,8 @@ _PATIENCE_S: Final = 600
 a slow machine from a dead process, which Spark's own timeouts of 15 s and more do not."""
 
 _SOCKETS_FIT: Final = 60
-"""Longest path of a folder for Unix sockets: Linux takes paths of 107 bytes, Spark's names have 43. If the path of the
-folder is longer, Spark listens on loopback instead."""
+"""Longest path of a folder for Unix sockets: Linux takes paths of at most 107 bytes, of which Spark's names need 43. If
+the path of the folder is longer, Spark listens on loopback instead."""
 
 _JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _ON_A_CLUSTER: Final = {
