@@ -39,7 +39,7 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
 _WORST_FIRST: Final = ("critical", "warning", "unknown", "info", "ok")
 """Tones of verdicts, in the order of the list of clusters."""
-_UNSEEN: Final = Verdict("unseen", "unknown", "Unknown: nothing was ever read of it.")
+_UNSEEN: Final = Verdict("unseen", "unknown", "Unknown: nothing has been read from this cluster yet.")
 
 
 class Listed(NamedTuple):

@@ -43,12 +43,12 @@ _TAKEN_BY_SOURCE: Final[Mapping[str, str]] = {
 }
 
 
-_SHARE_GROUPS: Final = "Look at the share.isolation.level of these groups: only with read_committed they wait."
+_SHARE_GROUPS: Final = "Check the share.isolation.level of these groups: they wait only with read_committed."
 _SEE_TO: Final = "Check the brokers; txnscope retries by itself."
 _TAKES: Final = {
     UnknownKind.SOURCE: ("what it reports", _SEE_TO, None),
     UnknownKind.PARTITIONS: (_PARTITION_VERDICTS, _SEE_TO, None),
-    UnknownKind.NOT_WATCHED: ("all of them", "Nothing, if that is intended.", None),
+    UnknownKind.NOT_WATCHED: ("all of them", "Nothing, if the setting is intended.", None),
     UnknownKind.LEFT_OUT: (_PARTITION_VERDICTS, _SEE_TO, None),
     UnknownKind.OFFSETS: ("the transactions in them", "Nothing: the records cannot be read any more.", "#rejects"),
     UnknownKind.STATES: (

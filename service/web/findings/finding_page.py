@@ -127,11 +127,13 @@ def _waiting(finding: Finding, where: Where) -> list[Fact]:
         stopped = len({one.offset.group for one in blocked if one.to_go is None})
         will = names - stopped
         text = ", ".join(filter(None, (f"{stopped} stopped" * bool(stopped), f"{will} will stop" * bool(will))))
-        return [Fact("Who waits", words.plural(names, "group"), text)]
+        return [Fact("Groups waiting", words.plural(names, "group"), text)]
     if finding.observation.blocked_groups:
-        return [Fact("Who waits", words.plural(len(finding.observation.blocked_groups), "group"), "at the last sample")]
+        return [
+            Fact("Groups waiting", words.plural(len(finding.observation.blocked_groups), "group"), "at the last sample")
+        ]
     if where.judged is not None or where.held:
-        return [Fact("Who waits", "nobody", "no group is known to wait")]
+        return [Fact("Groups waiting", "none", "no group is known to wait")]
     return []
 
 
@@ -155,7 +157,7 @@ def _owner(finding: Finding, where: Where, frame: Frame) -> list[Fact]:
     named = finding.subject if row is None else row.record
     pair = "" if named.producer_id is None else f"producer id {named.producer_id}, epoch {named.producer_epoch}"
     href = None if id_ is None else transaction_page(frame.name, id_)
-    found = [Fact("Whose", who_of(finding), pair, href=href)]
+    found = [Fact("Producer", who_of(finding), pair, href=href)]
     if row is not None:
         found.append(Fact("State now", NAMES[row.state], f"timeout {words.duration(row.timeout_ms)}"))
     return found

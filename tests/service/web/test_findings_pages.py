@@ -190,7 +190,7 @@ def test_a_hanging_transaction_has_commands_a_ruler_and_blocked_groups(cluster: 
     assert "Expect producer id 7, epoch 3 with CurrentTransactionStartOffset 100." in page.text
     assert "Written after the marker of its transaction, or without adding the partition to a transaction." in page.text
     assert "Blocked for 21 s since 14:13:30" in page.text
-    assert "Who waits 2 groups 1 stopped, 1 will stop" in page.text
+    assert "Groups waiting 2 groups 1 stopped, 1 will stop" in page.text
     assert "Hidden from read_committed 10" in page.text
     assert "Waiting: transaction.timeout.ms counts in the coordinator" in page.text
     ruler = page.text[page.text.index("Offsets of orders-0") :]
@@ -389,7 +389,7 @@ def test_filters_are_in_the_address_and_the_same_as_in_rest(cluster: WithPartiti
     assert listed("transactional_id=p%5Cx%7Bff%7D") == {fences}, (
         "the field shows the id escaped, and accepts the same text"
     )
-    assert "No finding fits." in look(f"{LIST}?topic=nothing").text
+    assert "No finding matches." in look(f"{LIST}?topic=nothing").text
 
 
 @pytest.mark.parametrize("query", ["kind=nonsense", "partition=-1", "partition=x", "wrong=1", "status=open"])

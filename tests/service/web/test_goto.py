@@ -112,7 +112,7 @@ def test_a_number_may_be_a_transactional_id(client: TestClient) -> None:
 def test_too_many_results_lead_to_the_list_with_filters(client: TestClient) -> None:
     page = shows(client, "many-")
     assert page.texts["content"].startswith("20 pages and more may be meant")
-    assert page.links["All ids that hold it"] == f"{C}/transactions?q=many-"
+    assert page.links["All ids that contain this text"] == f"{C}/transactions?q=many-"
 
 
 def test_owners_of_a_producer_id_have_dates(orders: WithPartitions, client: TestClient) -> None:

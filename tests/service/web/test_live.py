@@ -197,7 +197,7 @@ def test_a_missing_store_is_not_reported_as_a_lost_connection(well: WithPartitio
         revision = clusters.revision(connection)
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = 'future'")
     notice = page.get_by_role("alert")
-    expect(notice).to_contain_text("txnscope stopped answering with this page")
+    expect(notice).to_contain_text("txnscope began to answer with an error")
     expect(notice).to_contain_text("has the tables of revision future")
     with well.engine.begin() as connection:
         connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{revision}'")

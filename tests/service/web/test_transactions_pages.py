@@ -405,7 +405,7 @@ def test_an_open_transaction_shows_its_duration_and_partitions(cluster: WithPart
     assert "Ongoing for 9.0 s" in text
     assert "What comes next 51 s left timeout 1 m" in text
     assert "Expires not while open else 1 h after its last change" in text or "else 7 d" in text
-    assert "No abort of it is in the history that is kept" in text
+    assert "has no abort of this id" in text
     assert 'href="/clusters/orders/partitions/stock/1"' in html
     assert 'class="tx tx--open"' in html
     assert '<rect class="tx tx--open" x="' in html
