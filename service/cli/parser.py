@@ -283,7 +283,7 @@ def _mute(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--prefix", metavar="TEXT", help="mute findings of ids with this prefix")
     sub.add_argument("--topic", metavar="GLOB", help="mute findings of these topics")
     sub.add_argument("--for", dest="duration", metavar="DURATION", help="length of the mute: 90m, 4h, 7d")
-    sub.add_argument("--reason", metavar="TEXT", help="why, for colleagues and the audit")
+    sub.add_argument("--reason", metavar="TEXT", help="reason, for colleagues and the audit")
     sub.add_argument("--list", action="store_true", help="list the mutes in effect")
     sub.add_argument("--end", metavar="N", type=_positive, help="end the mute with this number")
     _json(sub)
@@ -302,7 +302,7 @@ def _notify(sub: argparse.ArgumentParser) -> None:
 
 def _acknowledge(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("finding", metavar="FINDING_ID", help="id of the finding")
-    sub.add_argument("--reason", metavar="TEXT", help="why, for colleagues and the audit")
+    sub.add_argument("--reason", metavar="TEXT", help="reason, for colleagues and the audit")
     _json(sub)
 
 
@@ -359,11 +359,11 @@ COMMANDS: Final = (
     Command(
         "acknowledge",
         "acknowledge",
-        "ends a finding that stays until somebody has seen it: lost records, a torn transaction",
+        "acknowledges a finding of lost records or of a torn transaction, which then resolves",
         _SERVICE,
         _acknowledge,
     ),
-    Command("notify", "notify", "shows how deliveries to receivers go, or tries receivers", _SERVICE, _notify),
+    Command("notify", "notify", "shows the state of deliveries, or sends a test to receivers", _SERVICE, _notify),
     Command("audit", "lists", "lists what people did, tried, or were refused", _SERVICE, _audit),
     Command("keys", "keys", "creates, lists and revokes keys of the service, in its store", ("store",), _keys),
     Command("explain", "explain", "shows who wrote records, and how their transactions ended", _SERVICE, _explain),

@@ -18,5 +18,5 @@ def run(flags: Namespace, settings: Settings) -> int:
     if flags.json:
         print(json.dumps(given, indent=2))
     else:
-        print(f"{given['by']} acknowledged {flags.finding} at {given['at']}: it resolves within seconds")
+        print(f"{given['by']} acknowledged {flags.finding} at {given['at']}: the finding resolves within seconds")
     return FINE

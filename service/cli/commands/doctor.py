@@ -61,7 +61,7 @@ def _print(seen: ClusterReport, found: list[Line]) -> None:
     print("\n" + table(("VERDICT", "TRUST", "BUT"), rows))
     missing = [acl for line in found for acl in line.missing]
     if missing:
-        print("\nto see the rest, run as a principal that may change ACLs (a DENY rule wins over these):")
+        print("\nto see the rest, run as a principal that may change ACLs (a DENY rule takes precedence):")
         for text in acls.lines(missing, seen.principal, seen.bootstrap):
             print(text)
     marker = to_resolve(seen)

@@ -56,9 +56,7 @@ def run(flags: Namespace, settings: Settings) -> int:
     if end is not None and any(one["kind"] == SpanKind.OPEN for one in found["spans"]):
         print(f"open spans have no marker in these files, which end at offset {end}", file=sys.stderr)
     if found["truncated_at"] is not None:
-        print(
-            f"reading stopped at offset {found['truncated_at']}: start again from there for the rest", file=sys.stderr
-        )
+        print(f"reading stopped at offset {found['truncated_at']}: run explain again from that offset", file=sys.stderr)
     return FINE
 
 

@@ -54,7 +54,7 @@ def run(flags: Namespace, settings: Settings) -> int:
     if page["next_cursor"]:
         print(f"only the newest {len(page['items'])} are shown (--limit)", file=sys.stderr)
     if page["truncated"]:
-        print(f"{page['truncated']:,} more are left out: too many at once", file=sys.stderr)
+        print(f"{page['truncated']:,} more are left out, because too many exist at once", file=sys.stderr)
     if gap is not None:
         print(f"not everything can be judged: {gap}", file=sys.stderr)
     if page["items"]:
@@ -113,7 +113,7 @@ def _lines(one: dict[str, Any], as_of: str | None, pending: Pending) -> Iterator
     yield "waiting", ", ".join(one["blocked_groups"]) or "no known consumer group"
     if subject["topic"] == OFFSETS_TOPIC:
         for group, places in pending.get((subject["partition"], subject["producer_id"]), {}).items():
-            yield "offsets of", f"{group} on {join_names(places)}: a member that starts waits"
+            yield "offsets of", f"{group} on {join_names(places)}: a member that starts now waits"
     yield "confidence", one["confidence"]
     yield "decision", _DECISIONS.get(one["decision"], str(one["decision"]))
     if len(one["possible"]) > 1:

@@ -50,7 +50,7 @@ def run(flags: Namespace, settings: Settings) -> int:
 
 def _print_left_out(truncated: Sequence[One], kind: str | None) -> None:
     if left_out := {one["kind"]: one["count"] for one in truncated if kind in (None, one["kind"])}:
-        print(f"left out, too many at once: {describe_counts(left_out)}", file=sys.stderr)
+        print(f"left out, because too many exist at once: {describe_counts(left_out)}", file=sys.stderr)
 
 
 def _transaction(one: One, as_of: str | None) -> tuple[object, ...]:

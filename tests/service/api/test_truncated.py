@@ -67,9 +67,12 @@ def test_the_findings_command_reports_left_out_findings(cluster: WithPartitions,
     leave_out(cluster)
     code, _, err = ask("findings")
     assert code == 0
-    assert err.splitlines()[-1] == "left out, too many at once: 9,500 overdue_transaction and 50 hanging_transaction"
+    assert (
+        err.splitlines()[-1]
+        == "left out, because too many exist at once: 9,500 overdue_transaction and 50 hanging_transaction"
+    )
     assert ask("findings", "--kind", "hanging_transaction")[2].splitlines()[-1] == (
-        "left out, too many at once: 50 hanging_transaction"
+        "left out, because too many exist at once: 50 hanging_transaction"
     )
     assert "left out" not in ask("findings", "--kind", "data_gap")[2]
     assert json.loads(ask("findings", "--json")[1])["truncated"] == 9_550
@@ -78,7 +81,7 @@ def test_the_findings_command_reports_left_out_findings(cluster: WithPartitions,
 def test_the_hanging_command_reports_left_out_findings(cluster: WithPartitions, ask: Ask) -> None:
     leave_out(cluster)
     code, _, err = ask("hanging")
-    assert (code, err.splitlines()[0]) == (1, "50 more are left out: too many at once")
+    assert (code, err.splitlines()[0]) == (1, "50 more are left out, because too many exist at once")
 
 
 def test_the_hanging_command_exits_with_4_while_findings_are_left_out(cluster: WithPartitions, ask: Ask) -> None:

@@ -193,7 +193,7 @@ def test_a_damaged_batch_leaves_outcomes_unknown(halves: list[Path], capsys: pyt
     assert main(["explain", "@11", "--to", "22", "--segments", *map(str, halves)]) == 0
     out, err = capsys.readouterr()
     assert out.splitlines()[-1].split()[:2] == ["13", "unknown"]
-    assert err == "reading stopped at offset 14: start again from there for the rest\n"
+    assert err == "reading stopped at offset 14: run explain again from that offset\n"
 
 
 def test_a_long_run_of_aborted_records_has_a_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,7 +219,7 @@ def test_a_long_run_of_aborted_records_has_a_sum(tmp_path: Path, capsys: pytest.
         f"Only aborted records from 0 to {offset:,}: 1,051 transactions of x, producer id 8, producer id 9,"
         f" 21,000 records; the first readable record is at {offset + 1:,}."
     )
-    assert err == "reading stopped at offset 8400: start again from there for the rest\n"
+    assert err == "reading stopped at offset 8400: run explain again from that offset\n"
     assert main([*place, "--json"]) == 0
     run = json.loads(capsys.readouterr().out)["only_aborted"]
     assert (run["to"], run["records"], run["transactions"]) == (offset + 1, 21_000, 1_051)

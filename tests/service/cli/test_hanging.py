@@ -187,6 +187,6 @@ def test_a_hang_on_the_offsets_topic_names_the_groups_of_the_offsets(cluster: Wi
     assert code == 1
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert "waiting billing" in lines
-    assert "offsets of billing on orders-0 and orders-3: a member that starts waits" in lines
-    assert f"offsets of {names[1]} on orders-1: a member that starts waits" in lines
+    assert "offsets of billing on orders-0 and orders-3: a member that starts now waits" in lines
+    assert f"offsets of {names[1]} on orders-1: a member that starts now waits" in lines
     assert not any("pay-0" in line for line in lines), "the offset on pay-0 is pending in another transaction"
