@@ -7,7 +7,7 @@ from service.domain.reasons.unread import READ, ErrorText, NoPermission
 
 
 def reason(said: Reason | str | None) -> Reason | None:
-    """Returns the reason. A text is turned into the error text of a broker or library."""
+    """Returns `said` as a reason. A text becomes the error text of a broker or library; None stays None."""
     return ErrorText(said) if isinstance(said, str) else said
 
 

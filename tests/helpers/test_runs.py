@@ -43,7 +43,7 @@ def test_starts():
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[Path]:
-    """Returns the file with the numbers of the processes that the run starts. Kills these processes after the test."""
+    """Yields the file with the numbers of the processes that the run starts. Kills these processes after the test."""
     file = tmp_path / "started"
     yield file
     if file.exists():

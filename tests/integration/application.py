@@ -195,7 +195,8 @@ class Ingest:
         """Waits until the store has everything up to the current end of the transaction log."""
 
         def behind() -> dict[int, tuple[int | None, int | None]]:
-            """Returns (position, end of the log) of each log partition that the store has not read to its end."""
+            """Returns (position, end of the log) of each log partition that the store has not read to its end. A number
+            that is not known is None."""
             self.is_running()
             positions, ends = self.positions(), log_ends(self.bootstrap)
             both = {p: (positions.get(p), ends.get(p)) for p in positions.keys() | ends.keys()}
@@ -220,7 +221,7 @@ class Ingest:
         before = self.counts()
 
         def still() -> dict[str, tuple[int, int] | None]:
-            """Returns the counts of the ids without further commits."""
+            """Returns the counts of the ids without further commits, None for an id that the store does not have."""
             self.is_running()
             now = self.counts()
             return {name: now.get(name) for name in names if now.get(name, (0, 0)) <= before.get(name, (0, 0))}

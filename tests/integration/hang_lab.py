@@ -46,7 +46,7 @@ records of no transaction, because the marker is the same."""
 
 
 def command_of(row: Any) -> str | None:
-    """Returns the command that a finding in the store advises."""
+    """Returns the command that a finding in the store advises, or None if it advises no command."""
     return finding_of(row).command
 
 

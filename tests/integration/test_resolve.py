@@ -33,7 +33,7 @@ GUARDLESS_CLUSTER = PROPERTIES | UNGUARDED | {"broker.session.timeout.ms": "3000
 
 @pytest.fixture(scope="module")
 def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], ResolveClients]]:
-    """Returns a function that starts the lab of a version, and the operator's clients for this lab."""
+    """Yields a function that starts the lab of a version, and the operator's clients for this lab."""
     directory = tmp_path_factory.mktemp("resolving")
     with ExitStack() as everything:
         lab = everything.enter_context(hang_labs(directory))

@@ -69,7 +69,8 @@ class Cluster(NamedTuple):
 
 
 def take_over(engine: Engine, cluster_id: int, owner: str = "standby", now_ms: int = NOW_MS) -> Lease | None:
-    """Takes the lease from a holder that has not renewed it for long enough."""
+    """Takes the lease from a holder that has not renewed it for long enough. Returns the lease, or None if the holder
+    has renewed it meanwhile."""
     return lease.acquire(engine, cluster_id, owner, now_ms, expired=lease.newest_renewal(engine, cluster_id))
 
 

@@ -274,7 +274,8 @@ def apply_in_pieces(cluster: Cluster, log: list[Entry], cuts: Iterable[int] = ()
 
 
 def marker_times(cluster: Cluster) -> list[int | None]:
-    """Returns the marker times of rows that complete a transaction, oldest first."""
+    """Returns the marker times of rows that complete a transaction, oldest first. A row without a marker time counts as
+    None."""
     found = rows(cluster.engine, schema.transitions, cluster.id)
     return [one["marker_ms"] for one in sorted(found, key=_offset) if one["to_state"] in (4, 5)]
 

@@ -1,4 +1,4 @@
-"""Tests of the texts of the overview."""
+"""Tests of the texts on the overview page."""
 
 from __future__ import annotations
 

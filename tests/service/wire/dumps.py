@@ -27,7 +27,7 @@ class DumpedRecord(NamedTuple):
 
     @property
     def marker(self) -> tuple[str, int] | None:
-        """Returns (ABORT or COMMIT, coordinator epoch) of a control record."""
+        """Returns (ABORT or COMMIT, coordinator epoch) of a control record, or None for any other record."""
         found = _MARKER.search(self.text)
         return (found[1], int(found[2])) if found else None
 

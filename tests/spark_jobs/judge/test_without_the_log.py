@@ -71,7 +71,8 @@ class Blind(Lab):
         assert self.at(now_ms + 2 * S + 100) == "confirmed"
 
     def relation(self, now_ms: int) -> tuple[str, str | None]:
-        """Returns the classification of the entry that users see, such as hanging or unknown, and the reason for it."""
+        """Returns the relation of the entry as users see it, such as hanging or unknown, and the reason why the
+        partition cannot be judged, or None."""
         self.watched.see(look(now_ms), now_ms=now_ms)
         with self.reader.connect() as connection:
             rows = partitions.stalled(connection, self.cluster.id)

@@ -375,7 +375,8 @@ def _batches(records: list[LogRecord], kind: str) -> list[Batch]:
 
 
 def _value(before: LogRecord | None, record: LogRecord, kind: str) -> bytes | None:
-    """Encodes the value of a record. From 4.3 on, the value contains the previous producer id."""
+    """Returns the encoded value of a record, or None for a tombstone. From 4.3 on, the value contains the previous
+    producer id."""
     if record.state == states.EXPIRED:
         return None
     was = record.producer_id if before is None or before.producer_id == NO_ID else before.producer_id
