@@ -18,7 +18,7 @@ _INTRODUCTION: Final = f"""\
 # Compatibility
 
 txnscope is tried on the last patch release of each release of Kafka from {EVERY_VERSION[0]} to {EVERY_VERSION[-1]}.
-`make matrix` runs every scenario below on each of them, with real brokers, and makes this page from what they showed;
+`make matrix` runs every scenario below on each of them, with real brokers, and makes this page from the results;
 `make matrix VERSIONS=4.4.0` renews one version. `txnscope doctor` reports what the same records say about the release
 of a cluster.
 
@@ -134,12 +134,12 @@ def _outcome(one: Scenario | None) -> str:
 
 def _told(records: Sequence[TriedVersion]) -> str:
     return f"""\
-## What goes wrong in the scenarios, and what txnscope tells of it
+## What goes wrong in the scenarios, and what txnscope reports
 
-The findings and the causes that a scenario waits for, in the words of the newest version that has them, and the
-versions if only some of those that run it have them.
+The findings and the causes that a scenario waits for, in the words of the newest version that has them. If only some
+of the versions that run the scenario have them, these versions are named.
 
-{_table(["scenario", "told"], [[_link(name), told] for name in _names(records) if (told := _told_of(name, records))])}
+{_table(["scenario", "report"], [[_link(name), told] for name in _names(records) if (told := _told_of(name, records))])}
 """
 
 

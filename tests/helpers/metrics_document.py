@@ -60,17 +60,17 @@ from `service/metrics`: change it there, then `python -m tests.helpers.metrics_d
 Names: `service/metrics/catalogue.py`; values: `service/metrics/families.py`.
 
 - Metrics with a label `cluster` are read from the store, at most once in {KEPT_MS / 1000:g} s.
-- Times are in seconds: the age is `time() - …`. 0 means that there is none: guard it with `> 0`.
-- Label values that are known beforehand are there from the start, at 0, so that `increase()` sees the first event.
+- Times are in seconds: the age is `time() - …`. 0 means that there is no such time: exclude it with `> 0`.
+- Label values that are known beforehand have a series from the start, at 0, so that `increase()` sees the first event.
 - A page has at most {SERIES_LIMIT:,} series with a label `cluster`. The cap cuts only metrics marked *many* and keeps
   the worst of each; `kafka_txn_series_dropped` counts what is left out. Two metrics name ids: the {TOP_OPEN} oldest
   open transactions, and the {HANGING_NAMED} that hang longest. REST lists all open
   transactions, and up to {MOST_OPEN} findings of a kind.
-- What does not print in an id is escaped as `\\u{{9}}`, what is not UTF-8 as `\\x{{ff}}`, as on the pages. REST, pages
-  and commands take an id so, too.
-- A label has at most {LABEL_BYTES} bytes. Of a longer id, group, owner or name it has the first part, `…`, and
-  {DIGEST_DIGITS} hex digits of the SHA-256 of the whole, so that two long ids stay two series. `transaction?id=…` takes
-  such a label, too, unless hundreds of ids begin alike; the link by `finding` always leads to the finding.
+- Characters of an id that do not print are escaped as `\\u{{9}}`, bytes that are not UTF-8 as `\\x{{ff}}`, as on the
+  pages. REST, pages and commands accept an id in this form, too.
+- A label has at most {LABEL_BYTES} bytes. A longer id, group, owner or name is cut: the label has its first part, `…`,
+  and {DIGEST_DIGITS} hex digits of the SHA-256 of the whole, so that two long ids stay two series. `transaction?id=…`
+  accepts a cut label, too, unless hundreds of ids begin alike; the link by `finding` always leads to the finding.
 
 | label | values |
 |---|---|
@@ -90,7 +90,7 @@ def document() -> str:
     parts.append("\n## Of the service itself\n")
     parts += [_entry(metric, samples[metric.name]) for metric in OURS]
     process = ", ".join(f"`{name}`" for name in _names_of_process())
-    parts.append(f"\nAnd, as of every Prometheus client on Linux: {process}.\n")
+    parts.append(f"\nLike every Prometheus client on Linux, the service also exports {process}.\n")
     return "".join(parts)
 
 
@@ -110,15 +110,15 @@ def _labels() -> dict[str, str]:
         "reason": f"{_words(REASONS)}; of `{OTLP_DROPPED.name}` {_words(DropReason)}",
         "kind": _words(Kind),
         "status": _words(Status),
-        "topic, partition": "of a data partition; `coordinator_partition` is one of `__transaction_state`",
-        "finding": "its id: `/clusters/{cluster}/findings/{finding}` is its page",
+        "topic, partition": "a data partition; `coordinator_partition` is a partition of `__transaction_state`",
+        "finding": "id of the finding; `/clusters/{cluster}/findings/{finding}` is its page",
         "transactional_id": "empty if a producer id has none; only for hanging and for the oldest open transactions",
-        "owner": "of the rule that fits (`[[rules]]`), or empty",
+        "owner": "the owner in the rule that applies (`[[rules]]`), or empty",
         "instance": "host and process id of a streaming application; without `honor_labels: true` in the scrape"
         " configuration, Prometheus calls this label `exported_instance`",
         "coordinator_broker": "id of a broker that coordinates transactions",
-        "error": f"Kafka's name of an error; {_words(ALWAYS_COUNTED)} are there from the first round",
-        "receiver": "the name of a `[[notify]]`; `outcome` of its attempts is `delivered` or `failed`",
+        "error": f"Kafka's name of an error; {_words(ALWAYS_COUNTED)} have a series from the first round",
+        "receiver": "name of a receiver in `[[notify]]`; the `outcome` of its attempts is `delivered` or `failed`",
         "route": "template, like `/api/v1/clusters/{cluster}`; `(none)` for a path that nothing serves",
     }
 
