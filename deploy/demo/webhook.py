@@ -20,8 +20,8 @@ MAX_BYTES: Final = 4 * 2**20
 
 
 class Notice(NamedTuple):
-    """A change of an alert, or of a finding. `status`: of an alert `firing` or `resolved`; of a finding `notified` or
-    `ended`. `name`: of the alert, or the kind of the finding. `link`: address of txnscope's page about it."""
+    """A change of an alert, or of a finding. `status`: `firing` or `resolved` for an alert, `notified` or `ended` for a
+    finding. `name`: the name of the alert, or the kind of the finding. `link`: address of txnscope's page about it."""
 
     status: str
     name: str
@@ -96,7 +96,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _notices(body: bytes) -> list[tuple[str, Notice]]:
-    """Returns (fingerprint, notice) of each alert, in the order of `body`, or of the finding. Raises ValueError."""
+    """Returns (fingerprint, notice) of each alert, in the order of `body`, or (id, notice) of the only finding. Raises
+    ValueError."""
     try:
         content = json.loads(body)
         if "finding" in content:

@@ -23,7 +23,8 @@ HOUR_S = 3_600.0
 
 
 class Instant:
-    """Rounds that take no time. `failure`: with which each one fails. `held`: is waited for in each round."""
+    """Runs rounds that take no time. `failure`: the failure of each round. `held`: the event for which each round
+    waits."""
 
     def __init__(self, failure: Failure | None = None, held: threading.Event | None = None) -> None:
         self.targets: list[Target] = []
@@ -41,7 +42,7 @@ class Instant:
 
 
 class Running:
-    """The rounds of one coordinator. `layout`: may be replaced. `saved`: what was stored."""
+    """The rounds of one coordinator. A test may replace `layout`. `saved` has each stored state of the coordinator."""
 
     def __init__(self, broker: int, prober: Instant, every_s: float = HOUR_S) -> None:
         self.layout, self.saved = WHOLE, list[Coordinator]()

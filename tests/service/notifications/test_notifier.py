@@ -176,8 +176,8 @@ def test_events_of_one_moment_are_one_message_to_people(cluster: WithFindings, m
 
 
 def test_an_outage_of_500_ids_is_a_few_messages_to_people(cluster: WithFindings) -> None:
-    """The pause between two messages is 2 s here instead of 20 s, and the findings open within the tenth part of a
-    minute, or longer on a busy machine."""
+    """Times are a tenth of the real ones: the pause between two messages is 2 s instead of 20 s, and the findings open
+    within 6 s instead of a minute, or later on a busy machine."""
     people = Notebook()
     people.gathers_s = 2.0
     with notifying(cluster, people=people):

@@ -1,4 +1,4 @@
-"""A receiver of OTLP, and what it received as plain values."""
+"""A receiver of OTLP for tests, and functions that return the received data as plain values."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class Taken(NamedTuple):
 
 @dataclass
 class Receiver:
-    """A real HTTP server that decodes OTLP. `answers`: the next answers; afterwards it answers 400 to what it
-    `refuses`, else 200 without a body. `requests`: the number of requests so far. `taken`: the requests that it
-    answered with 200. While `works` is not set, no request is answered."""
+    """A real HTTP server that decodes OTLP. `answers`: the next answers; after these, the server answers 400 to a
+    request that `refuses` selects, and 200 without a body to any other request. `requests`: the number of requests so
+    far. `taken`: the requests that were answered with 200. While `works` is not set, no request is answered."""
 
     url: str = ""
     requests: int = 0
@@ -144,7 +144,7 @@ def values(span: Span) -> dict[str, Any]:
 
 
 def samples(metrics: Iterable[Metric]) -> Samples:
-    """Returns the values as a page of Prometheus shows them: of histograms each bucket with those below it."""
+    """Returns the values as a page of Prometheus shows them. A histogram bucket also counts the buckets below it."""
     found: Samples = {}
     for metric in metrics:
         for point in (*metric.sum.data_points, *metric.gauge.data_points):

@@ -72,7 +72,8 @@ def exporting(cluster: WithPartitions, metrics: Metrics, to: Receiver, **keys: A
 
 @contextmanager
 def after(cluster: WithPartitions, metrics: Metrics, happened: Callable[[], object], **keys: Any) -> Iterator[Receiver]:
-    """Yields a receiver of what happened after a first service had begun, and ended."""
+    """Yields a receiver. One exporter has run and ended, then `happened` was called, and a second exporter runs during
+    the block."""
     with receiver() as to:
         with exporting(cluster, metrics, to):
             pass
@@ -92,7 +93,7 @@ def position(cluster: WithPartitions) -> TracePosition | None:
 
 
 def write(cluster: WithPartitions, entries: list[Entry]) -> None:
-    """Stores the records, whose offsets follow those before."""
+    """Stores the records as the next ones of the log."""
     first = entries[0].record.offset
     cluster.writer.apply(batch(entries, read(first, first + len(entries), topic_id="T")), NOW_MS)
 

@@ -43,7 +43,7 @@ def spoken(words: UnnamedWords) -> str:
 
 
 def every_type() -> Iterator[tuple[Kind, Facts]]:
-    """Yields facts of every type, with a name in every place that takes one."""
+    """Yields facts of every type, with a name in every field that accepts one."""
     names = names_of([EVIL, f"{EVIL}-2"])
     whose = {Kind.FENCING_CONFLICT, Kind.TIMED_OUT, Kind.EXPIRING, Kind.EXPIRED}
     for kind in Kind:
