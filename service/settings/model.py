@@ -23,6 +23,7 @@ from pydantic import (
 from service.access.configuration import AuthConfig, Table, Text
 from service.access.credentials import weakness_of
 from service.access.hosts import parse_host
+from service.canary.configuration import CanaryTable
 from service.domain.application_rules import ApplicationRule, mistake_in
 from service.domain.applications import Framework
 from service.domain.duration_text import span_ms

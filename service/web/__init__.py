@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from service.web import goto, guide
+from service.web import goto, guide, llms
 from service.web.cluster import applications, audit, notifications, overview, pipeline
 from service.web.findings import finding_list, forms
 from service.web.partitions import partition_list, partition_page

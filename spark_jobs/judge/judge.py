@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine
 
 from service.clock import wall_clock_ms
 from service.domain.application_rules import NO_RULES, ApplicationRules
+from service.domain.findings.canary import without_canary
 from service.domain.findings.catalogue import EVENTS
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation, RoundResult

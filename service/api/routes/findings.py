@@ -43,6 +43,10 @@ def list_findings(
         int | None, QueryParameter(ge=0, lt=2**31, description="Only findings about this partition.")
     ] = None,
     application: OfApplication = None,
+    names: Annotated[
+        Literal["inline", "apart"],
+        QueryParameter(description="apart: each finding also has `words_apart`, without names in sentences."),
+    ] = "inline",
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:

@@ -113,6 +113,7 @@ def list_groups(
         Truth | None,
         QueryParameter(description="true: only stopped, will_stop and unstable_offsets; false: only the others."),
     ] = None,
+    group: Annotated[str | None, QueryParameter(description="Only this group.")] = None,
     application: OfApplication = None,
     limit: Limit = LIMIT,
     cursor: Cursor = None,
@@ -130,10 +131,11 @@ def list_groups(
     chosen = (
         one
         for one in affected
-        if (blocked is None or one.is_blocked == blocked)
+        if blocked in (None, one.is_blocked)
+        and group in (None, one.offset.group)
         and (application is None or holders.of_group(one) == application)
     )
-    page, next_cursor = cut(chosen, lambda one: one.key, limit, cursor, cluster, "groups", blocked, application)
+    page, next_cursor = cut(chosen, lambda one: one.key, limit, cursor, cluster, "groups", blocked, group, application)
     return answer_page(Groups, [Group.of(one, holders.of_group(one)) for one in page], next_cursor, as_of_ms)
 
 

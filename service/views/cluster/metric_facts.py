@@ -77,6 +77,7 @@ class ClusterFacts(NamedTuple):
     coverage: Coverage
     stalled: Mapping[TopicPartition, LsoSample]
     affected_groups: tuple[AffectedGroup, ...]
+    canary: CanaryHealth | None
     applications: tuple[ApplicationRow, ...] = ()
 
 
@@ -144,6 +145,7 @@ def _facts(connection: Connection, cluster: ClusterRow, now_ms: int) -> ClusterF
         coverage=coverage(connection, cluster.id),
         stalled=stalled_ends(connection, cluster.id, STALLED_READ),
         affected_groups=tuple(read_affected_groups(connection, cluster.id)),
+        canary=read_health(connection, cluster.id, now_ms),
         applications=tuple(all_applications(connection, cluster.id)),
     )
 
