@@ -8,6 +8,8 @@ no UTF-8; no two ids have the same text, and a real id hardly ever contains this
 `id_key` shortens long ids, because a B-tree of a database holds at most 2,704 bytes a row: an id may have 32,767 bytes,
 and a topic name in the same index 249.
 
+`group_name` shortens long names of groups for the same reason.
+
 `label_text` shortens long labels: Prometheus keeps the labels of every series in memory, and some remote storages
 refuse labels of more than a few kilobytes. Escapes make texts longer: `\x{ff}` shows one byte with six.
 """
@@ -173,12 +175,30 @@ def full_id(key: bytes, display: str) -> bytes:
     return next((reading for reading in possible_ids(display) if id_key(reading) == key), key)
 
 
+_ELLIPSIS: Final = "…"
+
+LONGEST_GROUP: Final = 600
+"""Maximum number of characters kept of a group's name: an index of a database server holds at most 2,704 bytes a row,
+and Kafka allows longer names."""
+
+_GROUP_DIGITS: Final = 16
+_CUT_GROUP: Final = re.compile(rf"(?s).{{{LONGEST_GROUP}}}{_ELLIPSIS}[0-9a-f]{{{_GROUP_DIGITS}}}")
+
+
+def group_name(group: str) -> str:
+    """Returns the name of a group as it is stored and shown: characters that do not print are escaped, and a very long
+    name is cut and gets a digest. The name of a stored name is that name."""
+    shown = printable(group)
+    if len(shown) <= LONGEST_GROUP or _CUT_GROUP.fullmatch(shown):
+        return shown
+    return f"{shown[:LONGEST_GROUP]}{_ELLIPSIS}{sha256(shown.encode()).hexdigest()[:_GROUP_DIGITS]}"
+
+
 LABEL_BYTES: Final = 256
 """Maximum length of a label, in bytes of UTF-8."""
 
 DIGEST_DIGITS: Final = 8
 
-_ELLIPSIS: Final = "…"
 _KEPT_BYTES: Final = LABEL_BYTES - len(_ELLIPSIS.encode()) - DIGEST_DIGITS
 _ALWAYS_FITS: Final = LABEL_BYTES // 4  # characters: none has more than four bytes
 _CUT: Final = re.compile(rf"(?s)(.+){_ELLIPSIS}[0-9a-f]{{{DIGEST_DIGITS}}}")

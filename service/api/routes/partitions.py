@@ -28,7 +28,7 @@ from service.api.schemas.shape import shaped
 from service.domain.application_rules import LONGEST_NAME
 from service.domain.partitions.blocked_groups import NO_GROUPS, BlockedGroupIndex
 from service.domain.partitions.state import PartitionState
-from service.store.escaped_text import printable
+from service.store.escaped_text import group_name, printable
 from service.store.queries import partitions, transactions
 from service.store.queries.applications import applications_of
 from service.store.queries.clusters import ClusterRow
@@ -127,16 +127,10 @@ def list_groups(
     with app.reading(cluster) as (connection, found):
         as_of_ms = observed_at_ms(connection, found.id)
         affected = read_affected_groups(connection, found.id)
-        holders = holders_for(connection, found.id, affected)
-    chosen = (
-        one
-        for one in affected
-        if blocked in (None, one.is_blocked)
-        and group in (None, one.offset.group)
-        and (application is None or holders.of_group(one) == application)
-    )
-    page, next_cursor = cut(chosen, lambda one: one.key, limit, cursor, cluster, "groups", blocked, group, application)
-    return answer_page(Groups, [Group.of(one, holders.of_group(one)) for one in page], next_cursor, as_of_ms)
+    name = None if group is None else group_name(group)
+    chosen = (one for one in affected if blocked in (None, one.is_blocked) and name in (None, one.offset.group))
+    page, next_cursor = cut(chosen, lambda one: one.key, limit, cursor, cluster, "groups", blocked, group)
+    return answer_page(Groups, [Group.of(one) for one in page], next_cursor, as_of_ms)
 
 
 _LAST = 2**63 - 1

@@ -5,24 +5,15 @@ judge, and starts again from 0 when the LSO changes."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from hashlib import sha256
 from operator import attrgetter
-from typing import Final
 
 from sqlalchemy import Engine, bindparam, delete, select
 
 from service.domain.partitions.blocked_groups import GroupOffset
-from service.store.escaped_text import printable
+from service.store.escaped_text import group_name
 from service.store.lease import Lease, check
 from service.store.many_rows import Upsert
 from service.store.schema import group_offsets
-
-LONGEST_NAME: Final = 600
-"""Maximum number of characters kept of a group's name: an index of a database server holds at most 2,704 bytes a row,
-and Kafka allows longer names."""
-
-_DIGEST: Final = 16
-
 
 _G = group_offsets.c
 _COLUMNS = tuple(c.name for c in group_offsets.c if c.name in GroupOffset._fields)
@@ -99,12 +90,3 @@ def _advances(old: GroupOffset | None, new: GroupOffset) -> int:
         return 0
     has_advanced = new.lso is not None and new.lso < old.committed_offset < new.committed_offset
     return old.advances + (1 if has_advanced and old.members else 0)
-
-
-def group_name(group: str) -> str:
-    """Returns the name as it is stored and shown: characters that do not print are escaped, and a name of more than
-    LONGEST_NAME characters is cut and gets a digest."""
-    shown = printable(group)
-    if len(shown) <= LONGEST_NAME:
-        return shown
-    return f"{shown[:LONGEST_NAME]}…{sha256(shown.encode()).hexdigest()[:_DIGEST]}"

@@ -112,6 +112,13 @@ def test_groups_are_filtered_by_blocked_on_every_page(cluster: WithPartitions) -
         assert client.get(PATH.replace("orders", "other")).status_code == 404
 
 
+def test_a_group_is_found_by_its_own_name_and_by_the_one_that_is_shown(cluster: WithPartitions) -> None:
+    GroupWriter(cluster.engine, cluster.lease).replace([group("odd\n", LSO)], NOW_MS)
+    for name in ("odd%0A", "odd%5Cn"):
+        (one,) = get(cluster, f"{PATH}?group={name}")["items"]
+        assert one["group"] == "odd\\n"
+
+
 def test_before_the_first_sample_the_list_of_groups_is_empty(tmp_path: Path) -> None:
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
     assert get(cluster, PATH) == {"items": [], "next_cursor": None, "as_of": None}

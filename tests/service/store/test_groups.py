@@ -8,8 +8,9 @@ import pytest
 from service.domain.partitions.blocked_groups import GroupOffset
 from service.store import lease
 from service.store.errors import LeaseLost
+from service.store.escaped_text import LONGEST_GROUP
 from service.store.queries import partitions
-from service.store.writers.groups import LONGEST_NAME, GroupWriter
+from service.store.writers.groups import GroupWriter
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS
 
@@ -108,7 +109,7 @@ def test_a_query_returns_the_groups_of_the_requested_partitions(cluster: Cluster
 
 
 def test_any_group_name_that_kafka_accepts_can_be_stored(cluster: Cluster, writer: GroupWriter) -> None:
-    names = ["nul\0", "x" * 32_000, "x" * 32_001, "\U0001f40c" * LONGEST_NAME]
+    names = ["nul\0", "x" * 32_000, "x" * 32_001, "\U0001f40c" * LONGEST_GROUP]
     writer.replace([seen(name) for name in names], NOW_MS)
     writer.replace([seen(name) for name in names[1:]], NOW_MS + 5, unasked=names[:1])
     found = groups(cluster)
