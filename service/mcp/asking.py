@@ -25,7 +25,11 @@ class Ask(Protocol):
 
 
 def path_of(segments: Sequence[str], query: Mapping[str, str | Sequence[str]]) -> str:
-    """Returns the path below `/api/v1`, with the query."""
+    """Returns the path below `/api/v1`, with the query. Raises Refused for a segment that would lead elsewhere: servers
+    interpret dots, and slashes that are encoded, too. No cluster or topic has such a name."""
+    for one in segments:
+        if "/" in one or one in (".", ".."):
+            raise Refused(f"no cluster or topic has the name {one!r}")
     path = "".join(f"/{quote(one, safe='')}" for one in segments)
     return f"{path}?{urlencode(query, doseq=True)}" if query else path
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from service.domain.findings.catalogue import CATALOGUE
+from service.domain.findings.catalogue import CATALOGUE, Entry
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.worlds.verdict import Decided
 from service.mcp.asking import Ask
@@ -20,11 +20,14 @@ Finding = Mapping[str, Any]
 
 
 class Place(NamedTuple):
-    """The place of a finding among others. `is_muted`: now; a mute that is over does not count."""
+    """The place of a finding among others. `is_muted`: now; a mute that is over does not count. `heals`: the order of
+    its kind's outlook, what does not heal first."""
 
     is_muted: bool
     rank: int
     is_candidate: bool
+    heals: int
+    kind: str
 
 
 OPEN: Final = (Status.CANDIDATE.value, Status.CONFIRMED.value)
@@ -70,9 +73,13 @@ def _by_operator(one: Finding) -> Fields:
     return found
 
 
+def _entry(kind: str) -> Entry | None:
+    return CATALOGUE[Kind(kind)] if kind in tuple(Kind) else None
+
+
 def _from_catalogue(kind: str) -> Fields:
     """Returns what holds for all findings of the kind; nothing for a kind that only another version knows."""
-    entry = CATALOGUE.get(Kind(kind)) if kind in tuple(Kind) else None
+    entry = _entry(kind)
     if entry is None:
         return {}
     found: Fields = {"does_not_help": list(entry.no_help)} if entry.no_help else {}
@@ -110,4 +117,7 @@ def shown(found: Sequence[Finding], most: int) -> Fields:
 def _place(one: Finding, as_of: str | None) -> Place:
     until = one["muted_until"]
     is_muted = until is not None and (as_of is None or until > as_of)
-    return Place(is_muted, _RANKS.get(one["severity"], len(_RANKS)), one["status"] != Status.CONFIRMED)
+    entry = _entry(one["kind"])
+    heals = 0 if entry is None else entry.outlook.order
+    rank = _RANKS.get(one["severity"], len(_RANKS))
+    return Place(is_muted, rank, one["status"] != Status.CONFIRMED, heals, one["kind"])

@@ -12,6 +12,7 @@ from fastapi import Request
 from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from service.access.needs import MCP
 from service.api.http.fields import API
@@ -31,7 +32,11 @@ class McpEndpoint:
         self._sessions = StreamableHTTPSessionManager(
             server, json_response=True, stateless=True, max_request_body_size=_MOST_BYTES
         )
-        self.route: Final = Route(MCP, self._sessions.asgi_app, methods=["POST"], include_in_schema=False)
+        self.route: Final = Route(MCP, self, methods=["POST"], include_in_schema=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = self.route  # the framework notes only its own routes there; metrics count by it
+        await self._sessions.asgi_app(scope, receive, send)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

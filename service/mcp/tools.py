@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 from service.mcp.asking import Ask
 from service.mcp.clusters import what_is_wrong
@@ -13,8 +14,9 @@ from service.mcp.groups import why_is_group_blocked
 from service.mcp.histories import history_of
 from service.mcp.offsets import explain_offset
 
-LONGEST_NAME: Final = 40_000
-"""Maximum number of characters of a name that a tool takes. An id has at most 32,767 bytes."""
+LONGEST_NAME: Final = 50_000
+"""Maximum number of bytes of a percent-encoded name that a tool takes, because servers refuse longer addresses. An id
+has at most 32,767 bytes before encoding."""
 _LAST_PARTITION: Final = 2**31 - 1
 _LAST_OFFSET: Final = 2**63 - 2
 
@@ -74,12 +76,14 @@ def _check_number(name: str, value: Any, most: int) -> None:
 
 
 def _check_name(name: str, value: Any) -> None:
-    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME:
-        raise BadArguments(f"{name} has to be a text of 1 to {LONGEST_NAME} characters")
+    if not isinstance(value, str) or not value:
+        raise BadArguments(f"{name} has to be a text, and not empty")
     try:
-        value.encode()
+        encoded = quote(value, safe="")
     except UnicodeEncodeError:
         raise BadArguments(f"{name} has half of a surrogate pair") from None
+    if len(encoded) > LONGEST_NAME:
+        raise BadArguments(f"{name} is too long to be asked for: {len(encoded):,} bytes in an address")
 
 
 TOOLS: Final = (

@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
 
+from service.access.needs import LLMS, MCP
 from service.api.http.fields import API
 from service.api.http.problems import Problem, ProblemError
 from service.store.errors import StoreError
@@ -110,7 +111,7 @@ def _environment() -> Environment:
 
 Handler = Callable[[Request, Any], Response]
 
-_PROGRAMS_ASK: Final = ("/api", "/metrics", "/-", "/version", "/openapi.json", "/events", "/static")
+_PROGRAMS_ASK: Final = ("/api", "/metrics", "/-", "/version", "/openapi.json", "/events", "/static", LLMS, MCP)
 _KINDS: Final = (ProblemError, RequestValidationError, StoreError, HTTPException, Exception)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urldefrag, urljoin, urlsplit
@@ -80,3 +81,13 @@ def test_the_error_names_the_page_that_does_not_exist(client: TestClient) -> Non
 def test_the_guide_begins_with_the_list_of_runbooks(client: TestClient, address: str) -> None:
     answer = client.get(address, follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (303, f"{GUIDE}/{INDEX}")
+
+
+def test_llms_txt_names_addresses_that_answer(client: TestClient) -> None:
+    answer = client.get("/llms.txt")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/plain; charset=utf-8")
+    assert len(answer.text) < 3_000
+    addresses = set(re.findall(r"\]\((/[^)]*)\)", answer.text))
+    assert len(addresses) > 5
+    statuses = {address: client.get(address).status_code for address in addresses}
+    assert statuses == dict.fromkeys(addresses, 200) | {"/mcp": 404, "/api/v1/clusters": 503}, "the store is away"
