@@ -1,7 +1,7 @@
 """The settings: one model, read from flags, environment and TOML, and passed to child processes as a JSON document.
 
-`service.cli` and `spark_jobs` use it. It imports only `service.access`, `service.domain`, `service.notifications`
-and `service.canary` (the tables) and `service.store.backends`.
+`service.cli` and `spark_jobs` use it. It imports only `service.access`, `service.domain`, `service.notifications`,
+`service.canary` and `service.otlp` (the tables), and `service.store.backends`.
 """
 
 from service.settings.loading import DOCUMENT, ENV_PREFIX, for_ingest, for_service, for_store, load

@@ -20,7 +20,18 @@ DOCUMENT: Final = f"{ENV_PREFIX}SETTINGS"
 """Environment variable with the settings of a parent process as JSON. Unlike a command line, only the user of the
 process can read it: the store's URL and Spark's settings may contain passwords."""
 
-_TABLES: Final = ("applications", "auth", "canary", "clusters", "keep", "notify", "operators", "rules", "spark_conf")
+_TABLES: Final = (
+    "applications",
+    "auth",
+    "canary",
+    "clusters",
+    "keep",
+    "notify",
+    "operators",
+    "otlp",
+    "rules",
+    "spark_conf",
+)
 """Settings that are JSON in the environment."""
 _JOINED: Final = ("auth", "keep", "operators")
 """Tables whose keys may come from different places. Any other setting is taken as a whole from the first place that has
@@ -33,7 +44,7 @@ _FOR_INGEST: Final = (_FOR_STORE | Watching.model_fields.keys() | {"cluster", "c
 } | {"spark_master", "spark_conf", "rules", "applications", "keep"}
 _FOR_SERVICE: Final = _FOR_STORE | {
     *("bootstrap_servers", "kafka_config", "remediation_config", "clusters", "canary"),
-    *("operators", "auth", "notify", "url"),
+    *("operators", "auth", "notify", "otlp", "mcp", "url"),
     *("host", "port", "allowed_hosts", "tls_cert", "tls_key", "tls_client_ca", "insecure"),
 }
 

@@ -25,6 +25,10 @@ NOTIFIER: Final = 0
 """The `cluster_id` of the notifier's lease, which lets one service at a time send the notifications about all
 clusters."""
 
+EXPORTER: Final = -(1 << 31)
+"""The `cluster_id` of the exporter's lease, which lets one service at a time send the store's metrics and traces by
+OTLP. No canary's lease has it."""
+
 
 def canary_lease(cluster_id: int) -> int:
     """Returns the `cluster_id` of the lease that lets one service at a time run the canary of a cluster."""

@@ -127,10 +127,17 @@ def list_groups(
     with app.reading(cluster) as (connection, found):
         as_of_ms = observed_at_ms(connection, found.id)
         affected = read_affected_groups(connection, found.id)
+        holders = holders_for(connection, found.id, affected)
     name = None if group is None else group_name(group)
-    chosen = (one for one in affected if blocked in (None, one.is_blocked) and name in (None, one.offset.group))
-    page, next_cursor = cut(chosen, lambda one: one.key, limit, cursor, cluster, "groups", blocked, group)
-    return answer_page(Groups, [Group.of(one) for one in page], next_cursor, as_of_ms)
+    chosen = (
+        one
+        for one in affected
+        if blocked in (None, one.is_blocked)
+        and name in (None, one.offset.group)
+        and application in (None, holders.of_group(one))
+    )
+    page, next_cursor = cut(chosen, lambda one: one.key, limit, cursor, cluster, "groups", blocked, group, application)
+    return answer_page(Groups, [Group.of(one, holders.of_group(one)) for one in page], next_cursor, as_of_ms)
 
 
 _LAST = 2**63 - 1

@@ -26,7 +26,10 @@ from service.store.engine import open_reader
 from service.store.errors import StoreError
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from service.canary.canary import Canary
+    from service.otlp.exporter import Exporter
 
 _LAST_ROUND_S: Final = 8.0
 """Seconds that the canaries may take to end: their last rounds, and the records that they delete."""
@@ -73,6 +76,19 @@ def _running(canaries: Sequence[Canary]) -> Iterator[None]:
             canary.join(max(give_up_s - time.monotonic(), 0.0))
 
 
+def _exporter(app: FastAPI, settings: Settings) -> Exporter | None:
+    """Returns the exporter of `[otlp]`; None without that table. CommandFailed: its libraries are not installed."""
+    from service.app import create_exporter
+
+    if settings.otlp is None:
+        return None
+    public = settings.url if "url" in settings.model_fields_set else None
+    try:
+        return create_exporter(app, settings.otlp, f"{socket.gethostname()}:{settings.port}", public)
+    except ModuleNotFoundError as error:
+        raise CommandFailed(f"[otlp] needs the package {error.name}: pip install txnscope[otlp]") from None
+
+
 def run(_flags: Namespace, settings: Settings) -> int:
     """Serves until SIGTERM or SIGINT, and returns 0; returns 3 if the server does not start or ends by itself.
     CommandFailed for brokers, a store, certificates, an address or a port that cannot be used."""
@@ -93,7 +109,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
 
     # imported here, because the web framework takes a second to load and a bad flag should not wait for it
     from service.api.http.access import AccessConfig
-    from service.app import create_app, create_canaries, create_exporter, create_notifier
+    from service.app import create_app, create_canaries, create_notifier
     from service.server.running import Server
 
     access = AccessConfig(settings.auth, AllowedHosts(settings.host, settings.allowed_hosts))
@@ -136,13 +152,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
     base = settings.url if "url" in settings.model_fields_set else address
     notifier = create_notifier(settings.store, settings.notify, base) if settings.notify else None
     canaries = create_canaries(settings.store, plans)
-    exporter = None
-    if settings.otlp is not None:
-        public = settings.url if "url" in settings.model_fields_set else None
-        try:
-            exporter = create_exporter(app, settings.otlp, f"{socket.gethostname()}:{settings.port}", public)
-        except ModuleNotFoundError as error:
-            raise CommandFailed(f"[otlp] needs the package {error.name}: pip install txnscope[otlp]") from None
+    exporter = _exporter(app, settings)
     running.prepare()
     print(f"serving {address}", file=sys.stderr)
     sending = [one for one in (notifier, exporter) if one is not None]

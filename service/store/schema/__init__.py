@@ -7,7 +7,14 @@ bytes sort the same in every database.
 from service.store.schema.access import acknowledgements, api_keys, audit_events, mutes
 from service.store.schema.base import metadata
 from service.store.schema.canary import canaries, canary_coordinators
-from service.store.schema.findings import finding_events, findings, findings_truncated, notified_findings, receivers
+from service.store.schema.findings import (
+    finding_events,
+    findings,
+    findings_truncated,
+    notified_findings,
+    receivers,
+    telemetry,
+)
 from service.store.schema.history import cluster_minutes, counters, id_minutes, transitions
 from service.store.schema.ids import (
     CAN_EXPIRE,

@@ -36,9 +36,8 @@ clusters = Table(
 leases = Table(
     "leases",
     metadata,
-    Column(
-        "cluster_id", Integer, primary_key=True, autoincrement=False
-    ),  # 0: the notifier's lease; negative: a canary's
+    # 0: the notifier's lease; negative: a canary's, and the exporter's (service.store.lease)
+    Column("cluster_id", Integer, primary_key=True, autoincrement=False),
     Column("owner", String, nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("renewed_at_ms", BigInteger, nullable=False),

@@ -97,7 +97,7 @@ def test_ends_from_before_the_counting_are_left_out(cluster: Cluster) -> None:
 
 def test_a_marker_belongs_to_the_end_of_its_producer_epoch_and_time(cluster: Cluster) -> None:
     (end,) = written(cluster, aborted(0, ENDED_MS))
-    others = (
+    others: tuple[dict[str, Any], ...] = (
         {"producer_id": 8},
         {"producer_epoch": 1},
         {"is_commit": True},
