@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dashboards import shared as at
+from dashboards.canary import CANARY
 from dashboards.frame import Board
 from dashboards.links import PIPELINE, board, of_row, of_series, page
 from dashboards.panels import Column, Query, big, density, lines, rows, steps
@@ -168,5 +169,5 @@ BOARD: Final = Board(
     "overview",
     "Overview",
     "Is anything wrong with transactions, in which cluster, and since when. Start here.",
-    [("Now", _NOW), ("What is wrong", _WRONG), ("What happens", _HAPPENS)],
+    [("Now", _NOW), ("What is wrong", _WRONG), ("What happens", _HAPPENS), ("Canary", CANARY)],
 )

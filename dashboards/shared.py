@@ -74,6 +74,15 @@ LAG_RECORDS: Final = 10_000
 LAG_WINDOW: Final = "10m"
 """Offsets of a source that are not read yet, and the time over which their number must not grow."""
 
+CANARY_FAILS_FOR: Final = "30s"
+"""Time for which the canary's transactions at a coordinator have to fail: three rounds at one in 10 s. A coordinator
+that moves to another broker fails a round."""
+
+CANARY_SLOW_S: Final = 1.0
+CANARY_WINDOW: Final = "10m"
+"""Time (s) from the begin of the canary's transaction until its commit is acknowledged, and the window in which this is
+measured. Normal are some tens of milliseconds."""
+
 DECODE_WINDOW: Final = "15m"
 """The window in which records that could not be decoded are counted."""
 

@@ -7,7 +7,17 @@ from typing import Any, Final
 
 import yaml
 
-from dashboards.rules import aborts, applications, hanging, partitions, pipeline, producers, service, transactions
+from dashboards.rules import (
+    aborts,
+    applications,
+    canary,
+    hanging,
+    partitions,
+    pipeline,
+    producers,
+    service,
+    transactions,
+)
 from dashboards.rules.rule import Alert, Group, Links
 from dashboards.rules.scope import Scope
 
@@ -23,6 +33,7 @@ GROUPS: Final[tuple[Group, ...]] = (
     aborts.GROUP,
     applications.GROUP,
     producers.GROUP,
+    canary.GROUP,
     pipeline.GROUP,
     service.GROUP,
 )

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from tests.benchmarks import (
+    canary,
     crowd,
     decode_fold,
     detection,
@@ -42,6 +43,7 @@ ALONE: dict[str, Callable[[argparse.Namespace], list[Figure]]] = {
     "stalls": lambda chosen: stalls.run(chosen.held_seconds),
     "detection": lambda _: detection.run(),
     "notified": lambda _: notified.run(),
+    "canary": lambda _: canary.run(),
     "takeover": lambda _: takeover.run(),
     "executors": lambda _: executors.run(),
     "neighbours": lambda _: neighbours.run(),

@@ -14,6 +14,7 @@ from service.store.receivers import add_receiver
 from service.store.writers.groups import GroupWriter
 from service.store.writers.history import count_detection
 from tests.dashboards.boards import FILES, Json, load
+from tests.helpers.canaries import NO_REPLICAS, coordinator, store_canary
 from tests.helpers.partitions import LSO, WithPartitions, hanging_finding, moving_partition, stalled_partition
 from tests.helpers.stores import NOW_MS, Id, client_of, open_id
 
@@ -38,6 +39,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithPartitions]
     with cluster.engine.begin() as connection:
         count_detection(connection, cluster.id, NOW_MS - 1_000, NOW_MS)
         add_receiver(connection, "pager", "alertmanager", 0)
+    store_canary(cluster, [coordinator(1, 12, 14), coordinator(2, 9, failure=NO_REPLICAS)])
     yield cluster
     cluster.close()
 
