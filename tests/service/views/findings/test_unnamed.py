@@ -126,7 +126,7 @@ def test_states_and_kafkas_own_topics_are_no_names() -> None:
     place = finding_facts(Kind.COORDINATOR_MISMATCH, "pay").place  # type: ignore[attr-defined]
     facts = MismatchFacts("pay", place, "Ongoing", 7, 3, "CompleteCommit")
     words = unnamed_words(finding(facts, Kind.COORDINATOR_MISMATCH, Subject(transactional_id=b"pay")))
-    assert "says Ongoing" in words.summary
+    assert "reports Ongoing" in words.summary
     assert words.summary.endswith("the transaction log has CompleteCommit")
     gap = finding(finding_facts(Kind.DATA_GAP), Kind.DATA_GAP, Subject("__transaction_state", 3))
     assert unnamed_words(gap).summary.startswith("__transaction_state-3: ")
