@@ -78,7 +78,7 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
             for name, described in descriptions_in(answers[0]).items():
                 one = by_name[name].stored
                 missing = (
-                    self._missing(described, node, layouts) if (described.state or "").startswith("Prepare") else ()
+                    self._missing(described, node, layouts) if (described.state or "").startswith("Prepare") else None
                 )
                 self._answers.put(
                     CoordinatorAnswer(

@@ -57,7 +57,7 @@ class ConditionObserver:
         self._running_out_at_ms = self._ask_at_ms = 0
         self._began_ms: int | None = None
         self._answers: list[CoordinatorAnswer] = []
-        self._missing: dict[bytes, tuple[WithoutMarker, ...]] = {}
+        self._missing: dict[bytes, tuple[WithoutMarker, ...] | None] = {}
         self._idle_cursor: tuple[int, bytes] = (0, b"")
         self._makers = Makers(cluster_id, applications)
         self.left_behind = LeftBehindObserver(cluster_id)
@@ -96,7 +96,7 @@ class ConditionObserver:
         left_open = judge_inputs.left_open(connection, self._cluster_id)
         left_behind = self.left_behind.to_ask(timed_out.read, left_open.read, context)
         prepared = judge_inputs.prepared_ids(connection, self._cluster_id, now_ms - open_too_long.STUCK_AFTER_MS)
-        self._missing = {one.transactional_id: self._missing.get(one.transactional_id, ()) for one in prepared.read}
+        self._missing = {one.transactional_id: self._missing.get(one.transactional_id) for one in prepared.read}
         undecoded = judge_inputs.undecoded(connection, self._cluster_id, now_ms - QUIET_MS)
         makers = self._makers.of(connection, open_too_long.long_open(open_.read, context)[: MOST_IDS + 1], now_ms)
         found: list[Observation] = [

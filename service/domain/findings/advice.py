@@ -204,8 +204,8 @@ class OverdueFacts(SharedFacts):
 @dataclass(frozen=True, slots=True)
 class StuckFacts(SharedFacts):
     """A decided transaction of the id `name`. `is_commit`: the decision. `missing`: if `is_asked` (the coordinator was
-    asked), the partitions without a marker; else partitions of which at least one has no marker. `may_skip_markers`:
-    from `service.domain.releases`."""
+    asked), the partitions without a marker; else partitions of which at least one has no marker. If no partition lacks
+    its marker, only the end is not written to the log. `may_skip_markers`: from `service.domain.releases`."""
 
     name: str
     is_commit: bool
@@ -218,14 +218,31 @@ class StuckFacts(SharedFacts):
         if self.more:
             return Words(f"{self.more:,} more transactions are decided but not complete", self.advice())
         state = NAMES[PREPARE_COMMIT if self.is_commit else PREPARE_ABORT]
+        if self._lacks_only_the_end:
+            return Words(
+                f"{self.name} is stuck in {state}: all its markers are acknowledged, and its coordinator has not written"
+                f" the end to {self.place.log_partition}",
+                self.advice(),
+            )
         which = "of" if self.is_asked else "of at least one of"
         return Words(
             f"{self.name} is stuck in {state}: the leader {which} {self.missing} has not acknowledged its marker",
             self.advice(),
         )
 
+    @property
+    def _lacks_only_the_end(self) -> bool:
+        return self.is_asked and not self.missing.count
+
     def advice(self) -> str:
         place = self.place
+        if self._lacks_only_the_end:
+            return (
+                f"Look at {place.coordinator}: it cannot append to {place.log_partition}. Check the ISR and"
+                " min.insync.replicas of that partition, and the log of the broker. No consumer waits for this"
+                " transaction any more, but its application cannot begin another one with the id until the end is"
+                " written."
+            )
         outcome = (
             "It was committed: its records become readable when the markers are there."
             if self.is_commit

@@ -60,7 +60,7 @@ class CoordinatorAnswer(NamedTuple):
     NOT_FOUND.
 
     `offset`: of the id's newest record in the store when the question was sent. `missing`: the
-    partitions of a transaction in PrepareX that still lack their marker, the first MOST_LEADERS with their leader."""
+    partitions of a transaction in PrepareX that still lack their marker, the first MOST_LEADERS with their leader; None in other states."""
 
     transactional_id: bytes
     offset: int
@@ -69,7 +69,7 @@ class CoordinatorAnswer(NamedTuple):
     state: str
     producer_id: int
     producer_epoch: int
-    missing: tuple[WithoutMarker, ...] = ()
+    missing: tuple[WithoutMarker, ...] | None = None
 
     def agrees(self, one: IdState) -> bool:
         reported = self.state, self.producer_id, self.producer_epoch

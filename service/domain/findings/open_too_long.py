@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from service.domain.applications import NOTHING, Application, Framework, is_two_phase, may_be_two_phase
@@ -11,7 +11,7 @@ from service.domain.findings.advice import Answer, LongRunningFacts, OverdueFact
 from service.domain.findings.conditions import IdState, about_id, bounded, judgeable, place_of, rule_of
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation
-from service.domain.findings.formatting import assumed_remark, duration, partitions_of, utc
+from service.domain.findings.formatting import Names, assumed_remark, duration, names_of, partitions_of, utc
 from service.domain.findings.kinds import CRITICAL_AFTER_MS, Kind, Severity
 from service.domain.findings.mismatch import MOST_LEADERS, WithoutMarker
 from service.domain.transaction_log import deadlines
@@ -34,9 +34,9 @@ NEAR_DEADLINE: Final = 4
 Makers = Mapping[bytes, Application]
 """The makers of ids, by id, as far as the store was queried for them."""
 
-Missing = Mapping[bytes, tuple[WithoutMarker, ...]]
-"""By id, each partition that is known to have no marker yet (`CoordinatorAnswer.missing`); only for ids whose
-coordinator was asked (DescribeTransactions)."""
+Missing = Mapping[bytes, tuple[WithoutMarker, ...] | None]
+"""By id, each partition that its coordinator reports to have no marker yet (`CoordinatorAnswer.missing`); none if all
+markers are acknowledged. None: the coordinator was not asked, or did not answer."""
 
 
 class NewestState(Protocol):
@@ -252,11 +252,13 @@ def _stuck(one: IdState, missing: tuple[WithoutMarker, ...] | None, context: Con
         places = ", ".join(map(str, missing[:MOST_LEADERS]))
         more = f" and {len(missing) - MOST_LEADERS:,} more" if len(missing) > MOST_LEADERS else ""
         evidence.append(Evidence(one.timestamp_ms, "DescribeTransactions", f"no marker yet on {places}{more}"))
+    elif missing is not None:
+        evidence.append(Evidence(one.timestamp_ms, "coordinator", "no partition lacks its marker"))
     facts = StuckFacts(
         one.name,
         one.state == PREPARE_COMMIT,
-        partitions_of([(place.topic, place.partition) for place in missing] if missing else one.topics),
-        bool(missing),
+        _names(one.topics if missing is None else [(place.topic, place.partition) for place in missing]),
+        missing is not None,
         place_of(one, context),
         context.may_skip_markers,
     )
@@ -268,3 +270,7 @@ def _stuck(one: IdState, missing: tuple[WithoutMarker, ...] | None, context: Con
         facts=facts,
         evidence=evidence,
     )
+
+
+def _names(places: Sequence[tuple[str, int]]) -> Names:
+    return partitions_of(places) if places else names_of([])

@@ -10,12 +10,14 @@ from typing import NamedTuple
 import pytest
 
 from service.domain.findings.finding import Subject
-from service.domain.findings.kinds import Severity
+from service.domain.findings.formatting import names_of
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.rules import Rule
-from service.domain.findings.torn import GonePart, MarkerRead, TornTransaction, torn
+from service.domain.findings.torn import GonePart, MarkerRead, TornFacts, TornTransaction, torn
 from service.domain.partitions.facts import LogPlace
 from service.domain.partitions.marker_audit import Compared, EndedLog, Result, UnendedRecords, compare
 from service.domain.partitions.marker_histories import NOT_KNOWN, Decision, SeenMarker
+from tests.helpers.findings import observe
 
 A, B = ("a", 0), ("b", 0)
 WHOLE, TORN, UNSEEN = Result.WHOLE, Result.TORN, Result.UNSEEN
@@ -199,3 +201,10 @@ def test_the_finding_names_the_partitions_of_the_deleted_records() -> None:
         "a transaction of pay was committed, and its part on c-1 is aborted; its records on b-0 are gone: the topic was"
         " deleted while it was open"
     )
+
+
+def test_advice_about_both_markers_and_deleted_records_speaks_of_both() -> None:
+    facts = TornFacts("pay", True, names_of(["a-0"]), names_of(["b-0"]), 1, None, 0)
+    advice = facts.words(observe(Kind.TORN)).advice
+    assert "isolation.level=read_uncommitted" in advice
+    assert "Nothing brings these records back" in advice
