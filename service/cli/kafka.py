@@ -50,15 +50,15 @@ def remediation_clients(settings: Settings) -> Clients:
     return _clients(settings, _remediation_settings)
 
 
-def canary_plans(settings: Settings) -> list[tuple[ClientSettings, CanaryTable]]:
+def canary_plans(settings: Settings, *, needs_library: bool = True) -> list[tuple[ClientSettings, CanaryTable]]:
     """Returns the canaries to run: for each cluster with a `[canary]` the settings of its principal, and the table.
-    Raises the errors of `client_settings`, and CommandFailed where the canary's library is missing."""
+    Raises the errors of `client_settings`, and CommandFailed if the canary's library is needed and missing."""
     found = [
         (client_settings(_with_principal(one, one.canary.kafka_config)), one.canary)
         for one in settings.of_each_cluster()
         if one.canary is not None
     ]
-    if found and find_spec("confluent_kafka") is None:
+    if found and needs_library and find_spec("confluent_kafka") is None:
         raise CommandFailed("[canary] needs confluent-kafka: pip install 'txnscope[canary]'")
     return found
 

@@ -28,7 +28,7 @@ _GROUP_AUTHORIZATION_FAILED: Final = 30
 _TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = 53
 _SECURITY_DISABLED: Final = 54
 _ANY, _DENY = 1, 2
-_OPERATIONS: Final = {
+OPERATIONS: Final = {
     3: "READ",
     4: "WRITE",
     5: "CREATE",
@@ -148,7 +148,7 @@ def cluster(client: KafkaClient, node: int) -> Cluster:
     except KafkaFailure:
         return Cluster(None, None)
     allowed = answer.authorized_operations or ()
-    names = frozenset(_OPERATIONS[int(one)] for one in allowed if int(one) in _OPERATIONS)
+    names = frozenset(OPERATIONS[int(one)] for one in allowed if int(one) in OPERATIONS)
     return Cluster(answer.cluster_id, names or None)
 
 

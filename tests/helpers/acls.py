@@ -20,8 +20,8 @@ _LOGIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 CLUSTER: Final = (4, "kafka-cluster")
 _ALLOW, _DENY = 3, 2
 _ANY = 1
-_LITERAL = 3
-_OPERATIONS: Final = {"READ": 3, "WRITE": 4, "ALTER": 7, "DESCRIBE": 8, "DESCRIBE_CONFIGS": 10}
+_LITERAL, _PREFIXED = 3, 4
+_OPERATIONS: Final = {"READ": 3, "WRITE": 4, "CREATE": 5, "ALTER": 7, "DESCRIBE": 8, "DESCRIBE_CONFIGS": 10}
 _TOOLS: Final = {"3": "kafka.admin.AclCommand", "4": "org.apache.kafka.tools.AclCommand"}
 
 
@@ -41,8 +41,8 @@ def group(name: str = "*") -> Resource:
     return Resource(3, name)
 
 
-def transactional_id(name: str = "*") -> Resource:
-    return Resource(5, name)
+def transactional_id(name: str = "*", *, is_prefix: bool = False) -> Resource:
+    return Resource(5, name, _PREFIXED if is_prefix else _LITERAL)
 
 
 def cluster() -> Resource:

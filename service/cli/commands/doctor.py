@@ -7,17 +7,20 @@ from argparse import Namespace
 from textwrap import fill
 from typing import Final
 
-from service.cli.doctor.examination import Wish, examine, read_records
+from service.canary.configuration import CanaryTable
+from service.cli.doctor.examination import Wish, examine, examine_canary, principal_of, read_records
 from service.cli.errors import FINE, FOUND, UNREACHABLE, CommandFailed
-from service.cli.kafka import client_settings
+from service.cli.kafka import canary_plans, client_settings
 from service.cli.text import table
 from service.domain.doctor import acls
+from service.domain.doctor.canary import canary_lines
 from service.domain.doctor.cluster_report import ClusterReport
 from service.domain.doctor.head import head
 from service.domain.doctor.lines import GAP, Line, lines, to_resolve
 from service.domain.doctor.verdicts import verdicts
 from service.kafka.client import KafkaClient
 from service.kafka.errors import BadClientConfig, KafkaFailure
+from service.kafka.settings import ClientSettings
 from service.settings import Settings
 
 _WIDTH: Final = 100
@@ -44,7 +47,23 @@ def run(_flags: Namespace, settings: Settings) -> int:
         )
     found = lines(seen)
     _print(seen, found)
+    for canary_config, canary in canary_plans(settings, needs_library=False):
+        found += _print_canary(canary_config, canary)
     return FOUND if any(line.mark == GAP for line in found) else FINE
+
+
+def _print_canary(settings: ClientSettings, canary: CanaryTable) -> list[Line]:
+    """Prints what the canary's principal may do, and returns the lines."""
+    found = canary_lines(examine_canary(settings, canary.topic))
+    principal = principal_of(settings)
+    print(f"\ncanary, as {principal or 'a principal that client.properties does not name'}")
+    for line in found:
+        print(f"{line.mark:<4}  {line.what}: {line.text}")
+    if missing := [acl for line in found for acl in line.missing]:
+        print("\nfor the canary:")
+        for text in acls.lines(missing, principal, ",".join(settings.bootstrap_servers)):
+            print(text)
+    return found
 
 
 def _print(seen: ClusterReport, found: list[Line]) -> None:

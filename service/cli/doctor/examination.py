@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from service.cli.doctor.transaction_log import LogRead, read_log
 from service.clock import wall_clock_ms
+from service.domain.doctor.canary import CanaryReport
 from service.domain.doctor.cluster_report import (
     BrokerReport,
     ClockReport,
@@ -27,6 +28,7 @@ from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported, TransactionsSeen
 from service.domain.transaction_log.states import CONFIG_DEFAULTS, TOPIC
 from service.kafka import errors, permissions
+from service.kafka.canary_permissions import read_permissions
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import Topics, all_topics
 from service.kafka.errors import KafkaFailure
@@ -102,6 +104,17 @@ def examine(client: KafkaClient, settings: ClientSettings, wish: Wish) -> Cluste
         has_authorizer=permissions.has_authorizer(client, node),
         reports_operations=cluster.reports_operations,
     )
+
+
+def examine_canary(settings: ClientSettings, topic: str) -> CanaryReport:
+    """Returns what the canary's principal may do."""
+    try:
+        with KafkaClient(settings, client_id="txnscope-doctor") as client:
+            node = permissions.advertised(client)[0].node
+            found = read_permissions(client, node, topic, TOPIC)
+    except KafkaFailure as e:
+        return CanaryReport(topic, why=str(e))
+    return CanaryReport(topic, **found._asdict())
 
 
 def principal_of(settings: ClientSettings) -> str | None:
