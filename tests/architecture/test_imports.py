@@ -94,6 +94,20 @@ def test_pages_and_commands_use_no_route() -> None:
     ] == []
 
 
+def test_tools_for_models_know_rest_and_nothing_below_it() -> None:
+    """What a tool may see is decided by REST alone, for the sender of the request."""
+    rooms = ("service.mcp", "service.domain", "service.views", "service.access.needs", "service.api.http.fields")
+    used = [i for i in imports("service/mcp") if within(i[1], "service") and i[1] != "service"]
+    assert [i for i in used if not within(i[1], *rooms) and not i[1].startswith("service.api.http.fields")] == []
+
+
+def test_only_the_command_and_its_package_import_the_extra_for_models() -> None:
+    """Without the extra, everything else has to work."""
+    places = ("service/mcp/", "service/cli/commands/mcp.py")
+    product = imports("service") + imports("spark_jobs")
+    assert [i for i in product if within(i[1], "mcp", "mcp_types") and not i[0].startswith(places)] == []
+
+
 def test_spark_jobs_import_only_allowed_packages() -> None:
     judged = "service.views.partitions.judged"  # the application and the pages judge partitions with the same code
     rooms = [f"service.{room}" for room in ("wire", "kafka", "domain", "store", "processes", "clock", "settings")]

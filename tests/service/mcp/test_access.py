@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -17,12 +19,17 @@ from service.access.hosts import AllowedHosts
 from service.access.principal import parse_grants
 from service.api.http.access import AccessConfig
 from service.app import create_app
+from service.cli import exposure, main
+from service.cli.commands import mcp as mcp_command
 from service.mcp.http import McpEndpoint
 from service.store import api_keys
 from tests.helpers.access import WHO, bearer
+from tests.helpers.brokers import free_port
 from tests.helpers.partitions import PID, WithPartitions, entry, hanging_finding, read, stalled_partition
 from tests.helpers.servers import get_json, serving_app
 from tests.helpers.stores import NOW_MS, Id, SeededCluster
+from tests.helpers.waiting import LIMIT_S
+from tests.service.cli.test_running import Command
 from tests.service.mcp.talking import answered, ask, by_http, by_stdio, served
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
@@ -89,7 +96,7 @@ def test_tools_see_what_their_key_may_see(guarded: Service) -> None:
     assert by("viewer of all")[0] == ["orders", "payments"]
 
 
-def test_a_key_file_is_used_on_stdio(guarded: Service, tmp_path: Any) -> None:
+def test_a_key_file_is_used_on_stdio(guarded: Service, tmp_path: Path) -> None:
     file = tmp_path / "viewer.key"
     file.write_text(guarded.keys["viewer"])
     file.chmod(0o600)
@@ -163,3 +170,34 @@ def test_a_service_that_is_away_is_reported_until_it_is_back(cluster: WithPartit
         assert get_json(f"{url}/api/v1/clusters")["items"]
     said = answered(lambda script: by_stdio(url, script), "what_is_wrong")
     assert said == {"error": f"no answer from {url} (--url): Connection refused"}
+
+
+def test_serve_answers_models_with_its_flag(cluster: WithPartitions, tmp_path: Path) -> None:
+    cluster.read([Id(b"pay")])
+    port = free_port()
+    command = Command(tmp_path, "serve", "--port", str(port), "--store", cluster.url, "--mcp")
+    command.wait_for_text("serving http")
+    try:
+        found = answered(lambda script: by_http(f"http://127.0.0.1:{port}", script), "what_is_wrong")
+    finally:
+        command.process.terminate()
+        assert command.process.wait(LIMIT_S) == 0
+    assert found["clusters"][0]["cluster"] == "orders"
+
+
+@pytest.mark.parametrize("arguments", [("mcp",), ("serve", "--mcp"), ("watch", "--mcp")])
+def test_a_missing_extra_is_named(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for module in (exposure, mcp_command):
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
+    (tmp_path / "client.properties").write_text("bootstrap.servers=127.0.0.1:1\n")
+    more = ("--kafka-config", "client.properties", "--cluster", "x") if arguments[0] == "watch" else ()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        assert main([*arguments, *more]) == 2
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert "the package mcp is missing: install txnscope with its extra" in capsys.readouterr().err
