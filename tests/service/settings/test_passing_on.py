@@ -23,6 +23,7 @@ checkpoint = "scratch"
 port = 1001
 allowed_hosts = ["a.example"]
 insecure = true
+mcp = true
 topics = ["orders-*", "pay"]
 partitions = "all"
 spark_master = "spark://m:7077"
@@ -81,7 +82,7 @@ def in_child(environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) ->
     return load({})
 
 
-SERVED = {"port", "allowed_hosts", "insecure", "operators", "auth"}
+SERVED = {"port", "allowed_hosts", "insecure", "mcp", "operators", "auth"}
 INGESTED = {
     "cluster",
     "checkpoint",
