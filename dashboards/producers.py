@@ -8,7 +8,7 @@ from dashboards import shared as at
 from dashboards.frame import Board
 from dashboards.links import application_page, of_series, page
 from dashboards.panels import Query, big, lines, steps
-from dashboards.queries import failed_share, increase, rate, value
+from dashboards.queries import OPEN, failed_share, increase, rate, value
 from service.metrics import catalogue
 
 _MOST: Final = 10
@@ -16,6 +16,16 @@ _OLD_PROTOCOL: Final = 'protocol="1"'
 _EXPIRES_SOON: Final = f'within="{at.EXPIRING_WITHIN}"'
 _APPLICATION: Final = "{{cluster}} {{application}}"
 _COORDINATOR: Final = "{{cluster}} __transaction_state-{{coordinator_partition}}"
+
+
+def _failures() -> str:
+    failed = f'cause=~"{"|".join(catalogue.FAILED_CAUSES)}"'
+    return rate(catalogue.APPLICATION_COMPLETED, "application", "cause", where=(failed,))
+
+
+def _open() -> str:
+    by_state = value(catalogue.APPLICATION_TRANSACTIONS, "application", "state", where=(OPEN,))
+    return f"sum by (cluster, application) ({by_state})"
 
 
 def _oldest_open() -> str:
@@ -92,6 +102,24 @@ _APPLICATIONS: Final = [
         unit="percentunit",
         steps=steps(at.ABORT_SLOW, at.ABORT_FAST),
         alert="KafkaTransactionApplicationFailing",
+        empty=True,
+    ),
+    lines(
+        "Failures by application and cause",
+        f"Per second, the {_MOST} highest. timeout: its transactions took too long, or it was gone. fenced: another"
+        " producer with the id started, as in a deployment or a rebalance. Empty if no application is known.",
+        [Query(f"topk({_MOST}, {_failures()})", "{{cluster}} {{application}} {{cause}}")],
+        application_page(of_series),
+        unit="ops",
+        empty=True,
+    ),
+    lines(
+        "Open transactions by application",
+        f"The {_MOST} applications with the most. If the number only grows, transactions are begun and not ended."
+        " Empty if no application is known.",
+        [Query(f"topk({_MOST}, {_open()})", _APPLICATION)],
+        application_page(of_series),
+        unit="short",
         empty=True,
     ),
     lines(

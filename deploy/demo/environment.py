@@ -34,6 +34,8 @@ WORKLOAD_END_S = 3.0
 PRODUCT_END_S = 14.0
 TAIL_LINES = 20
 OPERATOR = "demo"
+APPLICATIONS = "(?P<name>[a-z]+(-[a-z]+)?)(-[0-9]+)?"
+"""The rule by which the ids of the demo name their applications: "refunds-1" belongs to "refunds"."""
 _HANGING = f"{API}/findings?kind=hanging_transaction&status=confirmed&topic={REFUNDS}"
 _TICK_S = 0.2
 _NOTIFY = """[[notify]]
@@ -160,8 +162,11 @@ class DemoEnvironment:
         key = secrets.token_hex(16)
         self.key_file.touch(0o600)
         self.key_file.write_text(f"{key}\n")
-        # files that a killed product leaves behind are removed with the directory
-        environment = os.environ | {"TMPDIR": str(self._directory), "TXNSCOPE_OPERATORS": json.dumps({OPERATOR: key})}
+        environment = os.environ | {
+            "TMPDIR": str(self._directory),  # files that a killed product leaves behind are removed with the directory
+            "TXNSCOPE_OPERATORS": json.dumps({OPERATOR: key}),
+            "TXNSCOPE_APPLICATIONS": json.dumps([{"pattern": APPLICATIONS}]),
+        }
         with self._log.open("wb") as log:
             return ChildProcess([sys.executable, "-m", "service.cli", "watch", *where, *scratch], log, environment)
 

@@ -34,6 +34,8 @@ def pages(apps: Sequence[App], finding: str) -> list[TourStop]:
             f"{PAGE}/partitions/{REFUNDS}/0?offset={LATE_OFFSET}",
             "the hidden records, and who wrote the one at this offset",
         ),
+        TourStop(f"{PAGE}/applications", "the applications behind the ids, those with the most failures first"),
+        TourStop(f"{PAGE}/applications/{REFUNDS}", f"what is open, ended and wrong in {REFUNDS}"),
         TourStop(f"{PAGE}/groups", f"{REFUND_MAILS} has read up to the LSO, and is blocked"),
         *(TourStop(f"{PAGE}/{_transaction(app.example)}", app.shows) for app in apps),
         TourStop(f"{PAGE}/{_transaction(INVOICES_ID)}", "decided but not completed: its partition refuses the marker"),
@@ -57,6 +59,7 @@ def rest(apps: Sequence[App], finding: str) -> list[TourStop]:
             f"{API}/partitions/{REFUNDS}/0", "the transaction that holds its LSO, since when, and the groups that wait"
         ),
         TourStop(f"{API}/groups?blocked=true", "the blocked consumer groups"),
+        TourStop(f"{API}/applications", "each application: its ids, commits, aborts by cause, what it holds up"),
         TourStop("/metrics", "the metrics for Prometheus"),
     ]
 
@@ -80,6 +83,7 @@ def text(options: Options, apps: Sequence[App], finding: str, key_file: Path) ->
         ["transactions", *where, "--sort", "age"],
         ["transaction", *where, apps[0].example],
         ["findings", *where],
+        ["applications", *where],
         ["expiring", *where],
         ["hanging", *where],
         ["partitions", *where, "--lagging"],

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
+from service.domain.application_rules import Assigned
 from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.transaction_log import states
 from service.store.receivers import add_receiver
+from service.store.writers.applications import ApplicationWriter
 from service.store.writers.groups import GroupWriter
 from service.store.writers.history import count_detection
 from tests.dashboards.boards import FILES, Json, load
@@ -33,6 +35,7 @@ def board(request: pytest.FixtureRequest) -> Json:
 def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithPartitions]:
     cluster = WithPartitions(f"sqlite:///{tmp_path_factory.mktemp('seeded') / 'store.db'}")
     cluster.read([Id(b"pay"), open_id("ship", 90_000, "orders"), Id(b"stuck", state=states.PREPARE_COMMIT)])
+    ApplicationWriter(cluster.engine, cluster.lease).assign({b"ship": Assigned("shop")}, NOW_MS)
     cluster.look(stalled_partition(), moving_partition(1))
     cluster.see(hanging_finding(owner="team-a"))
     GroupWriter(cluster.engine, cluster.lease).replace([GroupOffset("billing", "orders", 0, LSO, 2, False)], NOW_MS)

@@ -7,9 +7,11 @@ import re
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from service.domain.application_rules import Assigned
+from service.store.writers.applications import ApplicationWriter
 from tests.dashboards.boards import FILES, Json, links, load, panels
 from tests.helpers.partitions import WithPartitions, hanging_finding, stalled_partition
-from tests.helpers.stores import client_of, open_id
+from tests.helpers.stores import NOW_MS, client_of, open_id
 
 SITE = "${txnscope:raw}"
 PAGES = (
@@ -20,11 +22,13 @@ PAGES = (
     r"/clusters/C/transaction\?id=I",
     r"/clusters/C/transactions(\?(state=\w+(&state=\w+)*|sort=age|q=I))?",
     r"/clusters/C/partitions(/T/P)?",
+    r"/clusters/C/applications/A",
     r"/clusters/C/expiring(\?within=24h)?",
     r"/clusters/C/groups",
     r"/clusters/C/pipeline",
 )
 STANDS_FOR = {"cluster": "C", "finding": "F", "transactional_id": "I", "topic": "T", "partition": "P"}
+STANDS_FOR["application"] = "A"
 _VALUE = re.compile(r"\$\{(?:__data\.fields\.|__field\.labels\.)?(\w+):percentencode}")
 
 
@@ -73,6 +77,7 @@ def test_the_service_has_a_page_at_every_linked_address(board: Json, tmp_path: P
     name, topic = "pay/ment & co?#%", "orders"
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.read([open_id(name, 30_000, topic)])
+    ApplicationWriter(cluster.engine, cluster.lease).assign({name.encode(): Assigned(name)}, NOW_MS)
     cluster.look(stalled_partition())
     cluster.see(hanging_finding(name=name.encode()))
     with client_of(cluster.url) as client:
@@ -80,6 +85,7 @@ def test_the_service_has_a_page_at_every_linked_address(board: Json, tmp_path: P
         values = {"cluster": "orders", "finding": finding["id"], "transactional_id": name} | {
             "topic": topic,
             "partition": "0",
+            "application": name,
         }
         for _, url in {*links(board)}:
             if url.startswith(SITE):

@@ -55,7 +55,8 @@ def test_every_recorded_name_has_its_recording_rule() -> None:
 
 def test_every_page_that_is_linked_is_served(seeded: WithPartitions, series: Series) -> None:
     (hanging,) = series["kafka_txn_hanging_info"]
-    values = {"state": "PrepareCommit", **hanging}
+    (application,) = {labels["application"] for labels in series["kafka_txn_application_oldest_open_timestamp_seconds"]}
+    values = {"state": "PrepareCommit", "application": application, **hanging}
     with client_of(seeded.url) as client:
         for alert in ALERTS:
             template = alert["annotations"]["page_url"].removeprefix(Links().page)

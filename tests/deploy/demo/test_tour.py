@@ -41,6 +41,8 @@ def test_the_tour_lists_pages_before_rest() -> None:
         "/clusters/demo",
         f"/clusters/demo/findings/{FINDING}",
         "/clusters/demo/partitions/refunds/0?offset=8",
+        "/clusters/demo/applications",
+        "/clusters/demo/applications/refunds",
         "/clusters/demo/groups",
         "/clusters/demo/transaction?id=shop%2Feu%201",
         "/clusters/demo/transaction?id=invoices-1",

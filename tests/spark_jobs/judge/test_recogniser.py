@@ -135,3 +135,13 @@ def partition(cluster_id: int, number: int) -> dict[str, object]:
         if not column.nullable and column.default is None
     }
     return {**zeros, "cluster_id": cluster_id, "topic": "orders", "partition": number}
+
+
+def test_ids_that_were_never_examined_come_faster(cluster: Cluster, reader: Engine) -> None:
+    ticks = iter(range(100))
+    writer = ApplicationWriter(cluster.engine, cluster.lease)
+    recogniser = Recogniser(reader, writer, cluster.id, ApplicationRules(), processor_s=lambda: float(next(ticks)))
+    cluster.start({0: 0})
+    log(cluster, [entry(0, states.EMPTY, b"billing")])
+    assert recogniser.work(NOW_MS) == module.FIRST_PAUSE_FACTOR
+    assert recogniser.work(NOW_MS) == module.PAUSE_FACTOR
