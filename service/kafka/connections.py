@@ -66,7 +66,8 @@ def connected_client(config: Mapping[str, Any], latest: Callable[[], Mapping[str
 
 
 class Connections(KafkaConnectionManager):  # type: ignore[misc]  # the library has no types
-    """The connections of one client."""
+    """The connections of one client, with this module's limits, and with credentials that are read for each
+    connection."""
 
     def __init__(self, net: Any, latest: Callable[[], Mapping[str, Any]], **config: Any) -> None:
         super().__init__(net, **config)

@@ -1,4 +1,5 @@
-"""The login of client.properties as arguments of kafka-python: mechanism, name and password, or a source of tokens."""
+"""Translates the login of client.properties to arguments of kafka-python: mechanism, name and password, or a source of
+tokens."""
 
 from __future__ import annotations
 
