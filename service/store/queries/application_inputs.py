@@ -1,4 +1,4 @@
-"""Reads what the applications of ids are found out from: ids in their order, new ids first, and topics."""
+"""Reads the inputs from which the applications of ids are found out: new ids, all ids in their order, and topics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.store.schema import IS_NEW, data_partitions, transactional_ids
 
 
 class IdToExamine(NamedTuple):
-    """An id, and the application that the store has for it. `is_examined` None: the id is new."""
+    """An id, and the application that the store has for the id. `is_examined`: None if the id is new."""
 
     transactional_id: bytes
     display: str
@@ -39,16 +39,16 @@ _TOPICS: Final = (
 
 
 def new_ids(connection: Connection, cluster_id: int, most: int) -> Sequence[IdToExamine]:
-    """Returns ids that were never examined, without those of the first read."""
+    """Returns at most `most` ids that were never examined; leaves out ids of the first read."""
     return [IdToExamine(*row) for row in connection.execute(_NEW, {"cluster": cluster_id, "most": most})]
 
 
 def ids_after(connection: Connection, cluster_id: int, after: bytes, most: int) -> Sequence[IdToExamine]:
-    """Returns the next ids in the order of their bytes."""
+    """Returns at most `most` ids after the id `after`, in the order of their bytes."""
     rows = connection.execute(_AFTER, {"cluster": cluster_id, "after": after, "most": most})
     return [IdToExamine(*row) for row in rows]
 
 
 def partition_counts(connection: Connection, cluster_id: int) -> dict[str, int]:
-    """Returns the watched topics, and their numbers of partitions."""
+    """Returns the number of partitions of each watched topic."""
     return {topic: last + 1 for topic, last in connection.execute(_TOPICS, {"cluster": cluster_id})}

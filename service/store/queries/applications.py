@@ -1,5 +1,5 @@
-"""Reads applications: their ids by state, what has ended, the oldest open transaction; and the application of ids and
-of findings."""
+"""Reads applications, with their ids by state, their ended transactions and their oldest open transaction. Also reads
+the application of an id and of a finding."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _T, _S, _E = transactional_ids.c, application_states.c, application_totals.c
 
 
 class ApplicationRow(NamedTuple):
-    """An application. `states`: number of its ids by state, those that have expired included; `kinds`: the frameworks
-    that made them, as far as they are known. `commits`, `aborts`: what has ended since `since_ms` (None: nothing);
-    `oldest_open_ms`: the start of its oldest open transaction, None if none is open."""
+    """An application. `states`: number of its ids by state, expired ids included; `kinds`: the frameworks that made the
+    ids, as far as they are known. `commits`, `aborts`: numbers of transactions that ended since `since_ms`, which is
+    None if none has ended; `oldest_open_ms`: the start of its oldest open transaction, None if none is open."""
 
     name: str
     kinds: tuple[Framework, ...]
@@ -70,7 +70,7 @@ def all_applications(connection: Connection, cluster_id: int) -> list[Applicatio
 
 
 def find_application(connection: Connection, cluster_id: int, name: str) -> ApplicationRow | None:
-    """Returns the application; None if there is none of this name."""
+    """Returns the application; None if no application has this name."""
     if "\0" in name:
         return None  # no name contains NUL, and a database may refuse to compare with it
     found = _read(connection, cluster_id, name)
@@ -78,8 +78,8 @@ def find_application(connection: Connection, cluster_id: int, name: str) -> Appl
 
 
 def worst_first(rows: Iterable[ApplicationRow]) -> list[ApplicationRow]:
-    """Returns the applications with the most failed transactions first; of the others, those with the most ended
-    transactions. The order changes seldom, so that the series of metrics, of which only the first are kept, stay."""
+    """Returns the applications sorted by failed transactions, then by ended transactions, the most first. This order
+    changes seldom. Only the first applications get series of metrics, so the series seldom change, too."""
     return sorted(rows, key=lambda one: (-one.failed, -one.ended, one.name))
 
 
@@ -128,7 +128,7 @@ def _read(connection: Connection, cluster_id: int, name: str | None = None) -> l
 
 
 def applications_of(connection: Connection, cluster_id: int, ids: Collection[bytes]) -> dict[bytes, str]:
-    """Returns the applications of these ids, by id; ids without a known one are absent."""
+    """Returns the applications of these ids, by id; ids without a known application are absent."""
     found: dict[bytes, str] = {}
     asked = {id_key(one): one for one in ids}
     for some in batched(sorted(asked), _AT_ONCE):
@@ -142,7 +142,7 @@ def applications_of(connection: Connection, cluster_id: int, ids: Collection[byt
 
 
 def with_applications(connection: Connection, cluster_id: int, found: Sequence[Finding]) -> list[Finding]:
-    """Returns the findings with the application that the store has for their ids now."""
+    """Returns the findings, each with the application that the store has at present for its id or prefix."""
     ids = {one.subject.transactional_id for one in found if one.subject.transactional_id is not None}
     of_ids = applications_of(connection, cluster_id, ids)
     prefixes = {one.subject.prefix for one in found if one.subject.prefix}
@@ -157,8 +157,8 @@ def _of_subject(subject: Subject, of_ids: dict[bytes, str], of_prefixes: dict[st
 
 
 def _of_prefix(connection: Connection, cluster_id: int, prefix: str) -> str | None:
-    """Returns the application to which all ids that begin with the prefix belong; None if there is none, or the prefix
-    is that of PREFIX_READ ids or more. Ids that are new do not count: their application is found out soon."""
+    """Returns the application to which all ids that begin with the prefix belong; None if there is no such application,
+    or PREFIX_READ ids or more have the prefix. New ids do not count, because their application is found out soon."""
     begin = prefix.encode(errors="surrogatepass")
     end = prefix_end(begin)
     some = (

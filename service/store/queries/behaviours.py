@@ -1,4 +1,4 @@
-"""Reads the behaviour of ids, by which the framework that made them is recognised."""
+"""Reads the behaviour of ids, from which their framework is recognised."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ _INITS = (
 
 
 def behaviours(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> list[Behaviour]:
-    """Returns the behaviour of those ids that have a row. Only ids in the form of Flink's have InitProducerIds: other
-    frameworks do not show themselves by them. Reads at most HISTORY_READ rows of history of each."""
+    """Returns the behaviour of those ids that have a row. Reads InitProducerIds only of ids in Flink's form, because no
+    other framework is recognised by them. Reads at most HISTORY_READ rows of history of each."""
     found: list[Behaviour] = []
     for some in batched(ids, _AT_ONCE):
         rows = [IdRow.of(row) for row in connection.execute(_ROWS, {"cluster": cluster_id, "ids": some})]

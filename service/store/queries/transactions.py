@@ -214,7 +214,7 @@ def _rows(connection: Connection, cluster_id: int, keys: Sequence[bytes]) -> lis
 
 
 def _is_wide(connection: Connection, cluster_id: int, selection: Selection) -> bool:
-    """Returns whether the selection names ids by a prefix or an application alone, and it names at least _WIDE."""
+    """Returns whether the selection names ids only by a prefix or an application, and at least _WIDE ids fit."""
     if selection.producer_id is not None or selection.topic is not None:
         return False
     named = Selection(selection.states, selection.prefix[:KEY_ID_BYTES], application=selection.application)

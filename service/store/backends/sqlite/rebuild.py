@@ -70,7 +70,7 @@ def rebuild(url: URL, now_ms: int) -> Rebuilt:
 
 
 def _bring_over(old: DamagedFile, fresh: str, name: str, now_ms: int) -> tuple[SalvagedTable, ...]:
-    """Copies the tables at the old file's own revision, then migrates them as any store."""
+    """Copies the tables at the old file's own revision, then migrates the new file like any store."""
     revision = old.revision() or migrate.head() or ""
     if not migrate.is_known(revision):
         raise StoreError(migrate.unknown_text(name, revision))
