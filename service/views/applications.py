@@ -1,4 +1,5 @@
-"""Applications as people see them: their ids and what ended, and what their open transactions hold up."""
+"""Applications as people see them: their ids, their ended transactions, and the partitions and groups that their open
+transactions hold up."""
 
 from __future__ import annotations
 
@@ -45,12 +46,13 @@ class Holders(NamedTuple):
         return None if judged.owner is None else self.names.get(judged.owner.transactional_id)
 
     def of_group(self, group: AffectedGroup) -> str | None:
-        """Returns the application for whose open transaction the group waits, or would wait; None if not known."""
+        """Returns the application for whose open transaction the group waits, or would wait; None if it is not
+        known."""
         return self.of_partition(group.stalled_partition, group.waits_for_producer_id)
 
 
 def holders_for(connection: Connection, cluster_id: int, affected: Sequence[AffectedGroup]) -> Holders:
-    """Reads the holders of the partitions behind which these groups are."""
+    """Reads the holders of the stalled partitions that affect these groups."""
     places = {one.stalled_partition for one in affected}
     rows = partitions.stalled(connection, cluster_id, MOST_JUDGED) if places else []
     found = judge(connection, cluster_id, [row for row in rows if row.topic_partition in places])
@@ -68,7 +70,8 @@ class SeenApplication(NamedTuple):
 def see(
     connection: Connection, cluster_id: int, rows: Sequence[ApplicationRow], standing: Sequence[JudgedPartition]
 ) -> list[SeenApplication]:
-    """Returns the applications, in their order, with what they hold up. `standing`: the stalled partitions, judged."""
+    """Returns the applications, in the order of `rows`, with the partitions and groups that they hold up. `standing`:
+    the stalled partitions, judged."""
     holders = Holders.read(connection, cluster_id, standing)
     places: dict[str, list[TopicPartition]] = {}
     for place in holders.judged:
@@ -85,5 +88,5 @@ def see(
 
 
 def see_now(connection: Connection, cluster_id: int, rows: Sequence[ApplicationRow]) -> list[SeenApplication]:
-    """Returns the applications, in their order, with what they hold up now."""
+    """Does the same as `see`, for the partitions that are stalled at present."""
     return see(connection, cluster_id, rows, judged_stalled(connection, cluster_id))
