@@ -220,8 +220,8 @@ class StuckFacts(SharedFacts):
         state = NAMES[PREPARE_COMMIT if self.is_commit else PREPARE_ABORT]
         if self._lacks_only_the_end:
             return Words(
-                f"{self.name} is stuck in {state}: all its markers are acknowledged, and its coordinator has not written"
-                f" the end to {self.place.log_partition}",
+                f"{self.name} is stuck in {state}: all its markers are acknowledged, and its coordinator has not"
+                f" written the end to {self.place.log_partition}",
                 self.advice(),
             )
         which = "of" if self.is_asked else "of at least one of"

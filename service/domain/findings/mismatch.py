@@ -59,8 +59,9 @@ class CoordinatorAnswer(NamedTuple):
     """A coordinator's answer about an id, between `asked_at_ms` and `answered_at_ms`; `state`: Kafka's word or
     NOT_FOUND.
 
-    `offset`: of the id's newest record in the store when the question was sent. `missing`: the
-    partitions of a transaction in PrepareX that still lack their marker, the first MOST_LEADERS with their leader; None in other states."""
+    `offset`: of the id's newest record in the store when the question was sent. `missing`: the partitions of a
+    transaction in PrepareX that still lack their marker, the first MOST_LEADERS with their leader; None in other
+    states."""
 
     transactional_id: bytes
     offset: int
