@@ -77,9 +77,12 @@ class ReloadingTls:
                 self._seen = seen
                 try:
                     self._current = self._files.load()
-                    log.warning("the TLS files have changed: the new ones are in use")
+                    log.warning("the TLS files have changed: the new files are in use")
                 except TlsError as error:
-                    log.error("the TLS files have changed, and the old ones stay in use: %s", error)
+                    log.error(
+                        "the TLS files have changed, but cannot be used; the previous settings stay in use: %s",
+                        error,
+                    )
             return self._current
 
 
