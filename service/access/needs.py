@@ -31,8 +31,8 @@ SHARED_BELOW: Final = ("/guide/", "/static/")
 METRICS: Final = "/metrics"
 
 MCP: Final = "/mcp"
-"""The path of questions that are sent by POST, because the Model Context Protocol does so, and that change nothing.
-Like a path of SHARED, it is for whoever may see some cluster."""
+"""The path of the Model Context Protocol, which sends its questions by POST. They change nothing. Like a path of
+SHARED, this path is for whoever may see some cluster."""
 
 WRITES: Final[dict[tuple[str, str], Role]] = {
     ("POST", "findings/{finding}/resolve"): Role.OPERATOR,

@@ -1,6 +1,5 @@
-"""Checks that a service which other machines can reach has authentication and TLS, and what it needs to answer language
-models. Warns about files with secrets that
-others on this machine can read.
+"""Checks that a service which other machines can reach has authentication and TLS, and that a service with `--mcp` has
+the extra `mcp`. Warns about files with secrets that others on this machine can read.
 
 A readable file is a warning, never an error: containers get their secrets as files of root with the mode 0440 or 0644,
 which nobody in the container can change.
@@ -44,7 +43,7 @@ def check_exposure(settings: Settings) -> None:
 
 
 def check_mcp(settings: Settings) -> None:
-    """Raises CommandFailed if language models shall be answered, and the extra for it is not installed."""
+    """Raises CommandFailed if `--mcp` is set and the extra `mcp` is not installed."""
     if settings.mcp and find_spec("mcp") is None:
         raise CommandFailed(f"--mcp: {MCP_IS_MISSING}")
 

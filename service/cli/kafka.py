@@ -73,8 +73,8 @@ def _remediation_settings(settings: Settings) -> ClientSettings:
 
 
 def _with_principal(settings: Settings, file: Path | None) -> Settings:
-    """Returns the settings with another client.properties and the same servers; the settings themselves if there is no
-    other file."""
+    """Returns the settings with `file` as client.properties, and the same servers; the settings unchanged if `file` is
+    None."""
     if file is None:
         return settings
     servers = ",".join(client_settings(settings).bootstrap_servers)

@@ -162,7 +162,7 @@ def coordinators(facts: ClusterFacts) -> Iterator[Series]:
 
 
 def canary(facts: ClusterFacts) -> Iterator[Series]:
-    """Yields the rounds of the canary at each coordinator, and whether they succeed now."""
+    """Yields the series of the canary's rounds at each coordinator, and whether the newest round succeeded."""
     found = facts.canary
     if found is None:
         return

@@ -1,5 +1,5 @@
-"""The metrics of a service: those that a collector reads from the store, and those of the process. As a page, they are
-made at most once a second for each format, however many scrapers ask."""
+"""The metrics of a service: those that a collector reads from the store, and those of the process. The page is made at
+most once a second for each format, however many scrapers ask."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ _GZIP_LEVEL = 1  # a tenth more bytes than level 9, a tenth of its time
 
 
 class Collected(NamedTuple):
-    """The families of a store at one moment. `since_ms`: when the counters of a cluster began, by its label; a cluster
-    whose counting has not begun is absent."""
+    """The families of a store at one moment. `since_ms`: the time at which the counters of a cluster began, by the
+    cluster's label; a cluster is absent if counting has not begun."""
 
     families: Sequence[Family]
     since_ms: Mapping[str, int]
@@ -187,7 +187,7 @@ class Metrics:
         return page.plain, headers
 
     def stored(self, now_ms: int) -> Collected:
-        """Returns the metrics of the store, read now: the same for every service on the store."""
+        """Reads and returns the metrics of the store. They are the same for every service on the store."""
         with self._making:
             self._now_ms = now_ms
             return self._stored.collected()

@@ -32,7 +32,7 @@ _TABLES: Final = (
     "rules",
     "spark_conf",
 )
-"""Settings that are JSON in the environment."""
+"""Settings whose environment variables contain JSON."""
 _JOINED: Final = ("auth", "keep", "operators")
 """Tables whose keys may come from different places. Any other setting is taken as a whole from the first place that has
 it."""

@@ -1,4 +1,4 @@
-"""Serves `/llms.txt`: what a language model, or whoever writes one's tools, has to know of this service."""
+"""Serves `/llms.txt`: what a language model, or the author of its tools, has to know about this service."""
 
 from __future__ import annotations
 

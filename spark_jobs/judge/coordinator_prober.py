@@ -96,7 +96,7 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
     def _missing(
         self, described: TransactionDescription, coordinator: int, layouts: dict[str, TopicLayout | None]
     ) -> tuple[WithoutMarker, ...]:
-        """Returns the partitions that still lack their marker; the first MOST_LEADERS with the leader as the
+        """Returns the partitions that still lack their marker; only the first MOST_LEADERS have the leader, as the
         coordinator sees it. A leader may be unresponsive while the coordinator answers."""
         assert self._client is not None
         found = []

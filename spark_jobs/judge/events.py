@@ -105,7 +105,8 @@ class EventObserver:
         self._has_unjudged = bool(self.held)
 
     def _add(self, events: list[Event]) -> None:
-        """Adds the events of applications. Those of the canary must not count into findings about many ids."""
+        """Adds the events of applications. Leaves out events of the canary, which must not count in findings about many
+        ids."""
         for event in events:
             if is_canary_id(event.transactional_id):
                 continue

@@ -137,7 +137,8 @@ class Finding(Shape):
 
     @staticmethod
     def of(finding: domain.Finding, cluster: str, *, names_apart: bool = False) -> Finding:
-        """Returns the body of a finding. `cluster`: the cluster's name. `names_apart`: with `words_apart`."""
+        """Returns the body of a finding. `cluster`: the cluster's name. `names_apart`: whether the body has
+        `words_apart`."""
         seen, life = finding.observation, finding.life
         given = finding.acknowledgement
         return shaped(

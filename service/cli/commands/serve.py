@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from service.otlp.exporter import Exporter
 
 _LAST_ROUND_S: Final = 8.0
-"""Seconds that the canaries may take to end: their last rounds, and the records that they delete."""
+"""Longest time (s) for the end of the canaries: their last rounds, and the deletion of their records."""
 
 _LAST_MESSAGE_S: Final = 1.0
-"""Seconds that a delivery to a receiver, or a request of the export, may still take when the service stops. What takes
-longer is repeated at the next start."""
+"""Longest time (s) that a delivery to a receiver, or a request of the export, may still take when the service stops. A
+longer one is repeated at the next start."""
 
 
 def listen(host: str, port: int) -> socket.socket:

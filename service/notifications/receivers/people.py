@@ -16,8 +16,9 @@ GATHER_S: Final = 20.0
 MOST_LINES: Final = 10
 
 _MENTIONS: Final = str.maketrans("<>@", "‹›＠")  # noqa: RUF001 - similar on purpose
-"""Slack, Discord and others take <!channel>, <@user> or @everyone for a call to people, also where it is part of a
-transactional.id. So messages show similar characters. The finding's page, behind the link, shows the real ones."""
+"""Replaces the characters of <!channel>, <@user> and @everyone by similar ones. Slack, Discord and other chats notify
+people if a message contains one of these, even as a part of a transactional.id. The linked page of the finding shows
+the real characters."""
 
 
 class People(Receiver):
