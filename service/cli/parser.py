@@ -201,7 +201,7 @@ def _hanging(sub: argparse.ArgumentParser) -> None:
 
 
 def _groups(sub: argparse.ArgumentParser) -> None:
-    _switch(sub, "--blocked", "only groups that wait at the LSO, or will")
+    _switch(sub, "--blocked", "only blocked groups: stopped, about to stop, or unable to fetch their offsets")
     _application(sub, "groups behind an open transaction")
     _limited_json(sub)
 

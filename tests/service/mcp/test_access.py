@@ -74,7 +74,7 @@ def test_a_viewer_of_any_cluster_may_ask(guarded: Service, who: str | None, stat
     assert answer.status_code == status
     if status == 401:
         assert answer.headers["www-authenticate"].startswith("Bearer")
-        assert answer.json()["detail"].startswith("credentials are needed")
+        assert answer.json()["detail"].startswith("this request needs credentials")
     if status == 200:
         assert len(answer.json()["result"]["tools"]) == 4
 
@@ -106,7 +106,7 @@ def test_a_key_file_is_used_on_stdio(guarded: Service, tmp_path: Path) -> None:
 
     assert [one["cluster"] for one in by_stdio(guarded.url, look, "--key-file", str(file))["clusters"]] == ["orders"]
     without = by_stdio(guarded.url, look)
-    assert without == {"error": "credentials are needed: Authorization: Bearer KEY (commands: --key-file FILE)"}
+    assert without == {"error": "this request needs credentials: Authorization: Bearer KEY (commands: --key-file FILE)"}
 
 
 def test_requests_of_other_sites_and_hosts_are_refused(guarded: Service) -> None:
