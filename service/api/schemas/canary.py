@@ -38,20 +38,30 @@ class CanaryCoordinator(Shape):
     health: Annotated[
         Health,
         OneOf(*Health),
-        Field(description="`idle`: the broker coordinates nothing. `unknown`: no round lately."),
+        Field(
+            description="`idle`: the broker is the coordinator of no partition. `unknown`: the newest round is too old."
+        ),
     ]
-    partition: Annotated[int | None, Field(description="Of `__transaction_state`.")]
+    partition: Annotated[
+        int | None,
+        Field(description="The partition of `__transaction_state` whose leader, the coordinator, is probed."),
+    ]
     transactional_id: str | None
     rounds: int
     last_round_at: Time | None
-    init_ms: Annotated[float | None, Field(description="The last InitProducerId of its producer.")]
-    commit_ms: Annotated[Speed, Field(description="From the begin until the commit is acknowledged.")]
+    init_ms: Annotated[float | None, Field(description="Duration of the newest InitProducerId. Milliseconds.")]
+    commit_ms: Annotated[Speed, Field(description="From the begin of a transaction until its commit is acknowledged.")]
     visible_ms: Annotated[
         Speed, Field(description="From the acknowledged commit until a read_committed consumer has the record.")
     ]
-    failures: Annotated[dict[str, int], Field(description="Failed rounds by Kafka's name of the error.")]
-    failing_since: Annotated[Time | None, Field(description="Null: the newest round succeeded.")]
-    phase: Annotated[Phase | None, OneOf(*Phase), Field(description="The step that failed.")]
+    failures: Annotated[dict[str, int], Field(description="Number of failed rounds, by Kafka's name of the error.")]
+    failing_since: Annotated[
+        Time | None,
+        Field(
+            description="Begin of the first failed round since the last success; null if the newest round succeeded."
+        ),
+    ]
+    phase: Annotated[Phase | None, OneOf(*Phase), Field(description="The step at which the newest round failed.")]
     error: str | None
     detail: str | None
 
@@ -78,18 +88,25 @@ class CanaryCoordinator(Shape):
 
 @dataclass(slots=True, kw_only=True)
 class Canary(Shape):
-    """Whether transactions can run now, by the canary's own ones."""
+    """Whether transactions can run now, as the canary's own transactions show."""
 
     cluster: str
-    is_running: Annotated[bool, Field(description="False: there is no canary, or it has stopped.")]
-    summary: Annotated[str, Field(description="In words.")]
+    is_running: Annotated[bool, Field(description="False if the cluster has no canary, or its canary has stopped.")]
+    summary: Annotated[str, Field(description="Whether transactions can run now, in a sentence.")]
     topic: str | None
     every_ms: int | None
-    can_run: Annotated[int, Field(description="Coordinators that committed the newest transaction.")]
-    probed: Annotated[int, Field(description="Coordinators, without idle ones.")]
-    leaderless: Annotated[int, Field(description="Partitions of `__transaction_state` without a leader.")]
+    can_run: Annotated[
+        int, Field(description="Number of coordinators at which the canary's newest transaction was committed.")
+    ]
+    probed: Annotated[int, Field(description="Number of probed coordinators, idle ones not counted.")]
+    leaderless: Annotated[int, Field(description="Number of partitions of `__transaction_state` without a leader.")]
     commit_ms: Speed
-    trouble: Annotated[str | None, Field(description="Why nothing can be probed, or changes cannot be seen.")]
+    trouble: Annotated[
+        str | None,
+        Field(
+            description="The reason why the canary cannot probe, or cannot read the cluster's metadata; null if there is none."
+        ),
+    ]
     coordinators: list[CanaryCoordinator]
     as_of: Time | None
 

@@ -80,9 +80,14 @@ class FindingWordsApart(Shape):
 
     summary: str
     advice: str
-    outlook: Annotated[str, Field(description="If and how it heals.")]
-    cause: Annotated[str | None, Field(description="Of a hanging transaction: why it hangs.")]
-    decided_by: Annotated[str | None, Field(description="Of a hanging transaction: how its decision is known, or not.")]
+    outlook: Annotated[str, Field(description="Whether the problem heals by itself, and how.")]
+    cause: Annotated[str | None, Field(description="The reason why a hanging transaction hangs; null for other kinds.")]
+    decided_by: Annotated[
+        str | None,
+        Field(
+            description="The reason why the decision about a hanging transaction is known or unknown; null for other kinds."
+        ),
+    ]
     names: Annotated[
         dict[str, str],
         Field(description="The name for each reference that is no field of `subject`, in display form."),
@@ -132,7 +137,7 @@ class Finding(Shape):
     command: str | None
     href: Annotated[str, Field(description="Path of this finding.")]
     words_apart: Annotated[
-        FindingWordsApart | None, Field(description="Only with `names=apart`; left out otherwise.")
+        FindingWordsApart | None, Field(description="The words without names; only with `names=apart`.")
     ] = None
 
     @staticmethod
