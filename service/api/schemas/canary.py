@@ -103,9 +103,7 @@ class Canary(Shape):
     commit_ms: Speed
     trouble: Annotated[
         str | None,
-        Field(
-            description="The reason why the canary cannot probe, or cannot read the cluster's metadata; null if there is none."
-        ),
+        Field(description="The reason why the canary cannot probe, or cannot read metadata; null if there is none."),
     ]
     coordinators: list[CanaryCoordinator]
     as_of: Time | None

@@ -84,9 +84,7 @@ class FindingWordsApart(Shape):
     cause: Annotated[str | None, Field(description="The reason why a hanging transaction hangs; null for other kinds.")]
     decided_by: Annotated[
         str | None,
-        Field(
-            description="The reason why the decision about a hanging transaction is known or unknown; null for other kinds."
-        ),
+        Field(description="The reason why the decision is known or unknown; null for other kinds than hanging ones."),
     ]
     names: Annotated[
         dict[str, str],
