@@ -8,7 +8,7 @@ import pytest
 
 from service.cli.errors import CommandFailed
 from service.cli.kafka import canary_plans
-from service.settings import Settings, SettingsError, load
+from service.settings import DOCUMENT, Settings, SettingsError, for_ingest, for_service, load
 
 
 @pytest.fixture(autouse=True)
@@ -81,3 +81,13 @@ def test_a_properties_file_that_does_not_exist_is_named() -> None:
     bad = settings('[canary]\nkafka_config = "none.properties"\n', bootstrap_servers="a:1")
     with pytest.raises(CommandFailed, match=r"none\.properties"):
         canary_plans(bad)
+
+
+def test_a_variable_switches_the_canary_on_for_the_service_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TXNSCOPE_CANARY", "{}")
+    given = load({"bootstrap_servers": "a:1"})
+    assert len(canary_plans(given)) == 1
+    monkeypatch.delenv("TXNSCOPE_CANARY")
+    for environment, number in ((for_service(given), 1), (for_ingest(given), 0)):
+        monkeypatch.setenv(DOCUMENT, environment[DOCUMENT])
+        assert len(canary_plans(load({"bootstrap_servers": "a:1"}))) == number
