@@ -56,6 +56,19 @@ def test_a_service_sends_metrics_and_traces_over_a_kill(cluster: WithPartitions,
     assert (tmp_path / "log").read_text().count("Traceback") == 0
 
 
+def test_without_the_extra_the_service_says_what_to_install(cluster: WithPartitions, tmp_path: Path) -> None:
+    config = tmp_path / "txnscope.toml"
+    config.write_text('[otlp]\nendpoint = "http://127.0.0.1:1"\n')
+    arguments = ["serve", "--store", cluster.url, "--port", str(free_port()), "--config", str(config)]
+    without = "import sys; sys.modules['opentelemetry.sdk'] = None"
+    code = f"{without}; from service.cli import main; sys.exit(main({arguments}))"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S)
+    assert run.returncode == 2
+    (line,) = run.stderr.splitlines()[-1:]
+    assert line.startswith("txnscope serve: [otlp] needs the package opentelemetry.sdk")
+    assert line.endswith(": pip install txnscope[otlp]")
+
+
 def test_a_service_ends_within_ten_seconds_while_the_endpoint_does_not_answer(
     cluster: WithPartitions, tmp_path: Path
 ) -> None:
