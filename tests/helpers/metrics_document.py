@@ -118,6 +118,7 @@ def _labels() -> dict[str, str]:
         " configuration, Prometheus calls this label `exported_instance`",
         "coordinator_broker": "id of a broker that coordinates transactions",
         "error": f"Kafka's name of an error; {_words(ALWAYS_COUNTED)} have a series from the first round",
+        "signal": "`metrics` or `traces`, with `[otlp]`; `outcome` of its requests is `taken` or `failed`",
         "receiver": "name of a receiver in `[[notify]]`; the `outcome` of its attempts is `delivered` or `failed`",
         "route": "template, like `/api/v1/clusters/{cluster}`; `(none)` for a path that nothing serves",
     }
