@@ -142,9 +142,16 @@ def seen(
         wait_for(
             lambda: [1 for one in app.rows(findings) if one.kind in _LOSSES], f"the finding of the loss; {app.log}"
         )
+        wait_until_equal(lambda: without_application(app), [], "ids of the sinks that belong to another application")
         rows = {row.transactional_id.decode(): row for row in app.rows(transactional_ids)}
         tool = broker if request.param == VERSIONS[0] else brokers(VERSIONS[0])
         yield Seen(app.rows(findings), rows, kafka_tools.history(tool, broker.bootstrap), job.makers)
+
+
+def without_application(app: Ingest) -> list[tuple[str, str | None]]:
+    """Returns the ids whose application is not the prefix of their sink, with that application."""
+    ids = ((row.display, row.application) for row in app.rows(transactional_ids))
+    return [(name, application) for name, application in ids if application != name.rsplit("-", 2)[0]]
 
 
 _LOSSES: Final = (Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS)

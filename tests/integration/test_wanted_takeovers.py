@@ -40,6 +40,12 @@ SOURCE: Final = "in"
 TARGET: Final = "out"
 PARTITIONS: Final = 3
 RELAYS: Final = [f"tx.g.{SOURCE}.{partition}" for partition in range(PARTITIONS)]
+APPLICATIONS: Final = {
+    **dict.fromkeys(RELAYS, "tx.g"),
+    **{name: name.rpartition("-")[0] for name in TASK_IDS},
+    f"connect-cluster-{GROUP}": GROUP,
+}
+"""The application of each id: the group with its prefix, the connector with its group of workers, that group."""
 REBALANCES: Final = 3
 """Number of times that a second instance starts and stops."""
 
@@ -74,12 +80,21 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
             lambda: "Ongoing" in listed_ids(broker.bootstrap).values(), False, "whether a transaction is open"
         )
         app.wait_until_read()
+        wait_until_equal(
+            lambda: {one: name for one, name in applications(app).items() if one in APPLICATIONS},
+            APPLICATIONS,
+            "the applications of the ids",
+        )
         rows = {row.transactional_id.decode(): row for row in app.rows(transactional_ids)}
         (cluster,) = app.rows(clusters)
         with app.reader() as engine, engine.connect() as connection:
             known = behaviours(connection, cluster.id, [name.encode() for name in rows])
         makers = {one.name: application_of(one, known, {SOURCE: PARTITIONS}) for one in known}
         return Seen(app.rows(findings), rows, kafka_tools.history(broker, broker.bootstrap), makers)
+
+
+def applications(app: Ingest) -> dict[str, str | None]:
+    return {row.display: row.application for row in app.rows(transactional_ids)}
 
 
 def relay(broker: Broker, app: Ingest, spring: Spring, directory: Path) -> None:
@@ -123,6 +138,10 @@ def test_the_leader_and_the_tasks_of_connect_are_recognised(seen: Seen) -> None:
     for name in TASK_IDS:
         connector, task = name.removeprefix(f"{GROUP}-").rsplit("-", 1)
         assert seen.makers[name] == Application(Framework.KAFKA_CONNECT, connector, task, PER_TASK)
+
+
+def test_no_other_id_has_an_application(seen: Seen) -> None:
+    assert {name for name, row in seen.rows.items() if row.application is not None} == APPLICATIONS.keys()
 
 
 def test_connect_fenced_its_tasks_in_each_round(seen: Seen) -> None:

@@ -37,10 +37,13 @@ _COUNTED: Final = (
     "left_behind_records",
     "coordinator_states",
     "open_participants",
+    "application_totals",
     _POSITIONS,
 )
 """Tables that are emptied if the clusters, the counters, or the positions up to which records were counted cannot be
 read whole."""
+
+_OF_APPLICATIONS: Final = "application_states"
 
 _LARGEST_CLUSTER_ID: Final = 10_000
 """The largest number of a cluster that is believed; a larger number comes from a damaged page."""
@@ -118,7 +121,20 @@ def _prepare_reading(new: sqlite3.Connection, tables: Sequence[SalvagedTable]) -
         for table in _COUNTED:
             new.execute(f"DELETE FROM {table}")  # noqa: S608
         new.execute("UPDATE clusters SET counted_since_ms = NULL")
+    _count_applications(new)
     new.commit()
+
+
+def _count_applications(new: sqlite3.Connection) -> None:
+    """Counts the ids of applications: the writers only add to these numbers and subtract from them."""
+    if columns_of(new, _OF_APPLICATIONS):  # a store of an older version may have none
+        new.execute(f"DELETE FROM {_OF_APPLICATIONS}")  # noqa: S608
+        new.execute(
+            f"INSERT INTO {_OF_APPLICATIONS} (cluster_id, application, framework, state, ids)"  # noqa: S608
+            " SELECT cluster_id, application, framework, state, COUNT(*) FROM transactional_ids"
+            " WHERE application IS NOT NULL AND framework IS NOT NULL"
+            " GROUP BY cluster_id, application, framework, state"
+        )
 
 
 def _name_lost_clusters(new: sqlite3.Connection, now_ms: int) -> None:

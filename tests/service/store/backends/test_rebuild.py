@@ -10,9 +10,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, func, select
 
 from service.access.actions import Outcome
+from service.domain.application_rules import Assigned
 from service.domain.partitions.facts import MarkerType
 from service.domain.transaction_log.facts import Gap
 from service.store import clusters, lease, migrate, schema
@@ -21,6 +22,8 @@ from service.store.backends.backend import Rebuilt
 from service.store.engine import open_engine, open_reader
 from service.store.errors import LeaseLost, StoreError, StoreReplaced, StoreUnavailable
 from service.store.migrate import rebuild
+from service.store.queries.applications import all_applications
+from service.store.writers.applications import ApplicationWriter
 from service.store.writers.transaction_log import TransactionLogWriter
 from tests.helpers.damaged_pages import PAGE, overwrite, pages_of
 from tests.service.store.conftest import Cluster
@@ -153,6 +156,21 @@ def test_counting_restarts_if_positions_or_counters_are_lost(seeded: Cluster, ur
     assert (counters(engine, seeded.id), kept(url)) == ({}, set(range(ATTEMPTS)))
     with engine.connect() as connection:
         assert connection.scalar(select(schema.clusters.c.counted_since_ms)) is None
+    engine.dispose()
+
+
+def test_ids_of_applications_are_counted_again(seeded: Cluster, url: str, file: Path) -> None:
+    names = [one.transactional_id for one in LOG[::3]]
+    ApplicationWriter(seeded.engine, seeded.lease).assign(dict.fromkeys(names, Assigned("shop")), NOW_MS)
+    seeded.engine.dispose()
+    overwrite(file, pages_of(file, "transactional_ids")[1:2])
+    rebuild(url, NOW_MS)
+    engine = open_engine(url)
+    with engine.connect() as connection:
+        (shop,) = all_applications(connection, seeded.id)
+        left = connection.scalar(select(func.count()).select_from(schema.transactional_ids))
+    assert 0 < shop.ids == left < len(names)
+    assert shop.commits == len(names)
     engine.dispose()
 
 
