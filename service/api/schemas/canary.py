@@ -91,8 +91,8 @@ class Canary(Shape):
     """Whether transactions can run now, as the canary's own transactions show."""
 
     cluster: str
-    is_running: Annotated[bool, Field(description="False if the cluster has no canary, or its canary has stopped.")]
-    summary: Annotated[str, Field(description="Whether transactions can run now, in a sentence.")]
+    is_running: Annotated[bool, Field(description="False: no canary has run yet, or it has stopped.")]
+    summary: Annotated[str, Field(description="In words.")]
     topic: str | None
     every_ms: int | None
     can_run: Annotated[
@@ -114,7 +114,7 @@ class Canary(Shape):
             return Canary(
                 cluster=cluster,
                 is_running=False,
-                summary="There is no canary: add [canary] to the settings of the service.",
+                summary="No canary has run on this cluster yet: [canary] in the settings switches it on.",
                 topic=None,
                 every_ms=None,
                 can_run=0,
