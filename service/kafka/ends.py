@@ -177,7 +177,8 @@ class AnswerReader:
         self._size = -1
 
     def read(self, body: bytes) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int64]]:
-        """Returns error code and offset of each place: LEADER_NOT_AVAILABLE and -1 if the answer omits the place.
+        """Returns the error codes and the offsets of the partitions, in the order of `places`. A partition that the
+        answer omits gets LEADER_NOT_AVAILABLE and -1.
         Raises ValueError for bytes that are no answer."""
         data = np.frombuffer(body, np.uint8)
         if data.size != self._size or not np.array_equal(data[self._frame_at], self._frame):

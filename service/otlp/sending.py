@@ -108,7 +108,7 @@ def _headers(file: Path | None) -> dict[str, str]:
             raise Undelivered(f"{file}: line {number} is not NAME: VALUE")
         name = matched[1].lower()
         if name in _OURS:
-            raise Undelivered(f"{file}: line {number}: {name} cannot be given")
+            raise Undelivered(f"{file}: line {number}: {name} is set by txnscope: remove the line")
         found[name] = matched[2]
     return found
 

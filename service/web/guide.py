@@ -1,4 +1,4 @@
-"""Serves docs/ as pages under `/guide/…`, so that an alert's runbook opens wherever the service does.
+"""Serves docs/ as pages under `/guide/…`, so that whoever reaches the service can also open an alert's runbook.
 
 The addresses are those of the files (`/guide/runbooks/KafkaTransactionHanging.md`), so links between the files work
 here, too.

@@ -221,8 +221,8 @@ def daily_line(results: Counter[Result]) -> str:
     verdict = f"{torn:,} torn" if torn else "none torn"
     whole, unseen = results[Result.WHOLE], results[Result.UNSEEN]
     return (
-        f"{ended:,} transactions ended on tailed partitions within a day: {verdict}, {whole:,} whole,"
-        f" {unseen:,} not seen as a whole"
+        f"{ended:,} transactions ended within a day on partitions of which every batch is read: {verdict},"
+        f" {whole:,} with all markers as decided, {unseen:,} that could not be compared as a whole"
     )
 
 

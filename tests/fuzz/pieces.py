@@ -70,7 +70,8 @@ class Record:
 
 @dataclass(slots=True)
 class Batch:
-    """The header fields and the records of a batch. `codec` is the real codec of the records."""
+    """The header fields and the records of a batch. `codec`: the codec with which `encode` compresses the records; the
+    header may name another one."""
 
     header: dict[str, Piece]
     records: list[Record]
@@ -163,7 +164,8 @@ def _key(data: bytes) -> list[Piece]:
 
 
 def _value(data: bytes) -> list[Piece]:
-    """Returns the pieces of a value of version 0 or 1. A value of another version is a single piece."""
+    """Returns the pieces of a value. If its version is neither 0 nor 1, or the value is too short, the pieces are the
+    version and the rest."""
     reader = _Reader(data)
     version = int.from_bytes(data[:2], "big")
     pieces = [reader.fixed("version", 2)]

@@ -49,8 +49,9 @@ class Lab:
         return next(broker for broker in ALL if broker != clock.node)
 
     def is_named(self, wanted: dict[int, set[str]]) -> None:
-        """Waits until exactly the coordinators in `wanted` are named, each with one of these errors, within 15 s. No
-        other one may be named until then, and none in the next round of the others."""
+        """Waits, 15 s at most, until exactly the coordinators in `wanted` are named, each with one of the errors that
+        `wanted` has for it. Fails if another coordinator is named before that, or until each of the others has finished
+        one more round."""
         seen: dict[int, set[str]] = {}
 
         def failing() -> dict[int, str]:

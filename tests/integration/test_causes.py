@@ -87,8 +87,8 @@ def _positive(counts: dict[CauseCode, int]) -> dict[str, int]:
 
 @on("4.3.1")
 def test_g_two_instances_of_an_old_client_fence_each_other(here: Lab) -> None:
-    """On a cluster with transaction.version 2, the coordinator marks its own aborts, whatever protocol the client
-    speaks."""
+    """On a cluster with transaction.version 2, the records of the coordinator's own aborts have
+    ClientTransactionVersion 2, whatever protocol the client speaks."""
     create_topic(here.bootstrap, "g-shared")
     first = here.begin("g-shared", "g-shared")
     second = open_producer(here.bootstrap, "g-shared", 45_000)

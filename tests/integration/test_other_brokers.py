@@ -233,7 +233,7 @@ def test_doctor_first_names_the_kind_of_cluster(version: str, other: Other, caps
     assert code == 0
     assert first.keys() == {"this is", "tried on", "there", "works", "works in part"}
     assert first["this is"].startswith(
-        f"Kafka {version.rpartition('.')[0]}, according to the highest metadata.version "
+        f"Kafka {version.rpartition('.')[0]}, because the brokers support metadata.version up to "
     )
     assert "; __transaction_state with" in first["this is"]
     assert first["tried on"].startswith(f"Kafka {version} on ")

@@ -1,5 +1,6 @@
-"""Every small world: two transactions of one id on one partition, each with its end and the fate of its marker, one
-late write, and one start of txnscope. Nothing is random, so a wrong marker in any of these worlds is always found."""
+"""Every small world: two transactions of one id, each on the judged partition, on another one, or on both, with its end
+and the fate of its marker; at most one late write; and a start of txnscope before or after any step. Nothing is random,
+so every run finds every wrong marker in these worlds."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def _software(report: ClusterReport) -> str:
     releases = dict.fromkeys(release_of(level) or "of a release that is not known here" for level in levels)
     others = " (some brokers report none)" if None in reported else ""
     highest = join_names(list(map(str, levels)))
-    return f"Kafka {join_names(list(releases))}, according to the highest metadata.version {highest}{others}"
+    return f"Kafka {join_names(list(releases))}, because the brokers support metadata.version up to {highest}{others}"
 
 
 def _log(report: ClusterReport) -> str:

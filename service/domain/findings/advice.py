@@ -76,9 +76,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """The application of a transaction, as far as the transaction shows it. `producer_id`, `producer_epoch`: with
-    these, a recovery commits the transaction. `deadline_ms`: when the transaction times out; None: never, or not known.
-    `prefix`: the prefix of the job's ids, if Apache Flink made the id; else None."""
+    """What a transaction shows about the application that opened it. `producer_id`, `producer_epoch`: the application
+    commits the transaction with these when it recovers. `deadline_ms`: when the transaction times out; None: never, or
+    not known. `prefix`: the prefix of the job's ids, if Apache Flink made the id; else None."""
 
     two_phase: TwoPhase
     producer_id: int

@@ -15,7 +15,8 @@ from service.domain.transaction_log.coordinator_partition import coordinator_par
 from service.domain.transaction_log.states import NAMES, TOPIC
 
 MOST_IDS: Final = 30
-"""Maximum number of findings of one kind that name an id; the rest share one finding."""
+"""Maximum number of ids (or topics, or groups) that get a finding of their own, for each kind. All others share one
+finding."""
 
 
 class IdState(NamedTuple):

@@ -118,7 +118,7 @@ class CommittedRecords:
 
 
 class AnyRecords:
-    """Searches for a record that a read_uncommitted consumer gets at the offset or behind it. `found`: True once such a
+    """Searches for a record that a read_uncommitted consumer gets at or after the offset. `found`: True once such a
     record was added, None before."""
 
     def __init__(self, offset: int) -> None:

@@ -83,7 +83,7 @@ def _possible_writers(
             lambda one: one.decided.offset >= absence.log_end,
             ProofKind.ORDER,
             log,
-            f"the entry did not exist yet when {{gone}} had ended, below offset {absence.log_end}",
+            f"{{gone}} had ended before the entry existed: the ends are below offset {absence.log_end} of the transaction log",
         )
     left = proofs.keep(
         left,
@@ -122,7 +122,8 @@ class _Proofs:
         text: str,
     ) -> list[Transaction]:
         """Returns the transactions of `those` for which `is_kept` is True, and adds a proof if some are removed.
-        `text`: the reason why the removed ones did not write the entry; `{gone}` in it stands for their number."""
+        `text`: the reason why the removed ones did not write the entry; `{gone}` in it becomes their number with the
+        noun, such as `3 transactions`."""
         kept = [one for one in those if is_kept(one)]
         if gone := len(those) - len(kept):
             self.add(kind, source, text.format(gone=_count(gone, "transaction")))

@@ -199,9 +199,9 @@ class Decision:
         return self._to(State.NO_LOG, _NO_LOG) if self.state is State.UNREAD else self
 
     def is_due(self, now_ms: int, unowned_ms: int | None, grown_ms: int = -1) -> bool:
-        """Returns whether to read the facts. `unowned_ms`: the time (ms) since which no transaction will end the entry;
-        None if a transaction may. `grown_ms`: the last time at which a transaction that does not list the partition may
-        have written to the entry."""
+        """Returns whether to read the facts. `unowned_ms`: the time (ms) at which it became known that no transaction
+        will end the entry; None if one may. `grown_ms`: the last time at which a record of the owner showed that a
+        transaction may have written to the entry; -1 if there was none."""
         match self.state:
             case State.CONTRADICTED | State.NO_LOG:
                 return False

@@ -48,7 +48,7 @@ transaction is judged."""
 GAPS_READ: Final = 200
 UNDECODED_READ: Final = 100
 WITH_TOPICS: Final = 50
-"""Number of ids, from the first one of a read, whose partitions are read, too."""
+"""The partitions of open transactions are read for so many ids at most, the first ones of a read."""
 
 _LEFT_BEHIND: Final = ("transactional_id", "display", "partition", "offset", "timestamp_ms", "state")
 
@@ -89,7 +89,8 @@ def configs(connection: Connection, cluster_id: int) -> Mapping[str, Mapping[str
 
 
 def metadata_versions(connection: Connection, cluster_id: int) -> list[int | None]:
-    """Returns the newest level of `metadata.version` of each broker; None where the broker did not report it."""
+    """Returns, for each broker, the highest level of `metadata.version` that it supports; None where the broker did not
+    report it."""
     return [one.get("newest_metadata_version") for one in _description(connection, cluster_id).get("brokers", ())]
 
 

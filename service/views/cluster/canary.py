@@ -73,7 +73,8 @@ class CanaryHealth(NamedTuple):
 
     @property
     def probed(self) -> tuple[CoordinatorHealth, ...]:
-        """The coordinators that are not idle: they coordinate transactions, or should."""
+        """The coordinators that are not idle. An idle one leads no partition of the transaction log, so that it cannot
+        be probed."""
         return tuple(one for one in self.coordinators if one.health != Health.IDLE)
 
     @property

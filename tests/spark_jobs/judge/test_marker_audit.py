@@ -394,6 +394,9 @@ def test_the_end_of_tailing_forgets_pending_transactions(audited: Audited) -> No
 
 
 def test_a_daily_line_contains_the_number_of_ended_transactions() -> None:
-    line = "1,003 transactions ended on tailed partitions within a day: none torn, 1,000 whole, 3 not seen as a whole"
+    line = (
+        "1,003 transactions ended within a day on partitions of which every batch is read: none torn,"
+        " 1,000 with all markers as decided, 3 that could not be compared as a whole"
+    )
     assert daily_line(Counter({WHOLE: 1_000, UNSEEN: 3})) == line
     assert "2 torn" in daily_line(Counter({WHOLE: 1, TORN: 2}))

@@ -274,7 +274,7 @@ def test_the_first_lines_report_the_release_and_what_works() -> None:
     seen = FINE._replace(brokers=(BROKER._replace(apis=APIS | {27: 1}),))
     reported = first_lines(seen)
     assert reported["this is"] == (
-        "Kafka 4.3, according to the highest metadata.version 30; __transaction_state with 50 partitions;"
+        "Kafka 4.3, because the brokers support metadata.version up to 30; __transaction_state with 50 partitions;"
         " transaction.version 2"
     )
     assert reported["tried on"] == "Kafka 4.3.1 on 2026-11-27: all 1 scenarios passed"
@@ -283,7 +283,7 @@ def test_the_first_lines_report_the_release_and_what_works() -> None:
     assert "hanging transactions" in reported["works"]
     mixed = seen._replace(brokers=(BROKER, BROKER._replace(newest_metadata_version=28), BROKER))
     assert first_lines(mixed)["this is"].startswith(
-        "Kafka 4.2 and 4.3, according to the highest metadata.version 28 and 30;"
+        "Kafka 4.2 and 4.3, because the brokers support metadata.version up to 28 and 30;"
     )
 
 
