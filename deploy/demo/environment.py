@@ -38,10 +38,12 @@ APPLICATIONS = "(?P<name>[a-z]+(-[a-z]+)?)(-[0-9]+)?"
 """The rule by which the ids of the demo name their applications: "refunds-1" belongs to "refunds"."""
 _HANGING = f"{API}/findings?kind=hanging_transaction&status=confirmed&topic={REFUNDS}"
 _TICK_S = 0.2
-_NOTIFY = """[[notify]]
+_CONFIG = """[[notify]]
 name = "demo"
 kind = "webhook"
 url = "{url}"
+
+[canary]
 """
 
 
@@ -150,14 +152,14 @@ class DemoEnvironment:
         ending.callback(self._product.signal, signal.SIGTERM)
 
     def _start_product(self, receiver: Webhook | None) -> ChildProcess:
-        """Starts the product, which notifies `receiver` of findings. Called before the broker is started: both starts
-        take long, and the product waits for a broker."""
+        """Starts the product. With a `receiver`, the product notifies it of findings, and runs a canary. Called before
+        the broker is started: both starts take long, and the product waits for a broker."""
         store = f"sqlite:///{self._directory / 'txnscope.db'}"
         where = ["--bootstrap-servers", self._broker.bootstrap, "--cluster", CLUSTER, "--store", store]
         scratch = ["--checkpoint", str(self._directory / "checkpoint"), "--port", str(self._options.port)]
         if receiver is not None:
             config = self._directory / "txnscope.toml"
-            config.write_text(_NOTIFY.format(url=receiver.url))
+            config.write_text(_CONFIG.format(url=receiver.url))
             scratch += ["--config", str(config)]
         key = secrets.token_hex(16)
         self.key_file.touch(0o600)

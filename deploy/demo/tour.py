@@ -102,6 +102,8 @@ def _alerting(base: str, ports: MonitoringPorts) -> list[str]:
         "",
         f"  {base}/notifications",
         "      the receivers of notifications, and how their deliveries go",
+        f"  {base}{API}/canary",
+        "      the canary: can transactions run now, and how long do they take",
         f"  http://127.0.0.1:{ports.prometheus_port}/",
         "      Prometheus with the shipped rules",
         f"  http://127.0.0.1:{ports.alertmanager_port}/api/v2/alerts",

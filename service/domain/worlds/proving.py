@@ -83,7 +83,7 @@ def _possible_writers(
             lambda one: one.decided.offset >= absence.log_end,
             ProofKind.ORDER,
             log,
-            f"{{gone}} had ended before the entry existed: the ends are below offset {absence.log_end} of the transaction log",
+            f"{{gone}} had ended before the entry existed: below offset {absence.log_end} of the transaction log",
         )
     left = proofs.keep(
         left,

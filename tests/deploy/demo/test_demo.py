@@ -23,6 +23,7 @@ from tests.deploy.demo.running import Demo
 from tests.helpers.brokers import free_ports
 from tests.helpers.paths import ROOT
 from tests.helpers.processes import command_of
+from tests.helpers.servers import get_json
 from tests.helpers.waiting import ANSWER_S, wait_until_equal
 
 
@@ -156,6 +157,8 @@ def test_an_alert_and_the_way_to_end_it_are_printed_until_ctrl_c(start: Callable
     what = "firing    KafkaTransactionHanging (critical): A transaction hangs on refunds-0 of demo"
     demo.read_until(f"{what}  {finding}\n")
     assert "notified  hanging_transaction (critical): " in demo.said
+    canary = get_json(next(url for url in urls if url.endswith("/canary")))
+    assert (canary["is_running"], canary["can_run"], canary["trouble"]) == (True, 1, None)
     resolve = next(line for line in demo.said.splitlines() if "txnscope resolve" in line)
     assert resolve.endswith(f" {finding.rpartition('/')[2]} --execute")
     key = Path(resolve.split("--operator-key-file ")[1].split()[0])

@@ -67,6 +67,7 @@ def test_the_tour_has_the_addresses_of_the_monitoring_if_it_runs() -> None:
     added = [url for url in addresses(full) if url not in addresses(without)]
     assert added == [
         "http://127.0.0.1:8080/notifications",
+        "http://127.0.0.1:8080/api/v1/clusters/demo/canary",
         "http://127.0.0.1:1234/",
         "http://127.0.0.1:2345/api/v2/alerts",
     ]
