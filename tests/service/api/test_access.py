@@ -166,7 +166,7 @@ def test_a_route_without_a_declared_role_keeps_the_service_from_starting() -> No
     router.add_api_route("/api/v1/clusters/{cluster}/findings", lambda: None, methods=["GET"])
     check_declared(router.routes)
     router.add_api_route("/api/v1/clusters/{cluster}/findings", lambda: None, methods=["POST"])
-    with pytest.raises(RuntimeError, match=r"POST /api/v1/clusters/{cluster}/findings: .* does not say who may"):
+    with pytest.raises(RuntimeError, match=r"POST /api/v1/clusters/{cluster}/findings: .* has no role for it"):
         check_declared(router.routes)
 
 
