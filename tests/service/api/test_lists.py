@@ -12,12 +12,14 @@ from fastapi.testclient import TestClient
 
 from service.access.actions import Action, Outcome
 from service.app import create_app
+from service.domain.application_rules import Assigned
 from service.domain.findings.kinds import Kind
 from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
 from service.store import finding_marks, receivers
 from service.store.audit_events import AuditEvent
 from service.store.finding_marks import Wish
+from service.store.writers.applications import ApplicationWriter
 from service.store.writers.groups import GroupWriter
 from service.store.writers.partitions import LedgerWriter
 from service.views.addresses import encode_bytes
@@ -59,6 +61,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log = [*committed(0, MINUTE - 240_000, pid=PID), *aborted(3, MINUTE - 60_000, pid=PID)]
     log += [*committed(6, MINUTE - 120_000, b"former", pid=PID), *committed(9, MINUTE, b"oldest", pid=PID)]
     cluster.writer.apply(batch(log, read(0, len(log))), NOW_MS)
+    named = {one: Assigned(f"application-{one.decode()}") for one in (b"pay", b"former", b"oldest")}
+    ApplicationWriter(cluster.engine, cluster.lease).assign(named, NOW_MS)
     cluster.look(stalled_partition(), stalled_partition(1), read_of(entry()))
     cluster.see(hanging_finding(), hanging_finding(1), observe(Kind.OVERDUE))
     seen = [GroupOffset(name, "orders", 0, LSO - 5, 2, False) for name in ("a", "b", "c")]
