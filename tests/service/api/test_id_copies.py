@@ -231,7 +231,7 @@ def ask(store: str, capsys: pytest.CaptureFixture[str]) -> Iterator[Ask]:
 
 def test_the_terminal_names_ids_as_pages_do_and_takes_every_name(ask: Ask, copies: dict[str, dict[int, str]]) -> None:
     listed = ask("transactions", "--cluster", "orders", "--limit", "200")[1].splitlines()[1:]
-    reported = {int(re.split("  +", line)[3]): re.split("  +", line)[0] for line in listed}
+    reported = {int(re.split("  +", line)[4]): re.split("  +", line)[0] for line in listed}
     assert reported == copies["pages"] == copies["metrics"]
     for raw, pid in PIDS.items():
         for name in {reported[pid], copies["JSON"][pid]}:
