@@ -156,8 +156,6 @@ def sibling_names(name: str) -> tuple[str, ...]:
     found = _leaders(name)
     if streams := _STREAMS.fullmatch(name):
         found.append(f"{streams['name']}-{streams['process']}-0")
-    elif streams := _STREAMS_TASK.fullmatch(name):
-        found += _numbered(f"{streams['name']}-{streams['topology']}_", int(streams["partition"]))
     elif flink := flink_name(name):
         near = range(max(flink.number - _NEAR, 0), flink.number + _NEAR + 1)
         found += (flink._replace(number=n).text for n in sorted({*near, *range(_POOL)}))
@@ -169,7 +167,7 @@ def sibling_names(name: str) -> tuple[str, ...]:
 def may_be_recognised(name: str) -> bool:
     """Returns whether the id has a form that some framework gives: whether `application_of` may return anything but
     NOTHING."""
-    return name.startswith(_CONNECT) or bool(sibling_names(name))
+    return name.startswith(_CONNECT) or _STREAMS_TASK.fullmatch(name) is not None or bool(sibling_names(name))
 
 
 def application_of(
@@ -188,7 +186,7 @@ def application_of(
         # the name of a group of workers may begin that of a job: by its name this may then be either
         return sink if connect == NOTHING or sink.strategy is not None else NOTHING
     if streams := _STREAMS_TASK.fullmatch(one.name):
-        return _streams_task(one, streams, others)
+        return _streams_task(one, streams)
     if spring := _SPRING.fullmatch(one.name):
         return _spring(spring, others, topics or {})
     return NOTHING
@@ -204,15 +202,12 @@ def _streams(one: Behaviour, parts: re.Match[str], others: Mapping[str, Behaviou
     return Application(Framework.KAFKA_STREAMS, parts["name"], parts["thread"], PER_THREAD)
 
 
-def _streams_task(one: Behaviour, parts: re.Match[str], others: Mapping[str, Behaviour]) -> Application:
-    """Recognises Kafka Streams before `exactly_once_v2`, which has a producer for each task."""
-    tasks = (_STREAMS_TASK.fullmatch(name) for name in others)
-    has_sibling = any(task is not None and task["name"] == parts["name"] for task in tasks)
-    if one.timeout_ms == STREAMS_TIMEOUT_MS or has_sibling:
-        return Application(
-            Framework.KAFKA_STREAMS, parts["name"], f"{parts['topology']}_{parts['partition']}", PER_TASK
-        )
-    return NOTHING
+def _streams_task(one: Behaviour, parts: re.Match[str]) -> Application:
+    """Recognises Kafka Streams before `exactly_once_v2`, which has a producer for each task. Siblings prove nothing:
+    other applications number their producers in this form, too."""
+    if one.timeout_ms != STREAMS_TIMEOUT_MS:
+        return NOTHING
+    return Application(Framework.KAFKA_STREAMS, parts["name"], f"{parts['topology']}_{parts['partition']}", PER_TASK)
 
 
 def _connect(name: str, others: Mapping[str, Behaviour]) -> Application:

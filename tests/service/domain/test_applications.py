@@ -195,7 +195,7 @@ def _maker_by_name(name: str, others: Iterable[str], timeout_ms: int, topics: di
         (f"tx-{UUID}-1", (f"tx-{UUID}-0",), 60_000, NOTHING),
         (f"shop-{UUID.replace('-', '')}-1", (), 60_000, NOTHING),
         ("shop-0_3", (), 10_000, Application(Framework.KAFKA_STREAMS, "shop", "0_3", PER_TASK)),
-        ("shop-0_3", ("shop-1_0",), 60_000, Application(Framework.KAFKA_STREAMS, "shop", "0_3", PER_TASK)),
+        ("shop-0_3", ("shop-0_2", "shop-1_0"), 60_000, NOTHING),  # an application with numbers of its own
         ("shop-0_3", ("ship-0_2",), 60_000, NOTHING),
         ("connect-cluster-east", (), 60_000, Application(Framework.KAFKA_CONNECT, "east", None, LEADER)),
         (
