@@ -164,6 +164,11 @@ def sibling_names(name: str) -> tuple[str, ...]:
     return tuple(one for one in dict.fromkeys(found) if one != name)
 
 
+def group_of_leader(name: str) -> str | None:
+    """Returns the group of workers of Kafka Connect whose leader may have the id; None for another form."""
+    return name.removeprefix(_CONNECT) or None if name.startswith(_CONNECT) else None
+
+
 def may_be_recognised(name: str) -> bool:
     """Returns whether the id has a form that some framework gives: whether `application_of` may return anything but
     NOTHING."""

@@ -22,6 +22,7 @@ from service.domain.applications import (
     Framework,
     application_of,
     flink_name,
+    group_of_leader,
     may_be_recognised,
     of_same_job,
     sibling_names,
@@ -123,7 +124,7 @@ class Recogniser:
         """Returns the makers of the ids, as far as they are recognised."""
         of_jobs = {one.transactional_id: self._of_known_job(one) for one in some}
         unknown = [one for one in some if of_jobs[one.transactional_id] == NOTHING and may_be_recognised(one.name)]
-        siblings = {one.name: sibling_names(one.name) for one in unknown}
+        siblings = {one.name: (*sibling_names(one.name), *self._tasks(connection, one.name)) for one in unknown}
         names = dict.fromkeys(name for one in unknown for name in (one.name, *siblings[one.name]))
         found = {b.name: b for b in behaviours(connection, self._cluster_id, [name.encode() for name in names])}
         topics = partition_counts(connection, self._cluster_id) if unknown and self._knows_all_topics else {}
@@ -137,6 +138,13 @@ class Recogniser:
             if maker.kind == Framework.FLINK and maker.name is not None:
                 self._jobs[maker.name, one.timeout_ms] = maker
         return makers
+
+    def _tasks(self, connection: Connection, name: str) -> list[str]:
+        """Returns the name of a task of the group whose leader may have the id, if there is one."""
+        if (group := group_of_leader(name)) is None:
+            return []
+        found = ids_after(connection, self._cluster_id, f"{group}-".encode(), 1)
+        return [one.name for one in found if one.name.startswith(f"{group}-")]
 
     def _of_known_job(self, one: IdToExamine) -> Application:
         parts = flink_name(one.name)

@@ -137,6 +137,18 @@ def partition(cluster_id: int, number: int) -> dict[str, object]:
     return {**zeros, "cluster_id": cluster_id, "topic": "orders", "partition": number}
 
 
+def test_the_leader_of_a_group_with_a_number_is_known_by_a_task(cluster: Cluster, reader: Engine) -> None:
+    cluster.start({0: 0})
+    log(cluster, [entry(0, states.EMPTY, b"connect-cluster-east-1")])
+    recogniser = new(cluster, reader)
+    settle(recogniser, NOW_MS)
+    assert named(cluster) == {"connect-cluster-east-1": None}
+    log(cluster, [entry(1, states.EMPTY, b"east-1-orders-0", pid=8)], 1)
+    settle(recogniser, NOW_MS + 1)
+    settle(recogniser, NOW_MS + WALK_EVERY_MS)
+    assert named(cluster) == {"connect-cluster-east-1": "east-1", "east-1-orders-0": "east-1-orders"}
+
+
 def test_ids_that_were_never_examined_come_faster(cluster: Cluster, reader: Engine) -> None:
     ticks = iter(range(100))
     writer = ApplicationWriter(cluster.engine, cluster.lease)
