@@ -92,7 +92,7 @@ class Canary(Shape):
 
     cluster: str
     is_running: Annotated[bool, Field(description="False: no canary has run yet, or it has stopped.")]
-    summary: Annotated[str, Field(description="In words.")]
+    summary: Annotated[str, Field(description="Whether transactions can run now, in a sentence.")]
     topic: str | None
     every_ms: int | None
     can_run: Annotated[

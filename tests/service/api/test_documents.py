@@ -101,6 +101,7 @@ def test_openapi_names_every_operation_and_defines_every_reference(client: TestC
         "acknowledgeFinding",
         "endMute",
         "explainOffsets",
+        "getApplication",
         "getCanary",
         "getCluster",
         "getFinding",
@@ -113,6 +114,7 @@ def test_openapi_names_every_operation_and_defines_every_reference(client: TestC
         "getTransactionRates",
         "getVersion",
         "getVolume",
+        "listApplications",
         "listAudit",
         "listClusters",
         "listCoordinators",
@@ -174,6 +176,7 @@ def test_openapi_describes_the_filters(client: TestClient) -> None:
         "min_age",
         "producer_id",
         "topic",
+        "application",
         "q",
         "sort",
         "limit",
@@ -242,7 +245,15 @@ def test_a_boolean_parameter_takes_only_true_and_false(tmp_path: Path, path: str
 
 
 CLUSTER = "/api/v1/clusters/orders"
-NAMES = {"cluster": "orders", "producer_id": "7", "finding": "none", "topic": "t", "partition": "0", "offset": "0"}
+NAMES = {
+    "cluster": "orders",
+    "producer_id": "7",
+    "finding": "none",
+    "topic": "t",
+    "partition": "0",
+    "offset": "0",
+    "name": "a",
+}
 STREAMS = ("/api/v1/events",)
 """Streams. A GET of a stream does not end, so tests/service/api/test_process.py tests HEAD over a socket."""
 

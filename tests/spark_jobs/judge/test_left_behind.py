@@ -91,7 +91,10 @@ def test_ids_left_behind_share_one_finding_and_are_no_mismatch(cluster: Cluster,
     assert (one.severity, one.life.count) == (Severity.CRITICAL, 3)
     assert one.observation.detail == "1 of them has a transaction open there that no timeout ends"
     assert [e.text.partition(" ")[0] for e in one.observation.evidence] == ["exp-a", "exp-b", "exp-c"]
-    assert one.observation.evidence[0].text == "exp-a is Ongoing here; of 8 partitions, its coordinator looks in 1"
+    assert (
+        one.observation.evidence[0].text
+        == "exp-a is Ongoing here; with 8 partitions, its coordinator looks in partition 1"
+    )
     for round_ in range(1, 40):
         found = judged.at(NOW_MS + 1_000 * round_)
         assert Kind.COORDINATOR_MISMATCH not in found
