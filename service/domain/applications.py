@@ -164,9 +164,11 @@ def sibling_names(name: str) -> tuple[str, ...]:
     return tuple(one for one in dict.fromkeys(found) if one != name)
 
 
-def group_of_leader(name: str) -> str | None:
-    """Returns the group of workers of Kafka Connect whose leader may have the id; None for another form."""
-    return name.removeprefix(_CONNECT) or None if name.startswith(_CONNECT) else None
+def connect_task_prefix(name: str) -> str | None:
+    """Returns the beginning of the ids of source tasks, one of which has to exist if `name` is to be recognised as the
+    leader of a group of Kafka Connect's workers; None if no task has to show that."""
+    is_either = name.startswith(_CONNECT) and _CONNECT_TASK.fullmatch(name) is not None
+    return f"{name[len(_CONNECT) :]}-" if is_either else None
 
 
 def may_be_recognised(name: str) -> bool:
@@ -229,10 +231,14 @@ def _connect(name: str, others: Mapping[str, Behaviour]) -> Application:
         return NOTHING
     # a group may be called "connect-cluster": then its tasks begin as leaders do
     group = name[len(_CONNECT) :]
-    is_leader = task is None or any(other.startswith(group + "-") for other in others)
+    is_leader = task is None or any(_is_task_of(other, group) for other in others)
     return (
         Application(Framework.KAFKA_CONNECT, group, None, LEADER) if is_leader else Application(Framework.KAFKA_CONNECT)
     )
+
+
+def _is_task_of(name: str, group: str) -> bool:
+    return name.startswith(f"{group}-") and _CONNECT_TASK.fullmatch(name, len(group) + 1) is not None
 
 
 def _leaders(name: str) -> list[str]:

@@ -21,8 +21,8 @@ from service.domain.applications import (
     Behaviour,
     Framework,
     application_of,
+    connect_task_prefix,
     flink_name,
-    group_of_leader,
     may_be_recognised,
     of_same_job,
     sibling_names,
@@ -38,6 +38,9 @@ from spark_jobs.settings import IngestSettings
 
 AT_ONCE: Final = 500
 """Maximum number of ids that one call examines."""
+
+TASKS_READ: Final = 20
+"""Maximum number of ids that are read to find a source task of a group of Kafka Connect's workers."""
 
 LOOK_EVERY_MS: Final = 500
 """Pause between two searches for new ids. An id of Flink's is new a whole checkpoint before its transaction ends."""
@@ -139,12 +142,13 @@ class Recogniser:
                 self._jobs[maker.name, one.timeout_ms] = maker
         return makers
 
-    def _tasks(self, connection: Connection, name: str) -> list[str]:
-        """Returns the name of a task of the group whose leader may have the id, if there is one."""
-        if (group := group_of_leader(name)) is None:
+    def _tasks(self, connection: Connection, leader: str) -> list[str]:
+        """Returns the first names that the tasks of this leader of Kafka Connect's workers may have."""
+        prefix = connect_task_prefix(leader)
+        if prefix is None:
             return []
-        found = ids_after(connection, self._cluster_id, f"{group}-".encode(), 1)
-        return [one.name for one in found if one.name.startswith(f"{group}-")]
+        first = ids_after(connection, self._cluster_id, prefix.encode(), TASKS_READ)
+        return [one.name for one in first if one.transactional_id.startswith(prefix.encode())]
 
     def _of_known_job(self, one: IdToExamine) -> Application:
         parts = flink_name(one.name)

@@ -205,6 +205,7 @@ def _maker_by_name(name: str, others: Iterable[str], timeout_ms: int, topics: di
             Application(Framework.KAFKA_CONNECT, "east-1", None, LEADER),
         ),
         ("connect-cluster-east-1", (), 60_000, Application(Framework.KAFKA_CONNECT)),
+        ("connect-cluster-east-1", ("east-1-jdbc",), 60_000, Application(Framework.KAFKA_CONNECT)),
         (
             "east-my-jdbc-0",
             ("connect-cluster-east",),

@@ -54,6 +54,22 @@ def test_a_new_id_gets_its_application_at_once(cluster: Cluster, reader: Engine)
     assert named(cluster) == {f"shop-{UUID}-1": "shop", "billing": None}
 
 
+def test_a_task_shows_the_group_of_a_leader_with_a_number(cluster: Cluster, reader: Engine) -> None:
+    """Without a task, the id `connect-cluster-east-1` may be that of a task of the group `connect-cluster`."""
+    cluster.start({0: 0})
+    recogniser = new(cluster, reader)
+    log(cluster, [entry(0, states.EMPTY, b"connect-cluster-east-1"), entry(1, states.EMPTY, b"east-1-x", pid=8)])
+    settle(recogniser, NOW_MS)
+    assert named(cluster) == {"connect-cluster-east-1": None, "east-1-x": None}
+    log(cluster, [entry(2, states.EMPTY, b"east-1-orders-0", pid=9)], 2)
+    settle(recogniser, NOW_MS + WALK_EVERY_MS)
+    assert named(cluster) == {
+        "connect-cluster-east-1": "east-1",
+        "east-1-x": None,
+        "east-1-orders-0": "east-1-orders",
+    }
+
+
 def test_a_rule_names_plain_ids(cluster: Cluster, reader: Engine) -> None:
     cluster.start({0: 0})
     log(cluster, [entry(0, states.EMPTY, b"billing"), entry(1, states.EMPTY, b"bill\xff", pid=8)])
@@ -135,18 +151,6 @@ def partition(cluster_id: int, number: int) -> dict[str, object]:
         if not column.nullable and column.default is None
     }
     return {**zeros, "cluster_id": cluster_id, "topic": "orders", "partition": number}
-
-
-def test_the_leader_of_a_group_with_a_number_is_known_by_a_task(cluster: Cluster, reader: Engine) -> None:
-    cluster.start({0: 0})
-    log(cluster, [entry(0, states.EMPTY, b"connect-cluster-east-1")])
-    recogniser = new(cluster, reader)
-    settle(recogniser, NOW_MS)
-    assert named(cluster) == {"connect-cluster-east-1": None}
-    log(cluster, [entry(1, states.EMPTY, b"east-1-orders-0", pid=8)], 1)
-    settle(recogniser, NOW_MS + 1)
-    settle(recogniser, NOW_MS + WALK_EVERY_MS)
-    assert named(cluster) == {"connect-cluster-east-1": "east-1", "east-1-orders-0": "east-1-orders"}
 
 
 def test_ids_that_were_never_examined_come_faster(cluster: Cluster, reader: Engine) -> None:
