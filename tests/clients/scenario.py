@@ -1,6 +1,6 @@
 """Runs the same scenario with all clients at the same time: commits, aborts, `kill -9` and a restart under the same id,
-and a transaction that stays open beyond its timeout. Also runs a rolling start of Kafka Streams, and an application
-with a new random id at each start."""
+and a transaction that stays open beyond its timeout. Also runs a rolling start of Kafka Streams, an application with a
+new random id at each start, and one whose ids look like those of frameworks."""
 
 from __future__ import annotations
 
@@ -43,6 +43,12 @@ PAUSE_MS: Final = 5_000
 """Pause between two starts of instances. Starts that spread over 20 s do not count as one start."""
 
 CHURN: Final = "report-"
+
+BILLING: Final = "billing"
+LOOKALIKES: Final = [
+    BILLING + end for end in ("", "-1", "-0-1", "-0-2", "-0-3", "-1_0", "-1_1", ".worker.0", ".worker.1")
+]
+"""Ids of an application with librdkafka. Some have the form of the ids of Flink, Kafka Streams, and Spring."""
 
 TIMEOUT_MS: Final = 30_000
 """Transaction timeout of KafkaJS and aiokafka. It is longer than the time that they need to start again."""
@@ -144,8 +150,11 @@ class Scenario:
         """Starts an application with a new random id several times. The last start follows the rolling start of
         Kafka Streams. So when the finding of churn appears, a wrong finding about the rolling start would have
         appeared, too."""
+        workers = [open_producer(self.broker.bootstrap, name) for name in LOOKALIKES]
         for _ in range(RANDOM_IDS):
             self._start_with_a_new_id()
+            for one in workers:
+                transact(one, _OUTPUT)
             time.sleep(PAUSE_MS / 1_000)
         assert rolled_out.wait(LIMIT_S), "the rolling start has not ended"
         self._start_with_a_new_id()

@@ -4,13 +4,15 @@ with the coordinator's own lines in the broker's log and with Kafka's own tool."
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pytest
 
 from deploy.demo.broker import Broker
-from service.domain.applications import has_form_of_streams
+from service.domain.application_rules import UNASSIGNED, Assigned
+from service.domain.applications import Framework, has_form_of_streams
 from service.domain.findings.kinds import Kind
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode
@@ -18,17 +20,42 @@ from service.domain.transaction_log.timeline import Folded, Row, TimelineCursor
 from service.store.queries.history import read_timeline
 from service.store.rows.findings import finding_of
 from service.store.schema import clusters, findings, transactional_ids
-from tests.clients.scenario import AIOKAFKA, CHURN, KAFKAJS, PROPERTIES, SHIPPING, SHOP, STREAMS, Scenario
+from tests.clients.scenario import (
+    AIOKAFKA,
+    BILLING,
+    CHURN,
+    KAFKAJS,
+    PROPERTIES,
+    SHIPPING,
+    SHOP,
+    STREAMS,
+    Scenario,
+)
 from tests.harm.watched import Watch
 from tests.helpers.brokers import free_port
 from tests.integration import kafka_tools
 from tests.integration.application import running
 from tests.integration.causes_lab import aborts_of
 from tests.integration.kafka_tools import Printed
+from tests.integration.named_applications import NAMED, Named, wait_until_named
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 COMMANDED = (KAFKAJS, AIOKAFKA)
+
+RULE = """
+[[applications]]
+prefix = "report-"
+name = "Reports"
+"""
+TRUTH = {
+    STREAMS: {f"{name}-": Assigned(name, Framework.KAFKA_STREAMS) for name in (SHOP, SHIPPING)},
+    KAFKAJS: {KAFKAJS: UNASSIGNED},
+    AIOKAFKA: {AIOKAFKA: UNASSIGNED},
+    "librdkafka": {BILLING: UNASSIGNED},
+    "librdkafka, by a rule": {CHURN: Assigned("Reports")},
+}
+"""The true applications of ids, by client and prefix of the ids."""
 
 
 class Ends(NamedTuple):
@@ -48,6 +75,7 @@ class Seen(NamedTuple):
     applications: dict[str, str | None]
     timeline: dict[str, tuple[Row | Folded, ...]]
     history: dict[str, list[Printed]]
+    named: dict[str, Named]
 
     def ran_out(self) -> Counter[str]:
         """Returns, by id, the number of transactions that were aborted after their timeout. The coordinator aborts most
@@ -68,9 +96,11 @@ class Seen(NamedTuple):
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     directory = tmp_path_factory.mktemp("clients")
+    config = directory / "txnscope.toml"
+    config.write_text(RULE)
     with (
         Broker("4.3.1", free_port(), directory / "kafka", PROPERTIES) as broker,
-        running(Watch(broker.bootstrap, directory)) as app,
+        running(Watch(broker.bootstrap, directory, "--config", str(config))) as app,
     ):
         scenario = Scenario(broker, app, directory)
         scenario.run()
@@ -88,7 +118,8 @@ def _look(scenario: Scenario) -> Seen:
     history = kafka_tools.history(scenario.broker, scenario.broker.bootstrap)
     counted = {name: Ends(row.commits, aborts_of(row)) for name, row in ids.items()}
     applications = {name: row.application for name, row in ids.items()}
-    return Seen(scenario, app.rows(findings), counted, applications, timeline, history)
+    named = {client: wait_until_named(app, truth) for client, truth in TRUTH.items()}
+    return Seen(scenario, app.rows(findings), counted, applications, timeline, history, named)
 
 
 def _about(finding: Any) -> str:
@@ -117,6 +148,18 @@ def test_timeouts_and_churn_are_the_only_findings(seen: Seen) -> None:
         if one.kind == Kind.TIMED_OUT and not any(name.startswith(_about(one)) for name in timed_out)
     ]
     assert wrong == [], f"{seen.reported()}; the log has timeouts of {timed_out}"
+
+
+@pytest.mark.parametrize("client", TRUTH)
+def test_each_id_has_the_application_that_its_client_is_configured_with(
+    seen: Seen, client: str, record_property: Callable[[str, object], None]
+) -> None:
+    """Names that no framework made have no application, unless a rule names one."""
+    seen.needs(client)
+    named = seen.named[client]
+    record_property(NAMED, named.figures)
+    right = named.not_named if UNASSIGNED in TRUTH[client].values() else named.rightly
+    assert len(right) == named.figures["ids"] > 0, named
 
 
 @pytest.mark.parametrize("name", COMMANDED)

@@ -1,0 +1,67 @@
+"""Compares the applications that the store has for transactional.ids with the applications that the clients'
+configuration names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from service.domain.application_rules import UNASSIGNED, Assigned
+from service.domain.applications import Framework
+from service.store.schema import transactional_ids
+from tests.helpers.waiting import wait_until
+from tests.integration.application import Ingest
+
+NAMED: Final = "applications"
+"""Property of a test report: the figures of a client, as docs/applications.md has them in a table."""
+
+
+class Named(NamedTuple):
+    """The ids of a client, by what the store says about their application. `wrongly`: with (stored, true)."""
+
+    rightly: frozenset[str]
+    wrongly: Mapping[str, tuple[Assigned, Assigned]]
+    not_named: frozenset[str]
+    not_examined: frozenset[str]
+
+    @property
+    def figures(self) -> dict[str, int]:
+        groups = {name: len(getattr(self, name)) for name in self._fields}
+        return {"ids": sum(groups.values()), **groups}
+
+
+def compare(rows: Iterable[Any], truth: Mapping[str, Assigned]) -> Named:
+    """Compares the application of each id that begins with a prefix in `truth` with the true one. No two of the
+    prefixes fit one id. If the true application is UNASSIGNED, any name is wrong."""
+    rightly, not_named, not_examined = set[str](), set[str](), set[str]()
+    wrongly: dict[str, tuple[Assigned, Assigned]] = {}
+    for row in rows:
+        name = row.transactional_id.decode()
+        true = next((one for prefix, one in truth.items() if name.startswith(prefix)), None)
+        stored = Assigned(row.application, Framework(row.framework or Framework.UNKNOWN))
+        if true is None:
+            continue
+        if row.is_examined is None:
+            not_examined.add(name)
+        elif stored == UNASSIGNED:
+            not_named.add(name)
+        elif stored == true:
+            rightly.add(name)
+        else:
+            wrongly[name] = stored, true
+    return Named(frozenset(rightly), wrongly, frozenset(not_named), frozenset(not_examined))
+
+
+def wait_until_named(app: Ingest, truth: Mapping[str, Assigned]) -> Named:
+    """Waits until each id has been examined, and each whose true application has a name has some name. Returns the
+    comparison."""
+    nameless = tuple(prefix for prefix, true in truth.items() if true == UNASSIGNED)
+
+    def compared() -> Named:
+        return compare(app.rows(transactional_ids), truth)
+
+    return wait_until(
+        compared,
+        lambda one: not one.not_examined and all(name.startswith(nameless) for name in one.not_named),
+        f"the names of the applications of all ids of {sorted(truth)} ({app.log})",
+    )
