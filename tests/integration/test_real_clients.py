@@ -12,7 +12,7 @@ import pytest
 
 from deploy.demo.broker import Broker
 from service.domain.application_rules import UNASSIGNED, Assigned
-from service.domain.applications import Framework, has_form_of_streams
+from service.domain.applications import Framework
 from service.domain.findings.kinds import Kind
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode
@@ -72,7 +72,6 @@ class Seen(NamedTuple):
     scenario: Scenario
     findings: list[Any]
     counted: dict[str, Ends]
-    applications: dict[str, str | None]
     timeline: dict[str, tuple[Row | Folded, ...]]
     history: dict[str, list[Printed]]
     named: dict[str, Named]
@@ -117,21 +116,12 @@ def _look(scenario: Scenario) -> Seen:
         }
     history = kafka_tools.history(scenario.broker, scenario.broker.bootstrap)
     counted = {name: Ends(row.commits, aborts_of(row)) for name, row in ids.items()}
-    applications = {name: row.application for name, row in ids.items()}
     named = {client: wait_until_named(app, truth) for client, truth in TRUTH.items()}
-    return Seen(scenario, app.rows(findings), counted, applications, timeline, history, named)
+    return Seen(scenario, app.rows(findings), counted, timeline, history, named)
 
 
 def _about(finding: Any) -> str:
     return str(finding.prefix or (finding.transactional_id or b"").decode())
-
-
-def test_kafka_streams_names_its_applications_and_plain_ids_have_none(seen: Seen) -> None:
-    seen.needs(STREAMS)
-    of_streams = {name: one for name, one in seen.applications.items() if has_form_of_streams(name)}
-    assert set(of_streams.values()) == {SHOP, SHIPPING}
-    assert all(name.startswith(f"{application}-") for name, application in of_streams.items())
-    assert {one for name, one in seen.applications.items() if name not in of_streams} == {None}
 
 
 def test_timeouts_and_churn_are_the_only_findings(seen: Seen) -> None:

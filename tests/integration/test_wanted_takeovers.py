@@ -7,7 +7,7 @@ partition during rebalances.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from deploy.demo.broker import Broker
+from service.domain.application_rules import Assigned
 from service.domain.applications import LEADER, PER_PARTITION, PER_TASK, Application, Framework, application_of
 from service.domain.transaction_log import states
 from service.store.queries.behaviours import behaviours
@@ -32,6 +33,7 @@ from tests.integration import kafka_tools
 from tests.integration.application import Ingest, ingesting
 from tests.integration.causes_lab import aborts_of
 from tests.integration.kafka_tools import Printed
+from tests.integration.named_applications import NAMED, Named, wait_until_named
 from tests.integration.producers import create_topic, plain_producer
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -40,23 +42,26 @@ SOURCE: Final = "in"
 TARGET: Final = "out"
 PARTITIONS: Final = 3
 RELAYS: Final = [f"tx.g.{SOURCE}.{partition}" for partition in range(PARTITIONS)]
-APPLICATIONS: Final = {
-    **dict.fromkeys(RELAYS, "tx.g"),
-    **{name: name.rpartition("-")[0] for name in TASK_IDS},
-    f"connect-cluster-{GROUP}": GROUP,
+TRUTH: Final = {
+    Framework.KAFKA_CONNECT: {
+        f"connect-cluster-{GROUP}": Assigned(GROUP, Framework.KAFKA_CONNECT),
+        **{name: Assigned(name.rpartition("-")[0], Framework.KAFKA_CONNECT) for name in TASK_IDS},
+    },
+    Framework.SPRING: dict.fromkeys(RELAYS, Assigned("tx.g", Framework.SPRING)),
 }
-"""The application of each id: the group with its prefix, the connector with its group of workers, that group."""
+"""The true applications, by framework and id."""
 REBALANCES: Final = 3
 """Number of times that a second instance starts and stops."""
 
 
 class Seen(NamedTuple):
-    """The results after the whole run. Rows, history and makers are by id."""
+    """The results after the whole run. Rows, history and makers are by id; the applications of ids by framework."""
 
     findings: list[Any]
     rows: dict[str, Any]
     history: dict[str, list[Printed]]
     makers: dict[str, Application]
+    named: dict[Framework, Named]
 
 
 @pytest.fixture(scope="module")
@@ -80,21 +85,13 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
             lambda: "Ongoing" in listed_ids(broker.bootstrap).values(), False, "whether a transaction is open"
         )
         app.wait_until_read()
-        wait_until_equal(
-            lambda: {one: name for one, name in applications(app).items() if one in APPLICATIONS},
-            APPLICATIONS,
-            "the applications of the ids",
-        )
         rows = {row.transactional_id.decode(): row for row in app.rows(transactional_ids)}
         (cluster,) = app.rows(clusters)
         with app.reader() as engine, engine.connect() as connection:
             known = behaviours(connection, cluster.id, [name.encode() for name in rows])
         makers = {one.name: application_of(one, known, {SOURCE: PARTITIONS}) for one in known}
-        return Seen(app.rows(findings), rows, kafka_tools.history(broker, broker.bootstrap), makers)
-
-
-def applications(app: Ingest) -> dict[str, str | None]:
-    return {row.display: row.application for row in app.rows(transactional_ids)}
+        named = {framework: wait_until_named(app, truth) for framework, truth in TRUTH.items()}
+        return Seen(app.rows(findings), rows, kafka_tools.history(broker, broker.bootstrap), makers, named)
 
 
 def relay(broker: Broker, app: Ingest, spring: Spring, directory: Path) -> None:
@@ -140,8 +137,13 @@ def test_the_leader_and_the_tasks_of_connect_are_recognised(seen: Seen) -> None:
         assert seen.makers[name] == Application(Framework.KAFKA_CONNECT, connector, task, PER_TASK)
 
 
-def test_no_other_id_has_an_application(seen: Seen) -> None:
-    assert {name for name, row in seen.rows.items() if row.application is not None} == APPLICATIONS.keys()
+@pytest.mark.parametrize("framework", TRUTH)
+def test_each_id_has_the_application_that_its_framework_is_configured_with(
+    seen: Seen, framework: Framework, record_property: Callable[[str, object], None]
+) -> None:
+    record_property(NAMED, seen.named[framework].figures)
+    assert seen.named[framework].rightly == TRUTH[framework].keys(), seen.named[framework]
+    assert {name for truth in TRUTH.values() for name in truth} == seen.rows.keys()
 
 
 def test_connect_fenced_its_tasks_in_each_round(seen: Seen) -> None:
