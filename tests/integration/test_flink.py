@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from deploy.demo.broker import Broker
+from service.domain.application_rules import Assigned
 from service.domain.applications import INCREMENTING, POOLING, Application, Framework
 from service.domain.findings.finding import Observation
 from service.domain.findings.kinds import Kind
@@ -31,6 +32,7 @@ from tests.integration import kafka_tools
 from tests.integration.application import Ingest, ingesting
 from tests.integration.causes_lab import aborts_of
 from tests.integration.kafka_tools import Printed
+from tests.integration.named_applications import NAMED, Named, compare, wait_until_named
 from tests.integration.producers import create_topic
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -46,15 +48,23 @@ ALLOWED: Final = frozenset({Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS, Kind.LONG_
 for long."""
 
 STRATEGIES: Final = {"flink-incrementing": INCREMENTING, "flink-pooling": POOLING}
+TRUTH: Final = {f"{prefix}-": Assigned(prefix, Framework.FLINK) for prefix in STRATEGIES}
+"""The true applications, by prefix of the ids."""
 
 
 class Seen(NamedTuple):
-    """The results after the whole run. `makers` maps the ids that were open while the job was away to their makers."""
+    """The results after the whole run.
+
+    - `makers`: the makers of the ids that were open while the job was away.
+    - `named_early`, `named`: the applications of all ids, each time that the job was away, and at the end.
+    """
 
     findings: list[Any]
     rows: dict[str, Any]
     history: dict[str, list[Printed]]
     makers: dict[str, Application]
+    named_early: list[Named]
+    named: Named
 
     def reported(self) -> list[tuple[str, str, str, str]]:
         return [(one.kind, one.severity, one.title, one.advice) for one in self.observations]
@@ -70,6 +80,7 @@ class Job:
     def __init__(self, broker: Broker, app: Ingest, directory: Path) -> None:
         self.broker, self.app = broker, app
         self.makers: dict[str, Application] = {}
+        self.named_early: list[Named] = []
         self._flink = Flink(broker.bootstrap, directory / "flink")
         self._flink.compile()
         self._log = directory / "flink.log"
@@ -110,6 +121,7 @@ class Job:
             open_ones = [_Named(row) for row in self.app.rows(transactional_ids) if row.state == states.ONGOING]
             found = Makers(cluster.id).of(connection, open_ones, 0)
         self.makers |= {key.decode(): maker for key, maker in found.items()}
+        self.named_early.append(compare(self.app.rows(transactional_ids), TRUTH))
 
 
 class _Running(Client):
@@ -142,16 +154,11 @@ def seen(
         wait_for(
             lambda: [1 for one in app.rows(findings) if one.kind in _LOSSES], f"the finding of the loss; {app.log}"
         )
-        wait_until_equal(lambda: without_application(app), [], "ids of the sinks that belong to another application")
+        named = wait_until_named(app, TRUTH)
         rows = {row.transactional_id.decode(): row for row in app.rows(transactional_ids)}
         tool = broker if request.param == VERSIONS[0] else brokers(VERSIONS[0])
-        yield Seen(app.rows(findings), rows, kafka_tools.history(tool, broker.bootstrap), job.makers)
-
-
-def without_application(app: Ingest) -> list[tuple[str, str | None]]:
-    """Returns the ids whose application is not the prefix of their sink, with that application."""
-    ids = ((row.display, row.application) for row in app.rows(transactional_ids))
-    return [(name, application) for name, application in ids if application != name.rsplit("-", 2)[0]]
+        history = kafka_tools.history(tool, broker.bootstrap)
+        yield Seen(app.rows(findings), rows, history, job.makers, job.named_early, named)
 
 
 _LOSSES: Final = (Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS)
@@ -177,6 +184,22 @@ def test_ids_that_a_job_left_open_are_recognised_as_ids_of_its_sinks(seen: Seen)
         or maker.strategy != STRATEGIES[name.rsplit("-", 2)[0]]
     }
     assert wrong == {}
+
+
+def test_each_id_of_a_sink_has_the_prefix_of_the_sink_as_its_application(
+    seen: Seen, record_property: Callable[[str, object], None]
+) -> None:
+    for strategy in STRATEGIES:
+        ids = {name for name in seen.rows if name.startswith(f"{strategy}-")}
+        record_property(f"{NAMED} of {strategy}", {"ids": len(ids), "rightly": len(ids & seen.named.rightly)})
+    assert seen.named.rightly == seen.rows.keys(), seen.named
+
+
+def test_no_id_of_a_sink_had_another_application_while_the_job_was_away(
+    seen: Seen, record_property: Callable[[str, object], None]
+) -> None:
+    record_property(NAMED, [named.figures for named in seen.named_early])
+    assert [named.wrongly for named in seen.named_early] == [{}, {}]
 
 
 def test_a_recovery_commits_the_transactions_of_the_checkpoint(seen: Seen) -> None:
