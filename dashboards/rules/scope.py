@@ -14,6 +14,9 @@ _MATCHER: Final = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)(?:=~|!~|!=|=)"(?:[^"\\\n
 _GROUPING: Final = re.compile(r"\b(by|on) \(([^)]+)\)")
 _SELECTOR: Final = re.compile(r"\b(up(?=\{)|cluster\w*:\w+:\w+|kafka_txn_\w+)(?:\{([^}]*)\})?")
 
+_SERIES: Final = re.compile("_(bucket|count|sum)$")
+"""The endings of the series of a histogram."""
+
 _ABOUT_CLUSTERS: Final = {metric.name for metric in OF_CLUSTERS}
 
 
@@ -48,7 +51,7 @@ class Scope(NamedTuple):
 
     def _select(self, found: re.Match[str]) -> str:
         name = found[1]
-        has_cluster = name in _ABOUT_CLUSTERS or ":" in name
+        has_cluster = _SERIES.sub("", name) in _ABOUT_CLUSTERS or name in _ABOUT_CLUSTERS or ":" in name
         wanted = [one for one in self.matchers if has_cluster or _name(one) != CLUSTER]
         matchers = ",".join(part for part in (found[2], *wanted) if part)
         return f"{name}{{{matchers}}}" if matchers else name

@@ -10,6 +10,7 @@ from typing import Final
 
 from prometheus_client import ProcessCollector
 
+from service.domain.application_rules import Assigned
 from service.domain.canary.rounds import ALWAYS_COUNTED
 from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import MOST_OPEN
@@ -35,6 +36,7 @@ from service.store import clusters
 from service.store.engine import open_reader
 from service.store.escaped_text import DIGEST_DIGITS, LABEL_BYTES
 from service.store.receivers import add_receiver
+from service.store.writers.applications import ApplicationWriter
 from service.store.writers.groups import GroupWriter
 from service.store.writers.history import count_batch, count_detection
 from service.views.cluster.metric_facts import EXPIRES_WITHIN_MS, HANGING_NAMED, TOP_OPEN
@@ -209,6 +211,8 @@ def fill(cluster: WithPartitions) -> None:
         ],
         behind=3,
     )
+    billing = {name: Assigned("billing") for name in (b"billing-2", b"ledger-1")}
+    ApplicationWriter(cluster.engine, cluster.lease).assign(billing, NOW_MS)
     cluster.look(stalled_partition(7, "payments"), *(moving_partition(number) for number in range(3)))
     cluster.see(hanging_finding(7, owner="team payments", muted_until_ms=NOW_MS + 3_600_000))
     waiting = GroupOffset("invoices", "payments", 7, LSO, 2, False)

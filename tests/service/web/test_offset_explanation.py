@@ -133,7 +133,9 @@ def test_a_range_of_offsets_is_a_table(explain: Callable[..., PageText]) -> None
 
 def test_a_run_of_aborted_records_is_summed_up(explain: Callable[..., PageText]) -> None:
     reported = explain("offset=4").texts
-    assert shows(reported["only-aborted"], "From 4", "up to 6", "1 transaction of pay", "2 records", "first readable 7")
+    assert shows(
+        reported["only-aborted"], "from 4 to 6", "1 transaction of pay", "2 records", "first readable record is at 7"
+    )
     assert "only-aborted" not in explain("offset=8").texts
 
 
