@@ -17,8 +17,12 @@ CANARY: Final = [
     lines(
         "Canary: transactions run",
         "1: the canary's newest transaction at this coordinator was committed and visible; 0: it failed. Empty without"
-        " a canary, and while the canary does not report.",
-        [Query(value(catalogue.CANARY_RUNS, _BROKER), _OF_BROKER)],
+        " a canary, and while the canary does not report. Beside it, the number of partitions of the transaction log"
+        " without a leader, if there are any: no transaction of their ids can run.",
+        [
+            Query(value(catalogue.CANARY_RUNS, _BROKER), _OF_BROKER),
+            Query(f"{value(catalogue.CANARY_LEADERLESS)} > 0", "{{cluster}} without a leader"),
+        ],
         page(of_series),
         unit="short",
         steps=at_least(1),
