@@ -56,7 +56,7 @@ def test_a_lowered_feature_gets_the_advice_for_a_single_stuck_id(make_broker: Ma
                 )
 
             wait_for(
-                lambda: "other ids of __transaction_state-0 were written" in advice(),
+                lambda: "records of other ids were written to __transaction_state-0" in advice(),
                 "the advice to mention the other ids",
             )
             wait_for(
