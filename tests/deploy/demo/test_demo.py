@@ -24,7 +24,7 @@ from tests.helpers.brokers import free_ports
 from tests.helpers.paths import ROOT
 from tests.helpers.processes import command_of
 from tests.helpers.servers import get_json
-from tests.helpers.waiting import ANSWER_S, wait_until_equal
+from tests.helpers.waiting import ANSWER_S, wait_until, wait_until_equal
 
 
 @pytest.fixture
@@ -153,14 +153,14 @@ def test_an_alert_and_the_way_to_end_it_are_printed_until_ctrl_c(start: Callable
     monitoring_urls = [url for url in urls if urlsplit(url).port in demo.ports[2:4]]
     assert status(next(url for url in urls if url.endswith("/notifications"))) == 200
     assert [status(url) for url in monitoring_urls] == [302, 200]  # Prometheus redirects to its pages
-    finding = next(url for url in urls if "/findings/" in url)
+    resolve = next(line for line in demo.said.splitlines() if "txnscope resolve" in line)
+    number = resolve.removesuffix(" --execute").rpartition(" ")[2]
+    finding = next(url for url in urls if url.endswith(f"/findings/{number}") and "/api/" not in url)
     what = "firing    KafkaTransactionHanging (critical): A transaction hangs on refunds-0 of demo"
     demo.read_until(f"{what}  {finding}\n")
     assert "notified  hanging_transaction (critical): " in demo.said
-    canary = get_json(next(url for url in urls if url.endswith("/canary")))
-    assert (canary["is_running"], canary["can_run"], canary["trouble"]) == (True, 1, None)
-    resolve = next(line for line in demo.said.splitlines() if "txnscope resolve" in line)
-    assert resolve.endswith(f" {finding.rpartition('/')[2]} --execute")
+    canary = next(url for url in urls if url.endswith("/canary"))
+    wait_until(lambda: get_json(canary), lambda seen: seen["can_run"] == 1, "a transaction of the canary")
     key = Path(resolve.split("--operator-key-file ")[1].split()[0])
     assert (key.stat().st_mode & 0o777, key.parent.parent) == (0o600, demo.scratch)
     os.killpg(demo.process.pid, signal.SIGINT)  # a terminal sends Ctrl-C to the whole group
