@@ -60,7 +60,7 @@ def test_a_lowered_feature_gets_the_advice_for_a_single_stuck_id(make_broker: Ma
                 "the advice to mention the other ids",
             )
             wait_for(
-                lambda: "transaction.version 2, and 0 is finalized now" in advice(),
+                lambda: "transaction.version 2, and version 0 is finalized now" in advice(),
                 "the advice to mention the lowered feature",
             )
             for blamed in ("min.insync.replicas", "clock", "Causes"):
