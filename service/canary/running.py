@@ -1,5 +1,5 @@
-"""The canary of one cluster under one lease: a thread for each coordinator, and this one, which looks at the layout,
-renews the lease, and begins and ends the others."""
+"""Runs the canary of one cluster under one lease: one thread reads the layout, and starts and ends a thread for each
+coordinator."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _SPREAD_S: Final = 2.0
 
 
 class Plan(NamedTuple):
-    """What the canary of one cluster does. `settings`: those of its principal. `coordinators`: brokers to probe; none:
-    all that coordinate something."""
+    """The settings of one cluster's canary. `settings`: the connection, with the canary's own principal if it has one.
+    `coordinators`: the brokers to probe; if there are none, all brokers that coordinate something."""
 
     settings: ClientSettings
     topic: str
@@ -50,7 +50,8 @@ class Plan(NamedTuple):
 
 
 class RunningCanary:
-    """Runs rounds until the lease is lost or `run` is told to stop. `cluster_id`: the store's number of the cluster."""
+    """Runs rounds at every coordinator until the lease is lost or `run` is told to stop. `cluster_id`: the cluster's
+    number in the store."""
 
     def __init__(self, engine: Engine, plan: Plan, clocks: Clocks, held: Lease, cluster_id: int) -> None:
         self._engine, self._plan, self._clocks = engine, plan, clocks

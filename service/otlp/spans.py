@@ -42,8 +42,8 @@ _ERRORS: Final = {
 
 
 class Facts(NamedTuple):
-    """What the store has about an end beside its rows. `coordinator`: the partition of the transaction log, with its
-    present leader."""
+    """The facts about the end of a transaction that its own rows in the store do not hold. `coordinator`: the partition
+    of the transaction log, with its present leader."""
 
     markers: Sequence[Marker]
     finding: AboutEnd | None

@@ -140,7 +140,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_log_append_time(self) -> bool:
-        """Whether the broker set the timestamps; then all records have `max_timestamp_ms`."""
+        """True if the broker set the timestamps. Then every record has the timestamp `max_timestamp_ms`."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property

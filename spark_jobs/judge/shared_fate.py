@@ -80,7 +80,7 @@ class SharedFates:
 
     def __init__(self) -> None:
         self._taken_over_ms: dict[EntryKey, int] = {}
-        """When entries that had no owner at step 2 got an owner (ms). An entry that is seen open after this time is
+        """The time (ms) at which an entry without an owner at step 2 got one. An entry that is seen open after this time is
         older than the owner's present transaction."""
         self._lost: list[Observation] = []
         self._read: dict[EntryKey, int] = {}

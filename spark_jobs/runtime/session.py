@@ -31,7 +31,7 @@ from spark_jobs.runtime.java import Java, archived_classes, find_java, sharing_o
 
 @dataclass(frozen=True, slots=True)
 class Master:
-    """Where Spark runs. `url`: as for spark-submit; None: this machine, with two cores. `conf`: Spark settings, which
+    """The place where Spark runs. `url`: as for spark-submit; None: this machine, with two cores. `conf`: Spark settings, which
     override ours."""
 
     url: str | None = None

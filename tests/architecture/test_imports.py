@@ -95,7 +95,7 @@ def test_pages_and_commands_use_no_route() -> None:
 
 
 def test_tools_for_models_know_rest_and_nothing_below_it() -> None:
-    """What a tool may see is decided by REST alone, for the sender of the request."""
+    """REST alone decides what a tool may see, by the sender of the request."""
     rooms = ("service.mcp", "service.domain", "service.views", "service.access.needs", "service.api.http.fields")
     used = [i for i in imports("service/mcp") if within(i[1], "service") and i[1] != "service"]
     assert [i for i in used if not within(i[1], *rooms) and not i[1].startswith("service.api.http.fields")] == []

@@ -88,7 +88,7 @@ class CanaryCoordinator(Shape):
 
 @dataclass(slots=True, kw_only=True)
 class Canary(Shape):
-    """Whether transactions can run now, as the canary's own transactions show."""
+    """The canary of a cluster, whose own transactions show whether transactions can run now."""
 
     cluster: str
     is_running: Annotated[bool, Field(description="False: no canary has run yet, or it has stopped.")]

@@ -76,9 +76,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """What a transaction shows about the application that opened it. `producer_id`, `producer_epoch`: the application
-    commits the transaction with these when it recovers. `deadline_ms`: when the transaction times out; None: never, or
-    not known. `prefix`: the prefix of the job's ids, if Apache Flink made the id; else None."""
+    """The two-phase sink that may have opened a transaction. `producer_id`, `producer_epoch`: a recovery of the sink's
+    application commits the transaction with these. `deadline_ms`: the time at which the transaction times out; None if
+    it never does, or that is not known. `prefix`: the prefix of the job's ids, if Apache Flink made the id; else
+    None."""
 
     two_phase: TwoPhase
     producer_id: int

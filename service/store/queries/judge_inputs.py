@@ -42,13 +42,13 @@ from service.store.schema import (
 
 IDS_READ: Final = 500
 MOST_COUNTED: Final = 100_000
-"""Maximum number of unread rows that are counted. Counting so many takes about 0.2 s, during which no hanging
-transaction is judged."""
+"""Maximum number of unread rows that are counted: the count takes about 0.2 s, and hanging transactions wait for
+it."""
 
 GAPS_READ: Final = 200
 UNDECODED_READ: Final = 100
 WITH_TOPICS: Final = 50
-"""The partitions of open transactions are read for so many ids at most, the first ones of a read."""
+"""Maximum number of ids, from the first one of a read, whose open transactions are read with their partitions."""
 
 _LEFT_BEHIND: Final = ("transactional_id", "display", "partition", "offset", "timestamp_ms", "state")
 

@@ -150,8 +150,8 @@ class PartitionWriter(SourceWriter):
 
 
 def _places(batch: PartitionsBatch) -> list[TopicPartition] | None:
-    """Returns the partitions that the batch is about; None if it is about all partitions, or about so many that reading
-    all is faster."""
+    """Returns the partitions of which the batch has samples or reads; None if all rows are to be read, because the
+    batch has all partitions, or so many that reading all rows is faster."""
     if batch.is_full:
         return None
     asked = {(fact.topic, fact.partition) for facts in (batch.observations, batch.reads) for fact in facts}
