@@ -28,7 +28,6 @@ from service.api.http.state import AppState, Store
 from service.api.routes import (
     applications,
     audit,
-    canary,
     clusters,
     events,
     finding_marks,
@@ -194,7 +193,7 @@ def _routes() -> list[BaseRoute]:
         *(clusters.router, transactions.router, history.router, findings.router, events.router, partitions.offsets),
         applications.router,
         *(partitions.router, partitions.groups, ledger.router, resolve.router, finding_marks.acknowledgements),
-        *(audit.router, finding_marks.router, finding_marks.lists, notifications.router, canary.router),
+        *(audit.router, finding_marks.router, finding_marks.lists, notifications.router),
     ):
         everything.include_router(room, prefix=API)
     everything.include_router(health.router)

@@ -16,8 +16,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
 from service.access.configuration import Table
-from service.domain.canary.names import TOPIC_WORD
-from service.domain.canary.targets import MOST_COORDINATORS
+from service.domain.canary.targets import MOST_COORDINATORS, TOPIC_WORD
 from service.domain.duration_text import span_ms
 
 SHORTEST_MS: Final = 1_000

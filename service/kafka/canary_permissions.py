@@ -8,7 +8,7 @@ from kafka.protocol.admin import CreateTopicsRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import EndTxnRequest
 
-from service.domain.canary.names import ID_PREFIX
+from service.domain.canary.targets import ID_PREFIX
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.permissions import OPERATIONS, TIMEOUT_MS, denied_ids, topic_errors

@@ -13,7 +13,6 @@ from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.worlds.verdict import Decided
 from service.mcp.asking import Ask
 from service.mcp.data import Fields, known, more, name, names, shortened
-from service.mcp.runbooks import uri_of
 
 Finding = Mapping[str, Any]
 """A finding of REST, asked for with `names=apart`."""
@@ -30,6 +29,8 @@ class Place(NamedTuple):
     kind: str
 
 
+_RUNBOOKS: Final = "txnscope://runbooks/"
+
 OPEN: Final = (Status.CANDIDATE.value, Status.CONFIRMED.value)
 
 _PLAIN: Final = ("id", "kind", "severity", "status", "confidence")
@@ -40,6 +41,11 @@ _READ: Final = 50
 _RANKS: Final = {severity.value: severity.rank for severity in Severity}
 _LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """Kafka's own rule for names of topics. A command with another name would not be safe to paste."""
+
+
+def uri_of(alert: str) -> str:
+    """Returns the address of the alert's runbook among the resources."""
+    return f"{_RUNBOOKS}{alert}"
 
 
 def described(one: Finding) -> Fields:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
+import service
 from service.mcp.asking import Ask, Refused
 from service.mcp.data import TEXT_BYTES, shortened, to_json
-from service.mcp.runbooks import runbooks
+from service.mcp.findings import uri_of
 from service.mcp.tools import TOOLS, BadArguments
 
 INSTRUCTIONS: Final = (
@@ -21,6 +24,8 @@ INSTRUCTIONS: Final = (
     " stands for the field x of `subject`, [name 1] for a name in `names`. `more_x` is how many of x are left out. No"
     " tool changes anything: `command` and `dry_run` are for an operator to check and run. Runbooks are resources."
 )
+
+_RUNBOOKS: Final = Path(service.__path__[0]) / "web" / "docs" / "runbooks"
 
 Context = ServerRequestContext[Any, Any]
 
@@ -31,6 +36,24 @@ _DEFINITIONS: Final = [
     types.Tool(name=one.name, description=one.description, input_schema=one.input_schema, annotations=_READS)
     for one in TOOLS
 ]
+
+
+class Runbook(NamedTuple):
+    """A runbook of docs/runbooks, which is a resource. `name`: that of its alert."""
+
+    name: str
+    text: str
+
+    @property
+    def uri(self) -> str:
+        return uri_of(self.name)
+
+
+@cache
+def runbooks() -> tuple[Runbook, ...]:
+    """Returns all runbooks, by name."""
+    files = sorted(file for file in _RUNBOOKS.glob("*.md") if file.stem != "README")
+    return tuple(Runbook(file.stem, file.read_text("utf-8")) for file in files)
 
 
 def create_server(version: str, ask_of: Callable[[Context], Ask]) -> Server[Any]:

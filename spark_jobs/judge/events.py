@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy import Connection
 
 from service.domain.application_rules import NO_RULES, ApplicationRules
-from service.domain.canary.names import is_canary_id
+from service.domain.canary.targets import is_canary_id
 from service.domain.findings.catalogue import COUNTING, EVENTS
 from service.domain.findings.churn import UNUSED_MS
 from service.domain.findings.context import Context

@@ -12,12 +12,11 @@ from sqlalchemy import Connection, Engine
 
 from service.clock import wall_clock_ms
 from service.domain.application_rules import NO_RULES, ApplicationRules
-from service.domain.findings.canary import without_canary
 from service.domain.findings.catalogue import EVENTS
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation, RoundResult
 from service.domain.findings.kinds import Kind, Status
-from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change, Truncation, reconcile
+from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change, Truncation, reconcile, without_canary
 from service.domain.findings.rules import Rules
 from service.domain.partitions.blocked_groups import AffectedGroup, BlockedGroupIndex
 from service.domain.releases import may_skip_markers

@@ -80,8 +80,8 @@ class SharedFates:
 
     def __init__(self) -> None:
         self._taken_over_ms: dict[EntryKey, int] = {}
-        """The time (ms) at which an entry without an owner at step 2 got one. An entry that is seen open after this time is
-        older than the owner's present transaction."""
+        """The time (ms) at which an entry without an owner at step 2 got one. An entry that is seen open after this
+        time is older than the owner's present transaction."""
         self._lost: list[Observation] = []
         self._read: dict[EntryKey, int] = {}
         """By entry, the start time (ms) of the owner's transaction when the facts about the entry were last

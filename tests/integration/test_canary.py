@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deploy.demo.broker import Broker
-from service.domain.canary.names import ID_PREFIX
+from service.domain.canary.targets import ID_PREFIX
 from service.kafka.cluster import topic_layout
 from service.kafka.offsets import EARLIEST, LATEST, list_offsets
 from service.kafka.settings import ClientSettings

@@ -1,5 +1,5 @@
-"""The clusters: counts of ids by state, ended transactions, the progress of each source, and unknowns; and the
-transaction coordinators of a cluster.
+"""The clusters: counts of ids by state, ended transactions, the progress of each source, and unknowns. Also the
+transaction coordinators of a cluster, and its canary.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from service.api.http.paging import LIMIT, Cursor, Key, Limit, cut
 from service.api.http.principals import principal_of
 from service.api.http.problems import describe
 from service.api.http.state import App, known_cluster
+from service.api.schemas.canary import Canary
 from service.api.schemas.clusters import Cluster, Clusters, CoordinatorPartition, Coordinators
 from service.domain.source_state import SourceName
 from service.store.queries import clusters
 from service.store.queries.clusters import ClusterRow
+from service.views.cluster.canary import read_health
 from service.views.cluster.description import describe_cluster
 from service.views.cluster.sources import coordinators_of
 
@@ -57,3 +59,12 @@ def list_coordinators(app: App, cluster: str, limit: Limit = LIMIT, cursor: Curs
     as_of_ms = None if status is None else status.as_of_ms
     page, next_cursor = cut(coordinators, lambda one: (one.log.partition,), limit, cursor, cluster, "coordinators")
     return answer_page(Coordinators, [CoordinatorPartition.of(one) for one in page], next_cursor, as_of_ms)
+
+
+@router.read("/clusters/{cluster}/canary", "getCanary", Canary)
+def get_canary(app: App, cluster: str) -> Response:
+    """Returns whether transactions can run now, at each coordinator, by the canary's own transactions."""
+    now_ms = app.now_ms()
+    with app.reading(cluster) as (connection, found):
+        health = read_health(connection, found.id, now_ms)
+    return answer(Canary.of(found.name, health), None if health is None else health.canary.as_of_ms)

@@ -1,2 +1,2 @@
-"""The canary, which makes transactions of its own: the names of its ids and topic, the coordinator of each transaction,
-and the results of its rounds. Pure."""
+"""The canary, which makes transactions of its own: the ids and partitions that they use, and the results of its rounds.
+Pure."""

@@ -1,13 +1,17 @@
-"""Chooses, for each broker, the partition of the transaction log and the partition of the canary's topic for the next
-transaction."""
+"""Names the canary's transactional.ids and its topic. Chooses, for each broker, the id, the partition of the
+transaction log and the partition of the topic of the next transaction.
+
+An id or a topic of the canary is known by its name alone, so the judge needs no settings to leave it out of findings.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import count
 from typing import Final, NamedTuple
 
-from service.domain.canary.names import canary_id
 from service.domain.canary.rounds import (
     BROKER_NOT_AVAILABLE,
     NOT_ENOUGH_REPLICAS,
@@ -15,7 +19,33 @@ from service.domain.canary.rounds import (
     Failure,
     Phase,
 )
-from service.domain.transaction_log.coordinator_partition import partition_count
+from service.domain.transaction_log.coordinator_partition import partition_count, partition_of
+
+ID_PREFIX: Final = "txnscope-canary-"
+TOPIC_WORD: Final = "txnscope-canary"
+"""The word that the name of the canary's topic contains. No other topic can be chosen, so that no application's topic
+is: findings about such topics are not reported, and the canary deletes records there."""
+
+_ID_PREFIX_BYTES: Final = ID_PREFIX.encode()
+
+
+def is_canary_id(transactional_id: bytes | None) -> bool:
+    return transactional_id is not None and transactional_id.startswith(_ID_PREFIX_BYTES)
+
+
+def is_canary_topic(topic: str | None) -> bool:
+    return topic is not None and TOPIC_WORD in topic
+
+
+@lru_cache(maxsize=256)
+def canary_id(token: str, log_partition: int, partition_count: int) -> str:
+    """Returns the canary's id of one partition of the transaction log: the first numbered id whose coordinator uses
+    that partition. There is one id for each partition, so the number of ids is bounded, and each id is used again.
+
+    `token`: distinguishes the canaries of different stores, which would fence each other under the same id."""
+    ids = (f"{ID_PREFIX}{token}-{log_partition}-{number}" for number in count())
+    return next(one for one in ids if partition_of(one, partition_count) == log_partition)
+
 
 MOST_COORDINATORS: Final = 24
 """Maximum number of coordinators that are probed. Each one takes two Kafka clients."""
@@ -77,8 +107,8 @@ def target_of(layout: Layout, broker: int, token: str, before: Target | None = N
     partition = before.log_partition if before is not None and before.log_partition in worst else worst[0]
     own = [at for at, leader in writable.items() if leader == broker] or list(writable)
     topic_partition = before.topic_partition if before is not None and before.topic_partition in own else own[0]
-    count = partition_count(one.partition for one in layout.log)
-    return Target(broker, partition, canary_id(token, partition, count), topic_partition, writable[topic_partition])
+    of_log = partition_count(one.partition for one in layout.log)
+    return Target(broker, partition, canary_id(token, partition, of_log), topic_partition, writable[topic_partition])
 
 
 def absence(layout: Layout, broker: int) -> Failure | None:

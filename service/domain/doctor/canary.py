@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from service.domain.canary.names import ID_PREFIX
+from service.domain.canary.targets import ID_PREFIX
 from service.domain.doctor.acls import Acl, topic
 from service.domain.doctor.lines import GAP, NOTE, OK, Line
 from service.domain.transaction_log.states import TOPIC

@@ -9,8 +9,9 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from service.domain.canary.targets import ID_PREFIX, is_canary_id, is_canary_topic
 from service.domain.findings.catalogue import CATALOGUE, EVENTS, UNTIL_ACKNOWLEDGED
-from service.domain.findings.finding import Finding, Key, Life, Observation, Occurrence, RoundResult
+from service.domain.findings.finding import Finding, Key, Life, Observation, Occurrence, RoundResult, Subject
 from service.domain.findings.kinds import QUIET_MS, Kind, Resolution, Status
 
 REOPENS_WITHIN_MS: Final = 24 * 3_600_000
@@ -207,3 +208,15 @@ def _resolved(finding: Finding, how: Resolution | None, now_ms: int) -> Finding:
     life = replace(finding.life, status=Status.RESOLVED, resolved_at_ms=now_ms, resolution=resolution)
     # a finding that is over needs no remediation
     return replace(finding.with_observed(self_heals_at_ms=None, bootstrap=None), life=life)
+
+
+def without_canary(result: RoundResult) -> RoundResult:
+    """Returns the result of the round without observations of the canary's ids and of its topic. The canary's
+    transactions fail by design while a coordinator fails, and the canary itself reports that."""
+    kept = tuple(one for one in result.observations if not _is_canary(one.subject))
+    return result if len(kept) == len(result.observations) else result._replace(observations=kept)
+
+
+def _is_canary(subject: Subject) -> bool:
+    is_prefix = subject.prefix is not None and subject.prefix.startswith(ID_PREFIX)
+    return is_prefix or is_canary_id(subject.transactional_id) or is_canary_topic(subject.topic)

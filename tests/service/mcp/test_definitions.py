@@ -12,7 +12,8 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from service.domain.findings.catalogue import CATALOGUE
-from service.mcp.runbooks import runbooks, uri_of
+from service.mcp.findings import uri_of
+from service.mcp.server import runbooks
 from tests.helpers.partitions import WithPartitions
 from tests.helpers.paths import ROOT
 from tests.helpers.stores import Id

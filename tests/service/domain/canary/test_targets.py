@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.canary.names import canary_id, is_canary_id, is_canary_topic
 from service.domain.canary.rounds import Failure, Phase
 from service.domain.canary.targets import (
     Layout,
     Replicated,
     absence,
     assignment,
+    canary_id,
     coordinators,
     explained,
+    is_canary_id,
+    is_canary_topic,
     target_of,
 )
 from service.domain.transaction_log.coordinator_partition import partition_of

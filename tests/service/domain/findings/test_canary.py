@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.findings.canary import without_canary
 from service.domain.findings.finding import RoundResult, Subject
 from service.domain.findings.kinds import Kind
+from service.domain.findings.lifecycle import without_canary
 from tests.helpers.findings import observe
 
 OF_CANARY = (
