@@ -26,13 +26,13 @@ from service.store.lease import Lease
 log = logging.getLogger("txnscope.canary")
 
 LOOK_EVERY_S: Final = 1.0
-"""Pause between two readings of the layout. The lease is renewed as often."""
+"""Pause between two readings of the layout."""
 
 NOTE_EVERY_S: Final = 5.0
 FORGET_AFTER_MS: Final = 3_600_000
 """Time (ms) after which a broker that coordinates nothing any more, and was not asked for by its id, is forgotten."""
 
-_JOIN_S: Final = 6.0
+JOIN_S: Final = 6.0
 """Longest wait for the last rounds: for a round, its abort, and the end of its clients."""
 
 _SPREAD_S: Final = 2.0
@@ -50,7 +50,7 @@ class Plan(NamedTuple):
 
 
 class RunningCanary:
-    """Runs rounds at every coordinator until the lease is lost or `run` is told to stop. `cluster_id`: the cluster's
+    """Runs rounds at every coordinator: `begin` once, then `run` until the lease is lost. `cluster_id`: the cluster's
     number in the store."""
 
     def __init__(self, engine: Engine, plan: Plan, clocks: Clocks, held: Lease, cluster_id: int) -> None:
@@ -65,14 +65,17 @@ class RunningCanary:
         self._unneeded_since_ms: dict[int, int] = {}
         self._rounds: dict[int, CoordinatorRounds] = {}
 
-    def run(self, stopping: threading.Event) -> None:
-        """Runs until `stopping` is set, or the lease is lost. Raises StoreError if the store fails at the begin."""
+    def begin(self) -> None:
+        """Reads from the store what earlier rounds showed. Raises StoreError, also LeaseLost."""
         with self._engine.begin() as connection:
             lease.check(connection, self._held)
             self._token = stored.begin(
                 connection, self._cluster_id, self._plan.topic, self._plan.every_ms, self._clocks.now_ms()
             )
             self._known = {one.broker: one for one in stored.read_coordinators(connection, self._cluster_id)}
+
+    def run(self, ending: threading.Event) -> None:
+        """Runs until `ending` is set, or the lease is lost. Sets `ending` when it ends by itself."""
         noted_at_s, noted = float("-inf"), self._status
         try:
             while not self._lost.is_set():
@@ -80,10 +83,12 @@ class RunningCanary:
                 is_due = self._clocks.monotonic() - noted_at_s > NOTE_EVERY_S
                 if (is_due or self._status != noted) and self._write(self._note_alive):
                     noted_at_s, noted = self._clocks.monotonic(), self._status
-                if stopping.wait(LOOK_EVERY_S):
+                if ending.wait(LOOK_EVERY_S):
                     break
-                self._renew()
+        except Exception:  # a bug of ours, or of a library: the holder of the lease begins again
+            log.exception("the canary failed")
         finally:
+            ending.set()
             self._end()
 
     @property
@@ -141,7 +146,7 @@ class RunningCanary:
         for broker in outdated:
             if (one := self._rounds.pop(broker, None)) is not None:
                 one.end()
-                one.join(_JOIN_S)
+                one.join(JOIN_S)
             self._known.pop(broker, None)
         if outdated:
             self._write(lambda connection: stored.forget_coordinators(connection, self._cluster_id, outdated))
@@ -171,19 +176,11 @@ class RunningCanary:
             return False
         return True
 
-    def _renew(self) -> None:
-        try:
-            lease.renew(self._engine, self._held, self._clocks.now_ms())
-        except LeaseLost:
-            self._lost.set()
-        except StoreError as error:
-            log.debug("canary: %s", error)
-
     def _end(self) -> None:
-        """Ends the rounds, deletes the records of the topic, and releases the lease."""
+        """Ends the rounds, deletes the records of the topic, and stores that the canary has stopped."""
         for one in self._rounds.values():
             one.end()
-        give_up_s = self._clocks.monotonic() + _JOIN_S
+        give_up_s = self._clocks.monotonic() + JOIN_S
         for one in self._rounds.values():
             one.join(max(give_up_s - self._clocks.monotonic(), 0.0))
         if not self._lost.is_set():
@@ -191,6 +188,4 @@ class RunningCanary:
                 with suppress(KafkaFailure):  # not permitted, or a broker is away: retention deletes them
                     self._watch.delete_records(self._layout)
             self._write(lambda connection: self._note_alive(connection, is_running=False))
-            with suppress(StoreError):
-                lease.release(self._engine, self._held)
         self._watch.close()
