@@ -12,13 +12,12 @@ Sources: `StreamsProducer` and `TaskId` (Kafka Streams); `TransactionalIdFactory
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
-from itertools import pairwise
 from typing import Final, NamedTuple
 
+from service.domain.id_behaviour import Behaviour, flink_strategy
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 
 
@@ -32,18 +31,10 @@ class Framework(StrEnum):
     UNKNOWN = "unknown"
 
 
-INCREMENTING: Final = "INCREMENTING"
-POOLING: Final = "POOLING"
 PER_TASK: Final = "per task"
 PER_THREAD: Final = "per thread"
 PER_PARTITION: Final = "per partition"
 LEADER: Final = "leader"
-
-IN_USE: Final = (1 << 63) - 1
-"""Stands for the time of the last use of an id whose transaction is open: later than any time."""
-
-INITS_KEPT: Final = 6
-"""Number of the newest InitProducerIds of an id that are kept, because they show how the id is used."""
 
 STREAMS_TIMEOUT_MS: Final = 10_000
 """Default transaction.timeout.ms of Kafka Streams; other Java producers have 60 s."""
@@ -77,31 +68,6 @@ class Application(NamedTuple):
 
 
 NOTHING: Final = Application()
-
-
-class Init(NamedTuple):
-    """An InitProducerId: the time of its record in the transaction log, and the epoch that the producer got."""
-
-    at_ms: int
-    epoch: int
-
-
-class Behaviour(NamedTuple):
-    """The use of an id, as far as it is known.
-
-    - `inits`: the newest InitProducerIds, oldest first.
-    - `last_use_ms`: the end of its newest transaction, IN_USE while one is open, None if it never had one.
-    - `ends`: number of its transactions that ended; None if not known.
-    - `was_cut`: its newest transaction was aborted by timeout or fence.
-    """
-
-    name: str
-    timeout_ms: int
-    client_transaction_version: int = 0
-    inits: tuple[Init, ...] = ()
-    last_use_ms: int | None = None
-    ends: int | None = None
-    was_cut: bool = False
 
 
 class FlinkName(NamedTuple):
@@ -272,95 +238,6 @@ def _flink(one: Behaviour, parts: FlinkName, others: Mapping[str, Behaviour]) ->
     if strategy is None and one.timeout_ms != FLINK_TIMEOUT_MS:
         return NOTHING
     return Application(Framework.FLINK, parts.prefix, str(parts.subtask), strategy)
-
-
-def flink_strategy(of_subtask: Mapping[int, Behaviour]) -> str | None:
-    """Returns the naming strategy that the ids of one subtask show; None if they show none. `of_subtask`: the ids by
-    number.
-
-    A KafkaSink initialises the id of the next transaction when a checkpoint begins, and commits the previous
-    transaction when the checkpoint is complete. So each id is used for one transaction after its InitProducerId, and
-    that transaction ends soon after the InitProducerId of the next id. Other applications end transactions at any time,
-    and more than one under each id."""
-    if _are_handed_over(of_subtask):
-        return INCREMENTING
-    return POOLING if _are_pooled(of_subtask) else None
-
-
-_MOST_ENDS: Final = 3  # an id of INCREMENTING: its commit, and the aborts of attempts that failed
-_FEWEST: Final = 2
-_IDLE: Final = 10  # unused ids in a row, each numbered one higher, that prove INCREMENTING too
-
-
-def _are_handed_over(of_subtask: Mapping[int, Behaviour]) -> bool:
-    found = Counter(
-        _is_handed_over(one, of_subtask[number + 1], of_subtask.get(number + 2))
-        for number, one in of_subtask.items()
-        if number + 1 in of_subtask
-    )
-    if found[False] * 3 > found[True]:
-        return False
-    return found[True] >= _FEWEST or (not found[False] and found[None] >= _IDLE)
-
-
-def _is_handed_over(one: Behaviour, after: Behaviour, next_but_one: Behaviour | None) -> bool | None:
-    """Returns whether `one` was last used between the first InitProducerIds of the two ids after it; None if that is
-    not known. Also False if `one` ended more than `_MOST_ENDS` transactions."""
-    if not one.inits or not after.inits:
-        return None
-    if after.inits[0].at_ms <= one.inits[0].at_ms or (one.ends or 0) > _MOST_ENDS:
-        return False
-    if one.last_use_ms in (None, IN_USE) or one.was_cut:
-        return None
-    is_open_until = after.inits[0].at_ms <= (one.last_use_ms or 0)
-    if next_but_one is not None and next_but_one.inits:
-        return is_open_until and (one.last_use_ms or 0) <= next_but_one.inits[0].at_ms
-    return is_open_until
-
-
-def _are_pooled(of_subtask: Mapping[int, Behaviour]) -> bool:
-    """Returns whether a few ids take turns at regular intervals, each with at most one transaction between two of its
-    InitProducerIds. A process that restarts again and again initialises all its ids at once.
-
-    Under TV2 the epochs show the number of transactions. Under the old protocol a commit keeps the epoch; there the
-    newest turn has to begin before the transaction of the previous turn has ended.
-    """
-    turns = _turns(of_subtask)
-    numbers = [number for _, number in turns]
-    repeated = sum(numbers.count(number) > 1 for number in set(numbers))
-    if repeated < _FEWEST or len(turns) < 2 * _FEWEST + 1:
-        return False
-    if not all(_is_reused(one) for one in of_subtask.values()):
-        return False
-    is_tv2 = any(one.client_transaction_version >= 2 for one in of_subtask.values())
-    is_even = _are_even([after - before for (before, _), (after, _) in pairwise(turns)])
-    newest_ms, newest = turns[-1]
-    before = next(number for _, number in reversed(turns) if number != newest)
-    return is_even and (is_tv2 or (of_subtask[before].last_use_ms or 0) >= newest_ms)
-
-
-def _turns(of_subtask: Mapping[int, Behaviour]) -> list[tuple[int, int]]:
-    """Returns (time, number) of the InitProducerIds, oldest first. Of consecutive InitProducerIds of one id, only the
-    last is returned, because a job that starts again fences the transaction that it finds, and then takes the id."""
-    found: list[tuple[int, int]] = []
-    for turn in sorted((init.at_ms, number) for number, one in of_subtask.items() for init in one.inits):
-        if found and found[-1][1] == turn[1]:
-            found.pop()
-        found.append(turn)
-    return found
-
-
-def _is_reused(one: Behaviour) -> bool:
-    """Returns whether the epoch rose by at most 2 from each InitProducerId to the next: by one for the InitProducerId
-    itself, and by at most one for an event in between (the end of a transaction under TV2, a fence, or a timeout)."""
-    return all(after.epoch - before.epoch <= 2 for before, after in pairwise(one.inits))
-
-
-def _are_even(gaps_ms: Sequence[int]) -> bool:
-    """Returns whether at most a third of the gaps are far shorter than the usual gap. A restarted job makes a few short
-    gaps; a process with two ids that restarts in a loop makes every second gap short."""
-    usual_ms = sorted(gaps_ms)[3 * len(gaps_ms) // 4]
-    return 3 * sum(gap < usual_ms / 4 for gap in gaps_ms) <= len(gaps_ms)
 
 
 def _numbered(base: str, number: int) -> list[str]:

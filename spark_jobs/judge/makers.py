@@ -40,13 +40,33 @@ class Named(Protocol):
     def timeout_ms(self) -> int: ...
 
 
+class FlinkJobs:
+    """The jobs of Apache Flink that were recognised by some of their ids. Their other ids need no query."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[tuple[str | None, int], Application] = {}
+
+    def note(self, maker: Application, timeout_ms: int) -> None:
+        """Keeps the maker if it is a job. At most JOBS_KEPT jobs are kept, the newest."""
+        if maker.kind == Framework.FLINK:
+            self._jobs[maker.name, timeout_ms] = maker
+            if len(self._jobs) > JOBS_KEPT:
+                del self._jobs[next(iter(self._jobs))]
+
+    def of(self, one: Named) -> Application:
+        """Returns the maker of the id, if the id has the prefix and the timeout of a known job; else NOTHING."""
+        parts = flink_name(one.name)
+        job = None if parts is None else self._jobs.get((parts.prefix, one.timeout_ms))
+        return NOTHING if job is None else of_same_job(job, one.name)
+
+
 class Makers:
     """A cache of the makers of ids. It also keeps the known Flink jobs, so that their other ids need no query."""
 
     def __init__(self, cluster_id: int, rules: ApplicationRules = NO_RULES) -> None:
         self._cluster_id, self._rules = cluster_id, rules
         self._kept: dict[bytes, tuple[int, Application]] = {}
-        self._jobs: dict[tuple[str | None, int], Application] = {}
+        self._jobs = FlinkJobs()
 
     def of(self, connection: Connection, ids: Iterable[Named], now_ms: int) -> Mapping[bytes, Application]:
         """Returns the makers of ids that a two-phase sink may have made, or did by a rule, by id. All other ids are
@@ -61,21 +81,15 @@ class Makers:
         for key, one in wanted.items():
             if key in self._kept and now_ms - self._kept[key][0] < KEPT_MS:
                 continue
-            maker = self._of_known_job(one)
+            maker = self._jobs.of(one)
             if maker == NOTHING and looks < IDS_AT_ONCE:
                 looks += 1
                 maker = self._look_up(connection, one)
                 self._kept[key] = now_ms, self._rules.corrected(one.name, maker)
             if maker.kind == Framework.FLINK:
-                self._jobs[maker.name, one.timeout_ms] = maker
+                self._jobs.note(maker, one.timeout_ms)
                 self._kept[key] = now_ms, self._rules.corrected(one.name, maker)
-        self._jobs = dict(list(self._jobs.items())[-JOBS_KEPT:])
         return {key: self._kept[key][1] for key in wanted if key in self._kept}
-
-    def _of_known_job(self, one: Named) -> Application:
-        parts = flink_name(one.name)
-        job = None if parts is None else self._jobs.get((parts.prefix, one.timeout_ms))
-        return NOTHING if job is None else of_same_job(job, one.name)
 
     def _look_up(self, connection: Connection, one: Named) -> Application:
         if one.name.encode() != one.transactional_id:

@@ -18,20 +18,19 @@ from service.domain.application_rules import UNASSIGNED, ApplicationRules, Assig
 from service.domain.applications import (
     NOTHING,
     Application,
-    Behaviour,
     Framework,
     application_of,
     connect_task_prefix,
-    flink_name,
     may_be_recognised,
-    of_same_job,
     sibling_names,
 )
+from service.domain.id_behaviour import Behaviour
 from service.store.engine import open_reader
 from service.store.lease import Lease
 from service.store.queries.application_inputs import IdToExamine, ids_after, new_ids, partition_counts
 from service.store.queries.behaviours import behaviours
 from service.store.writers.applications import ApplicationWriter
+from spark_jobs.judge.makers import FlinkJobs
 from spark_jobs.runtime.liveness import Liveness
 from spark_jobs.runtime.periodic import repeated
 from spark_jobs.settings import IngestSettings
@@ -77,9 +76,7 @@ class Recogniser:
         self._after = b""
         self._pause_factor = PAUSE_FACTOR
         self._walk_at_ms = self._walk_began_ms = 0
-        # Flink's jobs that this walk and the one before recognised, by prefix and timeout
-        self._jobs: dict[tuple[str, int], Application] = {}
-        self._jobs_before: dict[tuple[str, int], Application] = {}
+        self._jobs, self._jobs_before = FlinkJobs(), FlinkJobs()  # of this walk, and of the one before
 
     def work(self, now_ms: int) -> float:
         """Examines some ids. Returns the seconds until the next call. Raises LeaseLost and StoreUnavailable as the
@@ -114,7 +111,7 @@ class Recogniser:
     def _end_walk(self, now_ms: int) -> None:
         self._writer.forget(now_ms - self._totals_kept_ms)
         self._after = b""
-        self._jobs_before, self._jobs = self._jobs, {}
+        self._jobs_before, self._jobs = self._jobs, FlinkJobs()
         self._walk_began_ms, self._walk_at_ms = now_ms, now_ms + WALK_EVERY_MS
 
     def _assigned(self, connection: Connection, some: Sequence[IdToExamine]) -> list[Assigned]:
@@ -138,8 +135,7 @@ class Recogniser:
                 maker = application_of(found[one.name], _existing(siblings[one.name], found), topics)
             if maker != NOTHING:
                 makers[one.transactional_id] = maker
-            if maker.kind == Framework.FLINK and maker.name is not None:
-                self._jobs[maker.name, one.timeout_ms] = maker
+            self._jobs.note(maker, one.timeout_ms)
         return makers
 
     def _tasks(self, connection: Connection, leader: str) -> list[str]:
@@ -151,12 +147,8 @@ class Recogniser:
         return [one.name for one in first if one.transactional_id.startswith(prefix.encode())]
 
     def _of_known_job(self, one: IdToExamine) -> Application:
-        parts = flink_name(one.name)
-        if parts is None:
-            return NOTHING
-        key = parts.prefix, one.timeout_ms
-        job = self._jobs.get(key) or self._jobs_before.get(key)
-        return NOTHING if job is None else of_same_job(job, one.name)
+        maker = self._jobs.of(one)
+        return self._jobs_before.of(one) if maker == NOTHING else maker
 
 
 def _existing(names: Sequence[str], found: Mapping[str, Behaviour]) -> list[Behaviour]:

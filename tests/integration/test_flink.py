@@ -15,9 +15,10 @@ import pytest
 
 from deploy.demo.broker import Broker
 from service.domain.application_rules import Assigned
-from service.domain.applications import INCREMENTING, POOLING, Application, Framework
+from service.domain.applications import Application, Framework
 from service.domain.findings.finding import Observation
 from service.domain.findings.kinds import Kind
+from service.domain.id_behaviour import INCREMENTING, POOLING
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode
 from service.store.rows.findings import finding_of

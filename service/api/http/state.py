@@ -13,10 +13,12 @@ from fastapi import Depends, Request
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from service.api.http.problems import NO_SUCH_CLUSTER, NO_SUCH_FINDING, ProblemError
+from service.api.http.problems import NO_SUCH_APPLICATION, NO_SUCH_CLUSTER, NO_SUCH_FINDING, ProblemError
 from service.domain.findings.finding import Finding
 from service.store.errors import StoreUnavailable
+from service.store.escaped_text import printable
 from service.store.queries import clusters, findings
+from service.store.queries.applications import ApplicationRow, find_application
 from service.store.queries.clusters import ClusterRow
 from service.store.schema_check import SchemaCheck
 
@@ -104,6 +106,15 @@ def known_cluster(connection: Connection, name: str) -> ClusterRow:
         raise ProblemError(
             404, NO_SUCH_CLUSTER, f"there is no cluster {name!r}", for_all=f"; the store knows: {names or 'none'}"
         )
+    return found
+
+
+def known_application(connection: Connection, cluster: ClusterRow, name: str) -> ApplicationRow:
+    """Returns the application of that name. Raises ProblemError (404) if the cluster has none."""
+    found = find_application(connection, cluster.id, name)
+    if found is None:
+        detail = f"cluster {cluster.name!r} has no application {printable(name)[:249]!r}"
+        raise ProblemError(404, NO_SUCH_APPLICATION, detail)
     return found
 
 

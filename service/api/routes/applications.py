@@ -10,13 +10,11 @@ from fastapi import Response
 from service.api.http.answers import KeptRouter, answer, answer_page
 from service.api.http.fields import text_of_time
 from service.api.http.paging import LIMIT, Cursor, Limit, cut
-from service.api.http.problems import NO_SUCH_APPLICATION, ProblemError
-from service.api.http.state import App
+from service.api.http.state import App, known_application
 from service.api.schemas.applications import Application, Applications, OneApplication
 from service.api.schemas.shape import shaped
-from service.store.escaped_text import printable
 from service.store.queries import clusters
-from service.store.queries.applications import all_applications, find_application
+from service.store.queries.applications import all_applications
 from service.views.applications import see_now
 
 router = KeptRouter("applications")
@@ -39,10 +37,7 @@ def list_applications(app: App, cluster: str, limit: Limit = LIMIT, cursor: Curs
 def get_application(app: App, cluster: str, name: Annotated[str, PathParameter(max_length=1_000)]) -> Response:
     """Returns one application. Its name may contain slashes."""
     with app.reading(cluster) as (connection, found):
-        row = find_application(connection, found.id, name)
-        if row is None:
-            detail = f"cluster {found.name!r} has no application {printable(name)[:249]!r}"
-            raise ProblemError(404, NO_SUCH_APPLICATION, detail)
+        row = known_application(connection, found, name)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
         (one,) = see_now(connection, found.id, [row])
     body = shaped(OneApplication, Application.of(one, found.name), as_of=text_of_time(as_of_ms))

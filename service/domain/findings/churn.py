@@ -19,17 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from service.domain.applications import (
-    IN_USE,
-    INCREMENTING,
-    Behaviour,
-    Framework,
-    Init,
-    application_of,
-    flink_name,
-    flink_strategy,
-    has_form_of_streams,
-)
+from service.domain.applications import Framework, application_of, flink_name, has_form_of_streams
 from service.domain.findings.context import Context, with_rule
 from service.domain.findings.events import (
     Event,
@@ -43,6 +33,7 @@ from service.domain.findings.events import (
 from service.domain.findings.finding import EVIDENCE_KEPT, Facts, Observation, Occurrence, Subject, Words
 from service.domain.findings.formatting import Names, assumed_remark, duration, names_of
 from service.domain.findings.kinds import QUIET_MS, Kind, Severity
+from service.domain.id_behaviour import IN_USE, INCREMENTING, Behaviour, Init, flink_strategy
 from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.id_delta import minute_of
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, NEVER_SEEN

@@ -8,7 +8,8 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, func, select
 
-from service.domain.applications import IN_USE, INITS_KEPT, Behaviour, Init, flink_name
+from service.domain.applications import flink_name
+from service.domain.id_behaviour import IN_USE, INITS_KEPT, Behaviour, Init
 from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.states import COMPLETE_ABORT, EMPTY, OPEN, PREPARE_ABORT, UNKNOWN
 from service.store.many_rows import batched

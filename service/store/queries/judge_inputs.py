@@ -9,12 +9,12 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Select, bindparam, func, literal, select, text
 
-from service.domain.applications import IN_USE
 from service.domain.findings.churn import Uses
 from service.domain.findings.conditions import IdState
 from service.domain.findings.ids_running_out import HIGH_EPOCH_FROM
 from service.domain.findings.log_expanded import NAMED, LeftBehind, LeftBehindIds
 from service.domain.findings.unreadable import DataGap, Undecoded
+from service.domain.id_behaviour import IN_USE
 from service.domain.source_state import SourceName
 from service.domain.transaction_log.known_log import LogProgress
 from service.domain.transaction_log.states import (

@@ -8,13 +8,12 @@ from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Connection
 
 from service.api.http.answers import KeptRoute
-from service.api.http.problems import NO_SUCH_APPLICATION, ProblemError
+from service.api.http.state import known_application
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Status
 from service.domain.transaction_log.states import NAMES, OPEN
-from service.store.escaped_text import printable
 from service.store.queries import findings, transactions
-from service.store.queries.applications import ApplicationRow, all_applications, find_application, worst_first
+from service.store.queries.applications import ApplicationRow, all_applications, worst_first
 from service.store.queries.findings import FindingSelection
 from service.store.queries.transaction_pages import Selection
 from service.store.rows.ids import IdRow
@@ -70,10 +69,7 @@ def _ordered(rows: list[ApplicationRow], sort: str) -> list[ApplicationRow]:
 def get_application(request: Request, cluster: str, name: str) -> Response:
     """Returns the page of an application; 404 if there is none of this name."""
     with framed(request, cluster) as (connection, frame):
-        row = find_application(connection, frame.cluster.id, name)
-        if row is None:
-            detail = f"cluster {frame.name!r} has no application {printable(name)[:249]!r}"
-            raise ProblemError(404, NO_SUCH_APPLICATION, detail)
+        row = known_application(connection, frame.cluster, name)
         (one,) = see(connection, frame.cluster.id, [row], frame.standing)
         return render("application.html", frame, page="applications", **_of_one(connection, frame, one))
 

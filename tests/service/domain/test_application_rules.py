@@ -15,15 +15,8 @@ from service.domain.application_rules import (
     Assigned,
     mistake_in,
 )
-from service.domain.applications import (
-    LEADER,
-    NOTHING,
-    PER_TASK,
-    PER_THREAD,
-    POOLING,
-    Application,
-    Framework,
-)
+from service.domain.applications import LEADER, NOTHING, PER_TASK, PER_THREAD, Application, Framework
+from service.domain.id_behaviour import POOLING
 
 STREAMS = Application(Framework.KAFKA_STREAMS, "shop", "1", PER_THREAD)
 

@@ -10,24 +10,19 @@ import pytest
 
 from service.domain.applications import (
     FLINK_TIMEOUT_MS,
-    IN_USE,
-    INCREMENTING,
-    INITS_KEPT,
     LEADER,
     NOTHING,
     PER_PARTITION,
     PER_TASK,
     PER_THREAD,
-    POOLING,
     Application,
-    Behaviour,
     Framework,
-    Init,
     application_of,
     is_two_phase,
     may_be_two_phase,
     sibling_names,
 )
+from service.domain.id_behaviour import IN_USE, INCREMENTING, INITS_KEPT, POOLING, Behaviour, Init
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 
 # Subtask 0 of a Flink job with one checkpoint a second (Flink 2.2, Kafka 4.3.1). Times are in ms: an exception at

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import Engine, select
 
-from service.domain.applications import IN_USE
 from service.domain.findings.churn import UNUSED_MS
 from service.domain.findings.fencing import SETTLES_WITHIN_MS
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import QUIET_MS, Kind, Resolution, Severity
 from service.domain.findings.rules import Rule, Rules
 from service.domain.findings.settling import SKEW_MS
+from service.domain.id_behaviour import IN_USE
 from service.domain.partitions.facts import LogPlace, PartitionsBatch
 from service.domain.reasons.unread import DESCRIBE, PartitionsUnresponsive
 from service.domain.transaction_log import states

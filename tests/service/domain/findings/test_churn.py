@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 import pytest
 
-from service.domain.applications import IN_USE
 from service.domain.findings import churn
 from service.domain.findings.churn import MANY_PROCESSES, UNUSED_MS
 from service.domain.findings.event_findings import Lookups, find_in_events
@@ -15,6 +14,7 @@ from service.domain.findings.events import Event, ReportWindow
 from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.kinds import QUIET_MS, Kind, Severity
 from service.domain.findings.settling import SKEW_MS, Settling
+from service.domain.id_behaviour import IN_USE
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode
 from tests.service.domain.findings.builders import NOW_MS, M, S, context, event
