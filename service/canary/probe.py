@@ -72,11 +72,11 @@ class Probe:
         init_us = commit_us = visible_us = failure = None
         self._connection_error, self._phase = None, Phase.INIT
         try:
-            begun_s = self._now_s()
-            if (producer := self._producer_of(target, give_up_s)) is not None:
+            if self._producer is None or self._id != target.transactional_id:
+                begun_s = self._now_s()
+                self._init(target, give_up_s)
                 init_us = _us(self._now_s() - begun_s)
-            else:
-                producer = self._producer
+            producer = self._producer
             assert producer is not None
             if self._reader is None:
                 self._reader = KafkaClient(self._settings, client_id="txnscope-canary")
@@ -119,17 +119,14 @@ class Probe:
         if reader is not None:
             reader.close()
 
-    def _producer_of(self, target: Target, give_up_s: float) -> Producer | None:
-        """Makes the producer of the target's id, and returns it after its init; None if it exists already."""
-        if self._producer is not None and self._id == target.transactional_id:
-            return None
+    def _init(self, target: Target, give_up_s: float) -> None:
+        """Makes the producer of the target's id in place of the one before, and initialises it."""
         self.close()
         settings = config(self._settings) | _PRODUCER
         settings |= {"transactional.id": target.transactional_id, "error_cb": self._note_error}
         self._producer = producer = Producer(settings, logger=_silent)
         self._id = target.transactional_id
         producer.init_transactions(self._left_s(give_up_s))
-        return producer
 
     def _write(self, producer: Producer, target: Target, give_up_s: float) -> int:
         """Begins a transaction with one record, and returns the record's offset."""
