@@ -1,8 +1,9 @@
 """The start of every Python process of Spark's: planners, the daemons that fork workers, and thereby every worker.
 
-Spark runs this program in place of the interpreter (`PYSPARK_PYTHON`), as `… SERVER NAMES -m MODULE ARGUMENT…`. The
-program has the server at the socket SERVER (`fork_server`) fork the process, and waits for its end. If no server
-answers, the program becomes that process itself. The process differs from `python -m` in four ways:
+Spark runs this program in place of the interpreter (`PYSPARK_PYTHON`), as `… SERVER NAMES -m MODULE ARGUMENT…`. With a
+cluster, Spark starts the interpreter, which becomes this program (`session.planners_path`). The program has the server
+at the socket SERVER (`fork_server`) fork the process, and waits for its end. If no server answers, the program becomes
+that process itself. The process differs from `python -m` in four ways:
 
 - It connects to the JVM before it imports anything. The JVM waits ten seconds for that, which no setting changes, and
   then ends the query; on a starved machine imports take longer (Spark 4.3, PythonWorkerFactory).
@@ -62,19 +63,46 @@ def run(module: str, arguments: "Sequence[str]", connected: "int | None") -> Non
 
 
 def connect() -> "int | None":
-    """Returns the descriptor of a connection to the JVM, which waits for this process. None if this is a daemon, or if
-    the JVM listens on a TCP port."""
+    """Returns the descriptor of a connection to the JVM, which waits for this process. None if this is a daemon.
+
+    The JVM listens on a Unix socket, or on loopback; there it wants a secret within the same ten seconds (Spark 4.3,
+    SocketAuthHelper).
+    """
     path = os.environ.get("PYTHON_WORKER_FACTORY_SOCK_PATH")
-    if path is None:
+    port = os.environ.get("PYTHON_WORKER_FACTORY_PORT")
+    if path is None and port is None:
         return None
     import _socket  # `socket` itself takes longer to import than to connect
 
-    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    address: Any
+    if path is not None:
+        family, address = _socket.AF_UNIX, path
+    elif os.environ.get("SPARK_PREFER_IPV6", "").lower() == "true":
+        family, address = _socket.AF_INET6, ("::1", int(port or 0))
+    else:
+        family, address = _socket.AF_INET, ("127.0.0.1", int(port or 0))
+    connection = _socket.socket(family, _socket.SOCK_STREAM)
     try:
-        connection.connect(path)
+        connection.connect(address)
+        if path is None:
+            _authenticate(connection, os.environ.get("PYTHON_WORKER_FACTORY_SECRET", "").encode())
     except OSError:  # the JVM has stopped meanwhile
         sys.exit(1)
     return connection.detach()
+
+
+def _authenticate(connection: "Any", secret: bytes) -> None:
+    """Sends the secret, and waits for the JVM's "ok". Raises OSError if it answers anything else."""
+    expected = b"\0\0\0\2ok"
+    connection.sendall(len(secret).to_bytes(4, "big") + secret)
+    answer = b""
+    while len(answer) < len(expected):
+        received = connection.recv(len(expected) - len(answer))
+        if not received:
+            break
+        answer += received
+    if answer != expected:
+        raise OSError("the JVM refused the secret")
 
 
 def _fork_by_server(server: str, arguments: "list[str]") -> bool:
@@ -115,7 +143,7 @@ def _find_packages() -> None:
 
 
 def _hand_over(descriptor: int) -> None:
-    """Hands the open connection to pyspark, which would otherwise make one."""
+    """Hands the open and authenticated connection to pyspark, which would otherwise make one."""
     import socket
 
     from pyspark import worker_util

@@ -13,8 +13,9 @@ import shlex
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -125,7 +126,8 @@ def start_spark(
     for name, value in _settings(scratch, master, _sharing(java) if java_options is None else java_options).items():
         builder = builder.config(name, value)
     try:
-        session = builder.getOrCreate()
+        with nullcontext() if master.is_local else _for_planners(scratch):
+            session = builder.getOrCreate()
     except Exception as e:
         begun = SparkContext._active_spark_context
         if begun is not None and begun._jsc.sc().isStopped():
@@ -210,6 +212,38 @@ def _python(scratch: Path, interpreter: str) -> Path:
     program.write_text(f'#!/bin/sh\nexec {run} "$@"\n')
     program.chmod(0o700)
     return program
+
+
+def planners_path(scratch: Path, interpreter: str) -> Path:
+    """Returns a folder for the `PYTHONPATH` of a driver's JVM, with which that JVM's Python processes become the
+    program of `_python`.
+
+    `PYSPARK_PYTHON` cannot name that program with a cluster, because the same path has to hold on every machine.
+    """
+    program = str(_python(scratch, interpreter))
+    folder = scratch / "planners"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if sys.orig_argv[1:2] == ['-m']:\n"  # not the interpreter of the program itself
+        f"    os.execv({program!r}, [{program!r}, *sys.orig_argv[1:]])\n"
+    )
+    return folder
+
+
+@contextmanager
+def _for_planners(scratch: Path) -> Iterator[None]:
+    """Gives a JVM that starts within the block the path of `planners_path`."""
+    before = os.environ.get("PYTHONPATH")
+    found = str(planners_path(scratch, os.environ["PYSPARK_PYTHON"]))
+    os.environ["PYTHONPATH"] = found if before is None else os.pathsep.join([found, before])
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
 
 
 def _is_lost(*_: Any) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.runtime import fork_server, python_process
+from spark_jobs.runtime.session import planners_path
 from tests.helpers.waiting import LIMIT_S, wait_for
 
 RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
@@ -45,29 +46,53 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 class Jvm:
-    """Stands in for the JVM: listens at the address in `at` for the connection of a planner."""
+    """Stands in for the JVM: listens at the address in `at` for the connection of a planner, on loopback with a
+    secret."""
 
-    def __init__(self, folder: Path) -> None:
-        self.at = {"PYTHON_WORKER_FACTORY_SOCK_PATH": str(folder / "jvm.sock")}
-        self.listening = socket.socket(socket.AF_UNIX)
-        self.listening.bind(str(folder / "jvm.sock"))
-        self.listening.listen()
-        self.listening.settimeout(LIMIT_S)
+    secret: str | None = "of this planner"
 
-    def accept(self) -> tuple[socket.socket, int]:
-        """Accepts the connection of a planner. Returns the connection, and the process id that the planner sends
-        first."""
+    def __init__(self, listening: socket.socket) -> None:
+        self.listening = listening
+        self.at = {"PYTHON_WORKER_FACTORY_PORT": str(listening.getsockname()[1])}
+        self.at["PYTHON_WORKER_FACTORY_SECRET"] = str(self.secret)
+
+    def connection(self) -> socket.socket:
+        """Returns the connection of a planner, once the planner has sent the secret if there is one."""
         connection, _ = self.listening.accept()
         connection.settimeout(LIMIT_S)
-        (pid,) = struct.unpack(">i", connection.recv(4))
+        if self.secret is not None:
+            secret = self.secret.encode()
+            received = connection.recv(4 + len(secret), socket.MSG_WAITALL)
+            assert received == struct.pack(">i", len(secret)) + secret
+            connection.sendall(struct.pack(">i", 2) + b"ok")
+        return connection
+
+    def accept(self) -> tuple[socket.socket, int]:
+        """Returns the connection of a planner, and the process id that the planner sends first."""
+        connection = self.connection()
+        (pid,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
         return connection, pid
 
 
-@pytest.fixture
-def jvm(tmp_path: Path) -> Iterator[Jvm]:
-    found = Jvm(tmp_path)
-    with found.listening:
-        yield found
+class LocalJvm(Jvm):
+    """Stands in for the JVM of a session on this machine: it listens on a socket of the file system, without a
+    secret."""
+
+    secret = None
+
+    def __init__(self, listening: socket.socket) -> None:
+        self.listening = listening
+        self.at = {"PYTHON_WORKER_FACTORY_SOCK_PATH": str(listening.getsockname())}
+
+
+@pytest.fixture(params=["local", "cluster"])
+def jvm(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Jvm]:
+    is_local = request.param == "local"
+    with socket.socket(socket.AF_UNIX if is_local else socket.AF_INET) as listening:
+        listening.bind(str(tmp_path / "jvm.sock") if is_local else ("127.0.0.1", 0))
+        listening.listen()
+        listening.settimeout(LIMIT_S)
+        yield LocalJvm(listening) if is_local else Jvm(listening)
 
 
 def test_the_process_answers_sparks_question_for_the_version() -> None:
@@ -77,11 +102,29 @@ def test_the_process_answers_sparks_question_for_the_version() -> None:
 
 def test_the_process_connects_before_its_first_import(jvm: Jvm, tmp_path: Path) -> None:
     """A slow start therefore never reaches the limit of ten seconds."""
-    (tmp_path / "pyspark").mkdir()
-    (tmp_path / "pyspark" / "__init__.py").write_text("import time; time.sleep(1000)")
-    process = run("-m", RUNNER, PYTHONPATH=str(tmp_path), **jvm.at)
+    process = run("-m", RUNNER, PYTHONPATH=str(imports_for_ever(tmp_path)), **jvm.at)
     try:
-        jvm.listening.accept()
+        jvm.connection().close()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def imports_for_ever(folder: Path) -> Path:
+    """Returns a folder whose `pyspark` is never imported whole."""
+    (folder / "pyspark").mkdir()
+    (folder / "pyspark" / "__init__.py").write_text("import time; time.sleep(1000)")
+    return folder
+
+
+def test_a_planner_of_a_cluster_connects_before_its_first_import(jvm: Jvm, tmp_path: Path) -> None:
+    """Spark starts the interpreter itself then, because the same path has to hold on other machines."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    found = os.pathsep.join([str(planners_path(scratch, sys.executable)), str(imports_for_ever(tmp_path))])
+    process = subprocess.Popen([sys.executable, "-m", RUNNER], env=os.environ | {"PYTHONPATH": found} | jvm.at)
+    try:
+        jvm.connection().close()
     finally:
         process.kill()
         process.communicate()
