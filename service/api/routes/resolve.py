@@ -69,7 +69,7 @@ def resolve_finding(
     wish: Wish | None = None,
 ) -> Response:
     """Repeats all observations, then writes the marker that the finding's decision calls for, or only reports what
-    would be written (`dry_run`, the default). Markers, dry runs and refusals are recorded in the audit. The detail of a
+    would be written (`dry_run`, the default). Markers, dry runs and failures are recorded in the audit. The detail of a
     503 says whether the marker may have been written.
     """
     dry_run = wish is None or wish.dry_run
@@ -83,27 +83,28 @@ def resolve_finding(
         event = event_of(request, app.now_ms(), Action.RESOLVE, outcome, one.id, detail)
         record_event(app.store_url, found.name, event)
 
-    began = time.monotonic()
-    with app.remediation_kafka.asking(found) as client:
-        try:
+    began, has_attempt = time.monotonic(), False
+    try:
+        with app.remediation_kafka.asking(found) as client:
             way = way_out(one, found.id, client, app.store.read, wall_clock_ms)
-        except Refused as refused:
-            tell(Outcome.REFUSED, f"{'dry run: ' if dry_run else ''}{refused}")
-            raise ProblemError(409, NOT_NOW, str(refused)) from refused
-        if dry_run:
-            tell(Outcome.DRY_RUN, f"{way.marker} to {way.topic}-{way.partition}")
-        else:
-            if time.monotonic() - began > LOOKS_WITHIN_S:
-                raise ProblemError(
-                    503,
-                    KAFKA_UNAVAILABLE,
-                    f"nothing was written: the observations took longer than {LOOKS_WITHIN_S:.0f} s; try again",
-                    retry=True,
-                )
-            try:
+            if not dry_run:
+                if time.monotonic() - began > LOOKS_WITHIN_S:
+                    raise ProblemError(
+                        503,
+                        KAFKA_UNAVAILABLE,
+                        f"nothing was written: the observations took longer than {LOOKS_WITHIN_S:.0f} s; try again",
+                        retry=True,
+                    )
+                has_attempt = True
                 _write(request, app.store_url, found, one, way, client)
-            except Refused as refused:
-                raise ProblemError(409, NOT_NOW, str(refused)) from refused
+    except (Refused, ProblemError) as failure:
+        if not has_attempt:
+            tell(Outcome.REFUSED, f"{'dry run: ' if dry_run else ''}{failure}")
+        if isinstance(failure, Refused):
+            raise ProblemError(409, NOT_NOW, str(failure)) from failure
+        raise
+    if dry_run:
+        tell(Outcome.DRY_RUN, f"{way.marker} to {way.topic}-{way.partition}")
     return answer_once(
         shaped(
             Resolution,

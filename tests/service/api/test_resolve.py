@@ -445,6 +445,25 @@ def test_a_broker_that_does_not_know_the_request_wrote_no_marker(here: ResolveAp
     assert here.audited() == [("ann", Outcome.BEGUN), ("ann", Outcome.REFUSED)]
 
 
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [(KafkaUnavailable("no broker answers"), 503), (KafkaRefused("broker 2 refuses: not authorized"), 502)],
+)
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_observations_that_kafka_does_not_answer_are_in_the_audit(
+    here: ResolveApi, failure: Exception, status: int, dry_run: bool
+) -> None:
+    def fails(_: int) -> None:
+        raise failure
+
+    here.brokers.before_look = fails
+    assert here.post({"dry_run": dry_run}).status_code == status
+    answer = here.client.get("/api/v1/clusters/orders/audit", headers={"Authorization": f"Bearer {KEYS['ann']}"})
+    (row,) = answer.json()["items"]
+    assert (row["action"], row["who"], row["outcome"]) == ("resolve", "ann", "refused")
+    assert row["detail"] == f"{'dry run: ' if dry_run else ''}{failure}"
+
+
 def test_no_marker_is_written_without_an_audit_record(here: ResolveApi, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise StoreUnavailable("store: disk full")
