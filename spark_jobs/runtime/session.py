@@ -215,17 +215,19 @@ def _python(scratch: Path, interpreter: str) -> Path:
 
 
 def planners_path(scratch: Path, interpreter: str) -> Path:
-    """Returns a folder for the `PYTHONPATH` of a driver's JVM, with which that JVM's Python processes become the
-    program of `_python`.
+    """Returns a folder for the `PYTHONPATH` of a driver's JVM, with which that JVM's planners become the program of
+    `_python`.
 
-    `PYSPARK_PYTHON` cannot name that program with a cluster, because the same path has to hold on every machine.
+    `PYSPARK_PYTHON` cannot name that program with a cluster, because the same path has to hold on every machine. The
+    JVM does not limit the time of a daemon.
     """
     program = str(_python(scratch, interpreter))
     folder = scratch / "planners"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(
         "import os, sys\n"
-        "if sys.orig_argv[1:2] == ['-m']:\n"  # not the interpreter of the program itself
+        "module = sys.orig_argv[1:3]\n"  # the program itself starts the interpreter without `-m`
+        "if module[:1] == ['-m'] and module[1:] != ['pyspark.daemon']:\n"
         f"    os.execv({program!r}, [{program!r}, *sys.orig_argv[1:]])\n"
     )
     return folder
