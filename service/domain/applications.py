@@ -37,7 +37,7 @@ PER_PARTITION: Final = "per partition"
 LEADER: Final = "leader"
 
 STREAMS_TIMEOUT_MS: Final = 10_000
-"""Default transaction.timeout.ms of Kafka Streams; other Java producers have 60 s."""
+"""Default transaction.timeout.ms of Kafka Streams; the default of a Java producer is 60 s."""
 
 FLINK_TIMEOUT_MS: Final = 3_600_000
 """Default transaction.timeout.ms of a KafkaSink."""

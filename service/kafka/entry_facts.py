@@ -18,7 +18,8 @@ _LOG_MARGIN: Final = 5_000
 """Reading of the owner's log partition begins this many offsets before the lowest end offset in the samples, because a
 transaction may have been open at that time. A deep read begins at offset 0."""
 _RECORDS_BACK: Final = 300
-"""Number of the owner's newest records (about a hundred transactions) for which markers are searched."""
+"""Number of the owner's newest records in the transaction log whose markers are searched for: about a hundred
+transactions."""
 _TIME_MARGIN_MS: Final = 60_000
 """Allowance for clocks that differ. The offset at which the search for markers begins is a hint, never a proof."""
 _OFFSETS_BACK: Final = 10_000

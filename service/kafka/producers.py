@@ -22,9 +22,9 @@ TIMEOUT_MS: Final = 2_000
 
 
 class ActiveProducer(NamedTuple):
-    """One producer id in a partition's producer state, which also holds plain idempotent producers. -1 means that there
-    is none: no batch of this epoch is kept (`last_sequence`), no marker was ever written here (`coordinator_epoch`), no
-    transaction is open (`transaction_start_offset`). `last_timestamp_ms`: timestamp of the newest batch, by the
+    """One producer id in a partition's producer state, which also holds plain idempotent producers. -1 means that the
+    leader knows none: no batch of this epoch (`last_sequence`), no marker (`coordinator_epoch`), no open transaction
+    (`transaction_start_offset`). `last_timestamp_ms`: timestamp of the newest batch, by the
     producer's clock; if that batch is a marker, by the coordinator's.
     """
 

@@ -79,7 +79,7 @@ class ResolveClients(NamedTuple):
         return found
 
     def claimed(self, hang: Hang) -> Finding:
-        """Returns a finding about the transaction that looks as if the judge had confirmed it."""
+        """Returns a made-up finding about the transaction, which has all that a confirmed finding has."""
         name = None if hang.transactional_id is None else hang.transactional_id.encode()
         subject = Subject(
             topic=hang.topic,

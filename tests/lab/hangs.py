@@ -55,7 +55,7 @@ def orphan_producer(connection: Connection, as_id: str) -> OldProducer:
 
 
 def add_offsets(producer: OldProducer, group: str) -> None:
-    """Adds the partition that keeps the group's offsets to the transaction."""
+    """Adds to the transaction the partition of `__consumer_offsets` that keeps the group's offsets."""
     request = AddOffsetsToTxnRequest(
         transactional_id=producer.name,
         producer_id=producer.producer_id,

@@ -35,7 +35,12 @@ def main() -> int:
     """Returns the exit code: 0 if no verdict was wrong, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.worlds", description=__doc__)
     parser.add_argument("--histories", type=int, default=200_000)
-    parser.add_argument("--judged", type=int, default=2_000, help="histories that all of txnscope judges")
+    parser.add_argument(
+        "--judged",
+        type=int,
+        default=2_000,
+        help="number of histories that the whole application judges, not the verdict alone",
+    )
     parser.add_argument("--causes", type=int, default=200_000, help="lives whose causes are compared with the truth")
     parser.add_argument("--first-seed", type=int, default=0)
     options = parser.parse_args()

@@ -37,7 +37,9 @@ class OpenTransaction(Shape):
     producer_epoch: int
     transactional_id: Annotated[str | None, Field(description="The owner of the producer id; null if unknown.")]
     transactional_id_b64: IdBytes
-    application: Annotated[str | None, Field(description="The application of that id; null if not known.")]
+    application: Annotated[
+        str | None, Field(description="The application that `transactional_id` belongs to; null if not known.")
+    ]
     start_offset: Wide
     started_at: Annotated[
         RawTime,

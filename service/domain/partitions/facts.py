@@ -28,8 +28,9 @@ class LogPlace(NamedTuple):
 
 
 EPOCH_NOT_REPORTED: Final = -2
-"""The value of a producer id's coordinator epoch if the broker did not report that epoch. Kafka's own -1 means that no
-marker of the producer id was ever written to the partition."""
+"""The value of a producer id's coordinator epoch if the broker did not report that epoch. Kafka's own -1 means
+that the leader's producer state knows no marker of the producer id: none was written to the partition, or none since
+that state last expired (producer.id.expiration.ms)."""
 
 
 class PartitionEnds(NamedTuple):
@@ -116,7 +117,7 @@ class FirstBatch(NamedTuple):
 
 class OpenEntry(NamedTuple):
     """A transaction that is open on the partition, from the leader's producer state (DescribeProducers) or a window of
-    batch headers. `coordinator_epoch`: of the last marker of this producer id, -1 if there never was one, or
+    batch headers. `coordinator_epoch`: of the last marker of this producer id, -1 if the leader knows none, or
     EPOCH_NOT_REPORTED. `last_timestamp_ms`: of its newest batch, by the producer's clock; -1 if there is none.
     `records`, `bytes`: of its batches between LSO and high watermark; None unless that whole window was read."""
 

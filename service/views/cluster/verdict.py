@@ -107,7 +107,9 @@ def _nothing_hangs(seen: Seen) -> Verdict:
     if coverage.observed_at_ms is None:
         return Verdict(UNKNOWN, "unknown", "Unknown: no partition has been sampled yet.")
     if coverage.hides_all:
-        return Verdict(UNKNOWN, "unknown", "Unknown: no topic that its transactions write to is visible.")
+        return Verdict(
+            UNKNOWN, "unknown", "Unknown: none of the topics that the cluster's transactions write to is visible."
+        )
     if coverage.watched and not coverage.judged:
         return Verdict(UNKNOWN, "unknown", "Unknown: none of the partitions can be judged.")
     return _judged(seen)

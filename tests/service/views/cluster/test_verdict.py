@@ -77,7 +77,7 @@ def seen(age_ms: int = 1_000, read: float | None = None, **more: Any) -> Seen:
             seen(coverage=Coverage(NOW_MS, hides_all=True)),
             "unknown",
             "unknown",
-            "Unknown: no topic that its transactions write to is visible.",
+            "Unknown: none of the topics that the cluster's transactions write to is visible.",
         ),
         (seen(coverage=Coverage()), "unknown", "unknown", "Unknown: no partition has been sampled yet."),
         (
