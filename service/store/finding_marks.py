@@ -87,14 +87,14 @@ def end_mute(connection: Connection, cluster_id: int, number: int, event: AuditE
     return True
 
 
-def read_mutes(connection: Connection, cluster_id: int, after_ms: int) -> list[Mute]:
+def read_mutes(connection: Connection, cluster_id: int, after_ms: int, limit: int | None = MOST) -> list[Mute]:
     """Returns the mutes that end after `after_ms` and were not ended early by an operator, sorted by end; at most
-    MOST."""
+    `limit` (None: all)."""
     rows = connection.execute(
         select(mutes)
         .where(_M.cluster_id == cluster_id, _M.ended_at_ms.is_(None), _M.until_ms > after_ms)
         .order_by(_M.until_ms, _M.id)
-        .limit(MOST)
+        .limit(limit)
     )
     return [
         Mute(row.id, Wish(*(row._mapping[name] for name in Wish._fields)), row.set_at_ms, row.set_by) for row in rows
@@ -106,7 +106,8 @@ def with_mutes(connection: Connection, cluster_id: int, found: Sequence[Finding]
     operators."""
     if not found:
         return []
-    wishes = [one.wish for one in read_mutes(connection, cluster_id, min(one.life.opened_at_ms for one in found))]
+    opened_ms = min(one.life.opened_at_ms for one in found)
+    wishes = [one.wish for one in read_mutes(connection, cluster_id, opened_ms, limit=None)]
     return [_muted(one, wishes) for one in found] if wishes else list(found)
 
 

@@ -102,7 +102,13 @@ class LongRunningFacts(SharedFacts):
 
     def words(self, _: Observation, /) -> Words:
         if self.more:
-            return Words(f"{self.more:,} more transactions are long-running, within their timeout", self.advice())
+            return Words(
+                self.rest(
+                    "transaction is long-running, within its timeout",
+                    "transactions are long-running, within their timeout",
+                ),
+                self.advice(),
+            )
         deadline_ms = self.sink.deadline_ms
         is_lost = self.is_near and deadline_ms
         deadline = f"; at {utc(deadline_ms or 0)} it is aborted unless its job commits it" if is_lost else ""
@@ -147,7 +153,13 @@ class OverdueFacts(SharedFacts):
 
     def words(self, _: Observation, /) -> Words:
         if self.more:
-            return Words(f"{self.more:,} more transactions are past their timeout and not aborted", self.advice())
+            return Words(
+                self.rest(
+                    "transaction is past its timeout and not aborted",
+                    "transactions are past their timeout and not aborted",
+                ),
+                self.advice(),
+            )
         return Words(
             f"{self.name} is overdue: its transaction timed out, and the coordinator has not aborted it",
             self.advice(),
@@ -217,7 +229,10 @@ class StuckFacts(SharedFacts):
 
     def words(self, _: Observation, /) -> Words:
         if self.more:
-            return Words(f"{self.more:,} more transactions are decided but not complete", self.advice())
+            return Words(
+                self.rest("transaction is decided but not complete", "transactions are decided but not complete"),
+                self.advice(),
+            )
         state = NAMES[PREPARE_COMMIT if self.is_commit else PREPARE_ABORT]
         if self._lacks_only_the_end:
             return Words(

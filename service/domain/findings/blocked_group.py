@@ -95,7 +95,10 @@ class BlockedGroupFacts(SharedFacts):
     def words(self, about: Observation, /) -> Words:
         title, advice = self._unstable(about.subject) if self.is_unstable else self._behind(about)
         if self.more:
-            title = f"{self.more:,} more consumer groups wait on partitions with open transactions"
+            title = self.rest(
+                "consumer group waits on partitions with open transactions",
+                "consumer groups wait on partitions with open transactions",
+            )
         return Words(title, f"{advice} {self.cause.outlook}")
 
     def _behind(self, about: Observation) -> tuple[str, str]:
@@ -126,7 +129,8 @@ class GroupUnreadFacts(SharedFacts):
         reason = about.reason
         why = "no permission to read the offsets of this consumer group" if reason is None else str(reason)
         return Words(
-            f"{self.more:,} more groups cannot be judged: grant DESCRIBE on them, and DESCRIBE_CONFIGS on share groups"
+            f"{self.rest('group', 'groups')} cannot be judged: grant DESCRIBE on groups, DESCRIBE_CONFIGS on share"
+            " groups"
             if self.more
             else f"{about.subject.group}: {why}, so it is not known whether the group is blocked",
             _TO_GRANT.get(type(reason), _NOTHING_TO_GRANT),
@@ -197,7 +201,7 @@ class CommitsUnreadFacts(SharedFacts):
             batches = "1 damaged batch" if self.damaged == 1 else f"{self.damaged:,} damaged batches"
             found.append(f"{batches} may belong to it")
         return Words(
-            f"{self.more:,} more open transactions may block groups that are not listed"
+            f"{self.rest('open transaction', 'open transactions')} may block groups that are not listed"
             if self.more
             else f"{OFFSETS_TOPIC}-{one.partition}: the open transaction of producer id {one.producer_id} may block"
             f" groups that are not listed: {'; '.join(found)}",

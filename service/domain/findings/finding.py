@@ -96,6 +96,10 @@ class SharedFacts(Facts):
     def shared(self, more: int) -> SharedFacts:
         return replace(self, more=more)
 
+    def rest(self, one: str, many: str) -> str:
+        """Returns the number of further problems with the words that follow it: `one` after 1, else `many`."""
+        return f"{self.more:,} more {one if self.more == 1 else many}"
+
 
 @dataclass(frozen=True, slots=True)
 class UnreadableFacts(Facts):

@@ -64,7 +64,7 @@ class ExpiringFacts(SharedFacts):
             who = f"{self.whose.ids:,} ids that begin with {self.whose.name} expire, {self.first} first,"
             they = "they are"
         return Words(
-            f"{self.more:,} more ids expire soon unless they are used"
+            self.rest("id expires soon unless it is used", "ids expire soon unless they are used")
             if self.more
             else f"{who} at {utc(self.expires_ms)} unless {they} used before",
             "Any transaction renews an id. After the expiry, a producer that still uses the id fails with"
@@ -153,7 +153,7 @@ class EpochFacts(SharedFacts):
 
     def words(self, _: Observation, /) -> Words:
         return Words(
-            f"{self.more:,} more ids have used up most of their epochs"
+            self.rest("id has used up most of its epochs", "ids have used up most of their epochs")
             if self.more
             else f"{self.name} has used {self.producer_epoch:,} of the {LAST_EPOCH:,} epochs of its producer id",
             "Under the old protocol each start, fence and timeout takes an epoch: find out why this id is started so"

@@ -216,7 +216,7 @@ class TopicUnreadFacts(SharedFacts):
 
     def words(self, _: Observation, /) -> Words:
         return Words(
-            f"no permission to read {self.more:,} more topics with stalled partitions: grant READ on them"
+            f"no permission to read {self.rest('topic', 'topics')} with stalled partitions: grant READ"
             if self.more
             else f"{self.partitions}: the LSO is stalled, and what holds it is not known: no permission to read the"
             " topic",

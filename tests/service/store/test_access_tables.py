@@ -136,6 +136,18 @@ def test_the_longest_mute_that_matches_a_finding_counts(cluster: Cluster) -> Non
     assert (muted.observation.muted_until_ms, by_rule.observation.muted_until_ms) == (NOW_MS + 9, NOW_MS + 60)
 
 
+def test_many_mutes_that_end_earlier_do_not_hide_the_longest(cluster: Cluster) -> None:
+    """An old finding that is still open meets all mutes since it opened, not only those in effect at once."""
+    one = finding()
+    with cluster.engine.begin() as connection:
+        for number in range(finding_marks.MOST + 1):
+            until_ms = NOW_MS + (90 if number == finding_marks.MOST else 5)
+            finding_marks.set_mute(connection, cluster.id, Wish(one.id, None, None, until_ms, "known"), EVENT)
+    with cluster.engine.connect() as connection:
+        (muted,) = finding_marks.with_mutes(connection, cluster.id, [one])
+    assert muted.observation.muted_until_ms == NOW_MS + 90
+
+
 ATTEMPT = Attempt(NOW_MS, "0123", "ops", True, MarkerType.COMMIT, "orders", 3, 7, 2, 5, 100, Outcome.DRY_RUN, None)
 
 

@@ -242,12 +242,19 @@ def test_rules_of_the_id_or_topic_give_owner_and_mute() -> None:
     assert (one.owner, one.muted_until_ms) == ("team-pay", NOW_MS + 5)
 
 
-def test_groups_beyond_the_bound_share_one_finding() -> None:
-    many = [victim(group=f"group-{number:03d}") for number in range(MOST_IDS + 20)]
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (1, "1 more consumer group waits on partitions with open transactions"),
+        (20, "20 more consumer groups wait on partitions with open transactions"),
+    ],
+)
+def test_groups_beyond_the_bound_share_one_finding(more: int, says: str) -> None:
+    many = [victim(group=f"group-{number:03d}") for number in range(MOST_IDS + more)]
     reported = found(many, blocker(RelationKind.HANGING))
     assert len(reported) == MOST_IDS + 1
-    assert (reported[-1].subject, reported[-1].ids) == (Subject(), 20)
-    assert reported[-1].summary == "20 more consumer groups wait on partitions with open transactions"
+    assert (reported[-1].subject, reported[-1].ids) == (Subject(), more)
+    assert reported[-1].summary == says
 
 
 def test_the_same_facts_give_the_same_words() -> None:
