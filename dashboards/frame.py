@@ -75,8 +75,8 @@ def model(board: Board, site_url: str) -> dashboard.Dashboard:
 
 
 def of_label(name: str, query: str, about: str, all_value: str = ".+") -> Variable:
-    """Returns a variable for the values of a label: one, several or all of them. `all_value`: the pattern for all; `.*`
-    if series may lack the label."""
+    """Returns a variable for choosing one, several or all values of a label. `all_value`: the pattern that stands for
+    all; `.*` also matches series without the label."""
     return Variable(
         type_val=dashboard.VariableType.QUERY,
         name=name,

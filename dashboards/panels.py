@@ -27,7 +27,7 @@ class Query(NamedTuple):
 
 class Column(NamedTuple):
     """A column of a table. `field`: a label, or `Value`; with several queries, `Value #A` is the value of the first
-    query. Labels keep their names, because links use them."""
+    query. The columns of labels are not renamed, because links use their names."""
 
     field: str
     name: str = ""
@@ -52,8 +52,8 @@ class Shown(TypedDict, total=False):
 
 
 def steps(orange: float | None = None, red: float | None = None, *, blue: float | None = None) -> Steps:
-    """Returns steps that begin with green. From `blue` on the value is worth knowing, from `orange` on a warning, from
-    `red` on critical."""
+    """Returns the thresholds of a panel: green at first, then blue (worth knowing), orange (a warning) and red
+    (critical), each from its value on."""
     return ((None, "green"), *((n, colour) for n, colour in ((blue, "blue"), (orange, "orange"), (red, "red")) if n))
 
 
@@ -191,8 +191,8 @@ def _panel(
     size: tuple[int, int],
     shown: Shown,
 ) -> Panel:
-    """Returns a panel without queries. `config`: the settings of fields that are specific to this kind of panel;
-    `size`: the usual width and height."""
+    """Returns a panel without queries. `config`: settings of the fields, specific to this kind of panel; `size`: the
+    usual width and height."""
     config.unit = shown.get("unit", "none")
     steps = [dashboard.Threshold(value, colour) for value, colour in shown.get("steps") or ((None, "text"),)]
     config.thresholds = dashboard.ThresholdsConfig(mode=dashboard.ThresholdsMode.ABSOLUTE, steps=steps)

@@ -1,6 +1,6 @@
 """Panels that more than one dashboard has, and the thresholds of panels and alerts.
 
-If the service judges by the same threshold, a test compares both values.
+If the service judges by such a threshold, too, a test checks that both values are equal.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PREPARE_STUCK_S: Final = 60
 
 OPEN_LONG_S: Final = 60
 OPEN_TOO_LONG_S: Final = 900
-"""Age of an open transaction. The first is the default transaction.timeout.ms, the second the brokers' default
+"""Ages (s) of an open transaction: Kafka's default transaction.timeout.ms, and the brokers' default
 transaction.max.timeout.ms."""
 
 ABORT_BUDGET: Final = 0.01
@@ -47,8 +47,9 @@ ABORT_SLOW: Final = round(ABORT_SLOW_BURN * ABORT_BUDGET, 6)
 
 FENCED_WINDOW: Final = "2m"
 FENCED_MANY: Final = 4
-"""Fenced producers within the window. The alert waits for longer than the window: the restart of an application, a
-rebalance or a reconfiguration fences many producers, but only once."""
+"""The window, and the number of producers fenced within it from which on the condition of the alert holds. The
+condition has to hold for longer than the window, because a restart, rebalance or reconfiguration of an application
+fences many producers, but only once."""
 
 PRODUCER_IDS_WINDOW: Final = "15m"
 PRODUCER_IDS_PER_S: Final = 1.0
@@ -64,8 +65,8 @@ EPOCH_LAST: Final = 32_766
 
 STALE_WARN_S: Final = 30
 STALE_S: Final = 120
-"""Age of a source's data in the store. From the first value on, only the last known state is shown; from the second on,
-no verdict any more."""
+"""Ages (s) of a source's data in the store. From the first on, only the last known state is shown; from the second on,
+no verdict is shown."""
 
 COVERAGE_LEAST: Final = 1.0
 """Share of a source's partitions that answer. Below it, some partitions are not judged."""
@@ -75,13 +76,13 @@ LAG_WINDOW: Final = "10m"
 """Offsets of a source that are not read yet, and the time over which their number must not grow."""
 
 CANARY_FAILS_FOR: Final = "30s"
-"""Time for which the canary's transactions at a coordinator have to fail: three rounds at one in 10 s. A coordinator
-that moves to another broker fails a round."""
+"""Time for which the canary's transactions at a coordinator have to fail before the alert fires: three rounds, 10 s
+apart. One failed round is normal when a coordinator moves to another broker."""
 
 CANARY_SLOW_S: Final = 1.0
 CANARY_WINDOW: Final = "10m"
-"""Time (s) from the begin of the canary's transaction until its commit is acknowledged, and the window in which this is
-measured. Normal are some tens of milliseconds."""
+"""Limit for the time (s) from the begin of the canary's transaction until its commit is acknowledged, normally some
+tens of milliseconds; and the window over which that time is measured."""
 
 DECODE_WINDOW: Final = "15m"
 """The window in which records that could not be decoded are counted."""

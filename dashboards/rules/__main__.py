@@ -1,7 +1,5 @@
-"""`python -m dashboards.rules` writes the rule files, or with --check names those that differ from what it would write.
-
-Exit codes: 0 written, or all as built; 1 something differs; 2 usage.
-"""
+"""`python -m dashboards.rules` writes the rule files. With --check, lists the files that are out of date instead. Exit
+codes: 0 if written, or nothing is out of date; 1 if a file is out of date; 2 for wrong usage."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The share of an application's transactions that fail: recorded over four windows, and alerted on when it burns the
-budget. An abort by the client itself is its own choice, and no failure."""
+"""Recording rules for the share of an application's transactions that fail, over four windows, and alerts that fire if
+the budget is spent too fast. An abort that the client itself decided is no failure."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ GROUPS: Final[tuple[Group, ...]] = (
 EVERYWHERE: Final = Scope()
 
 _ONE_LINE: Final = 10_000
-"""A width at which YAML folds no line: a URL with a template contains spaces, and is hard to read when folded there."""
+"""A width so large that YAML folds no line: folded URLs (their templates contain spaces) are hard to read."""
 
 _HEAD: Final = "# Made by `python -m dashboards.rules`: change dashboards/rules/*.py, not this.\n"
 

@@ -1,8 +1,8 @@
 """The alerts about hanging transactions. They page at once, because three confirmation steps have already confirmed
 each transaction.
 
-An alert stays until the service reports the end of the transaction (hold.py). It has no label `source`, so that old
-data do not mute it (alertmanager.example.yml).
+An alert fires until the service reports the end of the transaction (hold.py). The alerts have no label `source`, so
+that old data do not mute them (alertmanager.example.yml).
 """
 
 from __future__ import annotations
@@ -65,5 +65,5 @@ MORE: Final = Alert(
 )
 
 GROUP: Final = Group("txnscope-hanging", (_NAMED_NOW, _UNNAMED_NOW, EACH, MORE), "txnscope-partitions", interval="10s")
-"""The rules are evaluated more often than by Prometheus' default of a minute: a page should not wait for that. The
-recording rules come first, so that the alerts see what was reported just now."""
+"""The group is evaluated more often than once a minute (Prometheus' default), so that a page is not delayed. Recording
+rules come first, so that the alerts use their newest samples."""

@@ -3,15 +3,15 @@
 A recording rule writes what the service reports. The alert rests on the last sample of that rule, for up to HELD: a
 sample above 0 means that a finding is confirmed, and 0 that it has ended. 0 is written only
 
-- if the service reports the cluster, and no longer reports the finding. A store that has never seen the end of a
-  finding of that kind may be a new one, which has to find the transaction again first: such a store is believed only
-  once it has judged all partitions for a minute;
-- if the cluster was removed: for REMOVED_AFTER, all services of the scrape job that reported it have answered from
-  their stores, and no service has reported the cluster.
+- if the service reports the cluster, and no longer reports the finding. A new store has to find the transaction again
+  first. So a store that has never seen the end of a finding of that kind is believed only once it has judged all
+  partitions for a minute;
+- if the cluster was removed: for REMOVED_AFTER, all services of the scrape job that reported the cluster have answered
+  from their stores, and no service has reported the cluster.
 
-Range selectors ignore the staleness markers that Prometheus writes when a scrape fails, and find samples from before a
-restart. Everything else is read from the service's own series, all of one scrape, so that a restart of Prometheus,
-which shows old samples for 5 minutes, cannot combine old and new ones.
+The last sample is read by a range selector, which ignores the staleness markers of failed scrapes, and finds samples
+from before a restart of Prometheus. All other values are series of the same scrape of the service. Otherwise, a restart
+could combine old and new values, because Prometheus shows old samples for 5 minutes.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ HELD: Final = "7d"
 """Longest time for which an alert is kept without data. Prometheus itself keeps samples for 15 days by default."""
 
 REMOVED_AFTER: Final = "10m"
-"""Time without reports after which a cluster counts as removed. KafkaTxnClusterMissing waits for less, and so fires
-before the alerts of the cluster end."""
+"""Time without reports after which a cluster counts as removed. KafkaTxnClusterMissing waits for a shorter time, so it
+fires by the time the alerts of the cluster end."""
 
 SCRAPE_JOB: Final = "job"
 """Prometheus' label for services that are replicas, and so share one store."""
@@ -79,8 +79,9 @@ def last(record: str) -> str:
 
 
 def recorded(record: str, kind: Kind, reported: str) -> str:
-    """Returns the expression of the recording rule `record` about findings of the kind. It yields `reported` (values
-    above 0, with the labels `cluster` and `job`) and, once, 0 for each series that was above 0 and has ended."""
+    """Returns the expression of the recording rule `record` about findings of the kind. The expression yields
+    `reported`: values above 0, with the labels `cluster` and `job`. If a series of `record` was above 0 and its finding
+    has ended, the expression yields 0 for it, once."""
     return f"""\
 {reported}
   or

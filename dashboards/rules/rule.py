@@ -14,8 +14,8 @@ from service.metrics.catalogue import FINDINGS, Metric
 CLUSTER = "cluster"
 
 JOB: Final = ".*txnscope.*"
-"""Pattern of the names of the service's scrape jobs, for `up`, which has no other label of txnscope. `python -m
-dashboards.rules --job` sets another pattern."""
+"""Pattern of the names of the service's scrape jobs. Expressions select `up` by it, because `up` has no label of
+txnscope. `python -m dashboards.rules --job` sets another pattern."""
 
 
 def pick(metric: Metric, **labels: str | tuple[str, ...]) -> str:
@@ -37,8 +37,8 @@ def most(selector: str, *by: str) -> str:
 
 
 def grown(metric: Metric, window: str, *by: str, **labels: str | tuple[str, ...]) -> str:
-    """Returns the increase of one of the store's counters in the window. All services report the same counter, so their
-    values are not added up."""
+    """Returns the increase of one of the store's counters in the window. All services of a store report the same
+    counter, so the highest of their values is taken, not the sum."""
     return most(f"increase({pick(metric, **labels)}[{window}])", *by)
 
 
@@ -76,10 +76,10 @@ class Recording(NamedTuple):
 
 class Alert(NamedTuple):
     """An alerting rule. `wait`: time for which the expression must hold (`for`); empty: the alert fires at once.
-    `page`: path of the service's page about it; `board`: uid of the dashboard; empty: those of the group. `labels` come
-    after severity and service. `keep`: time for which the alert goes on firing when the expression no longer holds
-    (`keep_firing_for`). `stays_true`: True if old data do not mute the alert, because its fact does not pass with
-    time."""
+    `page`: path of the service's page about the problem; `board`: uid of the dashboard; each is the group's if it is
+    empty. `labels` come after severity and service. `keep`: time for which the alert goes on firing when the expression
+    no longer holds (`keep_firing_for`). `stays_true`: True if the reported problem does not pass by itself; then old
+    data do not mute the alert."""
 
     name: str
     expr: str

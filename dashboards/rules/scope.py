@@ -1,5 +1,5 @@
-"""Fits the rules to a Prometheus: the names of its scrape jobs, the series that count, and the labels that distinguish
-environments with clusters of the same name."""
+"""Adapts the rules to a Prometheus: to the names of its scrape jobs, the series to use, and the labels that distinguish
+clusters of the same name in different environments."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _ABOUT_CLUSTERS: Final = {metric.name for metric in OF_CLUSTERS}
 
 class Scope(NamedTuple):
     """The targets and series that the rules are about. `job`: pattern of the names of the service's scrape jobs, for
-    `up`; `matchers`: added to every selector, such as `env="prod"`; `by`: labels of targets by which all expressions
-    group and match, as they do by the labels of the matchers; `labels`: (name, value) that every alert gets."""
+    `up`; `matchers`: added to every selector, such as `env="prod"`; `by`: further labels of targets by which all
+    expressions group and match, besides those in `matchers`; `labels`: (name, value) that every alert gets."""
 
     job: str = JOB
     matchers: tuple[str, ...] = ()

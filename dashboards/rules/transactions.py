@@ -1,5 +1,5 @@
-"""Alerts about transactions that do not end as they should. The alerts that old data mute have the label `source`,
-which names the transaction log."""
+"""Alerts about transactions that do not end as they should. If old data of the transaction log mute an alert, the alert
+has the label `source`, which names that log."""
 
 from __future__ import annotations
 

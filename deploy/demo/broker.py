@@ -119,8 +119,8 @@ class Broker:
         self._running.signal(signal.SIGCONT)
 
     def poll(self) -> int | None:
-        """Returns the exit code if the broker has died; None while it runs. Raises BrokerError if it was not started or
-        was ended."""
+        """Returns the exit code if the broker has died; None while it runs. Raises BrokerError if `start` was not
+        called, or the broker was stopped on purpose."""
         return self._running.poll()
 
     def log_tail(self, lines: int = 20) -> str:

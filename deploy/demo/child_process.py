@@ -114,8 +114,8 @@ class ChildProcess:
 def run_child(reading_end: int, command: list[str]) -> int:
     """Runs `command` until it ends, or until the pipe is closed. Returns its exit code.
 
-    The keeper has one thread and reads signals from a descriptor. The kernel may deliver a signal to any thread of a
-    process, but Python runs handlers only in the main thread, and there only after its wait for the child.
+    The keeper has one thread and reads signals from a descriptor, because Python would run a handler only in the main
+    thread, and only after that thread's wait for the child.
     """
     signals = _signal_descriptor()
     child = subprocess.Popen(command)

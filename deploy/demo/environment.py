@@ -49,7 +49,7 @@ url = "{url}"
 
 class ProgramEnded(Exception):
     """A program that should run has ended, the workload or a scenario has failed, or the demo does not get ready in
-    time. The message says which, where possible with the end of a log."""
+    time. The message names the failure, where possible with the end of a log."""
 
 
 class DemoEnvironment:
@@ -152,8 +152,8 @@ class DemoEnvironment:
         ending.callback(self._product.signal, signal.SIGTERM)
 
     def _start_product(self, receiver: Webhook | None) -> ChildProcess:
-        """Starts the product. With a `receiver`, the product notifies it of findings, and runs a canary. Called before
-        the broker is started: both starts take long, and the product waits for a broker."""
+        """Starts txnscope. With a `receiver`, txnscope notifies it of findings, and runs a canary. Called before the
+        broker is started, because both starts take long, and txnscope waits for a broker."""
         store = f"sqlite:///{self._directory / 'txnscope.db'}"
         where = ["--bootstrap-servers", self._broker.bootstrap, "--cluster", CLUSTER, "--store", store]
         scratch = ["--checkpoint", str(self._directory / "checkpoint"), "--port", str(self._options.port)]

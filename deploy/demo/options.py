@@ -43,9 +43,9 @@ class MonitoringPorts(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Options of the demo. `port` is for the page, `kafka_port` for the broker, and the port after it for the
-    controller. `seconds`: how long the demo runs once it is ready; None: until it is stopped. `monitoring_ports`: None
-    for `make demo`."""
+    """Options of the demo. `port`: of the page. `kafka_port`: of the broker; the controller gets the port after that
+    one. `seconds`: how long the demo runs once it is ready; None: until it is stopped. `monitoring_ports`: None for
+    `make demo`."""
 
     port: int = 8080
     kafka_port: int = 19092
@@ -112,8 +112,8 @@ def _all_ports(options: Options) -> list[_ProgramPorts]:
 
 
 def _free_after(port: int, count: int, ours: set[int]) -> int:
-    """Returns the next port that begins `count` consecutive ports which are free and not `ours`; 0 if there is none,
-    which is practically impossible."""
+    """Returns the first port after `port` at which a block of `count` ports begins that are free and not in `ours`; 0
+    if there is no such block."""
     candidates = ((*range(first, first + count),) for first in range(port + 1, LAST_PORT - count))
     return next((block[0] for block in candidates if ours.isdisjoint(block) and all(map(is_free, block))), 0)
 

@@ -32,8 +32,8 @@ class AppContext(NamedTuple):
 
 
 class App(ABC):
-    """An application, in one thread. Its choices come from its own generator, so that they do not depend on the other
-    threads."""
+    """An application, in one thread. Its random choices come from a generator of its own, so that they do not depend on
+    the other threads."""
 
     name: ClassVar[str]
     example_name: ClassVar[str]

@@ -73,8 +73,8 @@ def consumer(bootstrap: str, group: str) -> Consumer:
 def send(open_producer: Producer, records: Iterable[tuple[Participant, bytes]], stop: threading.Event) -> None:
     """Produces to the given partitions and waits for all acknowledgements, so that the transaction has all partitions.
 
-    Without the wait, librdkafka would drop records not sent yet at an abort, and the transaction would be smaller than
-    recorded. Raises Refused, Undelivered, Stopped.
+    At an abort, librdkafka drops the records that are not sent yet; without the wait, the transaction would have fewer
+    records than are counted. Raises Refused, Undelivered, Stopped.
     """
     refused: list[str] = []
 
@@ -97,9 +97,8 @@ def retry(stop: threading.Event, call: Callable[..., Any], *arguments: Any) -> A
     """Repeats `call`, such as init_transactions, until it succeeds, and returns its result. `call` gets a timeout after
     `arguments`.
 
-    librdkafka requires the repetition while an error is retriable; the repeated call continues the former one. A call
-    is also repeated while no broker answers. Raises Stopped, and the KafkaException of any other error, or of any error
-    after PATIENCE_S.
+    Retriable errors, and errors because no broker answers, lead to another call, which continues the former one. Raises
+    Stopped if `stop` is set; KafkaException for any other error, or for any error after PATIENCE_S.
     """
     give_up = time.monotonic() + PATIENCE_S
     while True:

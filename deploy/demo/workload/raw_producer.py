@@ -1,7 +1,7 @@
 """A hand-made transactional producer for the newest protocol, and requests to the coordinator of an id.
 
 librdkafka uses the old protocol (TV0) on every cluster. Java's producer uses TV2 (KIP-890) if `transaction.version` is
-2: the leader adds partitions by itself (Produce v12) and every EndTxn (v5) ends in a new epoch.
+2: the leader adds partitions by itself (Produce v12) and every EndTxn (v5) raises the epoch.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def ask_coordinator(
     kind: int = TRANSACTIONS,
     error_of: Callable[[Any], int] = attrgetter("error_code"),
 ) -> Any:
-    """Sends `request` to the coordinator of `key` (a transactional.id, or a group), or to any broker if None. Returns
-    the answer. Raises Refused, Stopped."""
+    """Sends `request` to the coordinator of `key` (a transactional.id, or a group), or to any broker if `key` is None.
+    Returns the answer. Raises Refused, Stopped."""
 
     def attempt(client: KafkaClient) -> tuple[int, Any]:
         code, node = (0, None) if key is None else coordinator(client, key, kind)

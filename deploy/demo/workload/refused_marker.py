@@ -1,7 +1,8 @@
-"""A transaction that is decided and never completes, on one broker and without harm to any other transaction.
+"""Makes a transaction that is decided and never completes, on one broker, without harm to other transactions.
 
-The partition has a marker with a later coordinator epoch than the present one, and so refuses the coordinator's marker,
-as after KAFKA-9144, when coordinator epochs went backwards. On TRANSACTION_COORDINATOR_FENCED the coordinator gives up.
+The partition gets a marker with a coordinator epoch above the present one. So its leader refuses the coordinator's
+marker (TRANSACTION_COORDINATOR_FENCED), and the coordinator gives up. In KAFKA-9144, where coordinator epochs went
+backwards, the same happened.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ _BROKER, _EVERY, _SET = 4, "", 0
 
 @contextmanager
 def verification_off(connection: Connection) -> Iterator[None]:
-    """Switches the guard off on all brokers until the block ends. Writes in the block that the guard would refuse must
-    be repeated on GUARDED."""
+    """Switches the guard off on all brokers until the block ends. Writes that the guard would refuse must be repeated
+    if they fail with one of GUARDED."""
     _set(connection, "false")
     try:
         yield
