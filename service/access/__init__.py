@@ -2,6 +2,6 @@
 need.
 
 Used by `service.app`, `service.api`, `service.web`, `service.cli`, `service.store`, `service.settings` and
-`service.notifications`. `service/api/http/access.py` calls the package for each request. The package imports only
-`service.http_client` of the project, and no web framework.
+`service.notifications`. `service/api/http/access.py` calls the package for each request. Of the project, the package
+imports only `service.http_client`; it imports no web framework.
 """

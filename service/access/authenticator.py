@@ -46,7 +46,7 @@ class _Given(NamedTuple):
 class Authenticator:
     """Checks credentials against all those that one service accepts. Safe to call from many threads.
 
-    `operators`: the keys, by name, of operators who may change things in all clusters, from the configuration.
+    `operators`: by name, the keys of the configuration, which give the role operator in all clusters.
     """
 
     def __init__(self, config: AuthConfig, operators: Mapping[str, str], read_keys: ReadKeys) -> None:
@@ -70,8 +70,8 @@ class Authenticator:
         return (*basic, 'Bearer realm="txnscope"')
 
     def known(self, header: str, now_s: float) -> Principal | None:
-        """Returns the principal if that needs no read of the store, no slow hash and no check of a token. Otherwise
-        returns None: call `check`."""
+        """Returns the principal if it is known without a read of the store, a slow hash or a check of a token; else
+        None: call `check`."""
         given = _given(header)
         if given.scheme == _BASIC:
             pair = _pair(given.text)
@@ -88,7 +88,8 @@ class Authenticator:
     def check(self, header: str, now_s: float) -> Principal:
         """Returns the principal. May take 0.1 s, or as long as the store and the issuer of tokens take.
 
-        Raises BadCredentials for unknown or wrong credentials, and the store's errors if keys have never been read.
+        Raises BadCredentials for unknown or wrong credentials, and the store's errors if its keys have never been read
+        and cannot be read now.
         """
         given = _given(header)
         if given.scheme == _BEARER and (found := self._operator(digest_of(given.text))) is not None:
@@ -122,8 +123,8 @@ class Authenticator:
 
 
 class _StoredKeys:
-    """The keys of the store, as they were at most KEYS_READ_EVERY_S ago. While the store does not answer, the keys read
-    last stay valid: the data that they protect are in the same store."""
+    """The keys of the store, as they were at most KEYS_READ_EVERY_S ago. While the store does not answer, its last
+    known keys stay valid: the data that they protect are in the same store."""
 
     def __init__(self, read: ReadKeys) -> None:
         self._read = read

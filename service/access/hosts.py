@@ -26,8 +26,8 @@ class AllowedHosts:
             self._names.add(_plain(bound.lower()))
 
     def allows(self, host: str, local: str | None) -> bool:
-        """Returns whether a request with this Host header may be answered. `local`: the connection's address on our
-        side, which is allowed, because a service may be bound to every interface."""
+        """Returns whether a request with this Host header may be answered. `local`: the address of this machine that
+        the client connected to. It is allowed too, because a service may listen on every interface."""
         found = _HOST.fullmatch(host)
         if found is None:
             return False

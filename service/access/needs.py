@@ -1,7 +1,7 @@
 """The role that each request needs, by its method and path.
 
-Only paths in OPEN need no role. A role in some clusters is enough only below `/clusters/NAME` of these clusters, and
-for SHARED, SHARED_BELOW and MCP. Any other path needs the role in all clusters. Only requests in WRITES may change
+Paths in OPEN need no role. Below `/clusters/NAME`, the role in that cluster is enough; for SHARED, SHARED_BELOW and
+MCP, the role in some cluster. Any other path needs the role in all clusters. Only requests in WRITES may change
 anything, so a new route that changes something is refused until it is declared here.
 """
 
@@ -31,8 +31,8 @@ SHARED_BELOW: Final = ("/guide/", "/static/")
 METRICS: Final = "/metrics"
 
 MCP: Final = "/mcp"
-"""The path of the Model Context Protocol, which sends its questions by POST. They change nothing. Like a path of
-SHARED, this path is for whoever may see some cluster."""
+"""The path of the Model Context Protocol. Its requests are POSTs, but they change nothing. As for SHARED, a role in
+some cluster is enough."""
 
 WRITES: Final[dict[tuple[str, str], Role]] = {
     ("POST", "findings/{finding}/resolve"): Role.OPERATOR,

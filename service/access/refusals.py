@@ -97,7 +97,8 @@ _MOST_ADDRESSES: Final = 10_000
 
 class Slowdown:
     """Delays the answers to wrong credentials, by address. Right credentials are never delayed. But if the address has
-    sent too many wrong ones, a password or token that was not checked lately is turned away, right or wrong."""
+    sent too many wrong ones, a password or token that was not checked lately is refused unchecked, even if it is
+    right."""
 
     def __init__(self) -> None:
         self._free_at: dict[str, float] = {}

@@ -87,9 +87,9 @@ class Access:
         self._summing: asyncio.Task[None] | None = None
 
     async def principal(self, header: str, address: str) -> Principal:
-        """Returns the principal that the header names. Raises BadCredentials if there is none; ProblemError (429) for a
-        password or token that was not checked lately, if the address has sent too many wrong credentials; StoreError if
-        the keys of the store have never been read and cannot be read now."""
+        """Returns the principal that the header names. Raises BadCredentials if the header names none; ProblemError
+        (429) if the address has sent too many wrong credentials, and this password or token was not checked lately;
+        StoreError if the keys of the store have never been read and cannot be read now."""
         now_s = time.monotonic()
         known = self.authenticator.known(header, now_s)
         if known is not None:

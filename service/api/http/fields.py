@@ -27,8 +27,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def id_text(transactional_id: bytes) -> str:
-    """Returns the id itself if it is UTF-8, else its display form with escapes (`display_id`). For the latter, `id_b64`
-    returns the bytes."""
+    """Returns the id itself if it is UTF-8, else its display form with escapes (`display_id`)."""
     try:
         return transactional_id.decode()
     except UnicodeDecodeError:

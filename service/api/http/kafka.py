@@ -54,8 +54,8 @@ _TURN_S: Final = 20.0
 """Longest wait (s) of a request for the requests before it."""
 
 MOST_AT_ONCE: Final = 16
-"""Maximum number of requests that wait for Kafka or use it at once. Each holds one of the threads that also answer all
-other requests."""
+"""Maximum number of requests that may use Kafka, or wait to use it, at once. Each of them holds one of the threads that
+also answer all other requests."""
 
 
 class Kafka:
@@ -76,7 +76,7 @@ class Kafka:
 
         Raises ProblemError: 503 if no brokers are configured, if the brokers are of another cluster or do not answer,
         or if other requests use the client for too long; 502, which names the missing permission, if the brokers
-        refuse; 429 if MOST_AT_ONCE requests wait for the client, or use it, already.
+        refuse; 429 if MOST_AT_ONCE other requests already use the client or wait for it.
         """
         if self._settings is None:
             raise ProblemError(

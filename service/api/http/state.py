@@ -51,8 +51,8 @@ class AppState:
 
     @contextmanager
     def reading(self, cluster: str) -> Iterator[tuple[Connection, ClusterRow]]:
-        """Yields a connection to the store, and the cluster of that name. Raises ProblemError (404) if the store has
-        none, and the errors of `Store.read`."""
+        """Yields a connection to the store, and the cluster of that name. Raises ProblemError (404) if the store does
+        not know the cluster, and the errors of `Store.read`."""
         with self.store.read() as connection:
             yield connection, known_cluster(connection, cluster)
 

@@ -1,5 +1,5 @@
-"""The clusters: counts of ids by state, ended transactions, the progress of each source, and unknowns. Also the
-transaction coordinators of a cluster, and its canary.
+"""The clusters: counts of ids by state, ended transactions, the progress of each source, and everything that could not
+be read or judged. Also the transaction coordinators of a cluster, and its canary.
 """
 
 from __future__ import annotations

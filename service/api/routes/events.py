@@ -64,9 +64,9 @@ async def listening(
     cluster: Annotated[str | None, QueryParameter(description="Only events of this cluster.")] = None,
     last_event_id: Annotated[str | None, Header(description="Resume after this event.")] = None,
 ) -> AsyncIterator[Listening]:
-    """Yields the place at which the requested stream begins, and holds it until the stream ends. Raises ProblemError:
-    403 for a cluster that the sender may not see, 404 for a cluster that the store does not know, 503 if too many
-    streams are open. Raises StoreError if the store does not answer."""
+    """Yields the place at which the requested stream begins. Counts the stream as open until it ends. Raises
+    ProblemError: 403 for a cluster that the sender may not see, 404 for a cluster that the store does not know, 503 if
+    too many streams are open. Raises StoreError if the store does not answer."""
     if cluster is not None:
         require_cluster(request, cluster)
     try:

@@ -1,6 +1,6 @@
 """GET /metrics (rendered by `service.metrics`), /-/healthy, /-/ready and /version.
 
-These routes have their own threads and store connections, so they answer even while other requests use all others.
+These routes have threads and store connections of their own, so other requests do not delay them.
 """
 
 from __future__ import annotations

@@ -99,8 +99,8 @@ def list_owners(
     cursor: Cursor = None,
 ) -> Response:
     """Lists the transactional ids that wrote under a producer id, the newest first, expired ids included. 404 if none
-    is known: the producer id belongs to a producer without transactions, or its retention ended (`[keep] producer_ids`,
-    90 days by default).
+    is known: either the producer has no transactions, or the owners are no longer kept (`[keep] producer_ids`, 90 days
+    by default).
     """
     with app.reading(cluster) as (connection, found):
         as_of_ms = clusters.log_as_of_ms(connection, found.id)

@@ -36,8 +36,8 @@ def list_markers(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Lists the markers that ended transactions on the partition since tailing of the partition began, newest first.
-    They are kept for 7 days by default (`[keep] history`). Available only if txnscope runs with `--partitions all`.
+    """Lists the markers that ended transactions on the partition, newest first, as far as the partition was tailed.
+    Markers are kept for 7 days by default (`[keep] history`). Available only if txnscope runs with `--partitions all`.
     """
     filters = (cluster, "markers", topic, partition)
     before = read_place(_PLACE, cursor, *filters)
@@ -65,8 +65,8 @@ def get_volume(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Lists the volume written to the partition, by the minute of its batches' timestamps, oldest first. Every minute
-    in `window` since tailing of the partition began is listed, even if nothing was written in it. Available only if
+    """Lists the volume written to the partition, by the minute of its batches' timestamps, oldest first. Minutes of
+    `window` before tailing of the partition began are left out; minutes without writes are listed. Available only if
     txnscope runs with `--partitions all`.
     """
     length_ms = window_ms(window)

@@ -118,12 +118,11 @@ def list_groups(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Lists, by group, topic and partition, all groups with committed offsets, or with members, on a partition whose
-    LSO has been below the high watermark for a second, even if every open transaction there is still within its
-    timeout. Also lists groups that commit offsets in a transaction that is still open (read from the batches on
-    `__consumer_offsets`), even a group that has not committed any offset yet. An LSO that is at the high watermark
-    blocks no group.
-    """
+    """Lists the groups that open transactions may affect, by group, topic and partition. A group is listed if it has
+    committed offsets, or members, on a partition whose LSO has been at the same offset below the high watermark for a
+    second, even if all open transactions there are within their timeouts. A group is also listed if it commits offsets
+    in a transaction that is still open (read from the batches on `__consumer_offsets`), even if it has not committed
+    any offset before."""
     with app.reading(cluster) as (connection, found):
         as_of_ms = observed_at_ms(connection, found.id)
         affected = read_affected_groups(connection, found.id)
@@ -162,10 +161,10 @@ def explain_offsets(
         int | None, QueryParameter(le=_LAST, description="The end offset, exclusive (default: `offset` + 1).")
     ] = None,
 ) -> Response:
-    """Lists every span from `offset` to `to` or the end of the log: who wrote its records, and whether their
-    transaction was committed, aborted (why, and when) or is open. Asks Kafka, bounded in bytes and time; `truncated_at`
-    is the offset at which the spans end. `only_aborted` sums up the aborted records before the first record that
-    read_committed consumers get; it has bounds of its own.
+    """Lists every span from `offset` to `to`, or to the end of the log if that comes first: who wrote its records, and
+    whether their transaction was committed, aborted (why, and when) or is open. Asks Kafka; if a bound of bytes or time
+    is reached, the spans end at `truncated_at`. `only_aborted` sums up the aborted records before the first record that
+    read_committed consumers get, and has bounds of its own.
     """
     end = offset + 1 if to is None else to
     if end <= offset:

@@ -120,7 +120,7 @@ class Totals(Shape):
 
 class Rates(Shape):
     """Rates over the last whole minutes before the cluster's newest `as_of`. `window_ms`: length of those minutes; 0 if
-    none was counted yet."""
+    no minute was counted yet."""
 
     window_ms: int
     commits_per_s: float

@@ -187,8 +187,8 @@ class Findings(Page[Finding]):
 
 
 class Resolution(Shape):
-    """The marker for a hanging transaction. `executed`: whether the marker was written. `command`: the command of
-    Kafka's tool that does the same; null if there is none.
+    """The marker for a hanging transaction. `executed`: true if the marker was written. `command`: the command of
+    Kafka's tool that writes the same marker; null if there is none.
     """
 
     finding_id: str

@@ -112,8 +112,8 @@ RawTime = Annotated[Moment, _AsText()]
 the null."""
 
 Wide = Annotated[int, _DECLARED]
-"""A number for which OpenAPI lists `x_str`. Every other number above 2^53 has such a key, too, which OpenAPI does not
-list."""
+"""A number that may be above 2^53, so OpenAPI lists `x_str`. Any other number above 2^53 has such a key, too, but
+OpenAPI does not list it."""
 
 IdBytes = Annotated[
     str | None,
