@@ -57,8 +57,8 @@ class Canary:
         return [Work("canary", running.run)]
 
     def _find_cluster(self) -> int | None:
-        """Returns the store's number of the cluster; None while that is not known: Kafka or the store does not answer,
-        or the application that reads the cluster has not named it yet."""
+        """Returns the cluster's number in the store. Returns None if Kafka or the store does not answer, or if the
+        application that reads the cluster has not stored the cluster yet."""
         try:
             with KafkaClient(self._plan.settings, client_id="txnscope-canary") as client:
                 kafka_cluster_id = read_cluster_id(client)

@@ -44,8 +44,9 @@ Broker = Annotated[int, Field(ge=0, strict=True)]
 
 
 class CanaryTable(Table):
-    """`[canary]`, as people write it. `every`: pause from the begin of a round to that of the next one. `kafka_config`:
-    client.properties of the canary's principal; None: that with which txnscope reads."""
+    """`[canary]`, as people write it. `every`: ms from the begin of a round to the begin of the next one.
+    `kafka_config`: client.properties of the canary's principal; None: the canary uses the principal with which txnscope
+    reads."""
 
     every: Annotated[int, BeforeValidator(_every_ms), PlainSerializer(lambda ms: f"{ms // 1000}s", return_type=str)] = (
         10_000

@@ -33,10 +33,11 @@ class Clocks(NamedTuple):
 
 
 class CoordinatorRounds:
-    """Runs a round every `every_s`, and at once if the target changes, until `end`. Each coordinator has a thread of
-    its own, because a broker that does not answer must not delay the rounds of the others.
+    """Runs the rounds of one coordinator until `end`: one every `every_s`, and one at once if the target changes. The
+    rounds have a thread of their own, because a broker that does not answer must not delay the rounds of other
+    coordinators.
 
-    `layout`: returns the newest layout. `save`: stores the coordinator, and returns False if it is not to go on."""
+    `layout`: returns the newest layout. `save`: stores the coordinator, and returns False if the rounds must end."""
 
     def __init__(
         self,

@@ -39,10 +39,11 @@ class LayoutWatch:
         self._configs_at_s = float("-inf")
 
     def read(self) -> Layout:
-        """Returns the layout as it is now, after the topic was created, if there is none.
+        """Returns the present layout. Creates the canary's topic first if it does not exist.
 
-        Raises KafkaUnavailable or KafkaRefused, with the reason why the canary cannot run: nobody has used transactions
-        yet, a permission is missing, the topic cannot be created, no broker answers. Raises BadClientConfig."""
+        Raises KafkaUnavailable or KafkaRefused, with the reason why the canary cannot run, if nobody has used
+        transactions yet, a permission is missing, the topic cannot be created, or no broker answers. Raises
+        BadClientConfig."""
         if self._client is None:
             self._client = KafkaClient(self._settings, client_id="txnscope-canary")
         try:

@@ -66,8 +66,9 @@ class Probe:
         self._is_open = False
 
     def round(self, target: Target, at_ms: int) -> Round:
-        """Runs one transaction. Takes at most ROUND_S, and a little more where it fails. After a failure, the next
-        round has new clients, with new credentials: its init fences a transaction that was left open."""
+        """Runs one transaction, for at most ROUND_S, or a little longer if it fails. After a failure, the next round
+        makes new clients, which read the credentials again; its InitProducerId fences a transaction that was left
+        open."""
         give_up_s = self._now_s() + ROUND_S
         init_us = commit_us = visible_us = failure = None
         self._connection_error, self._phase = None, Phase.INIT
@@ -107,8 +108,8 @@ class Probe:
         self._forget(ABORT_S)
 
     def _forget(self, abort_within_s: float | None) -> None:
-        """Forgets the clients. `abort_within_s`: time for the abort of an open transaction; None: its coordinator does
-        not answer, and ends the transaction by its timeout."""
+        """Aborts an open transaction, then forgets the clients. `abort_within_s`: time for the abort. None: nothing is
+        aborted, because the coordinator does not answer; it will abort the transaction by its timeout."""
         producer, reader, self._producer, self._reader = self._producer, self._reader, None, None
         if producer is not None:
             producer.purge()

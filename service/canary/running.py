@@ -112,8 +112,8 @@ class RunningCanary:
             one.look(self._layout)
 
     def _begin(self, layout: Layout) -> None:
-        """Starts a thread for each coordinator that has none yet. Those that the store knows from before are among
-        them, because a broker that is gone has to be named."""
+        """Starts a thread for each coordinator that has none yet. Also starts threads for coordinators that the store
+        knows from before, so that a broker that is gone is reported."""
         new = sorted({*coordinators(layout, self._plan.coordinators), *self._known} - self._rounds.keys())
         for at, broker in enumerate(new):
             one = CoordinatorRounds(

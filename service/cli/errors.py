@@ -29,7 +29,7 @@ class CommandFailed(Exception):
 
 @contextmanager
 def store_failures() -> Iterator[None]:
-    """Turns store errors of the block into CommandFailed: 3 for a store that does not answer, 2 for one that cannot be
+    """Turns store errors of the block into CommandFailed: code 3 if the store does not answer; 2 if the store cannot be
     used.
     """
     try:

@@ -137,7 +137,8 @@ def _has_secret(config: Path) -> bool:
 def _readers(file: Path) -> str | None:
     """Returns, in words, which other users can read the file; None if only its owner can, or if it is no regular file.
 
-    If another user owns the file, its group does not count: this process reads the file as a member of that group.
+    The file's group counts only if this process owns the file: otherwise the process itself reads the file as a member
+    of that group.
     """
     try:
         found = file.stat()

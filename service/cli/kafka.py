@@ -20,8 +20,8 @@ from service.settings import Settings, for_ingest
 
 
 def ingest_children(settings: Settings) -> list[ChildCommand]:
-    """Returns the command of a child for each cluster to watch. If there are several, the failure of one child never
-    ends the others, even if its brokers cannot be reached or its settings do not work.
+    """Returns the command of a child for each cluster to watch. If there are several, the failure of a child never ends
+    the others, even if the child's brokers cannot be reached, or its settings do not work.
 
     Raises SettingsError if flags and `[[clusters]]` do not fit together, and the errors of `client_settings`.
     """
@@ -82,8 +82,8 @@ def _with_principal(settings: Settings, file: Path | None) -> Settings:
 
 
 def client_settings(settings: Settings) -> ClientSettings:
-    """Returns the settings of a Kafka client. CommandFailed for an address, file or key that cannot be used, or if
-    neither an address nor a client.properties is given."""
+    """Returns the settings of a Kafka client. Raises CommandFailed for an address, file or key that cannot be used, or
+    if neither an address nor a client.properties is given."""
     if not settings.bootstrap_servers and not settings.kafka_config:
         raise CommandFailed("--bootstrap-servers is missing: give HOST:PORT[,…]")
     try:

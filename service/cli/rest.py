@@ -81,8 +81,8 @@ class NotReached(CommandFailed):
 
 
 class Service:
-    """The service at `url`, and one cluster of it. Each request raises CommandFailed: 2 if the service refuses it, 3 if
-    the service does not answer."""
+    """The service at `url`, and one cluster of it. Each request raises CommandFailed: code 2 if the service refuses the
+    request; 3 if the service does not answer."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._url, self._cluster = settings, settings.url, settings.cluster
@@ -90,8 +90,8 @@ class Service:
         self._answered_at = datetime.now(UTC)
 
     def items(self, path: str, limit: int, query: Query | None = None) -> dict[str, Any]:
-        """Returns up to `limit` items of one of the cluster's lists, page after page: `{"items", "next_cursor",
-        "as_of"}` as of the last page. Parameters that are None are left out.
+        """Returns up to `limit` items of one of the cluster's lists, read page by page: `{"items", "next_cursor",
+        "as_of"}`, the latter two of the last page. Parameters that are None are not sent.
 
         Findings also have `truncated`: number of conditions and events of the requested kinds that were seen, but have
         no finding of their own.
@@ -125,7 +125,7 @@ class Service:
         return self._known(self._ask(self._path()), _CLUSTER)
 
     def since(self, moment: str) -> timedelta:
-        """Returns the time from `moment`, a time in an answer, to the last answer, both by the clock of the service's
+        """Returns the time from `moment` (a time in an answer) to the last answer, by the clock of the service's
         machine.
         """
         return self._answered_at - datetime.fromisoformat(moment)
@@ -145,8 +145,8 @@ class Service:
         return self._known(self._ask(path), frozenset())
 
     def resolve(self, finding: str, *, dry_run: bool) -> dict[str, Any]:
-        """Returns the marker that was written, or would be written (`dry_run`). Uses the key of the older
-        --operator-key-file if it is given, else that of --key-file. CommandFailed also if there is no key."""
+        """Returns the marker that was written, or would be written (`dry_run`). Uses the key of --operator-key-file
+        (the older flag) if that is given, else the key of --key-file. Raises CommandFailed also if there is no key."""
         file = self._settings.operator_key_file
         key = self._key if file is None else _read_key("--operator-key-file", file)
         if key is None:
@@ -177,7 +177,7 @@ class Service:
 
     def _path(self, *segments: str) -> str:
         """Returns the path below the cluster of --cluster. Without --cluster, the path is below the only cluster of the
-        service; CommandFailed if the service has no cluster, or several."""
+        service. Raises CommandFailed if the service then has no cluster, or several."""
         if self._cluster is None:
             page = self._list(self._ask(f"/clusters?limit={_PAGE}"), {"cluster"})
             names = [str(one["cluster"]) for one in page["items"]]

@@ -17,8 +17,8 @@ Row = Callable[[dict[str, Any]], Sequence[object]]
 def print_page(
     page: dict[str, Any], as_json: bool, heads: Sequence[str], row: Row, never: str = "nothing has been read yet"
 ) -> int:
-    """Prints the page as it came (JSON), or as a table with a row for each item. With a table, the number of rows and
-    `as_of` go to stderr; `never` is the reason if there is no `as_of`. Returns FINE."""
+    """Prints the page as JSON, or as a table with a row for each item. With a table, prints the number of rows and
+    `as_of` to stderr; `never`: the reason printed if there is no `as_of`. Returns FINE."""
     if as_json:
         print(json.dumps(page, indent=2))
         return FINE

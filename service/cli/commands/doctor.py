@@ -28,8 +28,8 @@ _WIDTH: Final = 100
 
 
 def run(_flags: Namespace, settings: Settings) -> int:
-    """Returns 0 if everything can be seen, 1 if something cannot. CommandFailed: 2 for an address, file or key that
-    cannot be used, 3 if no broker can be reached.
+    """Returns 0 if everything can be seen, 1 if something cannot. Raises CommandFailed: code 2 for an address, file or
+    key that cannot be used; 3 if no broker can be reached.
     """
     settings = settings.of_one_cluster()
     client_config = client_settings(settings)

@@ -16,7 +16,7 @@ from service.store.engine import open_reader
 
 def run(_flags: Namespace, settings: Settings) -> NoReturn:
     """Replaces this process by the supervisor, and never returns. The store's URL is passed in the environment, so that
-    no command line shows it. CommandFailed if the settings or the store cannot be used."""
+    no command line shows it. Raises CommandFailed if the settings or the store cannot be used."""
     children = ingest_children(settings)
     if settings.liveness is not None and len(children) > 1:
         raise CommandFailed("--liveness works for one cluster only: run one ingest for each cluster, with --cluster")

@@ -25,7 +25,7 @@ _HEADS = ("NAME", "ROLES", "CREATED", "BY", "REVOKED", "BY")
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Runs one action. CommandFailed: 2 for an invalid name or role, 3 if the store does not answer."""
+    """Runs one action. Raises CommandFailed: code 2 for an invalid name or role; 3 if the store does not answer."""
     if flags.action == "hash":
         return _hash()
     if flags.action == "list":

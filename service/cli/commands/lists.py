@@ -1,5 +1,6 @@
-"""The commands that print a table of what the service lists: transactions, applications, partitions, findings,
-expiring, groups, audit. Each raises CommandFailed: 3 if the service does not answer, 2 if it refuses a filter."""
+"""The commands that print one of the service's lists as a table: transactions, applications, partitions, findings,
+expiring, groups, audit. Each raises CommandFailed: code 3 if the service does not answer; 2 if the service refuses a
+filter."""
 
 from __future__ import annotations
 

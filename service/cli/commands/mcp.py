@@ -17,8 +17,8 @@ from service.settings import Settings
 
 
 def run(_flags: Namespace, settings: Settings) -> int:
-    """Serves until stdin ends. If the service does not answer, the tools report that, and the command goes on.
-    CommandFailed: 2 if the key file cannot be used, or the extra `mcp` is not installed."""
+    """Serves until stdin ends. If the service does not answer, the tools report an error, and the command goes on.
+    Raises CommandFailed: code 2 if the key file cannot be used, or the extra `mcp` is not installed."""
     rest = Service(settings)
     if find_spec("mcp") is None:
         raise CommandFailed(MCP_IS_MISSING)

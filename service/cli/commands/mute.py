@@ -18,7 +18,8 @@ _HEADS = ("MUTE", "FINDINGS", "UNTIL", "BY", "REASON")
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Sets, lists or ends mutes. CommandFailed: 2 for an invalid request, 3 if the service does not answer."""
+    """Sets, lists or ends mutes. Raises CommandFailed: code 2 for an invalid request; 3 if the service does not
+    answer."""
     subject = {name: getattr(flags, name) for name in ("finding", "prefix", "topic") if getattr(flags, name)}
     if len(subject) + flags.list + (flags.end is not None) != 1:
         raise CommandFailed("give one of FINDING_ID, --prefix, --topic, --list and --end")

@@ -11,8 +11,8 @@ from service.settings import Settings
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Prints what was written, or would be. CommandFailed: 2 if the service refuses, 3 if the service or Kafka does not
-    answer.
+    """Prints the marker that was written, or would be written. Raises CommandFailed: code 2 if the service refuses; 3
+    if the service or Kafka does not answer.
     """
     said = Service(settings).resolve(flags.finding, dry_run=not flags.execute)
     if flags.json:

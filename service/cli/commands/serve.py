@@ -35,12 +35,13 @@ _LAST_ROUND_S: Final = 8.0
 """Longest time (s) for the end of the canaries: their last rounds, and the deletion of their records."""
 
 _LAST_MESSAGE_S: Final = 1.0
-"""Longest time (s) that a delivery to a receiver, or a request of the export, may still take when the service stops. A
-longer one is repeated at the next start."""
+"""Longest time (s) that a delivery to a receiver, or a request of the export, may still take when the service stops.
+One that takes longer is repeated after the next start."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Returns a bound TCP socket. CommandFailed: 3 if the port is taken, 2 if the address cannot be used."""
+    """Returns a bound TCP socket. Raises CommandFailed: code 3 if the port is taken; 2 if the address cannot be
+    used."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, UnicodeError):
@@ -77,7 +78,8 @@ def _running(canaries: Sequence[Canary]) -> Iterator[None]:
 
 
 def _exporter(app: FastAPI, settings: Settings) -> Exporter | None:
-    """Returns the exporter of `[otlp]`; None without that table. CommandFailed: its libraries are not installed."""
+    """Returns the exporter of `[otlp]`; None without that table. Raises CommandFailed if its libraries are not
+    installed."""
     from service.app import create_exporter
 
     if settings.otlp is None:
@@ -90,7 +92,7 @@ def _exporter(app: FastAPI, settings: Settings) -> Exporter | None:
 
 
 def run(_flags: Namespace, settings: Settings) -> int:
-    """Serves until SIGTERM or SIGINT, and returns 0; returns 3 if the server does not start or ends by itself.
+    """Serves until SIGTERM or SIGINT, and returns 0; returns 3 if the server does not start or ends by itself. Raises
     CommandFailed for brokers, a store, certificates, an address or a port that cannot be used."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(FINE))

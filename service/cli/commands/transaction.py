@@ -30,7 +30,8 @@ _PLAIN = (
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Prints the id and its timeline. CommandFailed: 3 if the service does not answer, 2 if it does not know the id."""
+    """Prints the id and its timeline. Raises CommandFailed: code 3 if the service does not answer; 2 if the service
+    does not know the id."""
     service = Service(settings)
     one = service.transaction(flags.id)
     timeline = service.items("transaction/timeline", flags.limit, {"id": flags.id})

@@ -54,9 +54,8 @@ for other names, too."""
 _TOPICS_AT_ONCE: Final = 100
 _SHARE_GROUPS_AT_ONCE: Final = 200
 _IDS_ASKED: Final = 2_000
-"""Maximum number of ids, of those that ListTransactions leaves out, that DescribeTransactions is asked for. If there
-are more, most of them have expired.
-"""
+"""Maximum number of ids about which DescribeTransactions is asked, among the ids that ListTransactions leaves out. If
+there are more, most of them have expired."""
 
 
 class Wish(NamedTuple):

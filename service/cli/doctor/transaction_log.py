@@ -23,7 +23,8 @@ from service.wire.transaction_log import decode_key, decode_value
 
 READ_MS: Final = 10_000
 READ_BYTES: Final = 16 << 20
-"""Maximum number of bytes that are read of the log. They show whether ids are hidden; the whole log may be larger."""
+"""Maximum number of bytes that are read of the log. That much shows whether ids are hidden, even if the whole log is
+larger."""
 LISTEN_MS: Final = 3_000
 """Time (ms) for which to wait for records that are being written, divided among the leaders."""
 _FETCH_BYTES: Final = 1 << 20

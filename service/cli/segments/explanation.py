@@ -33,7 +33,7 @@ def explain_segments(
     the transaction log, if there are some among the files. `place`: the partition that the command line names; None:
     the partition that the files' directory names.
 
-    CommandFailed if a file cannot be read, if the files are of several partitions, or if no file has the offset.
+    Raises CommandFailed if a file cannot be read, if the files are of several partitions, or if no file has the offset.
     """
     opened = [(file.first, file) for file in open_segments(names) if file.first is not None]
     files = sorted([one for one in opened if not one[1].is_log] or opened, key=itemgetter(0))
@@ -108,8 +108,8 @@ def _may_be_open(span: Span, transactions: Iterable[LoggedTransaction]) -> bool:
 
 
 def _judged(run: OnlyAborted, logs: JudgedLogs) -> OnlyAborted:
-    """Returns the run. If it ends at a transaction that looks open, because the files have no marker of it, but
-    segments of the transaction log show no open transaction of its producer id, `ended_by` becomes UNKNOWN."""
+    """Returns the run, with `ended_by` UNKNOWN if the transaction at its end may have ended: the files have no marker
+    of it, but the transaction log shows nothing open under its producer id."""
     if run.open_producer_id is None or run.open_producer_id not in logs.names:
         return run
     is_open = any(one.marker is None for one in logs.transactions(run.open_producer_id))

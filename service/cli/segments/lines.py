@@ -48,8 +48,8 @@ def log_lines(data: bytes, causes: Mapping[int, Cause]) -> Iterator[str]:
 
 
 def data_lines(data: bytes, logs: JudgedLogs) -> Iterator[str]:
-    """Yields the lines of any other topic: offsets, the batch's newest time, its kind, then name=value. `logs`: what
-    is known about the transactions that the markers end."""
+    """Yields the lines of a topic other than the transaction log: offsets, the batch's newest time, its kind, then
+    name=value. `logs`: what is known about the transactions that the markers end."""
     for batch in _batches(data):
         if isinstance(batch, str):
             yield batch

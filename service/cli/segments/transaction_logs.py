@@ -54,7 +54,7 @@ class Segment(NamedTuple):
 
 def open_segments(names: Iterable[str], kind: str | None = None) -> Iterator[Segment]:
     """Opens the files, and the .log files of directories. `kind`: "log" (the transaction log) or "data"; None:
-    detected. CommandFailed if a file cannot be read, or a directory has no .log file."""
+    detected. Raises CommandFailed if a file cannot be read, or a directory has no .log file."""
     for path in (path for name in names for path in _files(Path(name))):
         data = _map(path)
         batch = next(read_batches(data), None)
@@ -79,7 +79,7 @@ def _map(path: Path) -> bytes:
     """Maps the file instead of reading it: a segment holds a gigabyte by default. Slices of a map are bytes, which is
     all that decoders need.
 
-    CommandFailed if the file cannot be read.
+    Raises CommandFailed if the file cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -169,9 +169,9 @@ class JudgedLogs:
 
 @dataclass(slots=True)
 class _Ending:
-    """A transaction and the record that shows it: its PrepareX; its CompleteX if the PrepareX is gone; or its Ongoing
-    record if it is open. `causes`: those of its log, final once everything is read. `is_superseded`: a later record
-    decided it again."""
+    """A transaction, and the `record` that shows it: its PrepareX; its CompleteX if the PrepareX is gone; its Ongoing
+    record if it is open. `causes`: by offset, the causes of the ends in its log, final once everything is read.
+    `is_superseded`: a later record decided the transaction again."""
 
     logged: LoggedTransaction
     record: LogRecord
@@ -191,8 +191,8 @@ class _Ending:
 
     @property
     def marker_epoch(self) -> int | None:
-        """The epoch of its markers; None without a PrepareX. The epoch of a CompleteX is another one if the producer id
-        changed."""
+        """The epoch of the transaction's markers. None if the PrepareX is gone, because a CompleteX has another epoch
+        if the producer id changed."""
         return self.record.producer_epoch if self.record.state in PREPARED else None
 
     @property
@@ -215,8 +215,8 @@ class _Id:
     _ending: _Ending | None = None
 
     def add(self, record: LogRecord, lists: bool | None) -> _Ending | None:
-        """Takes the next record, which may refine the cause of an earlier abort. Returns the transaction that it
-        decides or completes, if it is the first record to show that."""
+        """Takes the next record, which may refine the cause of an earlier abort. Returns the transaction that the
+        record decides or completes; None if an earlier record has shown the end of the transaction already."""
         before, self.newest, self.lists = self.newest, record, lists
         judged = journal.judge(self._last_abort, before, record, counts=True)
         self._last_abort, step = judged.last_abort, judged.transition
@@ -242,7 +242,8 @@ class _Id:
         return None
 
     def settle(self, now_ms: int) -> None:
-        """Makes the cause of the newest abort final, if the log was read to a time after which no record changes it."""
+        """Makes the cause of the newest abort final, if the log was read so far that no later record can change that
+        cause."""
         settles_at_ms = self._last_abort.settles_at_ms
         if settles_at_ms is not None and settles_at_ms <= now_ms:
             self.causes[self._last_abort.offset] = journal.settle(self._last_abort).cause
