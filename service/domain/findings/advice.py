@@ -1,8 +1,8 @@
 """The facts and words of findings about the transaction that an id has open: long-running, overdue and stuck.
 
-Advice names a cause only if the known facts leave it possible, and never presents a list of causes as complete. Advice
-that ends a transaction says what becomes of its records. `tests/service/domain/findings/test_advice.py` checks the
-advice for every combination of facts.
+Advice names a cause only if the cause is possible by the known facts, and never presents a list of causes as complete.
+Advice that ends a transaction says what becomes of its records. `tests/service/domain/findings/test_advice.py` checks
+the advice for every combination of facts.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Answer(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Place:
     """The place of an id's newest record. `partition`: of the transaction log; `leader`: the broker that leads it (-1:
-    none). `looked_for_in`: the partition to which the id hashes, if the record was left behind in another one when
-    partitions were added; else None."""
+    none). `looked_for_in`: if the record was left behind when partitions were added, the partition to which the id
+    hashes now; else None."""
 
     partition: int
     leader: int
@@ -78,8 +78,8 @@ class Place:
 class Sink:
     """The two-phase sink that may have opened a transaction. `producer_id`, `producer_epoch`: a recovery of the sink's
     application commits the transaction with these. `deadline_ms`: the time at which the transaction times out; None if
-    it never does, or that is not known. `prefix`: the prefix of the job's ids, if Apache Flink made the id; else
-    None."""
+    it never times out, or if the time is not known. `prefix`: of the job's ids; None unless Apache Flink made the
+    id."""
 
     two_phase: TwoPhase
     producer_id: int
@@ -134,8 +134,8 @@ class LongRunningFacts(SharedFacts):
 @dataclass(frozen=True, slots=True)
 class OverdueFacts(SharedFacts):
     """A transaction of the id `name` that timed out and is open on `partitions`. `neighbours_progress`: a record of
-    another id was written to the log partition after the abort was due. `written_under`: the client's transaction
-    version in the record. `finalized`: the cluster's transaction.version; None if not known."""
+    another id was written to the log partition after the abort was due. `written_under`: the transaction version of the
+    client, from the record. `finalized`: the transaction.version of the cluster; None if not known."""
 
     name: str
     partitions: Names
@@ -216,9 +216,10 @@ class OverdueFacts(SharedFacts):
 
 @dataclass(frozen=True, slots=True)
 class StuckFacts(SharedFacts):
-    """A decided transaction of the id `name`. `is_commit`: the decision. `missing`: if `is_asked` (the coordinator was
-    asked), the partitions without a marker; else partitions of which at least one has no marker. If no partition lacks
-    its marker, only the end is not written to the log. `may_skip_markers`: from `service.domain.releases`."""
+    """A decided transaction of the id `name`. `is_commit`: the decision. `missing`: if the coordinator was asked
+    (`is_asked`), all partitions without a marker; if none lacks it, only the end is not written to the log. If the
+    coordinator was not asked: partitions of which at least one lacks its marker. `may_skip_markers`: from
+    `service.domain.releases`."""
 
     name: str
     is_commit: bool

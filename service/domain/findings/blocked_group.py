@@ -35,7 +35,8 @@ _WHAT: Final = {
 class StallCause:
     """The cause of a stall: an open transaction. `name`: its id, or else its producer id, as text for people.
     `relation`: the relation of its entry; None if the entry was not read yet. `has_finding`: a confirmed finding
-    reports the transaction. `among`: the number of open transactions of which this one is the worst."""
+    reports the transaction. `among`: if the group may wait for any of several transactions, their number; this one is
+    the worst of them."""
 
     relation: RelationKind | None
     name: str
@@ -122,8 +123,8 @@ class BlockedGroupFacts(SharedFacts):
 
 @dataclass(frozen=True, slots=True)
 class GroupUnreadFacts(SharedFacts):
-    """A group that cannot be judged. There are no facts besides the subject and the `reason` of the observation. If the
-    reason is None, txnscope has no permission to read the group's offsets."""
+    """A group that cannot be judged. The subject and the `reason` of the observation are all facts. Reason None:
+    txnscope has no permission to read the group's offsets."""
 
     def words(self, about: Observation, /) -> Words:
         reason = about.reason
@@ -167,10 +168,10 @@ def _unreadable(group: str, reason: Reason | None) -> Observation:
 
 
 class UnreadCommits(NamedTuple):
-    """An open transaction on a `partition` of `__consumer_offsets` that was not read completely, so that it may block
-    unknown groups. `reached`: the offset up to which its batches were read; None if all were read. `undecodable`: the
-    number of its records that cannot be decoded, by reason. `damaged`: the number of damaged batches that may belong to
-    the transaction."""
+    """An open transaction on a `partition` of `__consumer_offsets` that may block unknown groups, because its batches
+    were not all read. `reached`: the offset up to which its batches were read; None if all were read. `undecodable`:
+    the number of its records that cannot be decoded, by reason. `damaged`: the number of damaged batches that may
+    belong to the transaction."""
 
     partition: int
     producer_id: int

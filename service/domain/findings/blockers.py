@@ -18,8 +18,8 @@ SAMPLE_FRESH_MS: Final = 10_000
 """Age up to which a sample of all partitions describes their present state."""
 
 YOUNG_MS: Final = 3_000
-"""Age up to which missing facts about a stalled partition or an entry do not count as a coverage gap: the entries may
-not have been read yet, and their owner may not have reached the store."""
+"""Age (ms) of a stalled partition or an entry up to which missing facts are no coverage gap: entries may not be read
+yet, and their owner may not have reached the store."""
 
 CONFIRMATION_TAKES_MS: Final = CLIENT_WAITS_MS + 10_000
 """The longest time that the three confirmation steps of an entry without owner take if its client may be waiting for a
@@ -30,12 +30,12 @@ SETTLED_MS: Final = 1_000
 
 
 def blocker_of(stall: PartitionState, entries: Iterable[Entry]) -> Entry | None:
-    """Returns the entry that begins at the LSO, if the batch there has the same producer id.
+    """Returns the entry that holds the LSO: it begins at the LSO, and the batch there has its producer id. Returns None
+    if no entry is known to hold the LSO.
 
-    If the records at the LSO were deleted, Kafka 3.9 moves the LSO to the log start, and 4.3 leaves it below the log
-    start. Then no batch shows which entry holds the LSO. If DescribeProducers listed all open entries, the oldest entry
-    holds it, provided that the entry begins at or below the log start. Returns None if no entry is known to hold the
-    LSO."""
+    If the records at the LSO were deleted, no batch shows which entry holds the LSO. (Kafka 3.9 then moves the LSO to
+    the log start; 4.3 leaves it below.) Then the oldest entry holds it, if DescribeProducers listed all open entries,
+    and if that entry begins at or below the log start."""
     if stall.is_read and stall.described and stall.last_stable_offset <= stall.log_start:
         oldest = min(entries, key=lambda one: one.start_offset, default=None)
         return oldest if oldest is not None and oldest.start_offset <= stall.log_start else None
@@ -46,8 +46,8 @@ def blocker_of(stall: PartitionState, entries: Iterable[Entry]) -> Entry | None:
 
 
 def unreplicated(stall: PartitionState, entries: Iterable[Entry], as_of_ms: int) -> Entry | None:
-    """Returns the entry at an LSO that has not moved although the leader lists nothing open there (DescribeProducers):
-    its marker is written and not replicated yet. None if there is no such entry."""
+    """Returns the entry at the LSO if its marker is written but not replicated yet; else None. The sign: the leader
+    lists nothing open there (DescribeProducers), and still the LSO has not moved."""
     if stall.first is None or stall.read_at_ms is None or stall.stalled_since_ms is None:
         return None
     if not stall.described or not _has_data_at_lso(stall):
@@ -70,8 +70,8 @@ def unreplicated(stall: PartitionState, entries: Iterable[Entry], as_of_ms: int)
 
 
 def why_not_judged(stall: PartitionState, relations: Sequence[tuple[Entry, Relation]], as_of_ms: int) -> Reason | None:
-    """Returns the reason why not everything that is open on the partition can be judged. None if everything can be
-    judged, or if the missing facts may still arrive (YOUNG_MS, CONFIRMATION_TAKES_MS)."""
+    """Returns the reason why something that is open on the partition cannot be judged. Returns None if everything can
+    be judged, or if the missing facts may still arrive (YOUNG_MS, CONFIRMATION_TAKES_MS)."""
     if stall.stalled_since_ms is None or as_of_ms - stall.stalled_since_ms < YOUNG_MS:
         return None
     if not stall.is_read:

@@ -1,5 +1,5 @@
-"""The kinds of findings: one entry for each, and the only list of them. A new kind is an entry here, a rule that
-observes it, with its facts and words, and a runbook for its alert."""
+"""The kinds of findings: one entry for each, and the only list of them. A new kind needs an entry here, a rule that
+observes it, its facts with their words, and a runbook for its alert."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class Entry:
 
     @property
     def follows(self) -> str:
-        """Returns the visible effect once the advice was followed: `expect`, or for an event how the finding ends; ""
-        if nothing can be seen."""
+        """Returns the visible effect once the advice was followed: `expect` of a condition, or how the finding about an
+        event ends; "" if nothing can be seen."""
         return self.expect or ENDS_WITH[self.ends]
 
 

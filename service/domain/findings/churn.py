@@ -2,9 +2,9 @@
 transaction that an earlier start left open.
 
 New ids alone are no churn: a healthy application has new ids at its first start, and a rolling start of many instances
-takes minutes. Churn also means that ids are given up: an id had transactions, then a newer one had transactions, and
-nothing more was written for the older one. The birth of an id is its first record. An id that never had a transaction
-proves nothing: a thread of Kafka Streams without a task has such an id as well.
+takes minutes. In churn, ids are also given up: an id had transactions, then a newer id had transactions, and nothing
+more was written for the older one. The birth of an id is its first record. An id that never had a transaction proves
+nothing, because a thread of Kafka Streams without a task has such an id, too.
 
 Apache Flink's sink gives ids up by design, one for each checkpoint (`applications.INCREMENTING`): a finding about them
 has only the severity INFO.
@@ -39,33 +39,33 @@ from service.domain.transaction_log.id_delta import minute_of
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, NEVER_SEEN
 
 RANDOM_IDS: Final = 5
-"""This many new ids of one prefix within 15 minutes, or more, may be churn if the part behind the prefix was generated.
-The ids of one process (Kafka Streams) count as one."""
+"""Number of new ids of one prefix within 15 minutes from which on they may be churn, if the part behind the prefix was
+generated. The ids of one process (Kafka Streams) count as one."""
 
 START_MS: Final = 10_000
 MIN_STARTS: Final = 3
-"""Minimum number of spans of START_MS in which births of these ids lie, because the ids of one span belong to one
+"""Minimum number of starts to which these ids must belong. All ids born within one span of START_MS belong to one
 start."""
 
 COUNTED_IDS: Final = 20
 COUNTED_MINUTES: Final = 5
-"""Ids with plain numbers may be churn if COUNTED_IDS or more of them appear in at least this number of different
-minutes. If they appear in fewer minutes, they belong to a deployment."""
+"""Ids with plain numbers may be churn if at least COUNTED_IDS of them appear, in at least COUNTED_MINUTES different
+minutes. In fewer minutes, they belong to a deployment."""
 
 UNUSED_MS: Final = 60_000
 """Time within which a working producer ends a transaction: the default of transaction.timeout.ms. This long after the
 birth of a new id, the judge checks whether the ids before it are still in use."""
 
 SHORT_LIVED_MS: Final = 2 * QUIET_MS
-"""Longest life of an id that counts as one of many starts. Includes the longest transaction.timeout.ms that brokers
-allow by default: a transaction that a crash leaves open counts as in use for that long."""
+"""Longest life (ms) of an id that counts as given up by a restart. Allows for the longest transaction.timeout.ms that
+brokers accept by default, because a transaction that a crash left open keeps the id in use for that long."""
 
 MANY_PROCESSES: Final = 1_000
-"""This many new processes within 15 minutes, or more, cannot be the first start of an application, even if their ids
-stay in use."""
+"""Number of new processes within 15 minutes from which on they cannot be the first start of an application, even if
+their ids stay in use."""
 
 Uses = Mapping[bytes, int]
-"""The time of the last use by id, on the log's clock: IN_USE while a transaction is open. Ids that never had a
+"""By id, the time of its last use on the log's clock; IN_USE while a transaction is open. Ids that never had a
 transaction are absent."""
 
 _STATE_DIR: Final = (
@@ -154,8 +154,8 @@ class _IdCounter:
 def churn(
     new: Iterable[Event], uses: Uses, context: Context, window: ReportWindow, cut: Collection[bytes]
 ) -> list[Observation]:
-    """Returns an observation for each prefix whose ids are given up, the worst first. `new`: from `new_ids`. If
-    MANY_PROCESSES or more processes appear, the births of their ids are reported even if these are not settled yet
+    """Returns an observation for each prefix whose ids are given up, the worst first. `new`: from `new_ids`. From
+    MANY_PROCESSES new processes on, births of their ids are reported even if they are not settled yet
     (`window.before_sequence`). `cut`: ids with a transaction that was aborted by timeout or fence."""
     found: list[tuple[int, str, Observation]] = []
     for prefix, of_prefix in _by_prefix(new).items():
@@ -187,8 +187,8 @@ def new_ids(events: Iterable[Event], prefixes: Collection[str]) -> list[Event]:
 
 
 def _by_prefix(events: Iterable[Event]) -> dict[str, list[Event]]:
-    """Returns the births of ids by prefix, in the order of the log's times. Other events are left out, and so are ids
-    without a part that numbers an instance."""
+    """Returns the births of ids by prefix, in the order of the log's times. Leaves out other events, and ids that have
+    no part that numbers an instance."""
     found: dict[str, list[Event]] = defaultdict(list)
     for event in sorted(events, key=lambda e: (e.at_ms, e.sequence)):
         if event.cause == CauseCode.INITIALIZED and event.from_state == NEVER_SEEN:
@@ -235,8 +235,8 @@ def _times_of_many(new: Sequence[Event]) -> list[int]:
 
 
 def _shown(new: Sequence[Event], uses: Uses, window: ReportWindow) -> list[Event]:
-    """Returns the births of one prefix to report: births while too many other ids were given up, and births that belong
-    to MANY_PROCESSES or more."""
+    """Returns the births of one prefix that are reported: those in the QUIET_MS before a birth by which too many
+    earlier ids were given up, or by which MANY_PROCESSES processes were born."""
     ended = _ended(new, uses)
     born, given_up, shown = _IdCounter(), _IdCounter(), list[Event]()
     begin = first = came = went = 0

@@ -22,8 +22,8 @@ finding."""
 class IdState(NamedTuple):
     """The newest record of an id. `topics`: (topic, partition) of its open transaction.
 
-    `state_since_ms`: when the state began: for Ongoing the start of the transaction, for PrepareX the time of its first
-    record. `timestamp_ms`: the time of the newest record. `client_transaction_version`: the version under which its
+    `state_since_ms`: when the state began (Ongoing: the start of the transaction; PrepareX: the time of its first
+    record). `timestamp_ms`: the time of the newest record. `client_transaction_version`: the version under which its
     client wrote, 0 in the old protocol.
     """
 
@@ -56,8 +56,9 @@ T = TypeVar("T")
 def bounded(
     found: Sequence[T], one: Callable[[T], Observation], count: Callable[[Sequence[T]], int] = len
 ) -> list[Observation]:
-    """Returns an observation for each of the first MOST_IDS, and one more that all others share, with the severity and
-    the facts of the first of them. `count`: returns the number that the shared observation reports for the others."""
+    """Returns an observation for each of the first MOST_IDS, and one more for all others together, with the severity
+    and facts of the first of these others. `count`: returns the number that the shared observation reports for the
+    others."""
     shown = [one(each) for each in found[:MOST_IDS]]
     behind = found[MOST_IDS:]
     if behind:

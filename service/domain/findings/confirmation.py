@@ -8,8 +8,8 @@
   once more.
 - `Confirmed`: step 3 holds, the partition still showed the entry open.
 
-A case returns to `Open` if its step 2 was made too soon, because a client may have been waiting to add the partition; a
-confirmed case never does. How a case ends (by a marker, with its topic) is in `spark_jobs.judge.resolution`.
+A case returns to `Open` if step 2 was made too soon, while a client may still have been waiting to add the partition. A
+confirmed case never returns. How a case ends (by a marker, with its topic) is in `spark_jobs.judge.resolution`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from typing import Final
 from service.domain.findings.finding import Evidence
 
 ADD_IN_FLIGHT_MS: Final = 500
-"""Time (ms) that has to pass before an entry of a current producer counts as one that no transaction will end: some
-clients write a moment before AddPartitionsToTxn is accepted."""
+"""Time (ms) for which AddPartitionsToTxn may be in flight after an entry was written: some clients write a moment
+before that request is accepted. Until then, an entry of a current producer never counts as one that no transaction will
+end."""
 
 CLIENT_WAITS_MS: Final = 35_000
 """The longest time that a client waits for a broker that is frozen, or cut off, before it asks the next one: Kafka's
@@ -61,7 +62,7 @@ class Unowned:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """Step 3 held after step 2, `unowned`. `described`: the leader listed the entry (DescribeProducers); otherwise only
+    """Step 3 held after step 2, `unowned`. `described`: the leader listed the entry (DescribeProducers). If False, only
     the LSO was still at the entry. `evidence`: of all three steps."""
 
     unowned: Unowned
@@ -102,7 +103,7 @@ def step_2(state: Confirmation) -> Unowned | None:
 def settled_at_ms(written_before_ms: int, disturbed_ms: int) -> int:
     """Returns the earliest time (ms) at which a read of the transaction log can rule out an AddPartitionsToTxn still in
     flight. `written_before_ms`: time before which the entry was written. `disturbed_ms`: the last broker failure or
-    coordinator move; after such an event the client may wait for that broker for CLIENT_WAITS_MS. Otherwise
+    coordinator move, after which a client may wait for that broker for CLIENT_WAITS_MS. Without such an event,
     ADD_IN_FLIGHT_MS is enough."""
     may_wait = disturbed_ms > written_before_ms - CLIENT_WAITS_MS
     return written_before_ms + (CLIENT_WAITS_MS if may_wait else ADD_IN_FLIGHT_MS)

@@ -16,8 +16,8 @@ class Context(NamedTuple):
     - `groups`: the consumer groups that wait for open transactions.
     - `has_undecodable`: the newest record of some id cannot be decoded.
     - `may_skip_markers`: from `service.domain.releases`, for the brokers of the cluster.
-    - `uncoordinated`: Ongoing transactions, as (id, producer id), whose records were left behind when partitions were
-      added to the log, and which no coordinator knew when all were asked after the abort was due.
+    - `uncoordinated`: Ongoing transactions, as (id, producer id), that no coordinator knows: their records were left
+      behind when partitions were added to the log, and all coordinators were asked after the abort was due.
     - `transaction_version`: the finalized level of the feature; 0 if none is finalized, None if it is not known.
     """
 

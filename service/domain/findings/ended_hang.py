@@ -36,9 +36,9 @@ def resolution_of(
     ended: EndedTransaction | None,
     by_us: bool,
 ) -> Resolution:
-    """Returns how the entry ended. `markers`: of the entry's producer id, after the offset where the
-    entry was last seen open; `ended`: the last transaction that ended under the producer id, unless it was complete
-    while the entry was still open; `by_us`: `resolve` has written a marker for the entry."""
+    """Returns how the entry ended. `markers`: of the entry's producer id, after the offset where the entry was last
+    seen open. `ended`: the last transaction that ended under the producer id; None if that one was complete while the
+    entry was still open. `by_us`: `resolve` has written a marker for the entry."""
     if high_watermark <= entry.start_offset:
         return Resolution.TRUNCATED
     if not markers:
@@ -55,8 +55,8 @@ def resolution_of(
 
 
 def _may_be_its_marker(marker: Marker, ended: EndedTransaction, entry: Entry) -> bool:
-    """Returns whether the coordinator may have written the marker when that transaction ended. Clocks are not compared.
-    A marker written by hand fits only if its epoch and outcome are those of the coordinator's marker."""
+    """Returns whether the marker may be the coordinator's for `ended`, by partition, epoch and outcome. Clocks are not
+    compared, so a marker by hand with that epoch and outcome passes, too."""
     return (
         entry.topic_partition in ended.partitions
         and marker.producer_epoch == ended.producer_epoch

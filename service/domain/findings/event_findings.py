@@ -21,11 +21,10 @@ REMEMBERED_MS: Final = 2 * QUIET_MS + max(2 * QUIET_MS, SHORT_LIVED_MS)
 """Time for which events are kept. Only the events of the last QUIET_MS are reported, but their findings depend on
 earlier ones.
 
-- The group of a timeout depends on the timeouts in the QUIET_MS before it. Whether one of these was part of a burst
-  depends on churn of its prefix in the QUIET_MS before it. That churn depends on new ids in the QUIET_MS before the
-  churn.
-- A finding about churn depends on ids that were given up in the QUIET_MS before a birth. These were born up to
-  SHORT_LIVED_MS earlier.
+- The group of a timeout depends on the timeouts in the QUIET_MS before it. Whether one of those timeouts was part of a
+  burst depends on churn of its prefix in the QUIET_MS before it, and that churn on new ids in another QUIET_MS before.
+- A finding about churn depends on ids that were given up in the QUIET_MS before a birth, and were born up to
+  SHORT_LIVED_MS before that.
 """
 
 

@@ -16,7 +16,7 @@ from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.states import TOPIC
 
 SINGLE_IDS: Final = 3
-"""Up to this many ids of one prefix get a finding each; if there are more, all ids of the prefix share one."""
+"""Maximum number of ids of one prefix that get a finding each. If there are more, all ids of the prefix share one."""
 
 MOST_SUBJECTS: Final = 50
 """Up to this many subjects of one kind get a finding each; the rest share one."""
@@ -108,14 +108,14 @@ def prefix_of(name: str) -> str:
 
 
 def is_generated(name: str) -> bool:
-    """Returns whether the part after the prefix was generated, which means that it contains more than separators and
-    numbers of at most 6 digits."""
+    """Returns whether the part after the prefix was generated: it contains more than separators and numbers of at most
+    6 digits."""
     return _COUNTED.fullmatch(name[len(prefix_of(name)) :]) is None
 
 
 def generated_part(name: str) -> str:
-    """Returns the part of the id that is the same for all ids of one process; the whole name if no such part is
-    recognised. All threads of one process whose ids contain a UUID, as in Kafka Streams, share this part."""
+    """Returns the part of the id that is the same for all ids of one process; the whole name if there is none. If ids
+    contain a UUID, as in Kafka Streams, all threads of one process share this part."""
     found = _PROCESS.fullmatch(name)
     return name if found is None else found["process"]
 
@@ -179,9 +179,10 @@ def _rank_of(prefix: str) -> tuple[bool, bytes]:
 def subjects(events: Iterable[Event], after_ms: int) -> Iterator[tuple[Event, Subject, int]]:
     """Yields (event, subject of a finding about it, number of ids of the subject), in the order of the log's times.
 
-    An id has a finding of its own unless more than SINGLE_IDS of its prefix have events in the time from QUIET_MS
-    before the event to `after_ms` after it. If there are more than MOST_SUBJECTS subjects in that time, the rest share
-    one. So the subject of an event never changes once `after_ms` have passed, in whatever batches the events arrive.
+    The events from QUIET_MS before an event to `after_ms` after it decide on its subject. The subject is the event's
+    id, or the id's prefix if more than SINGLE_IDS ids of the prefix have events in that time. Subjects beyond
+    MOST_SUBJECTS share one. So a subject never changes once `after_ms` have passed, in whatever batches the events
+    arrive.
     """
     ordered = [(e, prefix_of(e.name)) for e in sorted(events, key=lambda e: (e.at_ms, e.sequence))]
     window = _Window()

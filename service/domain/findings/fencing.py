@@ -4,10 +4,10 @@ A restart, a rebalance and a conflict all leave fences in the log, whose records
 signs distinguish them.
 
 - **Who got in**: a fence counts if a producer was let in right after it, and if that producer had a transaction open
-  when the next fence came. Empty after Empty (an idle pool of producers, Kafka Connect that fences its own ids before
-  it starts them), a start while nothing was open, and a producer that fences itself (KIP-360) do not count.
+  when the next fence came. These do not count: Empty after Empty (an idle pool of producers; Kafka Connect, which
+  fences its own ids before it starts them), a start while nothing was open, a producer that fences itself (KIP-360).
 - **Alive**: a fence counts if the fenced producer had begun its transaction less than ALIVE_MS before, or if the new
-  one has another transaction timeout. A process that crashed needs longer to start again, and starts with the same
+  producer has another transaction timeout. After a crash, a process needs longer to start again, and has the same
   timeout.
 - **At once**: the fenced producer is back within BACK_WITHIN_MS, or has another timeout. Rebalances are further apart.
 - **Alone**: fences of several ids of one application within moments are one restart, rebalance or reconfiguration.
@@ -43,12 +43,12 @@ from service.domain.transaction_log.causes import FOLLOWS_WITHIN_MS, CauseCode, 
 from service.domain.transaction_log.states import COMPLETE_ABORT
 
 TAKEOVERS: Final = 3
-"""Number of takeovers in one run that make a conflict, if they lie within QUIET_MS by the log's times. Only takeovers
-that show two live producers count."""
+"""Number of takeovers of one run, within QUIET_MS by the log's times, that make a conflict. Only takeovers that show
+two live producers count."""
 
 ALIVE_MS: Final = 2_000
-"""If a transaction was younger than this when it was aborted by a fence, its producer was alive: a process that crashed
-takes longer to start again."""
+"""Age (ms) of a transaction below which a fence shows that the fenced producer was alive: a process that crashed takes
+longer to start again."""
 
 BACK_WITHIN_MS: Final = 30_000
 """Time within which a producer that was fenced is started again and fences the other one, in a steady alternation."""
@@ -63,9 +63,9 @@ a restart or rebalance of the whole application (`_is_round`)."""
 
 
 class _Takeover(NamedTuple):
-    """An open transaction that was aborted (`fence`, its PrepareAbort) for a producer that was let in (`let_in`, its
-    Empty). `run`: takeovers of an id with the same `run` number alternate: each takeover fences, within a short time,
-    the producer that the previous one let in."""
+    """A fence that aborted an open transaction (`fence`: its PrepareAbort), and the producer that was let in for it
+    (`let_in`: its Empty). `run`: number of an alternation: each takeover with the same number fences the producer that
+    the takeover before it let in, soon after."""
 
     fence: Event
     let_in: Event
@@ -102,8 +102,8 @@ class FencingFacts(Facts):
 
 
 def takeover_conflicts(events: Iterable[Event]) -> dict[int, tuple[Event, ...]]:
-    """Returns the fences that make a conflict (TAKEOVERS or more of one id in one run within QUIET_MS), by the sequence
-    of the fence that proves them. That fence is the last of its group; each fence is in one group only."""
+    """Returns, by the sequence of the fence that proves a conflict, the fences that make it: TAKEOVERS or more of one
+    id in one run within QUIET_MS. The proving fence is the last of its group; no fence is in two groups."""
     found = {}
     for takeovers in _contested(events):
         begin = first = 0
@@ -168,8 +168,8 @@ def _takeovers(events: Sequence[Event]) -> Iterator[_Takeover]:
 
 
 def _is_round(at_ms: int, own: Sequence[int], all_of_prefix: Sequence[int]) -> bool:
-    """Returns whether within ROUND_MS of `at_ms` this id was taken over only once, and other ids of the application
-    were taken over too: a sign of a restart or rebalance of the whole application."""
+    """Returns whether the takeover at `at_ms` belongs to a restart or rebalance of the whole application: within
+    ROUND_MS of it, this id had no other takeover, and other ids of the application had some."""
     alone = _number_near(at_ms, own)
     return alone == 1 and _number_near(at_ms, all_of_prefix) > alone
 
@@ -179,9 +179,8 @@ def _number_near(at_ms: int, times_ms: Sequence[int]) -> int:
 
 
 def _observe(group: Group, takeovers: Sequence[tuple[Event, Event]], context: Context) -> Observation:
-    """Returns the observation. `takeovers`: pairs of fences: the fence that proved the conflict, and a fence of its
-    group. Each fence of the group counts under the sequence of the fence that proved the conflict, so that both are
-    settled together."""
+    """Returns the observation. `takeovers`: pairs of the fence that proved the conflict and a fence of its group. A
+    fence counts under the sequence of the proving fence, so that both are settled together."""
     return with_rule(
         Observation(
             kind=Kind.FENCING_CONFLICT,

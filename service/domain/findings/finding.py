@@ -88,8 +88,8 @@ class Facts(ABC):
 
 @dataclass(frozen=True, slots=True)
 class SharedFacts(Facts):
-    """Facts of a finding that can report several problems. If `more` is above 0, the finding reports `more` problems
-    that have no finding of their own, and the other fields describe the first of them."""
+    """Facts of a finding that can report several problems. If `more` is above 0, the finding reports that many problems
+    that have no finding of their own; the other fields describe the first of them."""
 
     more: int = field(default=0, kw_only=True)
 
@@ -117,7 +117,7 @@ class UnreadableFacts(Facts):
 
 
 class Observation(NamedTuple):
-    """A subject as one round of the judge knows it. The same facts give the same words, whenever they are read.
+    """The facts about a subject, as one round of the judge finds them. The same facts always give the same words.
 
     - `facts`: of the kind's own type.
     - `log_partition`: the partition of the transaction log on which the observation depends; None if it depends on
@@ -198,8 +198,8 @@ class Life:
 @dataclass(frozen=True, slots=True)
 class Finding:
     """An observation that is kept, and its life: a row of the store. `acknowledgement`: comes from a table of its own;
-    None in the findings that the judge handles. `application`: of the ids that the finding is about, None if it is not
-    known; the store keeps it, and the judge does not know it."""
+    None in the findings that the judge handles. `application`: of the ids that the finding is about. None if not known;
+    also None in the judge, because only the store has it."""
 
     id: str
     observation: Observation
@@ -268,14 +268,13 @@ Key = tuple[Kind, Subject]
 class RoundResult(NamedTuple):
     """The result of one judge round. A finding that the round could have observed, and did not, has ended.
 
-    - `kinds`: the kinds that the round judges. A finding of these kinds that depends on one log partition is judged if
-      that partition is in `partitions`; any other finding of these kinds if `is_log_complete` (all partitions are
-      read).
+    - `kinds`: the kinds that the round judges. Of these kinds, a finding that depends on one log partition is judged if
+      that partition is in `partitions`; any other finding is judged if `is_log_complete` (all partitions are read).
     - `ids`: if not None, the round judges only findings about these ids.
     - `resolutions`: if given, exactly the findings about these subjects have ended, in these ways.
     - `unsettled`: findings with events that cannot be reported yet (see `settling`); these have not ended.
-    - `unread`: by kind, the number of cases that were not read because a bound was reached. For a kind that is absent,
-      the number from an earlier round stays valid.
+    - `unread`: by kind, the number of cases that were not read because a bound was reached. If a kind is absent, its
+      number from an earlier round stays valid.
     """
 
     observations: tuple[Observation, ...]

@@ -26,8 +26,8 @@ from service.domain.worlds.verdict import NOT_READ, Decided, Verdict, World
 
 class Case(NamedTuple):
     """An open entry as the findings about it describe it. `owner`: None if no id is known to have had the entry's
-    producer id, or if the transaction log, which names the owner, cannot be read. `name`: the owner's transactional.id
-    as text; None if no owner was ever known.
+    producer id, or if the transaction log cannot be read. `name`: the owner's transactional.id as text; None if no
+    owner was ever known.
 
     `log_start` and `last_stable_offset`: of the entry's partition; `step_evidence`: the evidence of each confirmation
     step so far; `groups`: the consumer groups that wait for the entry; `pending`: on a partition of
@@ -52,11 +52,11 @@ class Case(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class HangingFacts(Facts):
     """The facts about a hanging entry. `name`: of the owner; None if it is not known. `can_still_write`: a living
-    producer may have the entry's producer id and epoch. `was_left_behind`: the record of the owner was left behind when
-    partitions were added to the log. `is_foreign`: the id that has the entry's producer id did not write the records.
-    `may_write_unlisted`: a living producer may write to the entry in a transaction that does not list the partition.
-    `holds_committed`: the entry holds records of a committed transaction. `blocks_at`: the LSO that the entry pins;
-    None while an older entry pins the LSO."""
+    producer may have the entry's producer id and epoch. `was_left_behind`: the owner's record was left behind when
+    partitions were added to the log. `is_foreign`: another cluster's producer wrote the records, although an id of this
+    cluster has the producer id. `may_write_unlisted`: a living producer may write to the entry in a transaction that
+    does not list the partition. `holds_committed`: the entry holds records of a committed transaction. `blocks_at`: the
+    LSO that the entry pins; None while an older entry pins the LSO."""
 
     name: str | None
     can_still_write: bool
@@ -156,8 +156,8 @@ def subject_of(entry: Entry, owner: Owner | None) -> Subject:
 
 def entry_identity(subject: Subject) -> tuple[str | None, int | None, int | None, int | None]:
     """Returns the part of an entry's subject that stays the same while the entry is open: topic, partition, producer id
-    and start offset. A later writer of the producer id may raise the epoch, and the transactional.id may have become
-    hidden."""
+    and start offset. The other parts may change: a later writer of the producer id may raise the epoch, and the
+    transactional.id may become hidden."""
     return subject.topic, subject.partition, subject.producer_id, subject.start_offset
 
 
@@ -172,17 +172,16 @@ def can_still_write(entry: Entry, owner: Owner | None) -> bool:
 
 
 def may_write_unlisted(entry: Entry, owner: Owner | None) -> bool:
-    """Returns whether a living producer may write to the entry in a transaction that does not list the partition. That
-    is possible under TV2, because the leader adds the partition only if nothing of the producer id and epoch is open
-    there."""
+    """Returns whether a living producer may write to the entry in a transaction that does not list the partition. Under
+    TV2 this happens: the leader adds the partition only if nothing of that producer id and epoch is open there."""
     is_tv2 = owner is not None and owner.record.client_transaction_version >= TV2
     return is_tv2 and can_still_write(entry, owner)
 
 
 def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int) -> bool:
-    """Returns whether no coordinator will end the entry except by accident: the owner has a newer producer id or epoch,
-    the owner has expired, or the entry's transaction would have timed out by now. Without an owner, returns whether the
-    whole transaction log is read and each id's newest record could be decoded."""
+    """Returns whether it is certain that no coordinator will end the entry. With an owner: the owner has a newer
+    producer id or epoch, or has expired, or the entry's transaction would have timed out by now. Without an owner: the
+    whole transaction log is read, and each id's newest record could be decoded."""
     if owner is None:
         return context.log.is_complete and not context.has_undecodable
     if not can_still_write(entry, owner):
@@ -227,8 +226,8 @@ def observe(
 
 
 def is_blocking(entry: Entry, log_start: int, last_stable_offset: int) -> bool:
-    """Returns whether the entry pins the LSO. If the entry's start is deleted already, brokers show the LSO at the log
-    start or below it, depending on the version (3.9 and 4.3 differ)."""
+    """Returns whether the entry pins the LSO. If the entry's first records are deleted, brokers report the LSO at the
+    log start (3.9) or below it (4.3)."""
     return entry.start_offset == last_stable_offset or (
         entry.start_offset < log_start and last_stable_offset <= log_start
     )

@@ -15,8 +15,8 @@ from service.domain.findings.finding import Finding, Key, Life, Observation, Occ
 from service.domain.findings.kinds import QUIET_MS, Kind, Resolution, Status
 
 REOPENS_WITHIN_MS: Final = 24 * 3_600_000
-"""A resolved finding is reopened if its subject is observed again within this time after the resolution; after that,
-the subject gets a new finding."""
+"""Time after its resolution within which a finding is reopened if its subject is observed again. Later, the subject
+gets a new finding."""
 
 SEEN_AGAIN_MS: Final = 60_000
 """Interval at which a finding with an unchanged condition is stored again as still open."""
@@ -46,8 +46,8 @@ class Change(NamedTuple):
 
 
 def reconcile(stored: Mapping[Key, Finding], result: RoundResult, now_ms: int, cluster: str) -> list[Change]:
-    """Returns the changes that the round makes. `stored`: the newest episode of each subject, at least all that are
-    open or were resolved in the last 24 h; `cluster`: the cluster's id in Kafka. The result does not depend on the
+    """Returns the changes that the round makes. `stored`: the newest episode of each subject, or at least those that
+    are open or were resolved in the last 24 h; `cluster`: the cluster's id in Kafka. The result does not depend on the
     order of observations, or on whether an observation comes twice."""
     open_of = Counter(finding.kind for finding in stored.values() if finding.is_open)
     changes = []
@@ -72,7 +72,7 @@ def reconcile(stored: Mapping[Key, Finding], result: RoundResult, now_ms: int, c
 
 class Truncation:
     """Counts, round by round, the observations that have no finding because of a bound. A condition counts until a
-    round that covers it does not show it any more. An event counts for as long as its finding would be open."""
+    round covers it and does not show it. An event counts for as long as its finding would be open."""
 
     def __init__(self) -> None:
         self._omitted: dict[Key, _Omitted] = {}
@@ -96,8 +96,9 @@ class Truncation:
 
 
 def _omitted_is_over(key: Key, one: _Omitted, result: RoundResult, now_ms: int) -> bool:
-    """Returns whether the condition or event that has no finding is over. An event is over QUIET_MS after it last
-    happened. A condition is over if the round covers it, because the round would have shown it again."""
+    """Returns whether the condition or event that has no finding is over. An event is over once QUIET_MS have passed
+    since it last happened. A condition is over if the round covers it; `_omitted` adds it again if the round still
+    shows it."""
     kind, subject = key
     if kind in EVENTS:
         return now_ms - one.seen_ms >= QUIET_MS
@@ -211,8 +212,8 @@ def _resolved(finding: Finding, how: Resolution | None, now_ms: int) -> Finding:
 
 
 def without_canary(result: RoundResult) -> RoundResult:
-    """Returns the result of the round without observations of the canary's ids and of its topic. The canary's
-    transactions fail by design while a coordinator fails, and the canary itself reports that."""
+    """Returns the result of the round without observations of the canary's ids and of its topic. While a coordinator
+    fails, the canary's transactions fail by design, and the canary reports that itself."""
     kept = tuple(one for one in result.observations if not _is_canary(one.subject))
     return result if len(kept) == len(result.observations) else result._replace(observations=kept)
 

@@ -1,5 +1,5 @@
-"""The finding about partitions that were added to the transaction log: records lie in partitions where no coordinator
-looks for their ids, because the ids now hash to other partitions.
+"""The finding about partitions that were added to the transaction log. Ids then hash to other partitions, and no
+coordinator looks for them where their records lie.
 
 Seen on 3.9.2 and 4.3.1: once the brokers have restarted, DescribeTransactions does not find such an id; an Ongoing
 transaction there never times out, while an idle id still expires. Before its restart, a broker still uses the number of

@@ -71,8 +71,8 @@ def lost_records(
     rule: Rule,
 ) -> Observation:
     """Returns the observation of records of one committed transaction on one partition, which the ABORT marker `marker`
-    ended. One observation is enough, because the finding is kept until somebody acknowledges it. A repeated observation
-    within 24 h after the acknowledgement changes nothing.
+    ended. One observation is enough, because the finding stays until somebody acknowledges it. Within 24 h after that,
+    further observations change nothing.
 
     - `subject`: the entry; it begins at the first offset that the marker ended. The lost records lie between that
       offset and `last_offset` (None: not known). Other records of the same producer id may lie there, too.

@@ -1,8 +1,9 @@
-"""Findings about ids for which the coordinator reports another state than its own log: it loaded its partition only in
-part, or its memory and its log differ because of an append that failed (`TransactionStateManager.updateCacheCallback`).
+"""Findings about ids for which the coordinator reports another state than its log. Either the coordinator loaded its
+partition only in part, or an append failed and its memory differs from the log
+(`TransactionStateManager.updateCacheCallback`).
 
-Up to Kafka 4.2 one value of an unknown version makes a coordinator drop every later id of that partition, without an
-error to clients.
+Up to Kafka 4.2, a coordinator that loads a value of an unknown version drops every later id of that partition; clients
+get no error.
 """
 
 from __future__ import annotations
@@ -59,9 +60,8 @@ class CoordinatorAnswer(NamedTuple):
     """A coordinator's answer about an id, between `asked_at_ms` and `answered_at_ms`; `state`: Kafka's word or
     NOT_FOUND.
 
-    `offset`: of the id's newest record in the store when the question was sent. `missing`: the partitions of a
-    transaction in PrepareX that still lack their marker, the first MOST_LEADERS with their leader; None in other
-    states."""
+    `offset`: of the id's newest record in the store when the question was sent. `missing`: in state PrepareX, the
+    partitions that still lack their marker, the first MOST_LEADERS with their leader; None in other states."""
 
     transactional_id: bytes
     offset: int
@@ -78,8 +78,7 @@ class CoordinatorAnswer(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """An answer, and the id's row in the store. The row was read when the log was known up to a time after the
-    answer."""
+    """An answer, and the id's row in the store, read once the log was known up to a time after the answer."""
 
     answer: CoordinatorAnswer
     now: IdState

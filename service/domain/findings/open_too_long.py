@@ -21,8 +21,8 @@ from service.domain.transaction_log.known_log import SCAN_CONFIG, KnownLog
 from service.domain.transaction_log.states import ONGOING, PREPARE_ABORT, PREPARE_COMMIT, is_time
 
 LONG_AFTER_MS: Final = 60_000
-"""Time after which an open transaction counts as long-running, if no rule sets another: Kafka's default
-transaction.timeout.ms, after which most transactions would have been aborted."""
+"""Time after which an open transaction counts as long-running, unless a rule sets another time. It is Kafka's default
+transaction.timeout.ms, by which most transactions would have been aborted."""
 
 STUCK_AFTER_MS: Final = 10_000
 """Time in PrepareX after which a transaction counts as stuck. Markers normally take milliseconds, so after this time a
@@ -35,8 +35,8 @@ Makers = Mapping[bytes, Application]
 """The makers of ids, by id, as far as the store was queried for them."""
 
 Missing = Mapping[bytes, tuple[WithoutMarker, ...] | None]
-"""By id, each partition that its coordinator reports to have no marker yet (`CoordinatorAnswer.missing`); none if all
-markers are acknowledged. None: the coordinator was not asked, or did not answer."""
+"""By id, the partitions that have no marker yet according to its coordinator (`CoordinatorAnswer.missing`); empty if
+all markers are acknowledged. None: the coordinator was not asked, or did not answer."""
 
 
 class NewestState(Protocol):
@@ -73,9 +73,9 @@ def is_stuck(one: NewestState, log: KnownLog) -> bool:
 
 
 def long_running(ids: Iterable[IdState], context: Context, makers: Makers) -> list[Observation]:
-    """Returns observations of transactions that have been open for a long time, but are still within their timeout, and
-    of transactions that a two-phase sink is known to have made and that are near their deadline. `ids`: the ids with
-    open transactions, the oldest transaction first."""
+    """Returns observations of transactions that have been open for a long time within their timeout, and of those near
+    their deadline that a two-phase sink is known to have made. `ids`: the ids with open transactions, the oldest
+    transaction first."""
     return bounded(
         [
             one
@@ -87,9 +87,9 @@ def long_running(ids: Iterable[IdState], context: Context, makers: Makers) -> li
 
 
 def long_open(ids: Iterable[IdState], context: Context) -> list[IdState]:
-    """Returns the ids whose transactions have been open for a long time, within their timeout. Ids that a two-phase
-    sink may have made are also returned near their deadline, because a rule with a long `long_after` must not hide
-    them."""
+    """Returns the ids whose transactions have been open for a long time, within their timeout. If a two-phase sink may
+    have made an id, the id is also returned near its deadline, because a rule with a long `long_after` must not hide
+    it."""
     return [
         one
         for one in judgeable(ids, context)
@@ -152,8 +152,8 @@ def _is_near(one: IdState, context: Context) -> bool:
 
 
 class Surroundings(NamedTuple):
-    """The facts around overdue transactions. `written_ms`: for each partition of the log, the timestamp of the newest
-    record of the ids that were updated most recently. `answers`: coordinators' answers, by id."""
+    """The facts around overdue transactions. `written_ms`: by partition of the log, the newest timestamp of a record
+    there, among the ids that were updated last. `answers`: by id, the coordinator's answer."""
 
     written_ms: Mapping[int, int] = {}
     answers: Mapping[bytes, Answer] = {}

@@ -42,10 +42,10 @@ class Heals(StrEnum):
 
 
 class Outlook(NamedTuple):
-    """If and when a problem ends, in a few words. `order`: the sort key, lowest for problems that do not heal. `icon`:
+    """If and when a problem ends, in a few words. `order`: the sort key; problems that do not heal come first. `icon`:
     the name of the icon to draw. `at_ms`: the time to count down to; `latest_ms`: the time by which the problem ends at
-    the latest. `brief`: a form of `text` that follows a subject, as in "payments-7 hangs"; if `at_ms` is given, the
-    page appends the time left."""
+    the latest. `brief`: a form of `text` that follows a subject, such as "hangs"; if `at_ms` is given, the page appends
+    the time left."""
 
     order: int
     heals: Heals

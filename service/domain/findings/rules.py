@@ -1,5 +1,5 @@
 """`[[rules]]`: settings for some ids or topics: the time after which a transaction counts as long, the owner, the end
-of a mute. `full_history`: every transition of ids with the rule's prefix is kept, ordinary commits too."""
+of a mute. `full_history`: every transition of ids with the rule's prefix is kept, even ordinary commits."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ class Rules(NamedTuple):
 
     def of(self, name: str, topics: Iterable[str] = ()) -> Rule:
         """Returns the rule of an id, or of ids that begin with `name`; NO_RULE if no rule fits. If several rules fit,
-        returns the rule with the longest prefix or topic pattern; if several of these are equally long, the first in
-        the file."""
+        the one with the longest prefix or topic pattern counts; of equally long ones, the first in the file."""
         topics = set(topics)
         fitting = [rule for rule in self.rules if _fits(rule, name, topics)]
         return max(fitting, key=lambda rule: len(rule.prefix or rule.topic or ""), default=NO_RULE)

@@ -1,20 +1,20 @@
 """Decides when an event can be reported: once the log is known past everything that could change how it is reported.
 
 The events of one outage reach the judge in pieces: micro-batches, several log partitions, a restart in between. The
-order of these pieces depends on the machine and not on the cluster, so findings must not depend on it: a slow machine
-reports the same as a fast one, only later. Three rules make sure of that.
+pieces depend on the machine, and not on the cluster. So findings must not depend on the pieces: a slow machine reports
+the same as a fast one, only later. Three rules make sure of that.
 
 1. How an event is reported (with a burst of timeouts, under its id, under the prefix of its id) is a function of the
    events in a bounded time around it, by the time in the log: 15 minutes before, and `gap_ms` after (timeouts:
    TOGETHER_MS more, while they keep coming). It is never a function of what one round happens to hold.
 2. An event is reported when all partitions of the log have been read past that time, so that no later event can change
    the answer. A finding is therefore never opened under one subject and counted again under another.
-3. Only growth is reported at once: the fifth id makes a burst, whatever follows. A finding keeps the sequences of
-   timeouts that it passed over and that may yet join a burst, and counts them when they do.
+3. Only growth is reported at once: the fifth id makes a burst, whatever follows. A finding remembers timeouts that it
+   passed over and that may yet join a burst, and counts them if they join.
 
-Churn depends on more than events: on whether ids are used again (`churn.UNUSED_MS` after a newer one was born). A judge
-that reads the log late sees later uses, too. So it may find less churn than a judge that keeps up with the log, and
-never more.
+Churn depends on more than events: on whether an id is used again within `churn.UNUSED_MS` after a newer one was born. A
+judge that reads the log late also sees later uses. So that judge may find less churn than one that keeps up with the
+log, but never more.
 
 The alternative is to open a finding for the first timeouts and to withdraw it when the burst becomes visible. That
 would report two outages where there is one, and notifications that went out could not be corrected. The price of
@@ -37,14 +37,13 @@ SKEW_MS: Final = 1_000
 """Allowance for the difference between the clocks of brokers, and between our clock and theirs."""
 
 LONGEST_MS: Final = 5 * 60_000
-"""The longest wait before an event is reported, because a partition that always lags must not delay the events of all
-other partitions for ever."""
+"""Longest wait (ms) before an event is reported. Without this bound, a partition that always lags would delay the
+events of all others for ever."""
 
 
 def gap_ms(context: Context) -> int:
-    """Returns the longest time (ms) between two timeouts of one outage. Two successive scans of a coordinator find all
-    timeouts of an outage. So these timeouts are at most one scan interval apart, plus a few seconds for writing the
-    aborts; at least 15 s are allowed."""
+    """Returns the longest time (ms) between two timeouts of one outage: a coordinator's scan interval, plus a few
+    seconds for writing the aborts, because two successive scans find all timeouts of an outage. At least 15 s."""
     return max(15_000, context.log.limits.scan_ms + 5_000)
 
 
@@ -61,8 +60,8 @@ class Settling(NamedTuple):
         """Returns whether everything that was written until `after_ms` after the event is known, or whether the event
         has waited for LONGEST_MS.
 
-        If the time of reading is known, it is used instead of the time in the log: it comes from the same clock as
-        `settled_ms`, and is later than the append even if the coordinator's clock is wrong.
+        The time of reading is used if it is known, else the time in the log. The time of reading is of the same clock
+        as `settled_ms`, and later than the append even if the coordinator's clock is wrong.
         """
         read_ms = min(self.read_ms.get(event.sequence, event.at_ms), self.now_ms)
         if self.settled_ms is not None and self.settled_ms >= read_ms + after_ms:
@@ -85,8 +84,8 @@ def first_unsettled_timeout(
     """Returns the lowest sequence of a timeout that has to wait, among the timeouts that are in no burst so far
     (`single`); None if there is none.
 
-    If no other timeout follows a timeout within `gap_ms`, it cannot join a burst any more. While timeouts follow, only
-    those within TOGETHER_MS can form a burst with it. Whether they do is settled one gap later.
+    A timeout cannot join a burst any more if no other timeout follows it within `gap_ms`. Otherwise, only timeouts
+    within TOGETHER_MS can form a burst with it, which is settled one gap later.
     """
     after_ms = gap_ms(context)
     growing: set[int] = set()

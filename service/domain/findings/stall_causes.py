@@ -1,6 +1,6 @@
 """Finds the cause of each stall, and the consumer groups that wait behind it. A finding about a group is as severe as
-the confirmed finding about the transaction that blocks the group. Without such a finding, the relation of the
-transaction's entry sets the severity."""
+the confirmed finding about the transaction that blocks the group. If there is none, the relation of the transaction's
+entry sets the severity."""
 
 from __future__ import annotations
 
@@ -98,9 +98,9 @@ def blocked_groups(
     context: Context,
     as_of_ms: int,
 ) -> list[Observation]:
-    """Returns observations of blocked groups whose offset has not moved for COMMIT_EXPECTED_MS. Only for a pending
-    offset, the time before the stall counts, too. Groups that will stop later are left out, because they still read.
-    `known`: findings; the confirmed ones describe the transactions that block.
+    """Returns observations of blocked groups whose offset has not moved for COMMIT_EXPECTED_MS; the time before the
+    stall counts only for a pending offset. Leaves out groups that will stop later, because they still read. `known`:
+    findings; the confirmed ones describe the blocking transactions.
 
     A group is reported at once if the transaction that blocks it has a finding of its own. Otherwise (the transaction
     is within its timeout, or cannot be judged) the group is reported once the partition has been stalled for
@@ -120,9 +120,9 @@ def blocked_groups(
 
 
 def _blockers(affected: AffectedGroup, blockers: Iterable[Blocker]) -> list[Blocker]:
-    """Returns the entries that the group may wait for. The first open transaction of a partition holds its LSO. If the
-    batches that contain a pending offset could not be read, the offset may be in any transaction that is open there,
-    because no Kafka request reports which one."""
+    """Returns the entries that the group may wait for. Normally, that is the first entry of the partition, because it
+    holds the LSO. A pending offset may be in any open transaction if the batches that contain it could not be read: no
+    Kafka request reports which one."""
     in_order = sorted(blockers, key=lambda one: one.entry.start_offset)
     if affected.waits_for_producer_id is not None:
         return [one for one in in_order if one.entry.producer_id == affected.waits_for_producer_id]

@@ -74,11 +74,11 @@ def _sinks(events: Iterable[Event], makers: Makers) -> list[Event]:
 
 @dataclass(frozen=True, slots=True)
 class TimedOutFacts(Facts):
-    """The facts about aborts by timeout. `longest_ms`: the longest time for which one of the transactions was open when
-    the coordinator aborted it (its timeout, if that time is not known). The application needed at least that time.
-    `is_one`: there is only one transaction. `may_be_two_phase`: whether a two-phase sink may have made one of the other
-    ids. `sink`: the newest id that a two-phase sink is known to have made; None if no such id is known.
-    `are_all_sinks`: two-phase sinks are known to have made all ids."""
+    """The facts about aborts by timeout. `longest_ms`: the longest time from the start of one of the transactions to
+    its abort; if that time is not known, the transaction's timeout counts. `is_one`: there is only one transaction.
+    `sink`: the newest id that a two-phase sink is known to have made; None if there is none. `are_all_sinks`: all ids
+    are known to be of two-phase sinks. `may_be_two_phase`: whether one of the ids not known to be of such a sink may be
+    of one."""
 
     whose: Whose
     longest_ms: int
@@ -135,8 +135,8 @@ def _observe(group: Group, context: Context, makers: Makers) -> Observation:
 
 
 def _two_phase(events: Iterable[Event], makers: Makers) -> TwoPhase:
-    """Returns the confidence, LIKELY or NO, that a two-phase sink made one of the transactions. Transactions that a
-    two-phase sink is known to have made do not count, because the words mention them separately (`_sinks`)."""
+    """Returns LIKELY or NO: the confidence that a two-phase sink made one of the transactions. Transactions that are
+    known to be of such a sink do not count, because the words mention them separately (`_sinks`)."""
     found = {two_phase_of(e.name, e.timeout_ms, makers.get(e.transactional_id, NOTHING)) for e in events}
     return TwoPhase.LIKELY if TwoPhase.LIKELY in found else TwoPhase.NO
 
@@ -155,11 +155,11 @@ def bursts(timeouts: Iterable[Event], churn_times: Mapping[str, Sequence[int]], 
     """Returns the bursts among the timeouts, oldest first.
 
     A timeout is in a burst if it lies in a window of TOGETHER_MS in which at least MANY_IDS ids time out, each at most
-    `gap_ms` after the previous timeout: a steady trickle is no outage. Timeouts further away make no difference, so
-    each timeout is settled within a bounded time (see `settling`).
+    `gap_ms` after the previous timeout. (A steady trickle is no outage.) Timeouts further away do not matter, so each
+    timeout is settled within a bounded time (see `settling`).
 
-    `churn_times`: from `churn.churn_times`. Ids that are made up at every start time out for that reason, so their
-    timeouts are left out.
+    `churn_times`: from `churn.churn_times`. Timeouts of ids of a prefix in churn are left out: a new id at every start
+    explains them.
     """
     own = (e for e in timeouts if not is_churning(prefix_of(e.name), e.at_ms, churn_times))
     aborted = sorted(own, key=lambda e: (e.at_ms, e.sequence))
@@ -184,10 +184,10 @@ def bursts(timeouts: Iterable[Event], churn_times: Mapping[str, Sequence[int]], 
 @dataclass(frozen=True, slots=True)
 class CorrelatedFacts(Facts):
     """A burst of timeouts since `first_ms`. `ids`: the number of its ids; `came_back`: the number of those with an
-    InitProducerId since. `survived_ms`: the timeout that would have been enough, or a lower bound while some ids have
-    not come back. `broker`: the broker that coordinates all of the ids; None if several do, or if it is not known.
-    `sink_ids`: the number of ids that two-phase sinks are known to have made; `sinks`: their applications; `sink`: the
-    newest of these ids. `are_all_sinks`: all ids of the burst are of two-phase sinks."""
+    InitProducerId since. `survived_ms`: the timeout that would have been enough; a lower bound while some ids have not
+    come back. `broker`: the broker that coordinates all these ids; None if several brokers do, or if the broker is not
+    known. `sink_ids`: the number of ids that two-phase sinks are known to have made; `sinks`: their applications;
+    `sink`: the newest of these ids. `are_all_sinks`: all ids of the burst are of two-phase sinks."""
 
     ids: int
     first_ms: int
@@ -288,8 +288,8 @@ def correlated(
 
 def _survival(burst: Burst, events: Sequence[Event]) -> tuple[int, int]:
     """Returns (timeout in ms that would have been enough, number of ids that came back). The timeout is the longest
-    time from a transaction's start to its id's next InitProducerId, rounded up to 10 s. An id that has not come back
-    only shows that its timeout was too short.
+    time from a transaction's start to its id's next InitProducerId, rounded up to 10 s. For an id that has not come
+    back, the time to its abort counts.
     """
     back: dict[bytes, int] = {}
     ended = {e.transactional_id: e.at_ms for e in burst}
@@ -302,8 +302,8 @@ def _survival(burst: Burst, events: Sequence[Event]) -> tuple[int, int]:
 
 
 def _common(burst: Burst, participants: Participants) -> str:
-    """Returns the partitions that at least half of the ids wrote to, as text. If there are none, returns the five most
-    frequent ones, or "unknown"."""
+    """Returns, as text, the partitions that at least half of the ids wrote to; if there are none, the five that most
+    ids wrote to; "unknown" if no partition is known."""
     counts = Counter(
         place
         for one, pid in {(e.transactional_id, e.producer_id) for e in burst}

@@ -57,7 +57,7 @@ class GonePart(NamedTuple):
 
 class TornTransaction(NamedTuple):
     """A transaction that has partitions with another outcome than was decided, or records that were deleted before the
-    commit.
+    commit: `otherwise` or `gone` is not empty.
 
     - `sequence`: number in the store, by which it is counted once.
     - `name`: the transactional.id as text.
@@ -65,8 +65,7 @@ class TornTransaction(NamedTuple):
     - `otherwise`: the markers with another outcome than was decided; `as_decided`: the markers with the decided
       outcome.
     - `unseen`: number of its other partitions, on which no marker was read.
-    - `gone`: its records that were deleted with their topics before it was committed. `gone` or `otherwise` is not
-      empty.
+    - `gone`: its records that were deleted with their topics before it was committed.
     """
 
     sequence: int

@@ -38,8 +38,8 @@ def what_happened(reason: str, missing: int | None) -> str:
 
 
 class Undecoded(NamedTuple):
-    """Undecodable data of one log partition. `names`: the ids whose newest record cannot be decoded. `rejects`: those
-    of the last minutes; if `names` is not empty, older ones too."""
+    """Undecodable data of one log partition. `names`: the ids whose newest record cannot be decoded. `rejects`: the
+    undecodable records of the last minutes, and also older ones if `names` is not empty."""
 
     partition: int
     names: tuple[str, ...]
@@ -151,8 +151,8 @@ def _data_gap(topic: str, partition: int, gaps: list[DataGap]) -> Observation:
 
 def coverage_gaps(sources: Iterable[SourceReport], now_ms: int) -> list[Observation]:
     """Returns observations of sources that have failed for GAP_AFTER_MS. Verdicts that depend on such a source wait. A
-    source also counts as failed if its last success lies GAP_AFTER_MS or more after `now_ms`, because the clock was set
-    back. If the brokers have no transaction log, that is no gap, because nothing can close it."""
+    source also counts as failed if its last success lies GAP_AFTER_MS or more after `now_ms`: then the clock was set
+    back. A missing transaction log is no gap, because nothing can close such a gap."""
     gaps = []
     for one in sources:
         if one.as_of_ms is not None and one.as_of_ms - now_ms >= GAP_AFTER_MS:
