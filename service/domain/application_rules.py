@@ -1,8 +1,7 @@
-"""`[[applications]]`: rules by which people name the application of transactional.ids; and the application of an id, by
-a rule or as its framework is recognised.
+"""The application of a transactional.id: named by a rule of `[[applications]]`, or as its framework is recognised.
 
-People own applications, not ids. A wrong name would send an incident to the wrong team, so an id that neither a rule
-nor its framework names has no application.
+An id that neither a rule nor its framework names has no application: a wrong name would send an incident to the wrong
+team.
 """
 
 from __future__ import annotations
@@ -17,15 +16,17 @@ LONGEST_NAME: Final = 200
 """Maximum number of characters of an application's name: the name is a label of metrics and a part of addresses."""
 
 LONGEST_MATCHED: Final = 1_000
-"""Ids with more characters fit no pattern: the time that a search takes may grow fast with the length of the text."""
+"""Maximum number of characters of an id that is tried on patterns: the time of a search may grow fast with the length.
+Longer ids fit no pattern."""
 
 GROUP: Final = "name"
 """The group of a pattern that holds the application's name: `(?P<name>…)`."""
 
 
 class ApplicationRule(NamedTuple):
-    """A rule for ids, as people see them, that begin with `prefix` or match the whole `pattern`. `name`: of their
-    application; None: the pattern's group GROUP has it. `kind` None: the framework is the recognised one."""
+    """A rule for ids, as people see them, that begin with `prefix`, or that `pattern` matches as a whole. `name`: the
+    name of their application; None: the pattern's group GROUP matches the name. `kind` None: the recognised framework
+    stays."""
 
     prefix: str | None = None
     pattern: re.Pattern[str] | None = None
@@ -77,8 +78,8 @@ class ApplicationRules(NamedTuple):
         return Assigned(rule.name_of(shown), recognised.kind if rule.kind is None else rule.kind)
 
     def corrected(self, shown: str, recognised: Application) -> Application:
-        """Returns the maker of the id with the kind that a rule names. Task and naming strategy are those of the
-        recognised framework, so that they are dropped with it."""
+        """Returns the maker of the id. If a rule names another framework than the recognised one, only that framework
+        and the rule's name remain: task and naming strategy belong to the recognised framework."""
         rule = self.matching(shown)
         if rule is None or rule.kind in (None, recognised.kind):
             return recognised
@@ -89,8 +90,9 @@ NO_RULES: Final = ApplicationRules()
 
 
 def recognised_name(shown: str, one: Application) -> str | None:
-    """Returns the name of the application that made the id; None if it is not known. The application of a source task
-    of Kafka Connect is its connector within its group of workers: other groups may have a connector of that name."""
+    """Returns the name of the application that made the id; None if it is not known. The name for a source task of
+    Kafka Connect has both the group of workers and the connector, because another group may have a connector of the
+    same name."""
     if one.kind == Framework.KAFKA_CONNECT and one.strategy == PER_TASK and one.task is not None:
         return usable(shown.removesuffix(f"-{one.task}"))
     return usable(one.name)

@@ -59,7 +59,7 @@ _NAMES: Final = 12  # of each further kind
 class Application(NamedTuple):
     """The maker of a transactional.id. `kind`: the framework; `name`: the application, as far as the id shows it;
     `task`: the application's task, subtask, thread or partition; `strategy`: the way in which the framework names its
-    ids. A field is None if it is not known."""
+    ids. A field is None if its value is not known."""
 
     kind: Framework = Framework.UNKNOWN
     name: str | None = None
@@ -111,8 +111,9 @@ def is_two_phase(one: Application, timeout_ms: int) -> bool:
 
 
 def of_same_job(one: Application, name: str) -> Application:
-    """Returns the maker of the id `name` if it has Flink's form and the prefix of the maker `one` of another id; else
-    NOTHING. A prefix belongs to one sink of one job (`KafkaSinkBuilder.setTransactionalIdPrefix`)."""
+    """Returns the maker of the id `name`, derived from `one`, the maker of another id. Returns NOTHING unless `name`
+    has Flink's form and the prefix of `one`, which belongs to one sink of one job
+    (`KafkaSinkBuilder.setTransactionalIdPrefix`)."""
     parts = flink_name(name)
     return NOTHING if parts is None or parts.prefix != one.name else one._replace(task=str(parts.subtask))
 
@@ -131,8 +132,9 @@ def sibling_names(name: str) -> tuple[str, ...]:
 
 
 def connect_task_prefix(name: str) -> str | None:
-    """Returns the beginning of the ids of source tasks, one of which has to exist if `name` is to be recognised as the
-    leader of a group of Kafka Connect's workers; None if no task has to show that."""
+    """Returns the prefix of the source tasks' ids in a group of Kafka Connect's workers, if `name` may be the id of
+    that group's leader or of a source task. An id with the prefix has to exist if `name` is to be recognised as the
+    leader's. Returns None if `name` can be only one of the two, or neither."""
     is_either = name.startswith(_CONNECT) and _CONNECT_TASK.fullmatch(name) is not None
     return f"{name[len(_CONNECT) :]}-" if is_either else None
 
@@ -166,9 +168,9 @@ def application_of(
 
 
 def _streams(one: Behaviour, parts: re.Match[str], others: Mapping[str, Behaviour]) -> Application:
-    """Recognises Kafka Streams with `exactly_once_v2`: its threads are numbered from 1. Other frameworks that are given
-    a random prefix number their producers from 0; an application that numbers its producers from 1 hardly ever has the
-    timeout of Kafka Streams."""
+    """Recognises Kafka Streams with `exactly_once_v2`, by its timeout and by threads that are numbered from 1. An id
+    with the number 0 shows another framework, with a prefix that was chosen at random. An application that numbers its
+    producers from 1 hardly ever has the timeout of Kafka Streams."""
     is_numbered_from_0 = f"{parts['name']}-{parts['process']}-0" in others
     if is_numbered_from_0 or one.timeout_ms != STREAMS_TIMEOUT_MS:
         return NOTHING
@@ -208,8 +210,8 @@ def _is_task_of(name: str, group: str) -> bool:
 
 
 def _leaders(name: str) -> list[str]:
-    """Returns the ids that the group's leader may have, if `name` is the id of a source task. The names of group and
-    connector are taken to have at least one character each. At most `_NAMES` ids are returned."""
+    """If `name` is the id of a source task, returns the ids that the leader of its group may have: one for each dash
+    that may separate the names of group and connector, at most `_NAMES`."""
     task = _CONNECT_TASK.fullmatch(name)
     connector = "" if task is None else task["connector"]
     dashes = [at for at, c in enumerate(connector) if c == "-" and 0 < at < len(connector) - 1]

@@ -50,9 +50,8 @@ def flink_strategy(of_subtask: Mapping[int, Behaviour]) -> str | None:
     number.
 
     A KafkaSink initialises the id of the next transaction when a checkpoint begins, and commits the previous
-    transaction when the checkpoint is complete. So each id is used for one transaction after its InitProducerId, and
-    that transaction ends soon after the InitProducerId of the next id. Other applications end transactions at any time,
-    and more than one under each id."""
+    transaction when the checkpoint is complete. So each id has one transaction, which ends soon after the
+    InitProducerId of the next id. Other applications end transactions at any time, and more than one under each id."""
     if _are_handed_over(of_subtask):
         return INCREMENTING
     return POOLING if _are_pooled(of_subtask) else None
@@ -75,8 +74,8 @@ def _are_handed_over(of_subtask: Mapping[int, Behaviour]) -> bool:
 
 
 def _is_handed_over(one: Behaviour, after: Behaviour, next_but_one: Behaviour | None) -> bool | None:
-    """Returns whether `one` was last used between the first InitProducerIds of the two ids after it; None if that is
-    not known. Also False if `one` ended more than `_MOST_ENDS` transactions."""
+    """Returns whether the last use of `one` lies between the first InitProducerIds of the next two ids, `after` and
+    `next_but_one`; None if that is not known. Returns False also if `one` ended more than `_MOST_ENDS` transactions."""
     if not one.inits or not after.inits:
         return None
     if after.inits[0].at_ms <= one.inits[0].at_ms or (one.ends or 0) > _MOST_ENDS:
@@ -93,8 +92,8 @@ def _are_pooled(of_subtask: Mapping[int, Behaviour]) -> bool:
     """Returns whether a few ids take turns at regular intervals, each with at most one transaction between two of its
     InitProducerIds. A process that restarts again and again initialises all its ids at once.
 
-    Under TV2 the epochs show the number of transactions. Under the old protocol a commit keeps the epoch; there the
-    newest turn has to begin before the transaction of the previous turn has ended.
+    Under TV2, the epochs show the number of transactions. In the old protocol, a commit keeps the epoch; so the newest
+    turn must also begin before the transaction of the turn before it has ended.
     """
     turns = _turns(of_subtask)
     numbers = [number for _, number in turns]
@@ -111,8 +110,9 @@ def _are_pooled(of_subtask: Mapping[int, Behaviour]) -> bool:
 
 
 def _turns(of_subtask: Mapping[int, Behaviour]) -> list[tuple[int, int]]:
-    """Returns (time, number) of the InitProducerIds, oldest first. Of consecutive InitProducerIds of one id, only the
-    last is returned, because a job that starts again fences the transaction that it finds, and then takes the id."""
+    """Returns (time, number) of the InitProducerIds, oldest first. If several in a row are of the same id, only the
+    last is returned: a job that starts again initialises an id once to fence the transaction that it finds, and once
+    more to use the id."""
     found: list[tuple[int, int]] = []
     for turn in sorted((init.at_ms, number) for number, one in of_subtask.items() for init in one.inits):
         if found and found[-1][1] == turn[1]:

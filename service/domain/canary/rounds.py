@@ -52,8 +52,8 @@ class Failure(NamedTuple):
 
 class Round(NamedTuple):
     """One round. Durations are in microseconds; a duration is None if its steps were not finished. `init_us`: of
-    InitProducerId; None also if the producer existed. `commit_us`: from the begin of the transaction until the commit
-    is acknowledged. `visible_us`: from then until the record is seen."""
+    InitProducerId; None also if the producer existed already. `commit_us`: from the begin of the transaction to the
+    acknowledged commit. `visible_us`: from the acknowledged commit until a consumer has the record."""
 
     at_ms: int
     init_us: int | None
@@ -63,8 +63,8 @@ class Round(NamedTuple):
 
 
 class Latencies(NamedTuple):
-    """A histogram of durations. `counts`: the number of durations by bucket, for each of BOUNDS_US and above; `sum_us`:
-    the sum of all durations."""
+    """A histogram of durations. `counts`: the number of durations in each bucket; the buckets end at BOUNDS_US, the
+    last one has no end. `sum_us`: the sum of all durations."""
 
     counts: tuple[int, ...] = (0,) * (len(BOUNDS_US) + 1)
     sum_us: int = 0
@@ -134,8 +134,8 @@ class Coordinator:
 
 
 def percentile(durations_us: Sequence[int], percent: int) -> int | None:
-    """Returns the smallest of the durations that at least `percent` percent of them do not exceed; None if there are no
-    durations."""
+    """Returns the smallest duration that at least `percent` percent of the durations do not exceed; None if there are
+    none."""
     if not durations_us:
         return None
     ordered = sorted(durations_us)

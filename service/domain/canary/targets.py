@@ -1,7 +1,7 @@
 """Names the canary's transactional.ids and its topic. Chooses, for each broker, the id, the partition of the
 transaction log and the partition of the topic of the next transaction.
 
-An id or a topic of the canary is known by its name alone, so the judge needs no settings to leave it out of findings.
+The name alone shows whether an id or topic is the canary's, so the judge can leave it out of findings without settings.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from service.domain.transaction_log.coordinator_partition import partition_count
 
 ID_PREFIX: Final = "txnscope-canary-"
 TOPIC_WORD: Final = "txnscope-canary"
-"""The word that the name of the canary's topic contains. No other topic can be chosen, so that no application's topic
-is: findings about such topics are not reported, and the canary deletes records there."""
+"""A word that the name of the canary's topic must contain, so that nobody chooses an application's topic by mistake:
+the canary deletes records in its topic, and findings about topics with this word are not reported."""
 
 _ID_PREFIX_BYTES: Final = ID_PREFIX.encode()
 
@@ -97,9 +97,9 @@ def target_of(layout: Layout, broker: int, token: str, before: Target | None = N
     """Returns the target of the broker; None if the broker coordinates nothing, or if no partition of the topic has a
     leader.
 
-    Chooses the log partition with the fewest replicas in sync, because that partition fails first; among equal
-    partitions, that of the target `before`, so that ids are used again. Prefers a partition of the topic that the same
-    broker leads, so that another broker's failure does not count as a failure of this broker."""
+    Chooses the log partition with the fewest replicas in sync, because that partition fails first. If several have
+    equally few, the one of the target `before` is preferred, so that ids are used again. Prefers a partition of the
+    topic that the same broker leads, so that another broker's failure does not count as a failure of this broker."""
     led, writable = layout.leads(broker), {one.partition: one.leader for one in layout.topic if one.leader >= 0}
     if not led or not writable:
         return None
@@ -121,7 +121,7 @@ def absence(layout: Layout, broker: int) -> Failure | None:
 
 
 _UNREPLICATED: Final = frozenset({REQUEST_TIMED_OUT, "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"})
-"""Errors that a client gets from a coordinator that cannot append to the transaction log, and that do not name this
+"""Errors that a client gets if its coordinator cannot append to the transaction log. Their names do not show this
 cause."""
 
 
@@ -138,8 +138,8 @@ def explained(failure: Failure, layout: Layout, target: Target) -> Failure:
 
 
 def coordinators(layout: Layout, chosen: Sequence[int]) -> list[int]:
-    """Returns the brokers to probe: those in `chosen`; if there are none, all that lead a partition of the transaction
-    log, at most MOST_COORDINATORS."""
+    """Returns the brokers to probe: those in `chosen`, or, if `chosen` is empty, all that lead a partition of the
+    transaction log, at most MOST_COORDINATORS."""
     if chosen:
         return list(chosen)
     return sorted({one.leader for one in layout.log if one.leader >= 0})[:MOST_COORDINATORS]

@@ -15,8 +15,9 @@ _WHAT = "canary"
 
 @dataclass(frozen=True, slots=True)
 class CanaryReport:
-    """The canary's permissions. `operations`: on its topic; None if that does not exist, or may not be described.
-    `may_create`: None if the topic exists. `why`: the reason if nothing could be asked."""
+    """The canary's permissions. `operations`: the operations that are allowed on its topic; None if the topic does not
+    exist, or may not be described. `may_create`: None if the topic exists. `why`: the reason if nothing could be
+    asked."""
 
     topic: str
     operations: frozenset[str] | None = None

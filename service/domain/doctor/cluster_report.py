@@ -11,8 +11,8 @@ from service.domain.reasons.unread import TransactionsSeen
 
 
 class BrokerReport(NamedTuple):
-    """A broker. `why`: the reason if it does not answer at the address that it advertises; `apis` (highest version by
-    API key) is empty then.
+    """A broker. `apis`: the highest version by API key. If the broker does not answer at the address that it
+    advertises, `why` gives the reason and `apis` is empty.
 
     `newest_metadata_version`: the highest level of `metadata.version` that the broker supports; None if it reports
     none.
@@ -27,8 +27,8 @@ class BrokerReport(NamedTuple):
 
 
 class LogReport(NamedTuple):
-    """The topic `__transaction_state`. `exists` None: DESCRIBE is denied, so its existence is unknown. `may_read` None:
-    not known.
+    """The topic `__transaction_state`. `exists` None: not known, because DESCRIBE is denied. `may_read` None: not
+    known.
 
     `ids`: the number of ids in the part that was read; `is_whole`: that part is the whole log. `seen`: the sign that
     transactions are used although the topic does not exist; None if there is no such sign.
@@ -56,13 +56,13 @@ class IdsReport(NamedTuple):
 
 
 class TopicsReport(NamedTuple):
-    """Topics. `globs`: the patterns of `--topics`, `*` if there are none. `partitions`: the number of partitions by
-    topic, for all topics that Kafka lists. `mirrored` and `left_out` (by `--topics`) are topics that are not watched.
-    `absent`: names in `--topics` that no topic has.
+    """Topics. `globs`: the patterns of `--topics`; `*` if that is not given. `partitions`: by topic, the number of
+    partitions, for all topics that Kafka lists. Topics in `mirrored`, and those in `left_out` (by `--topics`), are not
+    watched. `absent`: names in `--topics` that no topic has.
 
     `not_describable`: topics to be watched on which DESCRIBE is denied; their names are known from `--topics` or the
-    transaction log. `denied_globs`: the patterns that may match further topics, because Kafka denies access to an
-    invented topic that the pattern matches.
+    transaction log. `denied_globs`: the patterns that may match hidden topics: Kafka denies access even to an invented
+    topic that the pattern matches.
 
     DescribeProducers was asked about one partition of each watched topic. It is allowed on `readable`, denied on
     `unreadable`, and got no clear answer on `unanswered` (`unanswered_why`). `with_open`: topics with an open

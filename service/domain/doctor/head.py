@@ -18,7 +18,7 @@ _WRITE_MARKERS: Final = 27
 
 
 class Ability(NamedTuple):
-    """One thing that txnscope does. `works`: None if that is not known. `why`: the reason if it does not work; the
+    """One thing that txnscope does. `works`: None if that is not known. `why`: the reason if it does not work, or the
     exceptions if it works."""
 
     what: str
@@ -29,8 +29,8 @@ class Ability(NamedTuple):
 def head(report: ClusterReport, records: Iterable[TriedVersion]) -> list[tuple[str, str]]:
     """Returns the lines, each as (label, text). `records`: one for each version of Kafka that txnscope was tested on.
 
-    No broker reports the name of its software. So the lines rest on feature levels, which Apache Kafka's releases
-    define, and on the topic in which Apache Kafka keeps its transactions."""
+    No broker reports its software. So the lines rest on feature levels, which Apache Kafka's releases define, and on
+    the topic in which Apache Kafka keeps its transactions."""
     from_records = from_release(report, records)
     abilities = [*(_ability(report, one) for one in verdicts(report)), _resolve(report)]
     if not_tried := from_records.not_tried:

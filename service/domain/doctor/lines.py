@@ -55,9 +55,9 @@ def lines(report: ClusterReport) -> list[Line]:
 
 
 def to_resolve(report: ClusterReport) -> tuple[str, Acl] | None:
-    """Returns (why the principal may be unable to write markers, the ACL to grant); None if the principal is known to
-    be able to write them. Since 3.8, ALTER on the cluster is enough (KAFKA-16513); before, CLUSTER_ACTION is required
-    (`KafkaApis.handleWriteTxnMarkersRequest`)."""
+    """Returns (the reason why the principal may be unable to write markers, the ACL to grant); None if the principal
+    certainly can write markers. Since 3.8, ALTER on the cluster is enough (KAFKA-16513); before, CLUSTER_ACTION is
+    required (`KafkaApis.handleWriteTxnMarkersRequest`)."""
     if report.has_authorizer is False or (report.cluster_operations or frozenset()) & {"ALTER", "CLUSTER_ACTION"}:
         return None
     known = (

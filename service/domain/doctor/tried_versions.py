@@ -31,8 +31,8 @@ LACKING: Final = {
 
 
 class Told(NamedTuple):
-    """A finding that txnscope reported in a scenario, or the cause of a transaction's end (`kind` "cause"). `why`: for
-    a hanging transaction, the reason and the decision."""
+    """A finding, or the cause of a transaction's end (`kind` is then "cause"), that txnscope reported in a scenario.
+    `why`: for a hanging transaction, the reason and the decision."""
 
     kind: str
     text: str

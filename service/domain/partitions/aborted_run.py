@@ -1,7 +1,7 @@
 """Sums up a run of aborted records: from an offset on, up to the first record that read_committed consumers get. Pure.
 
-A read_committed consumer gets nothing from the whole run, however long the run is, and the consumer's position may stay
-where it is. The run may continue beyond the last span of an explanation, because it has a bound of its own."""
+A read_committed consumer gets nothing from the whole run, and its position may stay where it is. The run has a bound of
+its own, so it may continue beyond the last span of an explanation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ one transaction without other batches in between."""
 class OnlyAborted(NamedTuple):
     """Offsets [first, to) that hold nothing but aborted records, markers and gaps.
 
-    - `records`: the number of aborted records; `transactions`: the number of aborted transactions by producer id.
+    - `records`: the number of aborted records; `transactions`: by producer id, the number of aborted transactions.
     - `ended_by`: what is at `to`. READABLE: a record that read_committed consumers get. OPEN: an open transaction, at
       which these consumers wait. LOG_END: the end of the log. BOUND: reading stopped, so the run may go on. UNKNOWN:
       unreadable bytes, or a record whose outcome is not known.
@@ -75,8 +75,8 @@ class AbortedRun:
         return end is not None and self._at >= end and all(p[0].first >= end for p in self._pending.values())
 
     def add_batch(self, batch: BatchOffsets) -> None:
-        """Adds a batch. A batch changes nothing if it was added before, if it lies below the first offset of the run,
-        or if the run is done."""
+        """Adds a batch. Ignores a batch that was added before, or that lies below the first offset of the run; ignores
+        every batch once the run is done."""
         if batch.next <= self._at or self.is_done:
             return
         first, self._at = max(batch.first, self._at), batch.next
@@ -101,8 +101,7 @@ class AbortedRun:
             self._end_at(pieces[0].first, EndOfRun.OPEN, producer_id)
 
     def end_at_last_stable_offset(self, last_stable_offset: int, high_watermark: int) -> None:
-        """Ends the run at the LSO of the log, unless the run ends below the LSO: read_committed consumers get nothing
-        from the LSO on."""
+        """Ends the run at the LSO at the latest, because read_committed consumers get nothing from the LSO on."""
         by = EndOfRun.OPEN if last_stable_offset < high_watermark else EndOfRun.LOG_END
         self._end_at(max(last_stable_offset, self._offset), by)
 

@@ -1,7 +1,7 @@
 """Relates consumer groups to open transactions, by the progress of the groups.
 
-Except for share groups (KIP-932), Kafka does not report with which isolation level a group reads. A committed offset
-does not show the level either: a read_committed group can be reset to an offset above the LSO. So the group's relation
+Except for share groups (KIP-932), Kafka does not report the isolation level of a group. A committed offset does not
+show the level either, because a read_committed group can be reset to an offset above the LSO. So the group's relation
 to the open transaction (blocked, about to be blocked, not affected, …) is derived from its progress while the LSO is
 stalled, and from the records that it could read:
 
@@ -17,11 +17,11 @@ stalled, and from the records that it could read:
 | none | has had members on the partition for STOPPED_AFTER_MS | stopped, likely |
 | an open transaction contains it | | unstable_offsets |
 
-Every other relation is unknown. A consumer group at the LSO is never certain to wait for the transaction. The group may
-read uncommitted records and be about to read on, or be stuck at that record. A group that has records left before the
-LSO does not wait for the transaction at the LSO, even if the group does not move: a slow application, a broken consumer
-and a paused one look the same. A share group is judged by the level that Kafka reports: with read_uncommitted it waits
-for no transaction, with read_committed it is stopped at the LSO and above.
+Every other relation is unknown. It is never certain that a consumer group at the LSO waits for the transaction: the
+group may read uncommitted records and be about to read on, or be stuck at that record. A group that has records left
+before the LSO does not wait for the transaction at the LSO. If such a group does not move, its application may be slow,
+broken or paused, which look the same. A share group is judged by the level that Kafka reports: with read_uncommitted it
+waits for no transaction, with read_committed it is stopped at the LSO and above.
 
 A group on a data partition waits for the transaction that holds the LSO. A group with pending offsets waits for the
 transaction that contains these offsets, wherever the LSO is. If the batches of that transaction could not be read, the
@@ -68,22 +68,22 @@ STOPPED_AFTER_MS: Final = 30_000
 
 
 class GroupOffset(NamedTuple):
-    """The answer of a group's coordinator about one partition. `committed_offset`: of a share group, its start offset;
-    -1: none, or not reported. `members`: None if not reported.
+    """The answer of a group's coordinator about one partition. The writer of the store sets the times and counts,
+    because they follow from earlier answers.
 
-    `is_unstable`: an offset for the partition is part of an open transaction (UNSTABLE_OFFSET_COMMIT), and
-    `committed_offset` is the offset that was committed before it. `observed_at_ms`: time at which the answer had
-    arrived. `unchanged_since_ms`: time since which `committed_offset` is known to be the same. `producer_id`: of the
-    open transaction, if its batches were read. `isolation`: the level of a share group; None for other groups.
-
-    `lso`: the LSO at the time of the answer, for which `advances` and the fields about records ahead are valid; None if
-    not known. `advances`: the number of times that the group, with members before and after, has moved on from an
-    offset above this LSO. `has_records_ahead`: there is a record that the group could read. For an offset below the
-    LSO, this is a committed record before the LSO; for an offset above the LSO, any record before the high watermark.
-    None if these records were not read. `records_ahead_since_ms`: the time since which `has_records_ahead` is known to
-    be True at this offset.
-
-    The writer of the store sets the times and counts, because they follow from earlier answers.
+    - `committed_offset`: of a share group, its start offset; -1: none, or not reported. `members`: None if not
+      reported.
+    - `is_unstable`: an open transaction contains an offset for the partition (UNSTABLE_OFFSET_COMMIT);
+      `committed_offset` was committed before it. `producer_id`: of that transaction; None if its batches were not read.
+    - `isolation`: the level of a share group; None for other groups.
+    - `observed_at_ms`: when the answer had arrived. `unchanged_since_ms`: the time since which `committed_offset` is
+      known to be the same.
+    - `lso`: the LSO at the time of the answer, for which `advances` and the fields about records ahead are valid; None
+      if not known. `advances`: the number of times that the group, with members before and after, has moved on from an
+      offset above this LSO.
+    - `has_records_ahead`: there is a record that the group could read: at an offset below the LSO, a committed record
+      before the LSO; at an offset above it, any record before the high watermark. None if these records were not read.
+      `records_ahead_since_ms`: the time since which `has_records_ahead` is known to be True at this offset.
     """
 
     group: str
@@ -125,9 +125,9 @@ class LsoSample(NamedTuple):
 
 class AffectedGroup(NamedTuple):
     """A group, a partition that it reads, and its relation to the open transaction. `stalled_partition`: the partition
-    where the transaction is open, stalled since `stalled_since_ms` with its LSO at `stalled_lso`. If the group's offset
-    is pending (`is_pending`), `stalled_partition` is a partition of `__consumer_offsets`; else it is the partition that
-    the group reads. `ends`: the sample of the partition that the group reads; None if there is no sample."""
+    where the transaction is open: a partition of `__consumer_offsets` if the group's offset is pending (`is_pending`),
+    else the partition that the group reads. It is stalled since `stalled_since_ms` with its LSO at `stalled_lso`.
+    `ends`: the sample of the partition that the group reads; None if there is no sample."""
 
     offset: GroupOffset
     ends: LsoSample | None
@@ -152,8 +152,8 @@ class AffectedGroup(NamedTuple):
 
     @property
     def lag_to_lso(self) -> int | None:
-        """Returns the lag as read_committed clients measure it: to the LSO, below 0 for an offset above the LSO. None
-        if no offset is committed, or `ends` is None."""
+        """Returns the lag as read_committed clients measure it: the number of offsets to the LSO, negative for an
+        offset above the LSO. Returns None if no offset is committed, or `ends` is None."""
         return None if self.committed is None or self.ends is None else self.ends.last_stable_offset - self.committed
 
     @property
@@ -169,14 +169,14 @@ class AffectedGroup(NamedTuple):
 
     @property
     def waits_ms(self) -> int:
-        """Returns the time (ms) for which the offset has not moved, counted from the stall of the partition. The time
-        before the stall does not count, because the group may have had nothing to read."""
+        """Returns the time (ms) for which the offset has not moved since the partition stalled. Before the stall, the
+        group may have had nothing to read."""
         return waits_ms(self.offset, self.stalled_since_ms)
 
     @property
     def is_pending(self) -> bool:
-        """Returns whether the offset is part of an open transaction on `stalled_partition`. A member that starts waits
-        for that transaction."""
+        """Returns whether the offset is part of an open transaction on `stalled_partition`. Each member that starts
+        then waits for that transaction."""
         return self.offset.is_unstable and self.stalled_partition != self.offset.topic_partition
 
     @property
@@ -192,14 +192,13 @@ class AffectedGroup(NamedTuple):
 
 
 def waits_ms(one: GroupOffset, since_ms: int | None) -> int:
-    """Returns the time (ms) for which the offset has not moved, counted from `since_ms` at the earliest; 0 if
-    `since_ms` is None."""
+    """Returns the time (ms) for which the offset has not moved since `since_ms`; 0 if `since_ms` is None."""
     return 0 if since_ms is None else one.observed_at_ms - max(one.unchanged_since_ms, since_ms)
 
 
 def stalled_since_ms(ends: LsoSample | None, as_of_ms: int) -> int | None:
-    """Returns the time since which the LSO has been at this offset, below the high watermark; None if that is less than
-    STALLED_AFTER_MS ago. Also None if the LSO is at the high watermark, because no group waits then."""
+    """Returns the time since which the LSO has been at its present offset, below the high watermark. Returns None if
+    that is less than STALLED_AFTER_MS ago, or if the LSO is at the high watermark: then no group waits."""
     if ends is None or ends.stalled_since_ms is None or ends.last_stable_offset >= ends.high_watermark:
         return None
     return ends.stalled_since_ms if as_of_ms - ends.stalled_since_ms >= STALLED_AFTER_MS else None
@@ -284,9 +283,9 @@ def _relation(one: GroupOffset, own: LsoSample) -> tuple[GroupRelation, Confiden
 
 
 def _without_offset(one: GroupOffset, own: LsoSample) -> tuple[GroupRelation, Confidence]:
-    """Returns relation and confidence for a group that has committed no offset of the partition. A group that gets
-    records soon commits an offset, unless it stores offsets outside of Kafka. If it is not known whether the group has
-    members, the relation is UNKNOWN."""
+    """Returns relation and confidence for a group that has committed no offset of the partition. A group with members
+    that gets records soon commits an offset, unless it stores offsets outside of Kafka. If the members are not known,
+    the relation is UNKNOWN."""
     is_waiting = bool(one.members) and waits_ms(one, own.stalled_since_ms) >= STOPPED_AFTER_MS
     return (GroupRelation.STOPPED if is_waiting else GroupRelation.UNKNOWN), Confidence.LIKELY
 
@@ -305,8 +304,8 @@ def _above(one: GroupOffset, lso: int) -> tuple[GroupRelation, Confidence]:
 
 def _confidence(one: GroupOffset) -> Confidence:
     """Returns the confidence that pending offsets block the group: CERTAIN if its members are known and its offset has
-    not moved for STOPPED_AFTER_MS. Otherwise LIKELY, because within a shorter time a group that makes progress may not
-    commit again."""
+    not moved for STOPPED_AFTER_MS, else LIKELY. Within a shorter time, even a group that makes progress may not
+    commit."""
     return Confidence.CERTAIN if one.members is not None and one.unchanged_ms >= STOPPED_AFTER_MS else Confidence.LIKELY
 
 

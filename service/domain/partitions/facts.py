@@ -1,7 +1,7 @@
 """Values that the partition sampler reads and the store keeps: samples of data partitions and their open entries.
 
-Everything is frozen and plain. `_ms` are milliseconds since the epoch; the time of a sample is taken before its request
-is sent, so an entry that the answer reports had not ended by that time.
+Everything is frozen and plain. Fields `…_ms` are milliseconds since the epoch. The time of a sample is taken before its
+request is sent, so an entry that the answer reports had not ended by that time.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class LogPlace(NamedTuple):
 
 
 EPOCH_NOT_REPORTED: Final = -2
-"""The value of a producer id's coordinator epoch if the broker did not report that epoch. Kafka's own -1 means
-that the leader's producer state knows no marker of the producer id: none was written to the partition, or none since
-that state last expired (producer.id.expiration.ms)."""
+"""Stands for a coordinator epoch that the broker did not report. Kafka's own -1 means that the leader's producer state
+knows no marker of the producer id: none was written to the partition, or none since that state last expired
+(producer.id.expiration.ms)."""
 
 
 class PartitionEnds(NamedTuple):
@@ -54,13 +54,12 @@ class PartitionEnds(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class PartitionObservation:
     """A sample of one partition, beginning with the fields of PartitionEnds. `why`: the reason if the partition could
-    not be sampled; the offsets are -1 then. `is_gone`: the partition, or its topic, does not exist any more (or another
-    topic has its name now).
+    not be sampled; the offsets are -1 then. `is_gone`: the partition or its topic does not exist any more, or another
+    topic has the name now.
 
-    `stalled_since_ms`: the time since which the LSO has been at this offset, below the high watermark; None if it is at
-    the high watermark, or has been below it for less than half a second. `samples`: earlier samples as text
-    (`service.domain.worlds.order.decode`), from which the order of writes can be proven; None if the partition is not
-    stalled.
+    `stalled_since_ms`: the time since which the LSO has been at this offset, below the high watermark; None if the LSO
+    is at the high watermark, or has been below it for less than half a second. `samples`: earlier samples as text
+    (`service.domain.worlds.order.decode`), which can prove the order of writes; None if the partition is not stalled.
     """
 
     topic: str
@@ -117,9 +116,9 @@ class FirstBatch(NamedTuple):
 
 class OpenEntry(NamedTuple):
     """A transaction that is open on the partition, from the leader's producer state (DescribeProducers) or a window of
-    batch headers. `coordinator_epoch`: of the last marker of this producer id, -1 if the leader knows none, or
-    EPOCH_NOT_REPORTED. `last_timestamp_ms`: of its newest batch, by the producer's clock; -1 if there is none.
-    `records`, `bytes`: of its batches between LSO and high watermark; None unless that whole window was read."""
+    batch headers. `coordinator_epoch`: of the last marker of this producer id; -1 if the leader knows none; or
+    EPOCH_NOT_REPORTED. `last_timestamp_ms`: of the newest batch, by the producer's clock; -1 if there is none.
+    `records`, `bytes`: of the batches between LSO and high watermark; None unless that whole window was read."""
 
     producer_id: int
     producer_epoch: int
@@ -131,9 +130,9 @@ class OpenEntry(NamedTuple):
 
 
 class StalledRead(NamedTuple):
-    """The data that was read of a stalled partition. `described`: `entries` are complete (DescribeProducers); otherwise
-    they come from a window of headers, and are complete only if `is_whole`. `why`: the reason if something could not be
-    read; `described` and `first` show which part was read.
+    """The data that was read of a stalled partition. `described`: `entries` come from DescribeProducers, and are
+    complete; if False, they come from a window of headers, and are complete only if `is_whole`. `why`: the reason if
+    something could not be read; `described` and `first` show which part was read.
 
     `is_whole`: every batch from the LSO to the high watermark was read, `lag_bytes` in all (else None).
     """
@@ -155,9 +154,9 @@ class PartitionsBatch(NamedTuple):
     """Everything that one micro-batch of the sampler read. `observed_at_ms`: the time of its last sample of all watched
     partitions.
 
-    `is_full`: `observations` has all watched partitions; any other partition in the store counts as unwatched.
-    `not_covered`: the number of partitions that exist and are not watched (`--topics`, mirrored). `trouble`: the reason
-    why not all partitions could be sampled; None if all brokers answered."""
+    `is_full`: `observations` has all watched partitions; all others in the store count as unwatched. `not_covered`: the
+    number of partitions that exist and are not watched (`--topics`, mirrored). `trouble`: the reason why not all
+    partitions could be sampled; None if all brokers answered."""
 
     observed_at_ms: int
     observations: tuple[PartitionObservation, ...] = ()

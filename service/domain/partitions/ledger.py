@@ -1,7 +1,7 @@
 """Values read while data partitions are tailed: their volume by minute, and the markers that ended transactions there.
 
 Everything is frozen and plain. Unlike the samples of `service.domain.partitions.facts`, these values count every batch
-once: a batch belongs to the range that contains the batch's last offset."""
+once: in the range that contains the last offset of the batch."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Volume(NamedTuple):
 class Marker(NamedTuple):
     """A control record that ended a transaction on a partition, at `at_ms` by the leader's clock. `generation`: the
     generation of the log (`service.domain.transaction_log.facts.RangeRead`). `ends_from`: the offset of the first
-    record that the marker ended, among the records that were read; NOTHING if none of them was read."""
+    record that was read among those that the marker ended; NOTHING if none was read."""
 
     topic: str
     partition: int

@@ -1,16 +1,16 @@
 """Compares the markers of a producer id on tailed partitions with what its coordinator decided. Pure.
 
-A marker is compared only if its decision is known: every marker given here lies below a position that was stored before
-the transaction log was read to its end. A decision is *closed* on a partition if all markers of the decision there are
-known: its CompleteX was read, then the partition's end was requested, and the partition was read to that end. A marker
-that ended no record is never a contradiction: coordinators write the same marker again after a failover. If the
-cheapest histories that explain the markers (`marker_histories`) disagree about a transaction, it is not reported as
+Every marker given here lies below a position that was stored before the transaction log was read to its end. So the
+decision of a marker, if there is one, is known. A decision is *closed* on a partition if all markers of the decision
+there are known: its CompleteX was read, then the partition's end was requested, and the partition was read to that end.
+A marker that ended no record is never a contradiction: coordinators write the same marker again after a failover. If
+the cheapest histories that explain the markers (`marker_histories`) disagree about a transaction, it is not reported as
 torn.
 
-The records of a deleted topic are gone. They count as lost records of a committed transaction only if two facts are
-proven. First, records of its producer id were read behind the last marker of that producer id, and each earlier
+Records that were deleted with their topic count as lost records of a committed transaction only if two facts are
+proven. First, they are its records: they were read behind the last marker of their producer id, and each earlier
 transaction has its marker in front of them. Second, the transaction was decided after the deletion had been seen, so
-its own marker is not among the markers that were deleted unread."""
+its own marker was not deleted unread."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Result(Enum):
 
 
 class UnendedRecords(NamedTuple):
-    """Records of a producer id without a later marker, as far as the log was read. `from_offset`: the offset of the
-    first record; `seen_at_ms`: when that record was stored, by our clock."""
+    """Records of a producer id behind its last marker, as far as the log was read. `from_offset`: the offset of the
+    first of them; `seen_at_ms`: when that record was stored, by our clock."""
 
     producer_id: int
     from_offset: int
@@ -80,8 +80,8 @@ class Compared(NamedTuple):
     - `contradictions`, `gone`: the markers and the lost records that make decisions torn.
     - `own`: by decision, the markers that carry it out.
     - `used`: the markers that need not be kept any longer.
-    - `ownerless`: partitions on which a decision in `results` has no marker of its own. Records of this producer id
-      that no marker ended there may be of that transaction.
+    - `ownerless`: partitions on which a decision in `results` has no marker of its own. Records there that no marker
+      ended may be of that transaction.
     - `passed`: partitions on which a decision in `results` has no marker in a log that ended because its topic was
       deleted."""
 
@@ -160,8 +160,8 @@ def compare(
 
 
 def _once(decisions: Sequence[Decision]) -> dict[Decision, int]:
-    """Returns each decision with its `after_ms`. Of a decision whose record was appended again, returns the last
-    record, with the `after_ms` of the first."""
+    """Returns each decision with its `after_ms`. If the record of a decision was appended again, the last record is
+    returned, with the `after_ms` of the first."""
     found: dict[Decision, int] = {}
     last: Decision | None = None
     for one in sorted(decisions, key=lambda one: one.offset):
@@ -172,8 +172,8 @@ def _once(decisions: Sequence[Decision]) -> dict[Decision, int]:
 
 
 def _past(after_ms: Mapping[Decision, int], logs: Sequence[EndedLog]) -> _Past:
-    """Matches the ended logs of one partition with the decisions that list it. `after_ms`: these decisions, in order,
-    each with a time at which it was not made yet."""
+    """Matches the ended logs of one partition with the decisions that list the partition. `after_ms`: by such a
+    decision, in order, a time at which it was not made yet."""
     past = _Past({}, [], set(), list(after_ms))
     for log in sorted(logs, key=lambda log: log.seen_at_ms):
         made = next((n for n, one in enumerate(past.later) if after_ms[one] > log.seen_at_ms), len(past.later))
@@ -234,8 +234,8 @@ def _used(
     settled: set[Decision],
     place: TopicPartition,
 ) -> Iterable[SeenMarker]:
-    """Yields the markers up to the last marker that belongs to a settled decision, and the later markers that cannot
-    belong to a decision that is yet to come."""
+    """Yields the markers up to the last one of a settled decision, and of the later markers those that cannot belong to
+    a decision that is still unknown."""
     theirs = [] if found is None else [found.own[one].offset for one in settled if one in found.own]
     foreign = () if found is None else found.contradictions
     done = max([*theirs, *(each.marker.offset for each in foreign if each.decision in settled)], default=-1)

@@ -12,8 +12,8 @@ CLOCKS_MS: Final = 5_000
 """Difference that the clocks of two brokers may have: a marker carries the time of its partition's leader."""
 
 CLOSE_MS: Final = 500
-"""Difference that synchronised clocks may have. A marker that is further from a decision than this may have been
-written by hand soon after the decision."""
+"""Longest difference (ms) between synchronised clocks. A marker further than this from a decision may have been written
+by hand soon after the decision."""
 
 
 class Decision(NamedTuple):
@@ -64,7 +64,7 @@ def cause_of_marker(
     the assumption that clocks differ by more than CLOSE_MS.
 
     `epoch`: the marker's producer epoch; None: not known. `decisions`: all known decisions of its producer id;
-    `period`: the span of time for which these are complete.
+    `period`: the span of time for which `decisions` is complete.
 
     A marker that fits no decision and lies in `period` was written without the coordinator: by `kafka-transactions.sh
     abort`, or another tool that sends WriteTxnMarkers. Returns None if the cause cannot be known.
@@ -84,7 +84,7 @@ def cause_of_marker(
 
 
 def _distance(decision: Decision, at_ms: int) -> int:
-    """Returns the time in ms between the marker and the span in which the decision's markers were written; 0 inside of
-    it."""
+    """Returns the time (ms) from the marker to the span in which the decision's markers were written; 0 if the marker
+    lies in that span."""
     late = 0 if decision.until_ms is None else at_ms - decision.until_ms
     return max(decision.from_ms - at_ms, late, 0)

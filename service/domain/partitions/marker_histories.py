@@ -14,8 +14,8 @@ from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.marker_causes import CLOSE_MS
 
 MOST_STEPS: Final = 200_000
-"""Bound on the work for one producer id on one partition, in pairs of marker and decision; beyond this bound, all
-decisions are unclear."""
+"""Maximum number of pairs of marker and decision that are compared for one producer id on one partition. Beyond this
+bound, all decisions are unclear."""
 
 NOT_KNOWN: Final = -1
 
@@ -29,14 +29,14 @@ _UNDECIDED: Final = 1
 markers. `_IN_PLACE`: a foreign marker in the place of the decided one. `_UNDECIDED`: a marker whose transaction is not
 decided yet.
 
-Missing markers in a row cost as much as one, because their causes (a comparison that begins in the middle of a log, a
-partition without a leader) hide all following markers, too. If each missing marker counted, the cheapest history would
-give every decision the marker of a later one (in the old protocol all have one epoch), until an ABORT marker
-contradicts a commit. """
+Missing markers in a row cost as much as one, because a single cause hides them all (a comparison that begins in the
+middle of a log, a partition without a leader). If each missing marker counted, the cheapest history would give every
+decision the marker of a later one (in the old protocol all have one epoch), until an ABORT marker contradicts a
+commit."""
 
 _UNTIMELY: Final = 1
-"""Cost of a marker whose time is that of another transaction, in the explanation that trusts clocks. Clocks may be
-wrong, so a transaction is reported as torn only if it is torn in the explanations with and without clocks."""
+"""Cost of a marker whose time is that of another transaction, used only in the explanation that trusts clocks. Clocks
+may be wrong, so a torn transaction is reported only if it is torn in both explanations, with and without clocks."""
 
 
 class Decision(NamedTuple):
@@ -44,10 +44,10 @@ class Decision(NamedTuple):
 
     - `producer_epoch`: of the PrepareX; its markers have the same epoch in both protocols.
     - `start_ms`: the time at which its first partition was added, by the coordinator's clock.
-    - `participants`: the tailed partitions of the transaction; `untailed`: the number of its other partitions; those of
-      Kafka's own topics do not count, because they are never tailed.
-    - `after_ms`: a time, by our clock, at which the transaction was not decided yet, because the end of the log that
-      was requested then lies at or below `offset`. NOT_KNOWN: no such end is known.
+    - `participants`: the tailed partitions of the transaction; `untailed`: the number of its other partitions; Kafka's
+      own topics do not count, because they are never tailed.
+    - `after_ms`: a time, by our clock, at which the transaction was not decided yet: the end of the log, requested
+      then, lies at or below `offset`. NOT_KNOWN: no such end is known.
     """
 
     log_partition: int
@@ -94,9 +94,9 @@ class Contradiction(NamedTuple):
 
 
 class Explained(NamedTuple):
-    """The result of matching the markers of one partition with decisions. `own`: by decision, the marker that carries
-    it out (of repetitions, the one that ended records, or else the first); `unclear`: decisions for which the partition
-    proves nothing."""
+    """The result of matching the markers of one partition with decisions. `own`: by decision, its marker; if the marker
+    was repeated, the one that ended records, or else the first. `unclear`: the decisions for which the partition proves
+    nothing."""
 
     own: dict[Decision, SeenMarker]
     contradictions: frozenset[Contradiction]
@@ -129,8 +129,9 @@ def explain(decisions: Sequence[Decision], markers: Sequence[SeenMarker], closed
 
 
 def _certainly_foreign(histories: Sequence[_History]) -> frozenset[tuple[Decision, SeenMarker]]:
-    """Returns the foreign markers if all histories agree on them, no history skips a decision, and there are fewer than
-    _MOST_HISTORIES, so that none was left out; else an empty set."""
+    """Returns the foreign markers if they are certain, else an empty set. They are certain if all histories agree on
+    them and no history skips a decision. With _MOST_HISTORIES histories they never are, because some may have been left
+    out."""
     first = histories[0]
     is_certain = all(each.foreign == first.foreign and not each.skipped for each in histories)
     return first.foreign if is_certain and len(histories) < _MOST_HISTORIES else frozenset()
@@ -147,8 +148,8 @@ def _is_own(one: Decision, marker: SeenMarker) -> bool:
 
 
 def _is_timely(decisions: Sequence[Decision], at: int, marker: SeenMarker) -> bool:
-    """Returns whether the marker was written between the decision and the beginning of the id's next transaction, if
-    the clocks are right: an id begins a transaction only after the markers of the transaction before are written."""
+    """Returns whether the marker was written, by the clocks, between the decision and the begin of the id's next
+    transaction. An id begins a transaction only after the markers of the one before are written."""
     next_ms = decisions[at + 1].start_ms if at + 1 < len(decisions) else marker.at_ms
     return decisions[at].at_ms - CLOSE_MS <= marker.at_ms <= next_ms + CLOSE_MS
 
@@ -178,8 +179,8 @@ def _plainly(
 
 
 class _History(NamedTuple):
-    """One way in which the markers may have come about. `at`: decisions passed so far. `foreign`: markers that no
-    decision explains, each with the decision whose records it ended; `skipped`: decisions without a marker."""
+    """One way in which the markers may have come about. `at`: the number of decisions passed so far. `foreign`: markers
+    that no decision explains, each with the decision whose records it ended; `skipped`: decisions without a marker."""
 
     cost: int
     at: int
@@ -236,9 +237,9 @@ def _steps(
 
 
 def _keep(some: list[_History], new: _History) -> None:
-    """Adds the history if none in `some` is cheaper and `some` is not full, and removes the histories that cost more.
-    If two histories differ only in which repetition of a marker is the decision's own, only the history with the
-    earlier markers stays."""
+    """Adds the history, unless one in `some` is cheaper, or `some` is full. Removes the histories that cost more. If
+    two histories differ only in which repetition of a marker is the decision's own, only the history with the earlier
+    markers stays."""
     if some and some[0].cost < new.cost:
         return
     if some and some[0].cost > new.cost:

@@ -1,9 +1,9 @@
 """Derives the fate of a partition's offsets: takes the partition's batches, returns spans of offsets of one transaction
 and one fate. Pure.
 
-A marker of a producer id ends all records of this producer id in front of the marker (`ProducerAppendInfo`). So reading
-goes on after the requested offsets until the marker of every transaction among them was seen. Only at the head of a log
-(HEAD) are earlier offsets read, too."""
+A marker of a producer id ends all records of this producer id in front of the marker (`ProducerAppendInfo`). So the log
+is read beyond the requested offsets until the marker of each of their transactions was seen. Earlier offsets are read
+only at the head of a log (HEAD)."""
 
 from __future__ import annotations
 
@@ -32,16 +32,15 @@ class SpanKind(StrEnum):
 MOST_SPANS: Final = 2_000
 
 HEAD: Final = 100
-"""A request that begins at this offset or below reads the log from offset 0 on, if the log still starts there. The
-earlier offsets show whether a marker ends anything: a topic that was created again begins with markers that end
-nothing."""
+"""Highest offset for which a request reads the log from offset 0 on, if the log still starts there. The earlier offsets
+show whether a marker ends anything: a topic that was created again begins with markers that end nothing."""
 
 _FATES: Final = {MarkerType.COMMIT: SpanKind.COMMITTED, MarkerType.ABORT: SpanKind.ABORTED, None: SpanKind.UNKNOWN}
 
 
 class Span(NamedTuple):
     """Offsets [first, next) of one kind. `marker`, `marker_offset`, `ended_ms`: of the marker that ended the
-    transaction, or, if the span is itself a marker, of that marker; None if there is no marker, or if it is not known.
+    transaction, or of the span itself if it is a marker; None if there is no marker, or if the marker is not known.
     `ends_nothing`: the span is a marker that ends no record, because its producer id is known to have nothing open
     before it. `marker_epoch`: the producer epoch of the marker. `first_ms`: the earliest timestamp of its data batches,
     by their producer's clock; -1 if not known."""
@@ -85,8 +84,8 @@ class _GrowingSpan:
 
 
 class BatchesBefore:
-    """The batches in front of the offsets that are explained. `markers`: the last marker of each producer id, if no
-    offset is missing between it and the explained offsets. `is_from_start`: the batches begin at offset 0, and none is
+    """The batches in front of the offsets that are explained. `markers`: by producer id, its last marker, if no offset
+    is missing between the marker and the explained offsets. `is_from_start`: the batches begin at offset 0, and none is
     missing."""
 
     def __init__(self) -> None:
@@ -150,8 +149,8 @@ class SpanBuilder:
         return {producer_id: parts[0].begin for producer_id, parts in self._waiting.items()}
 
     def add_batch(self, batch: BatchOffsets) -> None:
-        """Adds a batch. A batch in front of the requested offsets is added to `before`. Any other batch that ends at or
-        below the next missing offset adds no span."""
+        """Adds a batch. A batch in front of the requested offsets is added to `before`. A batch that lies in offsets
+        that have a span already adds none."""
         self._run.add_batch(batch)
         if batch.next <= self.next and self.next < self.to:
             if not self._parts:
@@ -204,8 +203,8 @@ class SpanBuilder:
         """Ends the walk: no more batches follow. `end`: the offset at which reading stopped; `is_whole`: the log was
         read to its end (the high watermark).
 
-        Every transaction below the LSO is decided. If its marker is missing, compaction has removed the marker, because
-        no record of the transaction is left.
+        Every transaction below the LSO is decided. If the marker of such a transaction is missing, compaction removed
+        the marker once no record of the transaction was left.
         """
         self.has_every_marker = is_whole or not self._waiting
         self.only_aborted = self._run.finish(end, is_whole=is_whole)

@@ -28,9 +28,9 @@ class RelationKind(StrEnum):
 
 
 ADOPTED_AFTER_MS: Final = 5_000
-"""Margin (ms) around the start of a transaction: an entry that was seen open both before and after the margin is left
-over from before the transaction. The margin allows for clocks that differ, and for clients that write before
-AddPartitionsToTxn is accepted."""
+"""Margin (ms) before and after the start of a transaction: an entry that was seen open before the one and after the
+other is left over from before the transaction. The margin allows for clocks that differ, and for clients that write
+before AddPartitionsToTxn is accepted."""
 
 
 class Entry(NamedTuple):
@@ -64,10 +64,10 @@ class Relation(NamedTuple):
     """The relation of an entry to the transaction that will end it.
 
     `owner`: the id that wrote the entry; None if it is not known. `holder`: the id that has, or last had, the entry's
-    producer id; if `owner` is None, the holder did not write the entry. `why`: what is missing if `kind` is unknown.
-    `is_unowned`: the log, as far as it is read, has no transaction that will end the entry; only the three confirmation
-    steps show whether that is final (`findings.confirmation`). `is_unread`: the holder's partition of the log cannot be
-    judged now (`KnownLog`); if there is no holder, at least one partition of the log cannot."""
+    producer id. If there is a holder and no `owner`, the holder did not write the entry. `why`: what is missing if
+    `kind` is unknown. `is_unowned`: the log, as far as it is read, has no transaction that will end the entry; only the
+    three confirmation steps show whether that is final (`findings.confirmation`). `is_unread`: the holder's partition
+    of the log cannot be judged now (`KnownLog`). Without a holder: some partition of the log cannot be judged now."""
 
     kind: RelationKind
     owner: Owner | None
@@ -85,9 +85,10 @@ def owner_of(entry: Entry, owners: Sequence[Owner]) -> Owner | None:
 
 
 def can_be_of(entry: Entry, holder: Owner) -> bool:
-    """Returns whether the entry's epoch is at most the highest epoch that the id has had under the entry's producer id,
-    as far as the transaction log is read; True if the id's newest record cannot be decoded. A client gets an epoch only
-    after the log has a record with that epoch. A higher epoch belongs to an id of another cluster."""
+    """Returns whether the id may have written the entry: the entry's epoch is at most the highest epoch that the id has
+    had under the entry's producer id, as far as the log is read. A higher epoch is of another cluster, because the log
+    has a record with an epoch before a client gets that epoch. Returns True if the id's newest record cannot be
+    decoded."""
     if holder.state == UNKNOWN:
         return True
     is_current = holder.producer_id == entry.producer_id
@@ -95,10 +96,10 @@ def can_be_of(entry: Entry, holder: Owner) -> bool:
 
 
 def will_end(entry: Entry, owner: Owner | DescribedOwner) -> bool:
-    """Returns whether the owner's open transaction will end the entry. Any marker of the producer id with an epoch not
-    below the entry's ends the entry (`ProducerAppendInfo`), and the coordinator will write such a marker to every
-    partition that the owner's open transaction lists. Returns False for an Ongoing record that was left behind, because
-    its end is not known."""
+    """Returns whether the owner's open transaction will end the entry. The coordinator will write a marker to every
+    partition that the transaction lists, and a marker of the producer id ends the entry if its epoch is not below the
+    entry's (`ProducerAppendInfo`). Returns False if the transaction's Ongoing record was left behind, because its end
+    is not known."""
     return lists(entry, owner) and not (isinstance(owner, Owner) and owner.is_left_open)
 
 
@@ -121,8 +122,8 @@ def lists(entry: Entry, owner: Owner | DescribedOwner) -> bool:
 
 def is_stale(entry: Entry, owner: Owner) -> bool:
     """Returns whether the entry was seen open both before and after the start (on the coordinator's clock) of the
-    transaction that will end it. An entry that was not seen open since that start may have ended before the start,
-    because the newest sample of the partition can be older than the record in the log."""
+    transaction that will end it. If the entry was not seen open since that start, it may have ended before: the newest
+    sample of the partition can be older than the record in the log."""
     start_ms = owner.record.start_ms
     return is_time(start_ms) and entry.first_seen_ms + ADOPTED_AFTER_MS < start_ms < entry.seen_at_ms - ADOPTED_AFTER_MS
 
@@ -137,8 +138,8 @@ def relate(
     is_adopted: bool = False,
 ) -> Relation:
     """Returns the relation of an entry. `owners`: of the entry's producer id. `is_hanging`: a confirmed finding reports
-    that the entry hangs; `is_foreign`: that finding names no owner, although the producer id has an owner.
-    `is_adopted`: a finding reports that the entry is older than its owner's present transaction."""
+    that the entry hangs. `is_foreign`: that finding names no owner, although the producer id has one. `is_adopted`: a
+    finding reports that the entry is older than its owner's present transaction."""
     holder = owner_of(entry, owners)
     if holder is None:
         return _unowned(None, None, is_hanging=is_hanging, is_unread=not log.is_complete)
@@ -192,10 +193,10 @@ class DescribedOwner(NamedTuple):
 class Owner(NamedTuple):
     """A transactional.id that has, or once had, the producer id in question.
 
-    `record`: its newest record, with the producer id that it has now. `partitions`: (topic, partition) of its open
-    transaction. `first_seen_ms` to `last_epoch`: the times and epochs at which it had the producer id in question.
-    Fields `ended_…`: the newest PrepareX with partitions under that producer id (`ended_value` as Kafka wrote it); None
-    if none was seen. `is_left_behind`: the record is in a partition of the log where no coordinator looks for the id
+    `record`: its newest record, with its present producer id. `partitions`: (topic, partition) of its open transaction.
+    `first_seen_ms` to `last_epoch`: when, and with which epochs, it had the producer id in question. Fields `ended_…`:
+    the newest PrepareX with partitions under that producer id (`ended_value` as Kafka wrote it); None if none was seen.
+    `is_left_behind`: the record is in a partition of the log where no coordinator looks for the id
     (`coordinator_partition`).
     """
 

@@ -1,10 +1,10 @@
-"""Finds the transaction of records if its own marker is missing on their partition: lost with a leader, skipped,
-cleaned away, or not written yet. Pure.
+"""Finds the transaction that wrote records if that transaction's marker is missing on the partition: lost with a
+leader, skipped, cleaned away, or not written yet. Pure.
 
-A marker of a producer id ends everything that the id wrote before the marker. So a later marker ends records whose own
-marker is missing, too, with the outcome of another transaction. The transaction log proves which transactions listed
-the partition, in which order, and under which epoch their clients wrote. Times only limit which markers may be those of
-a decision."""
+A marker ends everything that its producer id wrote before. So if the marker of a transaction is missing, a later marker
+ends its records, with the outcome of another transaction. The transaction log proves which transactions listed the
+partition, in which order, and under which epoch their clients wrote. Times only limit which markers may be those of a
+decision."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ def own_decisions(
     *,
     is_whole: bool,
 ) -> dict[int, OwnDecision]:
-    """Returns the decisions about records of the producer id without a marker of their own, by the first offset of
-    their span.
+    """Returns, by the first offset of a span, the decision about records of the producer id without a marker of their
+    own.
 
     `spans`: of all producers, in order; `before`: the batches in front of them. `transactions`: the transactions of the
     producer id, in the order of the log; an undecided transaction comes last. `is_whole`: the partition's log was read
@@ -149,16 +149,16 @@ def own_decisions(
 
 
 class LostCommit(NamedTuple):
-    """A finding about records of the producer id from `start_offset` on: a transaction was committed, its marker is
-    missing, and a later marker ended the records."""
+    """A finding about records of the producer id from `start_offset` on: their transaction was committed, its marker is
+    missing, and a later marker ended them."""
 
     producer_id: int
     start_offset: int
 
 
 def decisions_of_findings(spans: Sequence[Span], findings: Iterable[LostCommit]) -> dict[int, OwnDecision]:
-    """Returns the decisions that findings report, by the first offset of their spans. The spans of a finding are those
-    of its producer id from the finding's first record up to the marker that ended the records."""
+    """Returns, by the first offset of a span, the decision that a finding reports about it. The spans of a finding are
+    those of its producer id from the finding's first record up to the marker that ended the records."""
     found = {}
     for one in findings:
         its = [
@@ -184,9 +184,9 @@ def _markers(spans: Sequence[Span], earlier: BatchOffsets | None, producer_id: i
 
 
 def _may_hold(one: LoggedTransaction, span: Span, of_marker: LoggedTransaction | None) -> bool:
-    """Returns whether the records may be of the transaction. They are not if their producer's timestamps are well after
-    its decision: the topic may have been created again since. If the decision of the marker that ended the records is
-    not known, the transaction must have been decided before that marker, by clocks."""
+    """Returns whether the records may be of the transaction, by epoch and times. They cannot be if their timestamps are
+    well after its decision (the topic may have been created again since). They also cannot be if the marker that ended
+    them is of no known decision, and the transaction was not decided before that marker, by clocks."""
     if span.ended_ms is not None and of_marker is None and one.decided_ms > span.ended_ms - CLOCKS_MS:
         return False
     is_later = one.marker is not None and span.first_ms > one.decided_ms + CLOCKS_MS
@@ -219,10 +219,10 @@ def _decision(
 
 
 class _Matched:
-    """Matches markers with the transactions that they may belong to, twice. Forwards from the first marker on, each
-    marker takes the first transaction that fits behind those already taken; backwards from the last marker on, each
-    takes the last transaction that fits in front of those already taken. Where the two results differ, it is not known
-    which transaction lacks its marker."""
+    """Matches markers with the transactions that they may belong to, twice. Forwards, from the first marker on, each
+    marker takes the first transaction that fits behind those already taken. Backwards, from the last marker on, each
+    marker takes the last transaction that fits in front of those already taken. Where the results differ, it is not
+    known which transaction lacks its marker."""
 
     def __init__(self, markers: Sequence[_Marker], transactions: Sequence[LoggedTransaction]) -> None:
         self._transactions = transactions
@@ -238,8 +238,9 @@ class _Matched:
         return None if at is None or at != self._last[number] else self._transactions[at]
 
     def without_marker(self, number: int, *, before_it: bool) -> list[LoggedTransaction]:
-        """Returns the transactions without a marker that come after the transactions of all markers before `number`. If
-        `before_it`, they also come before the transactions of marker `number` and of all later markers."""
+        """Returns the transactions without a marker that come after the transactions of all markers before marker
+        `number`. If `before_it`, returns only those that also come before the transactions of marker `number` and of
+        all later markers."""
         lo = max((at + 1 for one in (self._first, self._last) for at in one[:number] if at is not None), default=0)
         hi = len(self._transactions)
         if before_it:

@@ -11,9 +11,9 @@ from service.domain.reasons.reason import Reason
 
 @dataclass(frozen=True, slots=True)
 class ObservedPartition(PartitionObservation):
-    """The newest observation of a partition. If `why` is set, the offsets are those of the answer at `answered_at_ms`
-    (None: the partition never answered, and the offsets are -1). `read_at_ms`: the time of the newest read; None if
-    nothing was read, or the LSO has reached the high watermark since."""
+    """The newest observation of a partition. If `why` is set, the offsets are those of the answer at `answered_at_ms`;
+    if that is None, the partition never answered, and the offsets are -1. `read_at_ms`: the time of the newest read;
+    None if nothing was read, or the LSO has reached the high watermark since."""
 
     answered_at_ms: int | None = None
     read_at_ms: int | None = None
@@ -38,9 +38,9 @@ class ObservedPartition(PartitionObservation):
 class PartitionState(ObservedPartition):
     """The newest observation of a partition and its newest `StalledRead`.
 
-    `observed_at_ms`: the time of the last observation of all partitions, if the partition has not changed since; else
-    the time of the partition's own observation. `read_lso` to `first`: the state at the LSO `read_lso`, which may have
-    moved since; None or False if nothing was read.
+    `observed_at_ms`: the time of the last observation of all partitions if the partition has not changed since its own
+    observation; else the time of that own observation. `read_lso` to `first`: the state at the LSO `read_lso`, which
+    may have moved since; None or False if nothing was read.
     """
 
     read_lso: int | None = None
