@@ -47,9 +47,9 @@ ABORT_SLOW: Final = round(ABORT_SLOW_BURN * ABORT_BUDGET, 6)
 
 FENCED_WINDOW: Final = "2m"
 FENCED_MANY: Final = 4
-"""The window, and the number of producers fenced within it from which on the condition of the alert holds. The
-condition has to hold for longer than the window, because a restart, rebalance or reconfiguration of an application
-fences many producers, but only once."""
+"""The alert's window, and its threshold: the number of producers fenced within the window. The alert waits for longer
+than the window, because a restart, rebalance or reconfiguration of an application fences many producers, but only
+once."""
 
 PRODUCER_IDS_WINDOW: Final = "15m"
 PRODUCER_IDS_PER_S: Final = 1.0

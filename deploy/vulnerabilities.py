@@ -1,8 +1,8 @@
 """`python -m deploy.vulnerabilities`: lists the packages of requirements.lock with known vulnerabilities, as pip-audit
 finds them.
 
-pip-audit also reports success if its source knows none of the packages: a mirror of the package index serves files, but
-often no vulnerabilities. So this module reads pip-audit's JSON, and counts the packages that were checked.
+pip-audit reports success even if its source knows no vulnerabilities, like many mirrors of the package index. So this
+module reads pip-audit's JSON, and counts the packages that were checked.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def pip_audit(lock: Path) -> str | None:
 
 
 def run(lock: Path = LOCK, ask: Callable[[Path], str | None] = pip_audit) -> tuple[int, str]:
-    """Returns the exit code (0 clean, 1 vulnerable, 3 not everything was checked) and what to print. The code is 1 also
-    if there is a vulnerability and not everything was checked."""
+    """Returns the exit code (0 clean, 1 vulnerable, 3 not everything was checked) and what to print. If there is a
+    vulnerability, the code is 1 even if not everything was checked."""
     answer = ask(lock)
     if answer is None:
         return UNCHECKED, "audit: nothing was checked: the source of vulnerabilities does not answer"

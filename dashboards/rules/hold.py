@@ -81,7 +81,7 @@ def last(record: str) -> str:
 def recorded(record: str, kind: Kind, reported: str) -> str:
     """Returns the expression of the recording rule `record` about findings of the kind. The expression yields
     `reported`: values above 0, with the labels `cluster` and `job`. If a series of `record` was above 0 and its finding
-    has ended, the expression yields 0 for it, once."""
+    has ended, the expression yields 0 for that series, once."""
     return f"""\
 {reported}
   or

@@ -1,5 +1,5 @@
-"""Alerts about transactions that do not end as they should. If old data of the transaction log mute an alert, the alert
-has the label `source`, which names that log."""
+"""Alerts about transactions that do not end as they should. Alerts that rest on current data of the transaction log
+have the label `source`, which names that log; old data mute them."""
 
 from __future__ import annotations
 

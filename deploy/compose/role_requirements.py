@@ -18,8 +18,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Locked(NamedTuple):
-    """A package of the lock. `text`: its lines in the lock, for all versions of it, as different Pythons may need
-    different ones. `via`: the packages that require it."""
+    """A package of the lock. `text`: the lines of all its versions in the lock; different Pythons may need different
+    versions. `via`: the packages that require it."""
 
     text: str
     via: frozenset[str]

@@ -1,7 +1,7 @@
 """`make demo`: a real broker, applications at work, and txnscope watching them, on one machine until Ctrl-C.
 
-`--full` (`make demo-full`) adds Prometheus, the alert rules and Alertmanager; alerts are printed. Exit codes: 0 ended
-normally, 2 a bad value in the environment, 3 a program is missing, cannot start, or died.
+`--full` (`make demo-full`) adds Prometheus, the alert rules and Alertmanager; alerts are printed. Exit codes: 0 if the
+demo ended normally; 2 for a bad value in the environment; 3 if a program is missing, cannot start, or died.
 """
 
 from __future__ import annotations

@@ -104,8 +104,8 @@ class Broker:
             self._process = None
 
     def discard(self) -> None:
-        """Ends a broker whose data are not needed, by SIGKILL. If its version has no archive of classes yet, ends it by
-        a controlled shutdown instead, which makes the archive."""
+        """Ends a broker whose data are not needed. Uses SIGKILL, or, if the version has no archive of classes yet, a
+        controlled shutdown, which makes the archive."""
         if self._process is not None and not self._archive.exists():
             self.stop()
         else:

@@ -153,7 +153,7 @@ class DemoEnvironment:
 
     def _start_product(self, receiver: Webhook | None) -> ChildProcess:
         """Starts txnscope. With a `receiver`, txnscope notifies it of findings, and runs a canary. Called before the
-        broker is started, because both starts take long, and txnscope waits for a broker."""
+        broker is started: both starts take long, and txnscope waits for the broker."""
         store = f"sqlite:///{self._directory / 'txnscope.db'}"
         where = ["--bootstrap-servers", self._broker.bootstrap, "--cluster", CLUSTER, "--store", store]
         scratch = ["--checkpoint", str(self._directory / "checkpoint"), "--port", str(self._options.port)]

@@ -37,7 +37,7 @@ class ScenarioError(Exception):
 def run_until(bootstrap: str, stop: threading.Event) -> None:
     """Makes all troubles, then keeps two of them going until `stop`: the blocked consumer and the archive job.
 
-    Raises ScenarioError. The stuck transactions are left as they are: their topics are removed with the broker.
+    Raises ScenarioError. Leaves the stuck transactions as they are, because their topics are removed with the broker.
     """
     try:
         with Connection(bootstrap, stop) as connection:
@@ -58,8 +58,8 @@ def _producer(connection: Connection, name: str) -> OldProducer:
 
 
 def _write_after_the_end(connection: Connection) -> None:
-    """Writes refunds that arrive after their transaction was aborted. The refunds open a transaction that will never be
-    ended on the partition (KAFKA-14402). Brokers guard against such writes since 3.6; the guard is off for this moment.
+    """Writes refunds after their transaction was aborted. On the partition, the refunds open a transaction that will
+    never be ended (KAFKA-14402). Brokers refuse such writes since 3.6, so their guard is switched off meanwhile.
     """
     refunds = _producer(connection, REFUNDS_ID)
     for number in range(_COMMITS + 1):

@@ -1,6 +1,6 @@
 """The receiver of the demo's alerts and notifications: an endpoint on loopback that reports each change once.
 
-Alertmanager posts its alerts here, and txnscope itself its notifications of findings, which come sooner.
+Alertmanager posts its alerts here. txnscope posts its notifications of findings, which arrive sooner.
 """
 
 from __future__ import annotations

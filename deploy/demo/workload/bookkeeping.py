@@ -22,9 +22,9 @@ class Aborts(NamedTuple):
 class Account(NamedTuple):
     """The record of one transactional.id. Counts only transactions that have ended, with their markers written.
 
-    `empty_aborts`: EndTxn(abort) without any partition added (KIP-890). Kafka logs it, but there was no transaction.
-    `participants`: every partition that was ever part of a transaction of the id, sorted. `state`: the state that
-    DescribeTransactions must return now; None while a transaction may be open.
+    `empty_aborts`: EndTxn(abort) without any partition added (KIP-890), which Kafka logs although there was no
+    transaction. `participants`: every partition that was ever part of a transaction of the id, sorted. `state`: the
+    state that DescribeTransactions must return now; None while a transaction may be open.
     """
 
     app: str

@@ -13,11 +13,9 @@ from service.kafka.client import KafkaClient
 
 CONFIG: Final = "transaction.partition.verification.enable"
 GUARDED: Final = frozenset({48, 120})
-"""Errors of the guard: INVALID_TXN_STATE, TRANSACTION_ABORTABLE.
-
-Brokers still return these errors for some 100 ms after the guard was switched off, and for every batch that is under
-way when the guard is switched on again: the batch was not checked when it arrived, and is refused when it is appended.
-"""
+"""Errors of the guard: INVALID_TXN_STATE, TRANSACTION_ABORTABLE. Brokers return them for some 100 ms more after the
+guard was switched off. Every batch that is under way when the guard is switched on again gets one, too: the batch was
+not checked on arrival, and is refused when it is appended."""
 
 _BROKER, _EVERY, _SET = 4, "", 0
 
