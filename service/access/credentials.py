@@ -129,8 +129,8 @@ def digest_of(key: str) -> str:
 
 
 def weakness_of(key: str) -> str | None:
-    """Returns the weakness that makes a key or password of a person's choice easy to guess, as the end of a sentence;
-    None if none is found."""
+    """Returns the reason why a key or password that a person chose is easy to guess, as the end of a sentence; None if
+    there is none."""
     if len(key) < SHORTEST or not re.fullmatch(r"[!-~]+", key):
         return f"is not {SHORTEST} or more printable characters without spaces"
     if len(set(key)) < _FEWEST_CHARACTERS:

@@ -1,7 +1,7 @@
 """Hosts under which the service answers.
 
-A web page can make a browser send requests to any address to which the page's host name resolves (DNS rebinding), this
-machine's loopback included. The Host header of such a request still has the page's host name.
+By DNS rebinding, a web page can make a browser send requests to any address, even to this machine's loopback. The Host
+header of such a request still has the host name of the page.
 """
 
 from __future__ import annotations

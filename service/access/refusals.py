@@ -47,8 +47,8 @@ class _Window(NamedTuple):
 
 
 class Refusals:
-    """The refusals of one service, by sender. A sender's first refusal is returned at once; later ones are summed up,
-    over windows that double from 10 s to an hour while refusals go on."""
+    """The refusals of one service, by sender. The first refusal of a sender is returned at once. Later ones are summed
+    up, over windows that double from 10 s to an hour while refusals go on."""
 
     def __init__(self) -> None:
         self._windows: dict[str, _Window] = {}

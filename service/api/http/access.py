@@ -1,8 +1,8 @@
 """Middleware before every route: checks the host, identifies the sender, and refuses what the sender may not do.
 
 `service.access.needs` has the role that each request needs. A request that changes something is refused if a browser
-sends it for another site, because a browser adds saved passwords and client certificates to such a request without
-asking its user.
+sends it for another site: a browser adds saved passwords and client certificates to such a request without asking its
+user.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from service.store.escaped_text import printable
 log = logging.getLogger(__name__)
 
 _slow: Final = OwnThreads("passwords and tokens", 2)
-"""Threads that check passwords and tokens. Keys have threads of their own: a check of a password takes 60 ms of a core
-and 32 MB, and requests with keys must not wait for attempts to guess a password."""
+"""Threads that check passwords and tokens. Keys are checked in other threads, so that requests with keys do not wait
+for attempts to guess a password: such an attempt takes 60 ms of a core and 32 MB."""
 _fast: Final = OwnThreads("keys", 2)
 
 _JSON: Final = "application/json"
@@ -207,8 +207,8 @@ class _Unauthenticated(ProblemError):
 
 
 def require_cluster(request: Request, cluster: str) -> None:
-    """Raises ProblemError (403) if the sender may not see the cluster. For routes whose path does not name the cluster:
-    `AccessControl` cannot check these."""
+    """Raises ProblemError (403) if the sender may not see the cluster. For routes whose path does not name the cluster,
+    because `AccessControl` cannot check those."""
     principal = principal_of(request)
     if not principal.sees(cluster):
         raise ProblemError(403, NOT_ALLOWED, f"{principal.name!r} may not see cluster {cluster!r}")

@@ -109,8 +109,8 @@ class HeadAsGet:
 
 
 KEPT_MS: Final = 1_000
-"""Longest time (ms) for which an answer is kept. The ages in an answer, and the sources that it reports as stalled, may
-be out of date by this much."""
+"""Longest time (ms) for which an answer is kept. Ages in an answer, and the sources reported as stalled, may be out of
+date by this much."""
 
 REFRESH: Final = "x-refresh"
 """The header of a request by which an open page refreshes itself; its answer needs nothing from Kafka."""

@@ -83,11 +83,11 @@ def unusable(parameter: str, message: str) -> ProblemError:
 
 
 async def only_known(request: Request) -> None:
-    """Raises ProblemError (422) for a parameter that the route does not have, and for one that is given twice but takes
-    a single value.
+    """Raises ProblemError (422) for a parameter that the route does not have, or that takes a single value and is given
+    twice.
 
-    A misspelt filter must not be ignored, because the answer would then contain everything. Asynchronous because it
-    only computes: FastAPI would run a plain function in another thread.
+    If a misspelt filter were ignored, the answer would contain everything. Asynchronous because it only computes:
+    FastAPI would run a plain function in another thread.
     """
     route = request.scope["route"].dependant
     fields = (field for one in (route, *route.dependencies) for field in one.query_params)

@@ -120,7 +120,7 @@ def _page(
 
 def _truncated(connection: Connection, cluster_id: int, selection: FindingSelection) -> int:
     """Returns the number of observations of the requested kinds that got no finding because of a bound; 0 if only
-    resolved findings are requested, because an observation without a finding is never resolved."""
+    resolved findings are requested, because only a finding can be resolved."""
     if selection.statuses == {Status.RESOLVED}:
         return 0
     found = findings.truncated(connection, cluster_id)
