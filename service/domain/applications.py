@@ -1,8 +1,8 @@
 """Recognises the framework that made up a transactional.id, and the application, task and naming strategy in it.
 
-A name alone proves little: "pay-0-3" may be a subtask of Apache Flink or the third thread of any other application. So
-where other applications have ids of the same form, the behaviour of the id or of its siblings has to fit the framework.
-Otherwise the maker is not known (`NOTHING`).
+A name alone proves little: "pay-0-3" may be a subtask of Apache Flink or the third thread of any other application. If
+other applications may have ids of the same form, the behaviour of the id or of its siblings has to fit the framework,
+too. Otherwise the maker is not known (`NOTHING`).
 
 Sources: `StreamsProducer` and `TaskId` (Kafka Streams); `TransactionalIdFactory`, `TransactionNamingStrategyImpl` and
 `KafkaSinkBuilder` (flink-connector-kafka 5.0.0); `Worker.taskTransactionalId` and `DistributedConfig` (Kafka Connect);
@@ -132,9 +132,9 @@ def sibling_names(name: str) -> tuple[str, ...]:
 
 
 def connect_task_prefix(name: str) -> str | None:
-    """Returns the prefix of the source tasks' ids in a group of Kafka Connect's workers, if `name` may be the id of
-    that group's leader or of a source task. An id with the prefix has to exist if `name` is to be recognised as the
-    leader's. Returns None if `name` can be only one of the two, or neither."""
+    """For a `name` that may be either a leader's id or a source task's (Kafka Connect), returns the prefix that ids of
+    the leader's source tasks have; None for any other name. If an id with the prefix exists, `name` is recognised as
+    the leader's."""
     is_either = name.startswith(_CONNECT) and _CONNECT_TASK.fullmatch(name) is not None
     return f"{name[len(_CONNECT) :]}-" if is_either else None
 
@@ -168,8 +168,8 @@ def application_of(
 
 
 def _streams(one: Behaviour, parts: re.Match[str], others: Mapping[str, Behaviour]) -> Application:
-    """Recognises Kafka Streams with `exactly_once_v2`, by its timeout and by threads that are numbered from 1. An id
-    with the number 0 shows another framework, with a prefix that was chosen at random. An application that numbers its
+    """Recognises Kafka Streams with `exactly_once_v2`, by its timeout and by threads that are numbered from 1. If an id
+    with the number 0 exists, too, another framework made the ids, with a random prefix. An application that numbers its
     producers from 1 hardly ever has the timeout of Kafka Streams."""
     is_numbered_from_0 = f"{parts['name']}-{parts['process']}-0" in others
     if is_numbered_from_0 or one.timeout_ms != STREAMS_TIMEOUT_MS:
@@ -220,7 +220,7 @@ def _leaders(name: str) -> list[str]:
 
 def _spring(parts: re.Match[str], others: Mapping[str, Behaviour], topics: Mapping[str, int]) -> Application:
     """Recognises Spring Kafka's `producerPerConsumerPartition`: prefix + group, topic and partition, with dots between
-    them. The maker is known only if exactly one topic with that partition fits, and a producer for another partition
+    them. The maker is known only if exactly one topic with that partition fits, and an id for another partition
     exists."""
     base, partition = parts["base"], int(parts["partition"])
     fitting = [topic for topic, count in topics.items() if partition < count and base.endswith("." + topic)]

@@ -87,7 +87,7 @@ class Recent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Coordinator:
-    """All rounds of one coordinator. `rounds`: the number of rounds; `failures`: the number of failed rounds by error.
+    """All rounds of one coordinator. `rounds`: the number of rounds; `failures`: by error, the number of failed rounds.
     `last_at_ms`: the begin of the newest round. `failing_since_ms` and `failure`: None while rounds succeed.
     `idle_since_ms`: the time since which the broker is live and coordinates nothing; None while it coordinates
     something. `recent`: newest last."""

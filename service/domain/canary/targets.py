@@ -40,7 +40,7 @@ def is_canary_topic(topic: str | None) -> bool:
 @lru_cache(maxsize=256)
 def canary_id(token: str, log_partition: int, partition_count: int) -> str:
     """Returns the canary's id of one partition of the transaction log: the first numbered id whose coordinator uses
-    that partition. There is one id for each partition, so the number of ids is bounded, and each id is used again.
+    that partition. So there is one id for each partition, which is used again and again.
 
     `token`: distinguishes the canaries of different stores, which would fence each other under the same id."""
     ids = (f"{ID_PREFIX}{token}-{log_partition}-{number}" for number in count())

@@ -45,9 +45,9 @@ class LogReport(NamedTuple):
 
 
 class IdsReport(NamedTuple):
-    """Transactional ids. `listed`: their number in ListTransactions; None if that failed, `why` gives the reason.
-    `hidden`: ids that the log contains, and to which DescribeTransactions denies access. `any_denied`: the request also
-    denies access to an invented id, so further ids may be hidden; None if not known."""
+    """Transactional ids. `listed`: their number in ListTransactions; None if that request failed, for the reason `why`.
+    `hidden`: ids in the log to which DescribeTransactions denies access. `any_denied`: DescribeTransactions denies
+    access even to an invented id, so further ids may be hidden; None if not known."""
 
     listed: int | None
     hidden: tuple[str, ...]
@@ -56,17 +56,18 @@ class IdsReport(NamedTuple):
 
 
 class TopicsReport(NamedTuple):
-    """Topics. `globs`: the patterns of `--topics`; `*` if that is not given. `partitions`: by topic, the number of
-    partitions, for all topics that Kafka lists. Topics in `mirrored`, and those in `left_out` (by `--topics`), are not
-    watched. `absent`: names in `--topics` that no topic has.
+    """Topics.
 
-    `not_describable`: topics to be watched on which DESCRIBE is denied; their names are known from `--topics` or the
-    transaction log. `denied_globs`: the patterns that may match hidden topics: Kafka denies access even to an invented
-    topic that the pattern matches.
-
-    DescribeProducers was asked about one partition of each watched topic. It is allowed on `readable`, denied on
-    `unreadable`, and got no clear answer on `unanswered` (`unanswered_why`). `with_open`: topics with an open
-    transaction on that partition."""
+    - `globs`: the patterns of `--topics`; `*` if that is not given. `partitions`: by topic, the number of partitions,
+      for all topics that Kafka lists.
+    - `mirrored`, `left_out` (by `--topics`): topics that are not watched. `absent`: names in `--topics` that no topic
+      has.
+    - `not_describable`: topics to be watched on which DESCRIBE is denied; their names are known from `--topics` or the
+      transaction log. `denied_globs`: the patterns that may match hidden topics, because Kafka denies access even to an
+      invented topic that matches.
+    - DescribeProducers, for one partition of each watched topic, is allowed on `readable`, denied on `unreadable`, and
+      got no clear answer on `unanswered` (`unanswered_why`). `with_open`: topics with an open transaction on that
+      partition."""
 
     globs: tuple[str, ...]
     partitions: Mapping[str, int]
@@ -90,7 +91,7 @@ class TopicsReport(NamedTuple):
 
 class GroupsReport(NamedTuple):
     """Consumer groups. `listed`: their number in ListGroups (None: no answer); `denied`: the listed groups on which
-    DESCRIBE is denied. `any_denied`: Kafka also denies access to an invented group; None if not known.
+    DESCRIBE is denied. `any_denied`: Kafka denies access even to an invented group; None if not known.
 
     `share_not_judged`: listed share groups (KIP-932) for which it is not known whether they wait; `share_why`: the
     reason.

@@ -1,5 +1,5 @@
-"""Findings about records that will be committed or aborted with a later transaction, to which they do not belong: a
-marker ends everything that its producer id left open. Also findings about markers that are not replicated yet."""
+"""Findings about records that will be committed or aborted with a later transaction, although they do not belong to it:
+a marker ends everything that its producer id left open. Also findings about markers that are not replicated yet."""
 
 from __future__ import annotations
 

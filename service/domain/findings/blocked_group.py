@@ -123,7 +123,7 @@ class BlockedGroupFacts(SharedFacts):
 
 @dataclass(frozen=True, slots=True)
 class GroupUnreadFacts(SharedFacts):
-    """A group that cannot be judged. The subject and the `reason` of the observation are all facts. Reason None:
+    """A group that cannot be judged. Its only facts are the subject and the `reason` of the observation. Reason None:
     txnscope has no permission to read the group's offsets."""
 
     def words(self, about: Observation, /) -> Words:

@@ -22,8 +22,8 @@ YOUNG_MS: Final = 3_000
 yet, and their owner may not have reached the store."""
 
 CONFIRMATION_TAKES_MS: Final = CLIENT_WAITS_MS + 10_000
-"""The longest time that the three confirmation steps of an entry without owner take if its client may be waiting for a
-broker. Everything needed to judge the entry has been read by then."""
+"""Longest time that the three confirmation steps of an entry without owner take, even if its client may be waiting for
+a broker. By then, everything needed to judge the entry has been read."""
 
 SETTLED_MS: Final = 1_000
 """Time within which the LSO moves after the transaction that held it has ended, if the LSO moves at all."""

@@ -53,8 +53,8 @@ COUNTED_MINUTES: Final = 5
 minutes. In fewer minutes, they belong to a deployment."""
 
 UNUSED_MS: Final = 60_000
-"""Time within which a working producer ends a transaction: the default of transaction.timeout.ms. This long after the
-birth of a new id, the judge checks whether the ids before it are still in use."""
+"""Time after the birth of a new id at which the judge checks whether the ids before it are still in use. Within this
+time (the default transaction.timeout.ms), a working producer ends its transaction."""
 
 SHORT_LIVED_MS: Final = 2 * QUIET_MS
 """Longest life (ms) of an id that counts as given up by a restart. Allows for the longest transaction.timeout.ms that
@@ -259,7 +259,7 @@ def _shown(new: Sequence[Event], uses: Uses, window: ReportWindow) -> list[Event
 
 
 def _ended(new: Sequence[Event], uses: Uses) -> list[tuple[int, Event]]:
-    """Returns (last use, birth) of each process that had a transaction and lived no longer than SHORT_LIVED_MS, in the
+    """Returns (last use, birth) of each process that had a transaction and lived for at most SHORT_LIVED_MS, in the
     order of last use."""
     births: dict[str, Event] = {}
     last_ms: dict[str, int] = {}

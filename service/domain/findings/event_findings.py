@@ -29,8 +29,8 @@ earlier ones.
 
 
 class Lookups(NamedTuple):
-    """Queries that run only if events need them, each at most once a round: the participants of the ids of a burst, the
-    uses of the ids of prefixes that may churn, and the makers of ids that timed out."""
+    """Queries that run only if events need them, each at most once a round: participants (ids of a burst), uses (ids of
+    prefixes that may churn), and makers (ids that timed out)."""
 
     participants: Callable[[Sequence[bytes]], Participants]
     uses: Callable[[Sequence[bytes]], Uses]

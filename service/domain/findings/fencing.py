@@ -63,9 +63,9 @@ a restart or rebalance of the whole application (`_is_round`)."""
 
 
 class _Takeover(NamedTuple):
-    """A fence that aborted an open transaction (`fence`: its PrepareAbort), and the producer that was let in for it
-    (`let_in`: its Empty). `run`: number of an alternation: each takeover with the same number fences the producer that
-    the takeover before it let in, soon after."""
+    """A takeover: an open transaction was aborted (`fence`: its PrepareAbort), and another producer was let in
+    (`let_in`: its Empty). Takeovers of an id with the same number `run` alternate: each soon fences the producer that
+    the takeover before it let in."""
 
     fence: Event
     let_in: Event

@@ -20,7 +20,8 @@ EVIDENCE_KEPT: Final = 10
 
 
 class Subject(NamedTuple):
-    """Identity of a finding among those of its kind. If all fields are None, the finding is about the whole cluster.
+    """The subject of a finding, which identifies it among those of its kind. All fields None: the finding is about the
+    whole cluster.
 
     `transactional_id` is the log's bytes; `prefix` is text with which all ids of the finding begin.
     """
@@ -76,7 +77,7 @@ class Facts(ABC):
     """The base of the facts of each kind: frozen, typed values, which the store keeps, and from which the words of a
     finding are made.
 
-    The values contain no ages and nothing else that changes by itself, because facts that differ are stored anew."""
+    The values contain no ages, and nothing else that changes by itself, because every change is stored."""
 
     __slots__ = ()
 
@@ -172,8 +173,8 @@ class Observation(NamedTuple):
 
     @property
     def kept(self) -> Observation:
-        """Returns the part of the observation that a finding keeps: without `ids`, `occurrences`, `waiting` and
-        `confirmed`, from which the finding's Life is made, and with only the newest evidence."""
+        """Returns the part of the observation that a finding keeps. Leaves out `ids`, `occurrences`, `waiting` and
+        `confirmed`, from which the finding's Life is made, and all but the newest evidence."""
         return self._replace(ids=1, occurrences=(), waiting=(), confirmed=True, evidence=self.evidence[-EVIDENCE_KEPT:])
 
 

@@ -172,8 +172,8 @@ def can_still_write(entry: Entry, owner: Owner | None) -> bool:
 
 
 def may_write_unlisted(entry: Entry, owner: Owner | None) -> bool:
-    """Returns whether a living producer may write to the entry in a transaction that does not list the partition. Under
-    TV2 this happens: the leader adds the partition only if nothing of that producer id and epoch is open there."""
+    """Returns whether a living producer may write to the entry in a transaction that does not list the partition. This
+    happens under TV2, where the leader adds a partition only if nothing of that producer id and epoch is open there."""
     is_tv2 = owner is not None and owner.record.client_transaction_version >= TV2
     return is_tv2 and can_still_write(entry, owner)
 

@@ -22,8 +22,8 @@ SEEN_AGAIN_MS: Final = 60_000
 """Interval at which a finding with an unchanged condition is stored again as still open."""
 
 MOST_OPEN: Final = 200
-"""Maximum number of open findings of one kind. The rules group and limit observations, so that there are normally
-fewer. At the maximum, further findings are opened only when others end."""
+"""Maximum number of open findings of one kind. Once it is reached, a finding is opened only when another one ends.
+Normally there are fewer, because the rules group and limit observations."""
 
 MOST_OPEN_IN_ALL: Final = MOST_OPEN * len(tuple(Kind))
 
@@ -120,8 +120,8 @@ def _omitted(known: Mapping[Key, Finding], result: RoundResult, now_ms: int) -> 
 def _uncounted(
     stored: Mapping[Key, Finding], observations: Iterable[Observation]
 ) -> dict[Key, tuple[Observation, tuple[Occurrence, ...]]]:
-    """Returns the observations by subject, with the occurrences that were not counted yet. Observations of events that
-    have no new occurrences are left out."""
+    """Returns, by kind and subject, the observation and its occurrences that were not counted yet. Leaves out
+    observations of events without new occurrences."""
     by_key: dict[Key, list[Observation]] = {}
     for observation in observations:
         by_key.setdefault((observation.kind, observation.subject), []).append(observation)

@@ -2,7 +2,7 @@
 coordinator looks for them where their records lie.
 
 Seen on 3.9.2 and 4.3.1: once the brokers have restarted, DescribeTransactions does not find such an id; an Ongoing
-transaction there never times out, while an idle id still expires. Before its restart, a broker still uses the number of
+transaction there never times out, while an idle id still expires. Until its restart, a broker uses the number of
 partitions that it read when it started.
 """
 

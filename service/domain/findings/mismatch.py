@@ -92,8 +92,8 @@ def is_comparable(answer: CoordinatorAnswer, now: IdState | None, context: Conte
 
 
 def mismatches(compared: Iterable[Compared], suspects: Iterable[bytes], context: Context) -> RoundResult:
-    """Returns the result of the comparison. `suspects`: ids that differed in an earlier round. A first difference is
-    only a candidate, because an append may just be under way."""
+    """Returns the result of the comparison. `suspects`: ids that differed in an earlier round. The first time that an
+    id differs, it is only a candidate, because an append may be under way."""
     compared, known = list(compared), set(suspects)
     return RoundResult(
         tuple(_observe(c, c.now.transactional_id in known, context) for c in compared if _differs(c, context)),

@@ -56,8 +56,8 @@ class NewestState(Protocol):
 
 
 def abort_due_ms(one: NewestState, log: KnownLog) -> int | None:
-    """Returns the time by which the abort of the transaction has to be in the log; None if the transaction will not
-    time out, or its start is not known."""
+    """Returns the time by which the abort of the transaction must be in the log; None if the transaction never times
+    out, or if its start is not known."""
     return abort_due_at_ms(one.state, one.started_at_ms, one.timeout_ms, log.limits.scan_ms)
 
 
@@ -233,7 +233,8 @@ def _facts_known(one: IdState, facts: OverdueFacts, surroundings: Surroundings) 
 
 def stuck(ids: Iterable[IdState], missing: Missing, context: Context) -> list[Observation]:
     """Returns observations of transactions that are stuck in PrepareX. `ids`: ids in PrepareX, those that have been in
-    that state longest first. Their age counts from the record's timestamp, not from the times inside its value."""
+    that state longest first. The time in PrepareX counts from the record's timestamp, not from the times inside its
+    value."""
     found = [one for one in judgeable(ids, context) if is_stuck(one, context.log)]
     return bounded(found, lambda one: _stuck(one, missing.get(one.transactional_id), context))
 

@@ -120,9 +120,9 @@ def blocked_groups(
 
 
 def _blockers(affected: AffectedGroup, blockers: Iterable[Blocker]) -> list[Blocker]:
-    """Returns the entries that the group may wait for. Normally, that is the first entry of the partition, because it
-    holds the LSO. A pending offset may be in any open transaction if the batches that contain it could not be read: no
-    Kafka request reports which one."""
+    """Returns the entries that the group may wait for. On a data partition, that is the first entry, which holds the
+    LSO. For a pending offset, it is the entry of the transaction that contains the offset; if the batches with the
+    offset could not be read, all entries, because no Kafka request reports which one."""
     in_order = sorted(blockers, key=lambda one: one.entry.start_offset)
     if affected.waits_for_producer_id is not None:
         return [one for one in in_order if one.entry.producer_id == affected.waits_for_producer_id]

@@ -77,8 +77,8 @@ class TimedOutFacts(Facts):
     """The facts about aborts by timeout. `longest_ms`: the longest time from the start of one of the transactions to
     its abort; if that time is not known, the transaction's timeout counts. `is_one`: there is only one transaction.
     `sink`: the newest id that a two-phase sink is known to have made; None if there is none. `are_all_sinks`: all ids
-    are known to be of two-phase sinks. `may_be_two_phase`: whether one of the ids not known to be of such a sink may be
-    of one."""
+    are known to be of two-phase sinks. `may_be_two_phase`: LIKELY if a two-phase sink may have made some of the other
+    ids."""
 
     whose: Whose
     longest_ms: int
@@ -238,9 +238,9 @@ def correlated(
     context: Context,
     makers: Makers,
 ) -> list[Observation]:
-    """Returns one observation for the cluster: it describes the newest burst and counts the timeouts of all bursts.
-    `waiting`: sequences of timeouts that may still join a burst. `events`: the events that show when the ids came
-    back."""
+    """Returns one observation for the cluster, which describes the newest burst and counts the timeouts of all bursts;
+    none without a burst. `waiting`: sequences of timeouts that may still join a burst. `events`: the events that show
+    when the ids came back."""
     if not found:
         return []
     burst = found[-1]

@@ -46,8 +46,8 @@ class MarkerRead(NamedTuple):
 
 
 class GonePart(NamedTuple):
-    """Records that were deleted with their topic while their transaction was open, beginning at an offset.
-    `seen_at_ms`: when the deletion was seen, by our clock."""
+    """Records from `from_offset` on that were deleted with their topic while their transaction was open. `seen_at_ms`:
+    when the deletion was seen, by our clock."""
 
     topic: str
     partition: int
@@ -89,8 +89,8 @@ class TornTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TornFacts(Facts):
-    """The facts about a TornTransaction. A field for partitions is None if the transaction has no such partitions;
-    `gone_topics`: the number of deleted topics in `gone`."""
+    """The facts about a TornTransaction. A field about partitions is None if the transaction has no partition of that
+    sort; `gone_topics`: the number of deleted topics in `gone`."""
 
     name: str
     is_commit: bool

@@ -166,7 +166,7 @@ def coverage_gaps(sources: Iterable[SourceReport], now_ms: int) -> list[Observat
 
 @dataclass(frozen=True, slots=True)
 class SourceUnreadFacts(Facts):
-    """A source that fails, for the reason of the observation. If there is no reason, the clock was set back: every
+    """A source that fails, for the reason of the observation. Without a reason, the clock was set back: every
     observation counts as old until the clock reaches `clock_until_ms` again."""
 
     clock_until_ms: int | None

@@ -291,8 +291,8 @@ def _without_offset(one: GroupOffset, own: LsoSample) -> tuple[GroupRelation, Co
 
 
 def _above(one: GroupOffset, lso: int) -> tuple[GroupRelation, Confidence]:
-    """Returns relation and confidence for a group with a committed offset above the LSO. A single advance proves
-    nothing, because it can be a reset between two answers."""
+    """Returns relation and confidence for a group with a committed offset above the LSO. One advance alone is no
+    certain sign, because it can be a reset between two answers."""
     if one.lso == lso and one.advances:
         return GroupRelation.READS_UNCOMMITTED, Confidence.CERTAIN if one.advances > 1 else Confidence.LIKELY
     since_ms = one.records_ahead_since_ms

@@ -175,9 +175,9 @@ class MarkerType(StrEnum):
 
 class BatchOffsets(NamedTuple):
     """A batch: offsets [first, next), including those whose records compaction removed. `marker`: COMMIT or ABORT; None
-    for a data batch, for a control batch that compaction emptied, and for one that is no transaction marker.
-    `timestamp_ms`: of the marker, or of the first record. `records`: number of records that compaction left; None: as
-    many as offsets."""
+    for a data batch, and for a control batch that compaction emptied or that is no transaction marker. `timestamp_ms`:
+    of the marker, or of the first record. `records`: number of records that compaction left; None: as many as
+    offsets."""
 
     first: int
     next: int

@@ -61,8 +61,8 @@ class OwnDecision(NamedTuple):
     may_be_other: bool = False
 
     def cause_of(self, of_marker: MarkerCause | None) -> MarkerCause | None:
-        """Returns the cause to report for the records: the cause of this decision; if `may_be_other`, `of_marker` with
-        a confidence of at most LIKELY. `of_marker`: the cause of the marker that ended the records."""
+        """Returns the cause to report for the records: the cause of this decision, or, if `may_be_other`, `of_marker`
+        with a confidence of at most LIKELY. `of_marker`: the cause of the marker that ended the records."""
         if not self.may_be_other:
             return None if self.cause is None else MarkerCause(self.cause)
         if of_marker is None or of_marker.cause.confidence != Confidence.CERTAIN:
@@ -174,8 +174,8 @@ def decisions_of_findings(spans: Sequence[Span], findings: Iterable[LostCommit])
 
 
 def _markers(spans: Sequence[Span], earlier: BatchOffsets | None, producer_id: int) -> list[_Marker]:
-    """Returns the markers of the producer id, in order: `earlier`, the markers among the spans, and the marker behind
-    the spans that ended the producer id's last transaction."""
+    """Returns the markers of the producer id, in order: `earlier`, those among the spans, and the one behind the spans
+    that ended the last of its transactions."""
     found = {} if earlier is None else {-1: _Marker(earlier.marker, earlier.producer_epoch, earlier.timestamp_ms)}
     for span in spans:
         if span.producer_id == producer_id and span.marker_offset is not None and span.ended_ms is not None:

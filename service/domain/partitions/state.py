@@ -26,8 +26,8 @@ class ObservedPartition(PartitionObservation):
     def is_past(self, offset: int, ms: int) -> bool:
         """Returns whether a transaction that was open at `ms`, beginning at `offset`, has ended.
 
-        The LSO never passes an open transaction, with one exception: Kafka keeps the LSO at or above the log start,
-        even if a transaction is open below the log start."""
+        The LSO never passes an open transaction, with one exception: if records of the transaction are deleted, some
+        versions of Kafka move the LSO up to the log start."""
         return self._answered_since(ms) and max(offset, self.log_start) < self.last_stable_offset
 
     def _answered_since(self, ms: int) -> bool:
