@@ -19,9 +19,8 @@ class Standby:
     """Waits for a lease on behalf of `owner`, an identity (`service.processes.identity`).
 
     Takes the lease at once if nobody holds it, or if its holder ran on this machine and has ended. Otherwise takes it
-    after EXPIRES_AFTER_MS without a renewal. Of the time between two calls of `look`, at most one second counts, and
-    nothing if the second call fails, because this process sees no renewals while it is stopped or the store is
-    unavailable.
+    after EXPIRES_AFTER_MS without a renewal. Each successful call of `look` adds the time since the call before to this
+    wait, but at most one second: while this process is stopped or the store is unavailable, renewals are not seen.
     """
 
     def __init__(

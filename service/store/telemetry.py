@@ -17,7 +17,7 @@ _T = telemetry.c
 
 class TracePosition(NamedTuple):
     """The positions up to which traces were sent. `transition`: number of the last history row; `finding_event`:
-    sequence of the last finding's event."""
+    sequence number of the last event of a finding."""
 
     transition: int
     finding_event: int
@@ -33,8 +33,8 @@ def instance_of(connection: Connection) -> str:
 
 
 def begin_traces(connection: Connection) -> TracePosition:
-    """Returns the stored position. If there is none, stores and returns the newest position, so earlier transactions
-    and events are not sent. Call `instance_of` before."""
+    """Returns the stored position. If there is none, stores the newest position and returns it, so that earlier
+    transactions and events are not sent. Call `instance_of` before, which makes the row."""
     row = connection.execute(select(_T.transition, _T.finding_event)).one()
     if row.transition is not None:
         return TracePosition(*row)

@@ -111,7 +111,7 @@ def newest_record(row: IdRow) -> LogRecord:
 
 
 def last_abort(row: IdRow) -> LastAbort:
-    """Returns the last abort of the id, which the journal has to remember; NO_ABORT if there is none, or the log was
+    """Returns the last abort of the id, for the journal. Returns NO_ABORT if the id has none, or if its log was
     replaced."""
     return NO_ABORT if row.last_abort is None or row.record.offset < 0 else row.last_abort
 
@@ -157,8 +157,8 @@ _NOTHING_COUNTED: Final = (0, 0, 0, 0, 0, 0, None, None, None, None, None, None,
 
 
 def id_rows(cluster_id: int, generation: int, runs: LoneRuns) -> list[tuple[Any, ...]]:
-    """Returns the rows of `transactional_ids` for new ids: the same rows that `new_row` would return for each run if no
-    row is stored."""
+    """Returns the rows of `transactional_ids` for new ids. Each row equals the one that `new_row` makes of the same run
+    without a stored row."""
     first, last = runs.first, runs.last
     # a tombstone, or a record that cannot be decoded, has no facts about the id
     has_facts = (last.state < states.EXPIRED) | (first.state >= states.EXPIRED)
@@ -225,17 +225,17 @@ class Record(NamedTuple):
 
 
 class Divided(NamedTuple):
-    """The records of one id. `counting`: the record that counts, with the counts of all records of the id; `others`:
-    the other records by log partition."""
+    """The records of one id. `counting`: the record that counts, with the counts of all records of the id; `others`: by
+    log partition, the other records."""
 
     counting: Record
     others: dict[int, Record]
 
 
 def divide(records: Iterable[Record], partition_count: int) -> Divided:
-    """Chooses the record of an id that counts, by these criteria in order: the record's log was not replaced (its
-    offset is not below 0); the record has not expired; it is in the partition to which the id hashes; it was appended
-    last. The chosen row gets the counts of all records. Other records of replaced logs are dropped."""
+    """Chooses the record of an id that counts. These criteria decide, in order: the record's log was not replaced (its
+    offset is not below 0); its state is not expired; the id hashes to its partition; its timestamp is the latest. The
+    chosen row gets the counts of all records. Other records of replaced logs are dropped."""
     known = list(records)
     chosen = max(known, key=lambda one: _rank(one.row, partition_count))
     commits = sum(one.row.commits for one in known)

@@ -19,9 +19,9 @@ from service.domain.partitions.state import ObservedPartition
 
 @dataclass(slots=True)
 class Partitions:
-    """Stored partitions and their open entries. Observations and then reads are applied to them.
+    """Stored partitions and their open entries. Observations are applied first, then reads.
 
-    `watched_ms`: the time when all of them were last observed, before these observations.
+    `watched_ms`: the time when all partitions were last observed before these observations.
     """
 
     watched_ms: int
@@ -46,7 +46,7 @@ class Partitions:
             self.entries[place] = _open(row, self.entries[place].values())
 
     def apply_read(self, read: StalledRead) -> None:
-        """Applies a read, unless it is older than the last read, or an observation at the time of the read or later
+        """Applies a read. Ignores a read that is older than the last one, or that is not newer than an observation that
         found nothing open. Ignores reads of a partition that is not stored, is gone, or has another topic id."""
         place = read.topic, read.partition
         row = self.rows.get(place)

@@ -34,8 +34,8 @@ counters = Table(
 )
 
 SUM: Final = "sum"
-"""Label of the sum in a histogram. A histogram consists of counters with one name (`open_ms_commit`,
-`batch_ms_partitions`, …): one label for each bucket (service.domain.transaction_log.outcomes), and this label."""
+"""Label of a histogram's sum. A histogram is several counters of one name (`open_ms_commit`, `batch_ms_partitions`, …):
+one for each bucket, labelled by its index (service.domain.transaction_log.outcomes), and one with this label."""
 
 COMMITS: Final = "commits"
 ABORTS: Final = "aborts"
@@ -45,11 +45,11 @@ PRODUCER_IDS_ASSIGNED: Final = "producer_ids_assigned"
 DECODE_ERRORS: Final = "decode_errors"
 CONTRADICTIONS: Final = "contradictions"
 AUDITED: Final = "audited"
-"""COMMITS to AUDITED are names in `counters`. The label of DECODE_ERRORS is the reason, the label of AUDITED is the
-result; other labels are empty.
+"""The constants from COMMITS to here are names in `counters`. The label of DECODE_ERRORS is the reason, the label of
+AUDITED is the result; other labels are empty.
 
-ABORTS grows when a transaction is aborted. The counters of ABORTED grow when the abort's cause is decided, at most some
-seconds later.
+ABORTS grows as soon as a transaction is aborted. The counters of ABORTED grow when the abort's cause is decided, at
+most some seconds later.
 """
 
 CONFIRMED: Final = "confirmed"

@@ -39,9 +39,9 @@ class ApplicationWriter:
         self._engine, self._lease = engine, lease
 
     def assign(self, assigned: Mapping[bytes, Assigned], now_ms: int) -> None:
-        """Writes the applications of these ids. If an id was never examined before, its ended transactions count for
-        its application. Transactions that ended while the id had another application, or none, do not move to the new
-        one: so no total ever falls, and a new rule brings no old failures into an alert."""
+        """Writes the applications of these ids. The ended transactions of an id that was never examined before count
+        for its application. If an id's application changes later, ended transactions do not move to the new one: no
+        total ever falls, and a new rule brings no old failures into an alert."""
         cluster_id = self._lease.cluster_id
         with self._engine.begin() as connection:
             check(connection, self._lease)
@@ -69,8 +69,8 @@ class ApplicationWriter:
             self._renew_findings(connection, {key: assigned[key] for key in changed})
 
     def forget(self, before_ms: int) -> None:
-        """Deletes the totals of applications that have no ids and have counted nothing since `before_ms`, and the
-        counts of states without ids."""
+        """Deletes the totals of each application that has no ids and has counted nothing since `before_ms`. Deletes the
+        counts of application states without ids."""
         cluster_id = self._lease.cluster_id
         has_ids = exists().where(_S.cluster_id == _E.cluster_id, _S.application == _E.application)
         with self._engine.begin() as connection:

@@ -35,9 +35,9 @@ class GroupWriter:
 
     def replace(self, rows: Iterable[GroupOffset], observed_at_ms: int, *, unasked: Iterable[str] = ()) -> None:
         """Replaces the stored rows by `rows`. Keeps the stored rows of the groups in `unasked`, about which nothing
-        could be requested.
+        could be requested. Does nothing if a stored row was observed after `observed_at_ms`.
 
-        Does nothing if a stored row was observed later. LeaseLost: stop. StoreUnavailable: nothing was written.
+        Raises LeaseLost (stop) or StoreUnavailable (try again); then nothing was written.
         """
         kept = {group_name(group) for group in unasked}
         with self._engine.begin() as connection:
@@ -63,9 +63,9 @@ class GroupWriter:
 
 
 def _after(old: GroupOffset | None, new: GroupOffset, at_ms: int) -> GroupOffset:
-    """Returns the row for an observation at `at_ms`, after the stored row `old`. If the LSO is not known now, the row
-    keeps the old LSO. If the committed offset is unchanged, too, the row keeps `has_records_ahead` and its time.
-    Readers of the row compare its LSO with the partition's present LSO."""
+    """Returns the row that replaces `old` after an observation at `at_ms`. If `new` has no LSO, the row keeps the old
+    LSO and, with an unchanged committed offset, `has_records_ahead` and its time. Readers of the row compare its LSO
+    with the partition's present LSO."""
     same = old if old is not None and old.committed_offset == new.committed_offset else None
     ahead, ahead_since_ms = new.has_records_ahead, at_ms if new.has_records_ahead else None
     if same is not None and new.lso is None:
@@ -83,9 +83,9 @@ def _after(old: GroupOffset | None, new: GroupOffset, at_ms: int) -> GroupOffset
 
 
 def _advances(old: GroupOffset | None, new: GroupOffset) -> int:
-    """Returns the new number of advances: 0 without an old row, without members, or at another LSO. A group without
-    members loses its advances, because new members may read with another isolation level. A step from the LSO or below
-    does not count, because a reset may be the cause."""
+    """Returns the number of advances after an observation: 0 without an old row, without members, or if the LSO has
+    changed. A group without members loses its advances, because new members may read with another isolation level. A
+    step from the LSO or below does not count, because a reset may be its cause."""
     if old is None or not new.members or (new.lso is not None and new.lso != old.lso):
         return 0
     has_advanced = new.lso is not None and new.lso < old.committed_offset < new.committed_offset

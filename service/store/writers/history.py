@@ -1,5 +1,5 @@
-"""Writes counters that never fall, ended transactions by minute, rejects, and the history of ids: notable transitions,
-minutes, and causes that were settled later."""
+"""Writes counters that never fall, ended transactions by minute, records that could not be read, and the history of
+ids: notable transitions, minutes, and causes that were settled later."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ KEPT_REJECTS: Final = 10_000
 """Number of a cluster's newest rejects that are kept; the counter DECODE_ERRORS counts all rejects."""
 
 KEPT_RAW_BYTES: Final = 32 << 20
-"""Maximum number of bytes of keys and values kept of a cluster's newest rejects; older rejects keep their place, reason
-and id."""
+"""Maximum total size (bytes) of the keys and values kept of a cluster's newest rejects. Older rejects keep only their
+place, reason and id."""
 
 
 _COUNTERS = Upsert(counters, add=("value",))
@@ -79,8 +79,8 @@ def count_ends_of_applications(
 def count_durations(
     connection: Connection, cluster_id: int, histograms: Iterable[Durations], ended: EndedTotals
 ) -> None:
-    """Adds durations to the stored histograms: those of commits that executors folded (`histograms`), and those from
-    the pairs of records that the driver judged (`ended`)."""
+    """Adds durations to the stored histograms. `histograms`: durations of commits that executors folded; `ended`:
+    durations from the pairs of records that the driver judged."""
     grown: Counter[tuple[str, str]] = Counter()
     for one in histograms:
         name = f"{one.kind}_ms_commit"
@@ -94,17 +94,17 @@ def count_durations(
 
 
 def count_detection(connection: Connection, cluster_id: int, stalled_since_ms: int, confirmed_at_ms: int) -> None:
-    """Adds the detection time of a hanging transaction that was confirmed just now. Its partition was first seen
-    stalled at `stalled_since_ms`.
+    """Adds the detection time of a hanging transaction that was confirmed just now. `stalled_since_ms`: the time at
+    which its partition was first seen stalled.
 
-    Call it in the transaction that stores the finding, so that both count once.
+    Call it in the transaction that stores the finding, so that neither is written twice.
     """
     _count_one(connection, cluster_id, DETECTION, CONFIRMED, duration_between(stalled_since_ms, confirmed_at_ms))
 
 
 def count_contradictions(connection: Connection, cluster_id: int, number: int) -> None:
-    """Adds the number of decisions that have just become unknown, because proofs contradict each other. Call it in the
-    transaction that stores their findings, so that both count once."""
+    """Adds the number of decisions that have just become unknown because proofs contradict each other. Call it in the
+    transaction that stores their findings, so that neither is written twice."""
     if number:
         _COUNTERS.write(connection, [(cluster_id, CONTRADICTIONS, "", number)])
 
@@ -146,8 +146,8 @@ def keep_rejects(
 
 
 def _bounded(new: Sequence[Reject]) -> list[Reject]:
-    """Returns the newest rejects, at most KEPT_REJECTS, with the keys of their ids in place of the ids. Rejects beyond
-    KEPT_RAW_BYTES lose their keys and values."""
+    """Returns the newest rejects, at most KEPT_REJECTS, with each id replaced by its `id_key`. The oldest of them lose
+    keys and values if those of all exceed KEPT_RAW_BYTES."""
     kept = []
     size = 0
     for reject in reversed(new[-KEPT_REJECTS:]):

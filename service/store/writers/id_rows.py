@@ -29,8 +29,8 @@ from service.store.schema import (
 
 
 class EndedTotals(NamedTuple):
-    """The runs' totals for the cluster's counters. `durations`: (outcome, kind, ms) from the pairs of records that the
-    driver judged. `by_application`: by application and column of `application_totals`."""
+    """Totals of runs, for the cluster's counters. `durations`: (outcome, kind, ms) from the pairs of records that the
+    driver judged. `by_application`: numbers by (application, column of `application_totals`)."""
 
     commits: int
     aborts: int
@@ -53,8 +53,8 @@ class FoldedFacts(NamedTuple):
 
 
 def by_id(runs: Iterable[Run]) -> list[Run]:
-    """Returns the runs sorted by id, the runs of one id in log order. Sorted ids are written to neighbouring pages of
-    the store."""
+    """Returns the runs sorted by id, with the runs of one id in log order. Writing sorted ids touches neighbouring
+    pages of the store."""
     return sorted(runs, key=attrgetter("transactional_id"))
 
 

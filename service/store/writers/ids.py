@@ -50,8 +50,8 @@ _NOWHERE = -1  # the offset of an id that has no record in the log as it is now
 
 @dataclass(frozen=True, slots=True)
 class IdWriter:
-    """Writes the rows and the history of ids. For ids that begin with one of `full_history_prefixes`, every step
-    becomes a row of history.
+    """Writes the rows and the history of ids. Ids that begin with one of `full_history_prefixes` get a row of history
+    for every transition.
 
     History older than `history_ms` is not written.
     """
@@ -100,8 +100,8 @@ class IdWriter:
         return ended
 
     def write_new(self, connection: Connection, generation: int, runs: LoneRuns) -> None:
-        """Writes runs of new ids. IntegrityError: the store already has one of the ids, or one of the pairs (id,
-        producer id)."""
+        """Writes runs of new ids. Raises IntegrityError if the store already has one of the ids, or one of the pairs
+        (id, producer id)."""
         _NEW_IDS.write(connection, ids.id_rows(self.cluster_id, generation, runs))
         opened = zip(runs.transactional_id, runs.participants, strict=True)
         rows = ((self.cluster_id, *place, key) for key, participants in opened for place in places_of(participants))
@@ -137,11 +137,10 @@ def _added(ended: EndedTotals, delta: IdDelta, application: str | None) -> Ended
 
 
 def expire_partition_ids(connection: Connection, cluster_id: int, partition: int) -> None:
-    """Marks the partition's ids as expired, because the partition's log was replaced. An id with a record in the new
-    log gets its state back when this record is read.
+    """Marks the ids of a log partition as expired, because its log was replaced. An id with a record in the new log
+    gets its state back when this record is read.
 
-    Keeps the counts of the ids, which cover the old log and the new one, and their producer ids, which are history with
-    times.
+    Keeps the ids' counts, which cover both logs, and their producer ids, which are history.
     """
     t, o = transactional_ids.c, open_participants.c
     of_partition = and_(t.cluster_id == cluster_id, t.partition == partition)

@@ -1,5 +1,6 @@
 """Writes the input and the results of the marker audit, which compares markers with decisions. The sources add
-decisions and markers; the audit deletes compared ones, counts them, and stores torn transactions for the judge."""
+decisions and markers. The audit deletes those that it has compared, counts the results, and stores torn transactions
+for the judge."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ MOST_TORN: Final = 1_000
 """Maximum number of torn transactions that wait for the judge; the counter counts all torn transactions."""
 
 MOST_KEPT: Final = 1_000
-"""Maximum number of markers, and of producer ids with unended records, of a deleted topic's partition. A partition with
-more of either is not compared."""
+"""Maximum number of markers of a deleted topic's partition, and also of its producer ids with unended records. A
+partition with more of either is not compared."""
 
 _AT_ONCE: Final = 500
 _INTERNAL: Final = "__"
@@ -99,9 +100,9 @@ def keep_decisions(
     audited: Callable[[str], bool],
     now_ms: int,
 ) -> None:
-    """Adds the decisions about transactions with a partition of a topic that is `audited`. Partitions of Kafka's own
-    topics are never tailed; they do not make a transaction count as unseen. `steps`: by log partition, the ranges that
-    hold the decisions."""
+    """Adds the decisions about transactions that have a partition of an `audited` topic. Their partitions of other
+    topics count as unseen, except those of Kafka's own topics, which are never tailed. `steps`: by log partition, the
+    range that holds the decisions."""
     rows = []
     for one in found:
         places = [(part.topic, number) for part in one.participants for number in part.partitions]
@@ -116,9 +117,8 @@ def keep_decisions(
 
 
 def _not_before_ms(step: RangeStep) -> int:
-    """Returns a time before any record of the range was appended: the time at which the log's end was last requested,
-    if the store had read up to that end. NOT_KNOWN: the store had not read up to that end, or the range is the first
-    range of its log."""
+    """Returns a time before any record of the range was appended: the time at which the log's end was last requested.
+    Returns NOT_KNOWN if the store had not read up to that end, or if the range is the first one of its log."""
     before = step.before
     if before is None or step.begins_generation or before.next_offset < before.end_offset:
         return NOT_KNOWN
@@ -134,11 +134,10 @@ def keep_markers(
     steps: Mapping[int, RangeStep],
     now_ms: int,
 ) -> None:
-    """Copies the waiting markers and unended records of deleted topics' logs to `ended_logs`, and deletes the rows of
-    partitions that begin a new generation or are gone. Then adds the markers, each with the offset of the first record
-    that it ends. If an earlier batch read that record, the offset comes from its row in `unended_records`, and the row
-    is deleted. Then adds `unended`, the records that have no marker yet. `steps`: by partition, the ranges that hold
-    the markers."""
+    """Adds the markers, each with the offset of the first record that it ends, and `unended`, the records that have no
+    marker yet. If an earlier batch read that first record, its offset comes from its row in `unended_records`, and this
+    row is deleted. Before, moves what is left of deleted topics' logs to `ended_logs`, and deletes the rows of
+    partitions that are gone or begin a new generation. `steps`: by partition, the range that holds the markers."""
     _keep_ended(connection, cluster_id, topic, steps, now_ms)
     begun = [partition for partition, step in steps.items() if step.begins_generation or step.read.is_gone]
     if begun:
@@ -167,8 +166,8 @@ def _keep_ended(
     connection: Connection, cluster_id: int, topic: str, steps: Mapping[int, RangeStep], now_ms: int
 ) -> None:
     """Copies markers and unended records of deleted topics' logs to `ended_logs`, from the first offset that is
-    compared. Leaves out logs with more than MOST_KEPT of either, and those beyond MOST_ENDED_LOGS. Deletes the rows of
-    logs that exist after all."""
+    compared. Leaves out a log with more than MOST_KEPT of either, and logs beyond MOST_ENDED_LOGS. Deletes rows of
+    `ended_logs` whose log exists after all."""
     there = [(p, one.read.topic_id) for p, one in steps.items() if one.begins_generation or one.before is None]
     for some in batched(there, _AT_ONCE):
         of_topic = _E.cluster_id == cluster_id, _E.topic == topic

@@ -1,6 +1,5 @@
-"""Stores what was read of data partitions: observations (the newest of each, and its open entries), and the batches of
-tailed partitions, exactly once.
-"""
+"""Stores what was read of data partitions: of each partition the newest observation and its open entries, and of tailed
+partitions the batches, exactly once."""
 
 from __future__ import annotations
 
@@ -33,8 +32,8 @@ from service.store.writers.marker_audit import keep_markers
 from service.store.writers.source import NEVER_MS, SourceWriter, begin_generations, finish_ranges, plan
 
 ALL_FROM: Final = 500
-"""If a batch is about at least this many partitions, one query reads all rows of the cluster instead of these rows by
-their keys."""
+"""If a batch has at least this many partitions, one query reads all rows of the cluster. For a smaller batch, only its
+partitions' rows are read, by key."""
 
 GONE_KEPT_MS: Final = 3_600_000
 """Time (ms) for which the row of a deleted partition is kept, so that the judge learns of the deletion. While the
@@ -79,11 +78,10 @@ class PartitionWriter(SourceWriter):
     source = SourceName.PARTITIONS
 
     def apply(self, batch: PartitionsBatch, now_ms: int, before_ms: int | None = None) -> bool:
-        """Writes everything in the batch that is new, in one transaction; if an error is raised, nothing is written.
-        Returns whether a read of a stalled partition was new. `before_ms`: duration of the previous batch, which is
-        counted.
+        """Writes everything in the batch that is new, in one transaction. Returns whether a read of a stalled partition
+        was new. `before_ms`: duration of the previous batch, which is counted.
 
-        LeaseLost: stop. StoreUnavailable: try again.
+        Raises LeaseLost (stop) or StoreUnavailable (try again); then nothing was written.
         """
         with self._transaction(before_ms) as connection:
             watched_ms = connection.scalar(
@@ -150,8 +148,8 @@ class PartitionWriter(SourceWriter):
 
 
 def _places(batch: PartitionsBatch) -> list[TopicPartition] | None:
-    """Returns the partitions of which the batch has samples or reads; None if all rows are to be read, because the
-    batch has all partitions, or so many that reading all rows is faster."""
+    """Returns the partitions of which the batch has observations or reads. Returns None if all rows are to be read: the
+    batch has all partitions, or at least ALL_FROM."""
     if batch.is_full:
         return None
     asked = {(fact.topic, fact.partition) for facts in (batch.observations, batch.reads) for fact in facts}
@@ -195,10 +193,10 @@ class LedgerWriter(SourceWriter):
     source = SourceName.LEDGER
 
     def apply(self, batch: LedgerBatch, now_ms: int, before_ms: int | None = None) -> None:
-        """Writes facts and positions in one transaction; if an error is raised, nothing is written. `before_ms`:
-        duration of the previous batch, which is counted.
+        """Writes facts and positions in one transaction. `before_ms`: duration of the previous batch, which is counted.
 
-        OutOfSequence: start again at the store's progress. LeaseLost: stop. StoreUnavailable: try again.
+        Raises OutOfSequence (start again at the store's progress), LeaseLost (stop) or StoreUnavailable (try again);
+        then nothing was written.
         """
         with self._transaction(before_ms) as connection:
             facts = (batch.ranges, batch.volumes, batch.markers)  # facts without a range are refused

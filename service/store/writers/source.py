@@ -25,8 +25,8 @@ from service.store.writers.history import count_batch
 
 
 class RangeStep(NamedTuple):
-    """A range to apply. `counts`: the records of the range are counted: it begins at or above `counted_from`, and
-    `read.counts` is True. `begins_generation`: the range is the first one of a new generation of a log that the store
+    """A range to apply. `counts`: True if the range begins at or above `counted_from` and `read.counts` is True: then
+    its records are counted. `begins_generation`: the range is the first one of a new generation of a log that the store
     knows. If `read.is_gone`, the step only ends the partition."""
 
     read: RangeRead
@@ -49,7 +49,7 @@ class RangePlan(NamedTuple):
 def plan(
     positions: Mapping[int, Position], ranges: Iterable[RangeRead], partitions_with_facts: Iterable[int]
 ) -> RangePlan:
-    """Returns the plan for all ranges; raises OutOfSequence if a range neither follows nor repeats what the store has,
+    """Returns the plan for all ranges. Raises OutOfSequence if a range neither follows nor repeats the stored position,
     if a partition has two ranges, or if a partition has facts but no range.
 
     `partitions_with_facts`: the partitions about which the batch has facts.
@@ -117,7 +117,7 @@ def _step(before: Position | None, read: RangeRead) -> RangeStep | None:
 
 
 def _end(before: Position | None, read: RangeRead) -> RangeStep | None:
-    """Returns the step that ends the partition; None: the store has no position of the partition any more, or its
+    """Returns the step that ends the partition. Returns None if the store has no position of the partition, or if its
     position is already that of the new topic."""
     if before is None or before.topic_id == read.topic_id:
         return None
@@ -125,7 +125,7 @@ def _end(before: Position | None, read: RangeRead) -> RangeStep | None:
 
 
 def _new_gap(before: Position, read: RangeRead) -> Gap | None:
-    """Returns the range's gap if it is a retention gap above the store's position, else None: a gap of a new generation
+    """Returns the range's gap if it is a retention gap above the store's position, else None. A gap of a new generation
     is stored when the generation begins. Raises OutOfSequence if the gap does not begin at the store's position or does
     not fit the range."""
     gap = read.gap
@@ -174,10 +174,10 @@ class SourceWriter:
 
     @contextmanager
     def _transaction(self, before_ms: int | None = None, *, ahead: bool = False) -> Iterator[Connection]:
-        """Begins a transaction under the lease. LeaseLost: stop. StoreUnavailable: try again. `before_ms`: duration of
-        the previous batch, which is counted.
+        """Begins a transaction under the lease. `before_ms`: duration of the previous batch, which is counted. `ahead`:
+        a later transaction stores the progress, so this one need not wait for the disk.
 
-        `ahead`: a later transaction stores the progress, so this transaction need not wait for the disk.
+        Raises LeaseLost (stop) or StoreUnavailable (try again).
         """
         with self._engine.begin() as connection:
             if ahead:
@@ -188,8 +188,8 @@ class SourceWriter:
             yield connection
 
     def _save_status(self, connection: Connection, as_of_ms: int, trouble: Reason | None) -> None:
-        """Writes that the source was read without trouble as of `as_of_ms`; with `trouble`, writes only the trouble. If
-        the trouble is that the log does not exist, writes both, because there is nothing to read."""
+        """Writes that the source was read without trouble as of `as_of_ms`. With `trouble`, writes only the trouble;
+        but if the trouble is that the log does not exist, writes both, because there is nothing to read."""
         if trouble is None or is_log_absent(trouble):
             _WELL.write(connection, [(self._cluster_id, self.source, as_of_ms, encode_if(trouble))])
         else:
@@ -220,10 +220,8 @@ def begin_generations(
 def finish_ranges(
     connection: Connection, cluster_id: int, source: str, topic: str, steps: Iterable[RangeStep], now_ms: int
 ) -> None:
-    """Moves the positions to the ends of the ranges that were read; new generations have been begun before.
-
-    A partition that no longer exists keeps no position.
-    """
+    """Moves the positions to the ends of the ranges that were read. Call `begin_generations` before. A partition that
+    no longer exists keeps no position."""
     moved, gone = [], []
     for step in steps:
         if not step.begins_generation:

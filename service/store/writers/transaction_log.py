@@ -47,8 +47,8 @@ from service.store.writers.source import (
 )
 
 RUNS_AT_ONCE: Final = 10_000
-"""Maximum number of runs (about as many ids) that the first read writes in one transaction: the transaction locks the
-store for a quarter of a second."""
+"""Maximum number of runs (about as many ids) that the first read writes in one transaction. Such a transaction locks
+the store for a quarter of a second."""
 
 
 class TransactionLogWriter(SourceWriter):
@@ -67,8 +67,8 @@ class TransactionLogWriter(SourceWriter):
         audited: Callable[[str], bool] | None = None,
     ) -> None:
         """Keeps every transition of ids that begin with one of `full_history_prefixes`, and only the notable ones of
-        other ids. `audited`: returns whether the markers of a topic are compared with decisions; None if no topic's
-        are."""
+        other ids. `audited`: returns whether the markers of a topic are compared with decisions; None: those of no
+        topic."""
         super().__init__(engine, lease)
         self._ids = IdWriter(lease.cluster_id, history_ms, full_history_prefixes)
         self._log = (lease.cluster_id, SourceName.TRANSACTION_LOG, TOPIC)
@@ -76,15 +76,15 @@ class TransactionLogWriter(SourceWriter):
         self._audited = audited
 
     def apply(self, batch: LogBatch, now_ms: int, before_ms: int | None = None) -> Reason | None:
-        """Writes the batch. If an error is raised, nothing that counts is written. Returns why there is no transaction
-        log; None if it exists or may still be created.
+        """Writes the batch and its progress in one transaction. Returns why there is no transaction log; None if it
+        exists or may still be created.
 
-        A batch and its progress are written in one transaction. In the first read of a long log, that would hold the
-        write lock for too long, so runs that do not count are written before, in short transactions without progress.
-        After a crash in between, the same ranges are read again, and runs that are stored already are skipped.
-        `before_ms`: duration of the previous batch, which is counted.
+        In the first read of a long log, one transaction would hold the write lock for too long. So runs that do not
+        count are written before, in short transactions without progress. After a crash in between, the same ranges are
+        read again, and stored runs are skipped.
 
-        OutOfSequence: start again at the store's progress. LeaseLost: stop. StoreUnavailable: try again.
+        `before_ms`: duration of the previous batch, which is counted. Raises OutOfSequence (start again at the store's
+        progress), LeaseLost (stop) or StoreUnavailable (try again); then nothing that counts was written.
         """
         facts = FoldedFacts.of(batch)
         with self._transaction(before_ms) as connection:
@@ -110,8 +110,8 @@ class TransactionLogWriter(SourceWriter):
     def _divided(
         self, connection: Connection, todo: RangePlan, batch: LogBatch
     ) -> tuple[LoneRuns | None, Sequence[Run]]:
-        """Divides the lone runs. Returns the runs of log partitions from which the store has no ids yet (None if there
-        are none), whose ids should all be new, and the other runs of ranges to apply."""
+        """Divides the lone runs of the ranges to apply. Returns first the runs of log partitions from which the store
+        has no ids yet (None if there are none); their ids should all be new. Returns second the other runs."""
         if batch.lone is None:
             return None, ()
         of_cluster = coordinator_states.c.cluster_id == self._cluster_id
@@ -195,12 +195,11 @@ _SETTLE = (
 
 
 def settle_causes(connection: Connection, cluster_id: int, reads: Iterable[RangeRead], ended: EndedTotals) -> None:
-    """Settles the causes of aborts that wait for the id's next record, if their log partition was read to an end that
-    was requested at or after `settles_at_ms`. Adds the aborts that count to `ended`. Reads at most AT_ONCE waiting
-    aborts, the earliest `settles_at_ms` first.
+    """Settles the causes of aborts that wait for the id's next record. The abort's log partition must have been read to
+    an end that was requested at or after `settles_at_ms`. This end, not our clock, proves that no record followed in
+    time: after an outage the next record may still be unread.
 
-    The end of the log, not our clock, proves that no record followed in time: after an outage the next record may still
-    be unread.
+    Adds the aborts that count to `ended`. Reads at most AT_ONCE waiting aborts, the earliest `settles_at_ms` first.
     """
     proven = {read.partition: read.end_asked_at_ms for read in reads if read.hi >= read.end_offset}
     if not proven:
