@@ -8,9 +8,8 @@ from typing import Final
 from urllib.parse import quote, urlencode
 
 _PERCENT_UP_TO: Final = 16_384
-"""Maximum length (bytes) of a percent-encoded id in a link. Servers refuse request lines of 64 kB; an id of 32,767
-bytes would take 98 kB percent-encoded, 44 kB as base64.
-"""
+"""Maximum length (bytes) of a percent-encoded id in a link; a longer one is encoded as base64. Servers refuse request
+lines of 64 kB; an id of 32,767 bytes would take 98 kB percent-encoded, 44 kB as base64."""
 
 
 def cluster_page(cluster: str) -> str:

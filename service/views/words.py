@@ -165,7 +165,7 @@ TO_DO: Final = {
 PROOFS: Final = {
     CauseCode.TIMEOUT: "Completed rollback of ongoing transaction for transactionalId … due to timeout",
 }
-"""For each cause, the line in the coordinator's own log that proves it. No line proves a fence: the coordinator logs
+"""By cause, the line in the coordinator's own log that proves it. No line proves a fence: the coordinator logs
 "Initialized transactionalId …" with each Empty record (`TransactionCoordinator.handleInitProducerId`), also if the
 client itself had aborted the transaction."""
 

@@ -41,9 +41,9 @@ class Hit(NamedTuple):
 
 
 def find(connection: Connection, cluster: ClusterRow, text: str) -> list[Hit]:
-    """Returns the hits that `text` names exactly. If there are none: the topic `text`, and the ids that begin with
-    `text` or, if no id does, the ids that contain it. Returns at most one hit more than a page shows. Leading and
-    trailing spaces of `text` count only if an id has them."""
+    """Returns the hits that `text` names exactly. If there are none, returns the topic `text`, and the ids that begin
+    with `text` or, if no id does, contain it: at most one hit more than a page shows. Leading and trailing spaces of
+    `text` count only if an id has them."""
     if text != text.strip() and (ids := list(_ids(connection, cluster, text))):
         return ids
     text = text.strip()

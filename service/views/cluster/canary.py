@@ -73,8 +73,8 @@ class CanaryHealth(NamedTuple):
 
     @property
     def probed(self) -> tuple[CoordinatorHealth, ...]:
-        """The coordinators that are not idle. An idle one leads no partition of the transaction log, so that it cannot
-        be probed."""
+        """The coordinators that can be probed. An idle coordinator cannot: it leads no partition of the transaction
+        log."""
         return tuple(one for one in self.coordinators if one.health != Health.IDLE)
 
     @property
@@ -119,8 +119,8 @@ class CanaryHealth(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """Returns a sentence for each failure, and for each coordinator whose state is not known; none if the canary is
-        not alive."""
+        """Returns sentences about failures, partitions without a leader, coordinators in an unknown state, and the
+        canary's own trouble. Returns none if the canary is not alive."""
         if not self.is_alive:
             return []
         found = [self._line(one) for one in self.failing]

@@ -29,8 +29,8 @@ RATE_WINDOW_MS: Final = 300_000
 
 
 class Broker(NamedTuple):
-    """A broker. `release`: the Kafka release, without its patch number, that the broker's newest `metadata.version`
-    shows; None if the broker does not report that version, or this txnscope does not know it."""
+    """A broker. `release`: the Kafka release, without its patch number, according to the broker's newest
+    `metadata.version`. None if the broker does not report that version, or if this txnscope does not know it."""
 
     id: int
     host: str
@@ -113,7 +113,7 @@ def describe_cluster(
 ) -> Description:
     """Describes a cluster by the data in the store. `now_ms` is used only to find out which sources stall.
 
-    `covered`: its coverage, if the caller has read it already.
+    `covered`: the cluster's coverage, if the caller has it already.
     """
     statuses = clusters.statuses(connection, cluster.id)
     as_of_ms = max((status.as_of_ms for status in statuses.values() if status.as_of_ms is not None), default=None)

@@ -120,10 +120,10 @@ def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Fram
 
 
 def _needed(statuses: Mapping[str, StatusRow], covered: Coverage, log_unread: Reason | None) -> dict[str, int | None]:
-    """Returns the time of the last success of each source on which verdicts depend, None before the first success. No
-    verdict depends on the ledger. A partition that does not answer does not make the page old: only this partition is
-    unknown. A transaction log that cannot be read is left out, because pages report everything that depends on the log
-    as unknown."""
+    """Returns, by source, the time of its last success, for the sources on which verdicts depend; None before the first
+    success. The ledger is not among them. A partition that does not answer does not make the page old: only this
+    partition is unknown. A transaction log that cannot be read is left out, because pages report everything that
+    depends on it as unknown."""
     answered = {source: status.as_of_ms for source, status in statuses.items() if source != SourceName.LEDGER}
     if SourceName.PARTITIONS in answered:
         answered[SourceName.PARTITIONS] = covered.answered_at_ms
@@ -141,9 +141,9 @@ def _oldest(needed: Mapping[str, int | None]) -> int | None:
 def _is_shown(
     source: str, stall: Stall, statuses: Mapping[str, StatusRow], needed: Mapping[str, int | None], word: str
 ) -> bool:
-    """Returns whether pages show the stall. Returns False for missing progress during the first read of the transaction
-    log, when batches take long, and for a transaction log that cannot be read, because pages report it as unknown.
-    `word`: the page's `Freshness.word`."""
+    """Returns whether pages show the stall. During the first read of the transaction log, missing progress is not
+    shown, because batches take long. No stall is shown for a transaction log that cannot be read, because pages report
+    it as unknown. `word`: the page's `Freshness.word`."""
     if word == READING and stall.cause is StallCause.NO_PROGRESS:
         return False
     return source in needed or source == SourceName.LEDGER or source not in statuses
@@ -177,7 +177,7 @@ class Freshness(NamedTuple):
 
     @property
     def word(self) -> str:
-        """Returns the age in a word. `live`: nothing is marked. `late`: pages mark the age. `old`: pages show the last
+        """Returns the age in a word. `live`: pages mark nothing. `late`: pages mark the age. `old`: pages show the last
         known state in grey. `unknown`: pages give no verdict. `reading`, `never`: nothing is judged yet."""
         age_ms = self.age_ms
         if self.as_of_ms is not None and age_ms >= UNKNOWN_MS:

@@ -122,8 +122,8 @@ def _sampled(status: StatusRow, coverage: Coverage) -> Source:
 
 
 def _why(status: StatusRow, coverage: Coverage) -> str | None:
-    """Returns the most common reason why partitions are not judged, with the partitions to which the reason applies;
-    None if all are judged."""
+    """Returns why partitions are not judged: the most common reason, its partitions, and the number of other reasons.
+    Returns None if all are judged."""
     if coverage.observed_at_ms is None:
         return text_of(status.error) or "no partition has been sampled yet"
     if coverage.hides_all:
@@ -206,8 +206,8 @@ _NAMES: Final[Mapping[str, str]] = {
     SourceName.LEDGER: "the ledger of markers",
 }
 _TOGETHER_MS: Final = 5_000
-"""Sources that stall for the same reason within this time are shown as stalled together, because their last successes
-are never at exactly the same time."""
+"""Time (ms) within which stalls for the same reason are shown as one: the last successes of two sources are never at
+exactly the same time."""
 
 
 class StallLine(NamedTuple):

@@ -68,8 +68,8 @@ class Seen(NamedTuple):
 
 
 def verdict_of(seen: Seen) -> Verdict:
-    """Returns the verdict. If a transaction hangs, the verdict is "hangs" even if partitions cannot be judged. "Nothing
-    hangs" without a restriction requires fresh data, and that all partitions are judged."""
+    """Returns the verdict. If data are not missing or too old, a hanging transaction decides it, even if partitions
+    cannot be judged. "Nothing hangs" has no restriction only if the data are fresh and all partitions are judged."""
     freshness = seen.freshness
     if freshness.word in (READING, NEVER, UNKNOWN):
         return Verdict(freshness.word, "unknown", _not_judged(seen))

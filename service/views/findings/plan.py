@@ -26,8 +26,8 @@ class Step(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The plan for a finding. `needs`: the permission that the steps need; `cost`: what they lose or change; `no_help`:
-    measures that do not help, and why; `warning`: shown above the steps."""
+    """The plan for a finding. `needs`: the permission that the steps need; `cost`: what the steps lose or change;
+    `no_help`: measures that do not help, and why; `warning`: shown above the steps."""
 
     steps: tuple[Step, ...]
     needs: str = ""

@@ -77,8 +77,8 @@ class Link(NamedTuple):
 
     @property
     def state(self) -> str | None:
-        """Returns the state of a blocker that its coordinator is completing, such as "in PrepareCommit" or "stuck in
-        PrepareCommit". Returns None for another blocker."""
+        """Returns the state of the blocker's id while its coordinator completes the transaction, such as "in
+        PrepareCommit" or "stuck in PrepareCommit". Returns None if it does not complete one."""
         if self.relation != RelationKind.COMPLETING or self.judged.owner is None:
             return None
         is_stuck = self.finding is not None and self.finding.kind == Kind.STUCK_COMPLETION
@@ -143,8 +143,8 @@ def links(
 def _finding(
     judged: JudgedPartition, at_places: Mapping[Key, Finding], of_ids: Mapping[bytes, Finding]
 ) -> Finding | None:
-    """Returns the finding about the blocker's entry, or else the finding about the open transaction of the blocker's
-    id; None if there is neither."""
+    """Returns the finding about the blocker's entry or, if there is none and the blocker does not hang, the finding
+    about its id's open transaction; else None."""
     start = None if judged.blocker is None else judged.blocker.entry.start_offset
     found = at_places.get((*judged.row.topic_partition, start))
     if found is None and judged.owner is not None and judged.relation != RelationKind.HANGING:
@@ -173,8 +173,8 @@ class Blocking(NamedTuple):
 
 
 def read_blocking(connection: Connection, cluster_id: int, places: Collection[TopicPartition]) -> Blocking:
-    """Reads the hanging findings of all ids, and the groups that are blocked on `places`. Pass as `places` the
-    partitions of the open transactions that a page shows."""
+    """Reads the hanging findings of all ids, and the groups that are blocked on `places`, the partitions of the open
+    transactions that a page shows."""
     selection = FindingSelection(frozenset({Kind.HANGING}), frozenset({Status.CONFIRMED}))
     found, _ = findings.read_page(connection, cluster_id, selection, None, MOST_OPEN)
     hanging: dict[bytes, list[Finding]] = {}

@@ -14,8 +14,8 @@ from service.views.words import Word, word_of
 
 
 class _Words(NamedTuple):
-    """The words for a kind of span: its outcome, and whether read_committed consumers get the records. `icon`: empty if
-    the tone has none."""
+    """The words for a kind of span. `head`: its outcome; `readers`: whether read_committed consumers get the records;
+    `icon`: empty if the tone has none."""
 
     head: str
     readers: str

@@ -70,8 +70,8 @@ class JudgedEntry(NamedTuple):
 
 
 class JudgedPartition(NamedTuple):
-    """A partition with its `entries` by start offset; `blocker` is one of them or None. `why`: why the partition cannot
-    be judged; None if it is judged."""
+    """A partition with its `entries`, sorted by start offset; `blocker` is one of them or None. `why`: why the
+    partition cannot be judged; None if it is judged."""
 
     row: PartitionState
     entries: tuple[JudgedEntry, ...] = ()
@@ -274,8 +274,8 @@ def known_log_at(connection: Connection, cluster_id: int, as_of_ms: int) -> Know
 
 
 def _first_seen(entry: Entry, row: PartitionState) -> Entry:
-    """Returns the entry with the time when it was first seen. For the entry at the LSO, that is at the latest the time
-    when the partition was first seen stalled, because LSOs are requested more often than open entries."""
+    """Returns the entry with the time when it was first seen. For the entry at the LSO, this time is never later than
+    the start of the stall, because LSOs are requested more often than open entries."""
     if row.stalled_since_ms is None or entry.start_offset != row.last_stable_offset:
         return entry
     return entry._replace(first_seen_ms=min(entry.first_seen_ms, row.stalled_since_ms))

@@ -51,8 +51,8 @@ class ExplainedRun(NamedTuple):
 
     @staticmethod
     def of(run: OnlyAborted, owner: Callable[[int], bytes | None]) -> ExplainedRun:
-        """Returns the run with its owners. `owner` returns the id that has, or had, a producer id; None if it is
-        unknown."""
+        """Returns the run with its MOST_OWNERS owners with the most transactions. `owner` returns the id that has, or
+        had, a producer id; None if it is unknown."""
         most = sorted(run.transactions.items(), key=lambda one: (-one[1], one[0]))[:MOST_OWNERS]
         return ExplainedRun(run, tuple(RunOwner(id_, owner(id_), transactions) for id_, transactions in most))
 
@@ -117,7 +117,7 @@ def explain(
 
 def _read(client: KafkaClient, place: PartitionEnds, offset: int, end: int) -> tuple[SpanBuilder, int | None]:
     """Returns the walk over the batches that were read, and the offset at which a bound stopped the reading, else None.
-    If `offset` is at most HEAD and the log begins at 0, reads from 0 if BOUNDS_OF_HEAD suffice for that."""
+    Reads from 0 if the log begins there, `offset` is at most HEAD, and BOUNDS_OF_HEAD suffice; else from `offset`."""
     if 0 < offset <= offset_spans.HEAD and not place.log_start:
         from_start = SpanBuilder(0, end, run_from=offset)
         is_whole = offsets_reading.read(client, place, from_start, offsets_reading.BOUNDS_OF_HEAD) is None
@@ -163,9 +163,9 @@ def _own_decisions(
     place: TopicPartition,
     until_ms: int,
 ) -> dict[int, OwnDecision]:
-    """Returns the decisions before `until_ms` about records whose own marker is missing, by the first offset of their
-    span. Of each producer id, the store has the last decision with its partitions; earlier decisions come from
-    findings."""
+    """Returns, by first offset of a span, the decision about the span's records if their own marker is missing. Skips a
+    producer id with a decision after `until_ms`. The store has the last decision of each producer id; earlier decisions
+    come from findings."""
     producers = {
         span.producer_id for span in spans if span.producer_id is not None and span.kind != SpanKind.NON_TRANSACTIONAL
     }

@@ -69,9 +69,9 @@ def find(client: KafkaClient, topic: str, partition: int, offset: int) -> Partit
 
 
 def read(client: KafkaClient, place: PartitionEnds, walk: SpanBuilder, bounds: Bounds = BOUNDS) -> int | None:
-    """Reads from `walk.next` on and adds the batches to the walk. Returns the offset at which a bound, or bytes that
-    cannot be read, ended the spans; None if the spans cover all offsets of the walk. If a bound or unreadable bytes end
-    a run of aborted records, `walk.only_aborted` shows that.
+    """Reads from `walk.next` on and adds the batches to the walk. Returns None if the spans cover all offsets of the
+    walk; else the offset at which a bound, or unreadable bytes, ended the spans. If a run of aborted records ended
+    there, `walk.only_aborted` shows that.
 
     Raises KafkaUnavailable, KafkaRefused.
     """

@@ -52,7 +52,7 @@ def count_ids(
     connection: Connection, cluster_id: int, limits: Limits, as_of_ms: int, bounds_ms: Sequence[int]
 ) -> Counted:
     """Counts the ids in one read of the index. Ids whose expiry time has passed count in the first part. `bounds_ms`:
-    the ends of the parts, as times (ms) from `as_of_ms` on; the last part has no end."""
+    the ends of the parts, in ms after `as_of_ms`; the last part has no end."""
     left_ms = sorted({_HOUR_MS, _DAY_MS, 3 * _DAY_MS, *bounds_ms, LAST_TIME_MS})
     until_ms = [min(as_of_ms + left, LAST_TIME_MS) - limits.expiration_ms for left in left_ms]
     found = dict(zip(left_ms, count_expiring(connection, cluster_id, until_ms), strict=True))

@@ -1,6 +1,5 @@
-"""The next event of a transactional.id (it aborts itself, completes or expires), and the causes of its last aborts, in
-words. Pure.
-"""
+"""The next event of a transactional.id (abort by timeout, completion or expiry), and the causes of its last aborts, in
+words. Pure."""
 
 from __future__ import annotations
 

@@ -24,12 +24,13 @@ from service.views.transactions.next_step import open_since_ms
 
 
 class Life(NamedTuple):
-    """A transaction, or several commits (`number`) that ended in one minute. Of several commits, `prepared_ms` and
-    `ended_ms` are the times at which the first and the last of them ended, `open_ms` and `longest_ms` are their average
-    and longest open time. `longest_ms` is 0 if a commit of that minute that is drawn by itself was open for longer.
+    """A transaction, or several commits (`number`) that ended in one minute. `cause`: None if it is not decided yet.
+    `began_ms`: None if unknown; `prepared_ms`, `ended_ms`: None if not yet. `offset`: of its PrepareX, if that has a
+    row.
 
-    `cause`: None if it is not decided yet. `began_ms`: None if unknown; `prepared_ms`, `ended_ms`: None if not yet.
-    `offset`: of its PrepareX, if that has a row.
+    Of several commits, `prepared_ms` and `ended_ms` are the times at which the first and the last of them ended, and
+    `open_ms` and `longest_ms` their average and longest open time. `longest_ms` is 0 if another commit of that minute,
+    drawn by itself, may have been open for longer.
     """
 
     cause: CauseCode | None
@@ -154,8 +155,8 @@ def _complete(prepared: Transition | None, row: Transition) -> Life:
 
 
 def _of_minutes(rows: Sequence[Row], minutes: Iterable[IdMinute]) -> Iterable[Life]:
-    """Yields the ordinary commits. If a minute has a single commit, all its times are known; several commits of one
-    minute become one `Life`."""
+    """Yields the commits that have no rows of their own. If a minute has a single one, all its times are known; several
+    commits of one minute become one `Life`."""
     own: dict[int, list[Transition]] = {}
     for row in rows:
         if row.counted:
@@ -219,8 +220,8 @@ class Phase(NamedTuple):
 
 
 def phases_of(rows: Sequence[Row], offset: int | None) -> list[Phase]:
-    """Returns the phases of the transaction with its PrepareX or CompleteX at `offset`; if `offset` is None, of the
-    transaction that left rows last. Empty if there is no such transaction. `rows`: newest first."""
+    """Returns the phases of the transaction whose PrepareX or CompleteX is at `offset`. If `offset` is None, returns
+    those of the last transaction that left rows. Empty if there is no such transaction. `rows`: newest first."""
     ordered = [row.transition for row in reversed(rows)]
     ordered = [one for one in ordered if is_time(one.at_ms) and one.note != REPEATED]
     ends = [number for number, row in enumerate(ordered) if row.to_state in states.PREPARED | states.COMPLETE]

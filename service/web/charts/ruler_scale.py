@@ -78,8 +78,7 @@ class Scale(NamedTuple):
     breaks: tuple[float, ...]
 
     def x_of(self, offset: int) -> float:
-        """Returns the place of the offset, in percent; for an offset outside of the log, the place of the nearer end of
-        the log."""
+        """Returns the place of the offset, in percent. An offset outside of the log has the place of the nearer end."""
         place = bisect_right([piece.span.first for piece in self.pieces], offset) - 1
         piece = self.pieces[max(place, 0)]
         part = min(max((offset - piece.span.first) / piece.span.length, 0.0), 1.0)

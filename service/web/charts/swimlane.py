@@ -32,8 +32,8 @@ _MINUTE_MS: Final = 60_000
 
 
 class Window(NamedTuple):
-    """The part of the past that is drawn: `steps` of `step_ms`. The end of the axis is rounded up to a multiple of
-    `grain_ms`."""
+    """The part of the past that is drawn: `steps` steps of `step_ms` each. The end of the axis is rounded up to a
+    multiple of `grain_ms`."""
 
     word: str
     text: str
@@ -159,8 +159,8 @@ def spaced(labels: Iterable[Label]) -> tuple[Label, ...]:
 
 
 def bands_of(axis: Axis, now_ms: int, producers: Sequence[ProducerRow]) -> tuple[Band, ...]:
-    """Returns a band for each producer id. A band ends when the next producer id was seen; the last band ends now. A
-    rotation is marked as routine."""
+    """Returns a band for each producer id. A band ends when the next producer id was first seen; the last band ends
+    now. A rotation is marked as routine."""
     ordered = sorted(producers, key=lambda one: (one.first_seen_ms, one.last_seen_ms))
     bands = []
     for number, one in enumerate(ordered):

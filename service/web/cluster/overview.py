@@ -53,8 +53,8 @@ class Listed(NamedTuple):
 
 @router.get("/")
 def get_landing(request: Request, app: App) -> Response:
-    """Returns the list of clusters, worst first; 503, with the reason in place of the list, while the store cannot be
-    read."""
+    """Returns the list of clusters, worst first. While the store cannot be read, returns 503 with the reason in place
+    of the list."""
     now_ms = app.now_ms()
     principal = principal_of(request)
     listed, trouble = [], None

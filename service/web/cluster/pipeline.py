@@ -80,8 +80,8 @@ class UnknownRow(NamedTuple):
 
 
 def unknown_rows(unknown: Iterable[Unknown], denied: Sequence[Finding], brokers: Sequence[Broker]) -> list[UnknownRow]:
-    """Returns the rows in the order of `unknown`, then one for each reason of `denied`: findings of groups that cannot
-    be judged."""
+    """Returns the rows in the order of `unknown`, then a row for each reason in `denied`, the findings of groups that
+    cannot be judged."""
     bootstrap = bootstrap_of(brokers)
     by_reason: dict[Reason | None, list[Finding]] = {}
     for one in denied:

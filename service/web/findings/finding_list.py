@@ -37,8 +37,7 @@ _RESOLVED_READ: Final = 50
 _DAY_MS: Final = 86_400_000
 _NEVER_MS: Final = 2**62
 _PLACE: Final = TypeAdapter(tuple[Annotated[int, Field(ge=0)], tuple[Int64, str] | None])
-"""The content of a cursor: the number of a walk (see `_page`), and the place in the walk; None: the beginning of the
-walk."""
+"""The content of a cursor: the number of a walk (see `_page`), and the place in the walk, or None for its beginning."""
 
 Partition = Annotated[int, Field(ge=0, lt=2**31)]
 
@@ -201,7 +200,8 @@ def _chips(frame: Frame, selection: FindingSelection) -> list[Chip]:
 
 
 def _query(selection: FindingSelection) -> dict[str, Any]:
-    """Returns the query of the address with the same filters; a filter that is not set, or has its default, is None."""
+    """Returns the query parameters that select the same findings. A filter that is not set, or has its default, is
+    None."""
     is_default = selection.statuses == {Status.CONFIRMED}
     return {
         "kind": sorted(selection.kinds) or None,

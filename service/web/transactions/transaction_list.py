@@ -60,8 +60,8 @@ class Chip(NamedTuple):
 
 
 class Filters(NamedTuple):
-    """The filters of a request. `states`: empty means all states but Expired. `prefix`, `text`: bytes of the address;
-    `min_age`: as in `90s`."""
+    """The filters of a request. `states`: empty means all states but Expired. `prefix`, `text`: bytes, as the address
+    has them; `min_age`: text such as `90s`."""
 
     states: frozenset[int] = frozenset()
     prefix: bytes = b""
@@ -309,8 +309,8 @@ def _elsewhere(blocking: Blocking, rows: Sequence[IdRow]) -> list[tuple[bytes, s
 
 
 def _nearest(connection: Connection, frame: Frame, filters: Filters) -> tuple[str, str] | None:
-    """Returns the longest beginning of the prefix with which some id starts, as (text, address of the list filtered by
-    it); None if there is none. Tries at most _PREFIX_TRIED bytes."""
+    """Returns the longest shorter prefix with which some id begins, as (text, address of the list filtered by it).
+    Returns None if there is none. Tries at most _PREFIX_TRIED bytes."""
     for length in range(min(len(filters.prefix) - 1, _PREFIX_TRIED), 0, -1):
         shorter = Filters(prefix=filters.prefix[:length])
         selection = shorter.selection(None)

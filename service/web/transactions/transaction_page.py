@@ -56,9 +56,9 @@ def get_transaction(
     older: str = "",
     at: str = "",
 ) -> Response:
-    """Returns the page. The id may also be given as pages show it. 404 if the store does not know the cluster or the
-    id; 422 if no id is named, or if `window` or `at` is invalid. `at`: the offset of the record that ended the
-    transaction to show phase by phase."""
+    """Returns the page. The id may also be given as pages show it. `at`: the offset of the record that ended the
+    transaction to show phase by phase. 404 if the store does not know the cluster or the id; 422 if no id is named, or
+    if `window` or `at` is invalid."""
     asked = id_of(request, id, id_b64)
     if window not in WINDOWS:
         raise unusable("window", f"{window!r} is none of {', '.join(WINDOWS)}")
