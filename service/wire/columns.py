@@ -115,8 +115,8 @@ def _decode_version(
 
 
 def _length(version: int, data: Bytes, at: Ints, v0: np.dtype[Any], odd: Bools) -> tuple[Ints, Ints]:
-    """Returns the length of an array or text (below 0: null), and the position behind it. `v0`: its type in version
-    0."""
+    """Returns the length of an array or text (below 0: null), and the position after the length. `v0`: the type of the
+    length in version 0."""
     if version == 0:
         return structs(data, at, v0).astype(np.int64), at + v0.itemsize
     number, behind = uvarint(data, at, odd)
@@ -124,8 +124,7 @@ def _length(version: int, data: Bytes, at: Ints, v0: np.dtype[Any], odd: Bools) 
 
 
 def _skip_partitions(version: int, data: Bytes, at: Ints, end: Ints, topics: Ints, odd: Bools) -> Ints:
-    """Moves `at` past the topics, in one pass for the next topic of every row; returns the number of partitions per
-    row."""
+    """Moves `at` past the topics; each pass skips one topic of every row. Returns the number of partitions per row."""
     partitions = np.zeros(len(at), np.int64)
     active = np.flatnonzero((topics > 0) & ~odd)
     while active.size:
@@ -190,9 +189,9 @@ _KEY = np.dtype([("version", ">i2"), ("size", ">i2")])
 def decode(chunks: Sequence[Chunk]) -> LogColumns:
     """Returns the records of all chunks, ordered by (chunk, offset).
 
-    Input that the vector pass does not support goes through the scalar form: a chunk that is not ordinary
-    (`service.wire.locating`), as a whole; and each value with an unknown version or status, with tags on its array
-    elements, with more than MOST_TOPICS topics or MOST_TAGS tags, or with a number of more than LONGEST_VARINT bytes.
+    The scalar form decodes what the vector pass does not support: a whole chunk that is not ordinary
+    (`service.wire.locating`), or a single value. Such a value has an unknown version or status, tags on its array
+    elements, more than MOST_TOPICS topics or MOST_TAGS tags, or a number of more than LONGEST_VARINT bytes.
     """
     walk = locating.locate(chunks)
     slow = {index: scalar.locate(chunks[index]) for index in np.flatnonzero(walk.needs_scalar).tolist()}

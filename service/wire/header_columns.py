@@ -33,8 +33,7 @@ def read_headers(data: bytes) -> Iterator[BatchHeader]:
 class HeaderColumns(NamedTuple):
     """One row per whole batch, in log order; `position` and `size` are bytes of the buffer.
 
-    `records`: the number of records according to the header, for which nothing is decompressed. `max_timestamp_ms` may
-    be -1.
+    `records`: the number of records according to the header; nothing is decompressed. `max_timestamp_ms` may be -1.
     """
 
     position: Ints

@@ -138,8 +138,8 @@ class LocatedChunks(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Batches and their records. By batch, `bad`: its chunk is not ordinary; `base`, `reached`: its base offset, and
-    the offset after it."""
+    """Batches and their records. By batch: `bad`, whether its chunk is not ordinary; `base`, its base offset;
+    `reached`, the offset after its last."""
 
     records: Located
     bad: Bools

@@ -29,8 +29,8 @@ from service.wire.errors import MalformedBatch
 ABORT: Final = 0
 COMMIT: Final = 1
 OTHER: Final = -1
-"""Stands for all other types: the types of KRaft's own log (2-6) and future types. They have nothing to do with
-transactions."""
+"""The type that stands for all others: the types of KRaft's own log (2-6) and future types. They have nothing to do
+with transactions."""
 
 
 class Record(NamedTuple):

@@ -86,8 +86,8 @@ def _follows(found: Sequence[Batch | BadBatch], size: int) -> list[tuple[int | N
 
 
 def plausible_offset(base: int, end: int, position: int, limit: int) -> int:
-    """Returns the offset to report for a broken batch that was read where offset `position` was expected: its base
-    offset `base`, if the batch ends after `position` and begins before `limit`; else `position`."""
+    """Returns the offset to report for a broken batch that was read where offset `position` was expected. Returns the
+    batch's base offset `base` if the batch ends after `position` and begins before `limit`, else `position`."""
     return base if position < end and base < max(limit, position + 1) else position
 
 

@@ -135,7 +135,7 @@ def _partitions(cursor: Cursor, version: int) -> Partitions | None:
 
 
 def _room_for(count: int, cursor: Cursor) -> None:
-    """Raises MalformedValue if `count` elements of at least one byte each do not fit into the bytes left, before
+    """Raises MalformedValue if the bytes left cannot hold `count` elements of at least one byte each. Called before
     anything is built."""
     if not 0 <= count <= cursor.left:
         raise MalformedValue(f"{count} elements announced, {cursor.left} bytes left")

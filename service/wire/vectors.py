@@ -18,8 +18,8 @@ Bytes = npt.NDArray[np.uint8]
 
 PADDING: Final = 64
 LONGEST_VARINT: Final = 3
-"""Bytes of the longest number that is read here. Longer numbers do not occur in a healthy log; the scalar form reads
-them."""
+"""Maximum length (bytes) of a number that is read here. Longer numbers do not occur in a healthy log; the scalar form
+reads them."""
 
 
 BLOCK: Final = 1 << 14
