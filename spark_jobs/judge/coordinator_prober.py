@@ -25,8 +25,8 @@ TIMEOUT_MS: Final = 3_000
 
 
 class Question(NamedTuple):
-    """A question about an id, as the store has it now, to the broker that leads its log partition. If the record
-    `was_left_behind`, the question goes to all brokers."""
+    """A question about an id to the broker that leads its log partition. `stored`: the id's newest state in the store.
+    If the id's record `was_left_behind`, the question goes to all brokers."""
 
     stored: IdState
     coordinator: int
@@ -96,8 +96,8 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
     def _missing(
         self, described: TransactionDescription, coordinator: int, layouts: dict[str, TopicLayout | None]
     ) -> tuple[WithoutMarker, ...]:
-        """Returns the partitions that still lack their marker; only the first MOST_LEADERS have the leader, as the
-        coordinator sees it. A leader may be unresponsive while the coordinator answers."""
+        """Returns the partitions that still lack their marker; the first MOST_LEADERS with their leader. The
+        coordinator is asked for the leaders, because a leader itself may be unresponsive."""
         assert self._client is not None
         found = []
         for topic, partition in described.partitions[:MOST_LEADERS]:

@@ -208,8 +208,8 @@ class ConditionObserver:
 
 
 def _result(found: Iterable[Observation], unread: dict[Kind, int], context: Context) -> RoundResult:
-    """Returns the round's result for the kinds that are keys of `unread` (by kind, the number of cases that were not
-    read). The result covers findings about log partitions that can be judged now. It covers findings without a log
-    partition only if all partitions can be judged."""
+    """Returns the round's result for the kinds in `unread`, which has the number of cases that were not read, by kind.
+    The result covers findings about log partitions that can be judged now. It covers findings without a log partition
+    only if all log partitions can be judged."""
     known = frozenset(context.log.known_until_ms), context.log.is_complete
     return RoundResult(tuple(found), frozenset(unread), *known, unread=unread)

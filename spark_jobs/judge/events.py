@@ -130,8 +130,8 @@ class EventObserver:
             self._unread_ms = self._now_ms
 
     def _is_fresh(self, event: Event) -> bool:
-        """Returns True if the event was still unsettled in the last round. Perhaps no finding has counted such an
-        event. Returns False before the first round."""
+        """Returns whether the event was still unsettled in the last round, so that perhaps no finding has counted it.
+        Returns False before the first round."""
         after_ms = self._settles_ms + _SETTLES_LATER_MS.get(event.cause, 0)
         return self._settling is not None and not self._settling.is_past(event, after_ms)
 

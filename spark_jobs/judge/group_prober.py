@@ -1,4 +1,5 @@
-"""Asks group coordinators which groups wait at a stalled LSO, in a thread of its own; only while an LSO is stalled."""
+"""Asks group coordinators which groups wait at a stalled LSO. Runs in a thread of its own, and asks only while an LSO
+is stalled."""
 
 from __future__ import annotations
 
@@ -77,8 +78,8 @@ class GroupProber:
         self._rows_left_out: Mapping[str, int] = {}
 
     def round(self, now_ms: int) -> float:
-        """Runs one round, and returns the seconds until the next. Raises LeaseLost and StoreUnavailable as the writer
-        does, and KafkaFailure if no broker can be asked."""
+        """Runs one round, and returns the seconds until the next. Raises LeaseLost or StoreUnavailable if the writer
+        does, KafkaFailure if no broker can be asked."""
         with self._reader.connect() as connection:
             ends = partitions.stalled_samples(connection, self._cluster_id)
             as_of_ms = partitions.observed_at_ms(connection, self._cluster_id) if ends else None

@@ -28,13 +28,13 @@ _DENIED: Final = 30
 
 
 class GroupsAnswer(NamedTuple):
-    """A coordinator's answer about its groups. `rows`: on stalled partitions. `topics`: by group, the topics on which
-    the group has offsets or assigned partitions. A group without an answer is missing from `topics`. `denied`: groups
-    for which permission is missing; their rows come from the batches of open transactions. `has_moved`: another broker
-    coordinates some of the groups now.
+    """A coordinator's answer about its groups. `rows`: the groups' offsets on stalled partitions. `topics`: by group,
+    the topics on which the group has offsets or assigned partitions. A group without an answer is missing from
+    `topics`.
 
-    `lags`: of share groups, by group, topic and partition; only those that are reported. `not_judged`: share groups for
-    which it is not known whether they wait, with the reason.
+    `denied`: groups for which permission is missing; their rows come from the batches of open transactions.
+    `has_moved`: another broker coordinates some of the groups now. `lags`: by (share group, topic, partition), the lags
+    that are reported. `not_judged`: share groups for which it is not known whether they wait, with the reason.
     """
 
     rows: list[GroupOffset]
@@ -68,13 +68,13 @@ NO_ANSWER: Final = GroupsAnswer([], {}, frozenset(), False)
 def ask_groups(
     client: KafkaClient, node: int, groups: Sequence[str], stalled: Stalls, pending: Pending
 ) -> GroupsAnswer:
-    """Asks `node` about groups that it coordinates. Raises KafkaUnavailable or KafkaRefused.
+    """Asks `node` about groups that it coordinates. `pending`: the offsets that batches of open transactions commit.
 
-    `pending`: the offsets that batches of open transactions commit. Kafka lists only partitions with an earlier commit.
-    If the first commit for a partition is pending, Kafka is asked about that partition only if `pending` names it.
-
+    Kafka lists only partitions with an earlier commit, so partitions that only `pending` names are asked about by name.
     The coordinator's answer wins: an offset that the coordinator no longer holds back is not pending, whatever the
     batches contain.
+
+    Raises KafkaUnavailable or KafkaRefused.
     """
     answers = committed(client, node, groups, require_stable=True)
     answering = {group: dict(one.offsets) for group, one in answers.items() if one.error == errors.NONE}

@@ -33,8 +33,8 @@ class Stalls(NamedTuple):
         return bool(self.places or self.offsets)
 
     def holds_offsets_of(self, group: str) -> bool:
-        """Returns whether the partition of `__consumer_offsets` that holds the group's offsets is stalled, so that
-        offsets which the group commits now wait for a transaction."""
+        """Returns whether the partition of `__consumer_offsets` that holds the group's offsets is stalled. If it is, an
+        offset that the group commits waits for a transaction."""
         if not self.offsets or self.offsets_partitions is None:
             return False
         return offsets_partition(group, self.offsets_partitions) in self.offsets
@@ -130,9 +130,9 @@ class GroupSchedule:
         self._topics = {group: topics for group, topics in self._topics.items() if group in self.coordinators}
 
     def _due_ms(self, group: str, stalled: Stalls, topics: set[str]) -> int:
-        """Returns when (ms) the group is due. While no data partition is stalled, only groups are due whose offsets
-        lie on a stalled partition of `__consumer_offsets`. A group that may be due, and was never asked about, is due
-        at once."""
+        """Returns when (ms) the group is due. While no data partition is stalled, only groups with offsets on a stalled
+        partition of `__consumer_offsets` are due. A group that may be due, and was never asked about, is due at
+        once."""
         asked_ms = self._asked_ms.get(group)
         is_concerned = stalled.holds_offsets_of(group) or not topics.isdisjoint(self._topics.get(group, ()))
         if not is_concerned and not stalled.places:

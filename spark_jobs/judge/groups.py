@@ -37,10 +37,10 @@ class BlockedGroupObserver:
         blocked_groups: Sequence[AffectedGroup],
         judged: Judged,
     ) -> RoundResult:
-        """Returns the round's result on `blocked_groups`, those on stalled partitions. `known` includes this round's
-        findings about the blocking transactions. A group no longer waits when its partition is not stalled any more, or
-        when its coordinator's answer shows that the group has passed the LSO. The store contains both facts, even if
-        the last answer is old."""
+        """Returns the round's result on `blocked_groups`, the groups on stalled partitions. `known` includes this
+        round's findings about the blocking transactions. A group no longer waits when its partition is not stalled any
+        more, or when its coordinator's answer shows that the group has passed the LSO. The store contains both facts,
+        even if the last answer is old."""
         as_of_ms = observed_at_ms(connection, self._cluster_id) or 0
         found = stall_causes.blocked_groups(blocked_groups, _by_place(judged), known, context, as_of_ms)
         unread = {Kind.BLOCKED_GROUP: self.unread(connection)}

@@ -44,14 +44,14 @@ GROWN_AGAIN_MS: Final = 5_000
 """Shortest interval between two reads of the facts about an entry that keeps growing."""
 
 ASK_AGAIN_MS: Final = 5_000
-"""Shortest interval between two questions to the coordinators about the same entry, where the log cannot be read. Only
-the second question of step 2 does not wait for this interval."""
+"""Minimum interval (ms) between two questions about the same entry to the coordinators, which are asked if the log
+cannot be read. Only the second question of confirmation step 2 may come earlier."""
 
 
 @dataclass(slots=True)
 class HangingCase:
-    """The case of one open entry without an owner: the observations so far, and two states. Step 1 of the confirmation
-    was before `begun_ms`.
+    """The case of one open entry without an owner: the observations so far, and two states. Confirmation step 1 was
+    made before `begun_ms`.
 
     `topic_id` is "" if not known. `stalled_since_ms` is as in PartitionObservation; None for an entry that is not at
     the LSO. `samples` are of the partition. `observed_ms` and the offsets are of the last observation that showed the
@@ -62,8 +62,8 @@ class HangingCase:
 
     `busy_until_ms`: the time until which the coordinator was completing an earlier transaction of the owner; -1 if no
     such transaction is known. `busy_with`: the start time of that transaction while it is being completed. `grown_ms`:
-    when a record of the owner last showed that a transaction may have written to the entry (`may_have_grown`), or when
-    the owner became known.
+    the last time at which a record of the owner showed that a transaction may have written to the entry
+    (`may_have_grown`), or at which the owner became known.
 
     `read_newest_ms`: the timestamp of the entry's newest record when the facts were last read; None before.
 
@@ -98,9 +98,10 @@ class HangingCase:
         return step_2(self.confirmation) is not None
 
     def is_reportable(self, now_ms: int) -> bool:
-        """Returns whether the case may be reported: step 2 holds, and the facts about the entry were read, are not
-        needed, or were not available within FACTS_TAKE_MS. Without these facts, the producer id alone names the owner.
-        A case is also reportable if the decision of its finding from before a restart has changed."""
+        """Returns whether the case may be reported: confirmation step 2 holds, and the facts about the entry were read
+        or are not needed. The case is also reported without these facts after FACTS_TAKE_MS, or if Kafka does not give
+        them; the producer id alone then names the owner. A case is reportable at once if the decision of its finding
+        from before a restart has changed."""
         if self.decision.state is State.RECALLED and self.reported != self.decision.verdict:
             return True  # the finding of before the restart names a marker that may be wrong by now
         if self.unowned_ms is None:
@@ -130,8 +131,8 @@ class HangingCase:
 
     @property
     def is_foreign(self) -> bool:
-        """Returns whether it is known that the entry's producer id belongs to another id in this cluster, which did not
-        write the entry."""
+        """Returns whether the entry's producer id is known to belong to an id in this cluster that did not write the
+        entry."""
         return isinstance(self.decision.newest.open_question, ForeignRecords)
 
     @property
@@ -150,16 +151,16 @@ class HangingCase:
 
     @property
     def there_since_ms(self) -> int:
-        """Returns a time (ms) by which the entry was written, because the LSO was stalled at the entry, or the entry
-        was seen open."""
+        """Returns the earliest time (ms) at which the entry is known to have been there: the LSO was stalled at it, or
+        it was seen open."""
         first_ms = self.entry.first_seen_ms
         return first_ms if self.stalled_since_ms is None else min(self.stalled_since_ms, first_ms)
 
     @property
     def addable_since_ms(self) -> int:
-        """Returns a time (ms) by which the entry was written and its coordinator would add the partition. While a
-        coordinator completes a transaction, it refuses to add partitions (CONCURRENT_TRANSACTIONS), and the client asks
-        again."""
+        """Returns the earliest time (ms) at which the entry is known to have been there while its coordinator would add
+        partitions. A coordinator that completes a transaction refuses to add any (CONCURRENT_TRANSACTIONS), and the
+        client asks again."""
         return max(self.there_since_ms, self.busy_until_ms)
 
     def must_begin_anew(self, relation: Relation, *, has_log: bool) -> bool:
@@ -171,17 +172,17 @@ class HangingCase:
     # step 2: no transaction will end the entry
 
     def log_partitions_needed(self, log_partitions: Iterable[int]) -> frozenset[int]:
-        """Returns the partitions of the transaction log to read before step 2. If the owner is known, this is only the
-        partition with its record, because a producer id belongs to one id for ever. Returns none without log access, or
-        once the end offsets are known."""
+        """Returns the partitions of the transaction log to read before confirmation step 2. If the owner is known, this
+        is only the partition with its record, because a producer id belongs to one id for ever. Returns none without
+        log access, or once the end offsets are known."""
         if not self.has_log or not isinstance(self.confirmation, Open):
             return frozenset()
         return frozenset(log_partitions) if self.owner is None else frozenset({self.owner.log_partition})
 
     def note_owner(self, owner: Owner | None, now_ms: int) -> None:
         """Notes the owner's newest state in the log. Does nothing if `owner` is None: the log has no owner (any more).
-        Before step 2 holds, an owner that may have written the entry also names the subject, because the entry may have
-        been seen before the record of its id was read."""
+        Before confirmation step 2 holds, an owner that may have written the entry also names the subject, because the
+        entry may have been seen before the record of its id was read."""
         if owner is None:
             return
         is_known = self.owner is None and self.subject.transactional_id == owner.transactional_id  # from a finding
@@ -220,8 +221,8 @@ class HangingCase:
             self._move(EndsKnown(asked_at_ms, {p: ends[p] for p in needed}))
 
     def apply_log_read(self, read_to: Mapping[int, int], now_ms: int) -> None:
-        """Makes step 2 if the log is stored to the requested ends. Call this only if no transaction that is stored, up
-        to `read_to`, will end the entry."""
+        """Makes confirmation step 2 if the log is stored to the requested ends. `read_to`: by log partition, how far it
+        is stored. Call this only if no stored transaction will end the entry."""
         ends = self.confirmation
         if not isinstance(ends, EndsKnown) or any(read_to.get(p, -1) < end for p, end in ends.ends.items()):
             return
@@ -230,24 +231,24 @@ class HangingCase:
         self._move(Unowned(now_ms, ends, (_seen_open(self.entry), Evidence(ends.asked_at_ms, TOPIC, text))))
 
     def discard_log_read_before(self, before_ms: int) -> None:
-        """Sets an unconfirmed case back to step 1 if its log ends were requested before `before_ms`. It became known
-        later that a client may have been waiting at the time of the request."""
+        """Sets an unconfirmed case back to confirmation step 1 if its log ends were requested before `before_ms`. As
+        became known later, a client may have been waiting at the time of that request."""
         state = self.confirmation
         log = state if isinstance(state, EndsKnown) else state.log if isinstance(state, Unowned) else None
         if log is not None and log.asked_at_ms < before_ms:
             self._move(Open())
 
     def had_ended(self, owner: Owner) -> bool:
-        """Returns whether step 2 had read the owner's last PrepareX. At step 2 no transaction would end the entry, so
-        that transaction was complete, and its coordinator writes no further marker."""
+        """Returns whether confirmation step 2 had read the owner's last PrepareX. If it had, that transaction was
+        complete, because no transaction would end the entry, and its coordinator writes no further marker."""
         unowned = step_2(self.confirmation)
         if unowned is None or unowned.log is None or owner.ended_offset is None:
             return False
         return owner.ended_offset < unowned.log.ends.get(owner.log_partition, -1)
 
     def must_ask_coordinators(self, now_ms: int) -> bool:
-        """Returns whether the coordinators are to be asked now; never with log access. The second question comes
-        ADD_IN_FLIGHT_MS after the first answer: an AddPartitionsToTxn in flight has been accepted by then."""
+        """Returns whether the coordinators are to be asked now; never with log access. The second of two questions
+        comes ADD_IN_FLIGHT_MS after the first answer: an AddPartitionsToTxn in flight has been accepted by then."""
         if self.has_log:
             return False
         if isinstance(self.confirmation, Released):
@@ -255,13 +256,12 @@ class HangingCase:
         return self.coordinators_asked_ms < 0 or now_ms - self.coordinators_asked_ms >= ASK_AGAIN_MS
 
     def apply_coordinators(self, answer: CoordinatorAnswers, from_ms: int) -> bool:
-        """Makes step 2 from the coordinators' answers, where the log cannot be read. Returns True if step 2 held and
-        the coordinator will end the entry after all.
+        """Makes confirmation step 2 from the coordinators' answers if the log cannot be read. Returns True if step 2
+        held and the coordinator will end the entry after all.
 
         The second answer counts only if it was requested at `from_ms` or later: before that a client may have been
-        waiting. A producer id without an answer proves nothing: a hidden id may own the entry. An answer from a
-        coordinator that is completing a transaction proves nothing either, because it adds no partition meanwhile, and
-        the client asks again.
+        waiting. A producer id without an answer proves nothing: a hidden id may own the entry. A coordinator that is
+        completing a transaction proves nothing either: it adds no partition meanwhile, and the client asks again.
         """
         if self.has_log or self.entry.producer_id not in answer.by_producer_id or answer.asked_at_ms <= self.begun_ms:
             return False
@@ -286,8 +286,8 @@ class HangingCase:
     # step 3: the partition still shows the entry open; or it has ended
 
     def apply_open(self, seen: CheckedPartition) -> None:
-        """Notes that an observation showed the entry open. The observation makes step 3 if it was not requested before
-        step 2. Without log access, only an answer to DescribeProducers makes step 3."""
+        """Notes that an observation showed the entry open. The observation makes confirmation step 3 unless it was
+        requested before step 2. Without log access, only an answer to DescribeProducers makes step 3."""
         ends = seen.ends
         self.observed_ms, self.high_watermark = seen.asked_at_ms, ends.high_watermark
         self.closed_ms = None
@@ -317,7 +317,7 @@ class HangingCase:
 
     def is_certain(self, context: Context, now_ms: int) -> bool:
         """Returns whether it is certain that no coordinator will end the entry. Returns False without access to the
-        log, without DescribeProducers for step 3, and for an entry that `is_foreign`."""
+        log, for an entry that `is_foreign`, and if confirmation step 3 was made without DescribeProducers."""
         is_described = not isinstance(self.confirmation, Confirmed) or self.confirmation.described
         is_known = is_described and self.has_log and not self.is_foreign
         return is_known and is_certain(self.entry, self.owner, context, now_ms)

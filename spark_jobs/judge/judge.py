@@ -43,7 +43,8 @@ SHORTEST_PAUSE_MS: Final = 10
 CONDITIONS_EVERY_MS: Final = 1_000
 LIMITS_EVERY_MS: Final = 10_000
 PAUSE_FACTOR: Final = 20
-"""A part of a round uses at most a twentieth of the time: the longer it takes, the less often it runs."""
+"""The pause after a part of a round is this many times the processor time of the part, so that the part uses at most a
+twentieth of a processor."""
 
 PARTITIONS_PAUSE_FACTOR: Final = 4
 """PAUSE_FACTOR for open entries on partitions: up to a quarter of the time, because users wait for the verdict."""
@@ -109,7 +110,7 @@ class Judge:
         return wanted_ms if now_ms < wanted_ms < now_ms + ROUND_MS else now_ms + ROUND_MS
 
     def round(self, now_ms: int) -> int:
-        """Runs one round, and returns how many findings changed. Raises LeaseLost and StoreUnavailable as the writer
+        """Runs one round, and returns how many findings changed. Raises LeaseLost or StoreUnavailable if the writer
         does; the next round then makes the same observations again."""
         with self._reader.connect() as connection:
             if self._known is None:

@@ -25,8 +25,8 @@ IDS_AT_ONCE: Final = 2_000
 """Number of ids that one round checks: some 15 ms."""
 
 AGAIN_MS: Final = 60_000
-"""Interval between two walks through all ids while some are left behind. If none are left behind, the next walk begins
-when partitions are added, because until then coordinators write all records to the right partition."""
+"""Interval (ms) between two walks through all ids while some are left behind. If none are, the next walk begins when
+partitions are added: until then coordinators write all records to the right partition."""
 
 
 @dataclass(slots=True)
@@ -69,8 +69,8 @@ class LeftBehindObserver:
         return [RoundResult(tuple(observations), frozenset({Kind.LOG_EXPANDED}), is_log_complete=True)]
 
     def to_ask(self, timed_out: Iterable[IdState], others: Iterable[IdState], context: Context) -> list[IdState]:
-        """Returns the overdue transactions about which the brokers are to be asked, from `timed_out` and `others`:
-        those that were left behind, and are not in `uncoordinated` yet."""
+        """Returns the transactions of `timed_out` and `others` about which the brokers are to be asked: those that are
+        overdue, were left behind, and are not in `uncoordinated` yet."""
         return [
             one
             for one in (*timed_out, *others)

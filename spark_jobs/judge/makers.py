@@ -61,7 +61,8 @@ class FlinkJobs:
 
 
 class Makers:
-    """A cache of the makers of ids. It also keeps the known Flink jobs, so that their other ids need no query."""
+    """A cache of the makers of ids. It also keeps the known Flink jobs, so that other ids of these jobs need no
+    query."""
 
     def __init__(self, cluster_id: int, rules: ApplicationRules = NO_RULES) -> None:
         self._cluster_id, self._rules = cluster_id, rules
@@ -69,8 +70,8 @@ class Makers:
         self._jobs = FlinkJobs()
 
     def of(self, connection: Connection, ids: Iterable[Named], now_ms: int) -> Mapping[bytes, Application]:
-        """Returns the makers of ids that a two-phase sink may have made, or did by a rule, by id. All other ids are
-        absent. Ids that were not queried yet are absent as well, because a round queries at most IDS_AT_ONCE ids."""
+        """Returns, by id, the makers of ids that a two-phase sink may have made, or has made according to a rule.
+        Leaves out all other ids, and ids that were not queried yet: a round queries at most IDS_AT_ONCE."""
         wanted = {
             one.transactional_id: one
             for one in ids

@@ -25,8 +25,8 @@ log = logging.getLogger("txnscope.audit")
 
 EVERY_S: Final = 1.0
 WAITS_MS: Final = 10 * 60_000
-"""Longest time (ms) for which a completed decision waits until the transaction log and its partitions are read past it.
-After this time, the decision counts as unseen."""
+"""Maximum time (ms) for which a completed decision waits until the transaction log and the decision's partitions are
+read past it. After this time, the decision counts as unseen."""
 
 DAY_MS: Final = 24 * 3_600_000
 VIEWS_KEPT: Final = 60
@@ -41,8 +41,8 @@ class _Read(NamedTuple):
 
 
 class MarkerAuditor:
-    """The audit of one cluster. Keeps in memory only how far both sides were read lately. The rest is in the store, so
-    a restart changes no result."""
+    """The audit of one cluster. Keeps in memory only how far markers and decisions were read lately. The rest is in the
+    store, so a restart changes no result."""
 
     def __init__(self, reader: Engine, writer: MarkerAuditWriter, cluster_id: int) -> None:
         self._reader, self._writer, self._cluster_id = reader, writer, cluster_id
@@ -57,8 +57,8 @@ class MarkerAuditor:
 
     def audit(self, now_ms: int) -> Counter[Result]:
         """Compares all decisions that can be compared by now, and returns the number of decisions by result. If the
-        inputs are cut or broken (`AuditInputs`), begins anew: all decisions count as unseen. Raises as
-        `MarkerAuditWriter.settle` does."""
+        inputs are cut or broken (`AuditInputs`), begins anew: all decisions count as unseen. Raises what
+        `MarkerAuditWriter.settle` raises."""
         with self._reader.connect() as connection:
             inputs = read_inputs(connection, self._cluster_id)
         self._note(inputs, now_ms)
@@ -138,8 +138,8 @@ class MarkerAuditor:
     def _ended(
         self, inputs: AuditInputs, told: set[tuple[int, int]], passed: set[tuple[TopicPartition, int]]
     ) -> tuple[EndedLog, ...]:
-        """Returns the ended logs that have changed, without the records in `passed`. A marker is removed once all
-        decisions that could be about that marker have a result."""
+        """Returns the ended logs that have changed, without the records in `passed`. The markers of a log are removed
+        once all decisions that could be about them have a result."""
         whole_ms = self._whole_log_ms(inputs)
         left = [one for one in inputs.decisions if (one.log_partition, one.offset) not in told]
         changed = []
@@ -162,8 +162,8 @@ class MarkerAuditor:
     def _closed(
         self, one: Decision, inputs: AuditInputs, ended: Mapping[TopicPartition, Sequence[EndedLog]]
     ) -> Iterator[TopicPartition]:
-        """Yields the decision's partitions on which all of its markers are known, and all decisions about these
-        markers. Also yields the partitions that are not read or not compared, because no more will be known about
+        """Yields the decision's partitions on which all of its markers, and all decisions about these markers, are
+        known. Also yields the partitions that are not read or not compared, because no more will be known about
         them."""
         completed_ms = self._completed_ms.get(one)
         known_ms = self._log_known_ms.get(one.log_partition)
@@ -192,9 +192,9 @@ class MarkerAuditor:
         return [one for one in torn if one.decision not in doubtful]
 
     def _begun(self, inputs: AuditInputs) -> dict[TopicPartition, int]:
-        """Returns the offset from which on a partition is compared, by partition that is not compared yet. The offset
-        is an end offset that was requested after the log had been read to its end. So the decision of every transaction
-        with records from that offset on is written later, and read."""
+        """Returns, by partition that is not compared yet, the offset from which on it is compared: an end offset that
+        was requested after the transaction log had been read to its end. So the decision of every transaction with
+        records from that offset on is written later, and read."""
         if self._whole_since is None:
             return {}
         since_ms, _ = self._whole_since
@@ -227,8 +227,8 @@ def daily_line(results: Counter[Result]) -> str:
 
 
 def _from(marker: SeenMarker, begun: int) -> SeenMarker:
-    """Returns the marker. If the records that the marker ended begin before `begun`, the offset from which on the
-    partition is compared, the marker counts as having ended nothing."""
+    """Returns the marker. If it ended records below `begun`, the offset from which on the partition is compared, it
+    counts as having ended nothing."""
     return marker if marker.ends_from >= begun else marker._replace(ends_from=-1)
 
 

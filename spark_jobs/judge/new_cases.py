@@ -93,8 +93,8 @@ def continue_without_log(case: HangingCase, reported: Iterable[Subject]) -> None
 
 
 def as_coordinated(one: JudgedEntry, context: Context) -> JudgedEntry:
-    """Returns the entry. If its transaction was left behind when partitions were added to the log, and some coordinator
-    may still know that transaction, `is_unowned` becomes False in its relation, so that no case begins yet."""
+    """Returns the entry. If its transaction was left behind in the transaction log, and some coordinator may still know
+    that transaction, the relation's `is_unowned` becomes False, so that no case begins yet."""
     entry, relation = one.entry, one.relation
     holder = relation.holder
     if holder is None or not is_left_behind(entry, holder) or relation.kind != RelationKind.UNKNOWN:

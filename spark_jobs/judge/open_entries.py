@@ -1,9 +1,9 @@
 """Judges open entries on data partitions. Keeps a case for each entry without an owner, and asks Kafka for the answers
-that the next step of the case needs.
+that the case's next confirmation step needs.
 
 Step 1: the sampler saw the entry open (in the store). Step 2: the transaction log, read to an end offset requested
 after step 1, has no transaction that will end the entry. Step 3: the partition, asked after step 2, still shows the
-entry open. Where the log cannot be read, step 2 asks the coordinator instead, twice.
+entry open. If the log cannot be read, step 2 asks the coordinator instead, twice.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ MOST_CASES: Final = 2_000
 
 class _Round(NamedTuple):
     """The inputs of one round. `read`: how far the transaction log is stored. `shown`: the open entries, each with its
-    partition. `owned`: the entries that a transaction will end. `findings`: the open ones about hanging entries, by
-    subject. `has_log`: the log can be read; `is_log_absent`: the brokers have none."""
+    partition. `owned`: the entries that a transaction will end. `findings`: by subject, the open findings about hanging
+    entries. `has_log`: the log can be read; `is_log_absent`: the brokers have none."""
 
     connection: Connection
     context: Context
@@ -71,7 +71,7 @@ class _Round(NamedTuple):
 
 class OpenEntryObserver:
     """Judges open entries round by round, and keeps a case for each entry without an owner. `bootstrap`: servers, for
-    the commands in findings. `disturbances`: the disturbances known from before. `watch`: the topics to judge."""
+    the commands in findings. `disturbances`: the disturbances known at the start. `watch`: the topics to judge."""
 
     def __init__(
         self,
@@ -96,8 +96,8 @@ class OpenEntryObserver:
         """The coverage gaps of topics that may not be read, as of the last round."""
         self._without_case = 0
         self.next_round_ms = 0
-        """The earliest time (ms) at which the next step of an entry may be made. The next round should come no
-        later."""
+        """The earliest time (ms) at which the next confirmation step of an entry may be made. The next round should
+        come no later."""
 
     def stalled_since_ms(self, subject: Subject) -> int | None:
         """Returns when (ms) the LSO began to stall at the hanging entry; None if another entry held the LSO, or if the
@@ -174,8 +174,8 @@ class OpenEntryObserver:
             self._disturbances.note_broker_failure(current.now_ms)
 
     def _log_from_ms(self, case: HangingCase, context: Context, now_ms: int) -> int:
-        """Returns the earliest time (ms) at which the end of the log, or the coordinator's answer, shows whether any
-        transaction will end the entry: until then an AddPartitionsToTxn may be in flight."""
+        """Returns the earliest time (ms) of a request for the log's end, or to the coordinator, whose answer shows
+        whether any transaction will end the entry. Until then an AddPartitionsToTxn may be in flight."""
         if not case.has_log:
             return settled_at_ms(case.there_since_ms, self._disturbances.broker_failure_ms)
         if case.owner is None or not case.may_be_added(context, now_ms):
@@ -187,7 +187,7 @@ class OpenEntryObserver:
         """Applies the prober's answers to the cases. Returns the resolutions of the cases that have ended.
 
         Broker failures are noted first. A case whose log ends were requested too early after a broker failure goes back
-        to step 1, and its log ends are requested again.
+        to confirmation step 1, and its log ends are requested again.
         """
         ends: dict[Subject, Resolution] = {}
         answered = self._prober.answers()
@@ -245,9 +245,9 @@ class OpenEntryObserver:
         return how
 
     def _apply_rows(self, current: _Round) -> dict[Subject, Resolution]:
-        """Begins a case for each entry that no transaction will end (or, without access to the log, for which that is
-        not known). Returns the resolutions of the cases that end here: a transaction will end the entry, its partition
-        is gone, or its topic is mirrored."""
+        """Begins a case for each entry that no transaction will end. Without access to the log, begins a case also if
+        that is not known. Returns the resolutions of the cases that end here: a transaction will end the entry, its
+        partition is gone, or its topic is mirrored."""
         ends: dict[Subject, Resolution] = {}
         there = self._stored = set()
         self._without_case = 0

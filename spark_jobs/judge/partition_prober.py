@@ -194,8 +194,8 @@ class _Reads:
 
 
 def is_open(key: EntryKey, seen: CheckedPartition) -> bool:
-    """Returns whether the entry is still open. If DescribeProducers is denied, only the LSO shows it: the entry counts
-    as open until the LSO has passed it."""
+    """Returns whether the entry is still open. If DescribeProducers is denied, the entry counts as open until the LSO
+    has passed it."""
     if not seen.described:
         return seen.ends.last_stable_offset <= key.start_offset < seen.ends.high_watermark
     found = seen.entry(key.producer_id)

@@ -55,9 +55,9 @@ FIRST_PAUSE_FACTOR: Final = 4
 
 
 class Recogniser:
-    """Examines the ids of one cluster. `knows_all_topics`: the watched topics are all topics; if not, producers for
-    each input partition are not recognised, because the topic in their ids may be another one. `processor_s`: the
-    processor time of this thread."""
+    """Examines the ids of one cluster. `knows_all_topics`: the watched topics are all topics. If they are not,
+    producers for each input partition are not recognised, because the topic in their ids may be an unwatched one.
+    `processor_s`: the processor time of this thread."""
 
     def __init__(
         self,
@@ -79,16 +79,16 @@ class Recogniser:
         self._jobs, self._jobs_before = FlinkJobs(), FlinkJobs()  # of this walk, and of the one before
 
     def work(self, now_ms: int) -> float:
-        """Examines some ids. Returns the seconds until the next call. Raises LeaseLost and StoreUnavailable as the
-        writer does; the ids are examined again then."""
+        """Examines some ids. Returns the seconds until the next call. Raises LeaseLost or StoreUnavailable if the
+        writer does; the ids are then examined again."""
         began_s = self._processor_s()
         has_more = self.examine_some(now_ms)
         pause_s = (self._processor_s() - began_s) * self._pause_factor
         return pause_s if has_more else max(pause_s, LOOK_EVERY_MS / 1000)
 
     def examine_some(self, now_ms: int) -> bool:
-        """Examines new ids or, if there are none, the next ids of the walk, if it is due. Returns whether there are
-        more."""
+        """Examines new ids. If there are none and a walk is due, examines the next ids of the walk. Returns whether
+        there are more."""
         with self._reader.connect() as connection:
             some = new_ids(connection, self._cluster_id, AT_ONCE)
             is_walking = not some and not self._walk_began_ms <= now_ms < self._walk_at_ms

@@ -76,9 +76,9 @@ class RecordsAhead:
         ends: Mapping[TopicPartition, LsoSample],
         now_ms: int,
     ) -> list[GroupOffset]:
-        """Returns the rows with `lso` and `has_records_ahead`. `lags`: of share groups, by group, topic and partition.
-        `ends`: from a sample that is later than the rows. Unstable rows, and the rows of a partition without such a
-        sample, are returned unchanged."""
+        """Returns the rows with `lso` and `has_records_ahead`. `lags`: by (share group, topic, partition). `ends`: from
+        a sample that is later than the rows. Unstable rows, and the rows of a partition without such a sample, are
+        returned unchanged."""
         give_up = time.monotonic() + PASS_S
         layouts: dict[str, TopicLayout | None] = {}
         found = []

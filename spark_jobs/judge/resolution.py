@@ -26,12 +26,12 @@ from spark_jobs.judge.hanging_case import HangingCase
 from spark_jobs.source.watched import is_over
 
 MARKER_WAIT_MS: Final = 5_000
-"""Time for the marker of an entry to become readable once DescribeProducers reports the entry as closed. The marker
-may lie above the high watermark, which was requested a moment earlier and waits for the followers."""
+"""Maximum wait (ms) until the marker of an entry is readable, once DescribeProducers reports the entry as closed. The
+marker may lie above the high watermark, which was requested a moment earlier and waits for the followers."""
 
 LOG_WAIT_MS: Final = 30_000
-"""Time for the transaction log to be read past the marker of an entry that its producer may have taken over. After
-this time the resolution names no writer."""
+"""Maximum wait (ms) until the transaction log is read past the marker of an entry that its producer may have taken
+over. After this wait, the resolution names no writer."""
 
 
 def how_it_ended(
@@ -77,8 +77,8 @@ def how_it_ended(
 
 
 def _may_be_a_younger_ones(entry: Entry, owner: Owner | None, context: Context, closed_ms: int) -> bool:
-    """Returns whether the marker that closed the entry may belong to the producer's next transaction, whose PrepareX
-    may lie in a part of the transaction log that has not been read yet."""
+    """Returns whether the marker that closed the entry may belong to the producer's next transaction. The PrepareX of
+    that transaction may lie in a part of the transaction log that has not been read yet."""
     if owner is None or not can_still_write(entry, owner):
         return False
     return context.log.known_until_ms.get(owner.log_partition, -1) < closed_ms

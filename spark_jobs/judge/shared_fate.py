@@ -1,10 +1,10 @@
 """Detects entries that a later transaction of their producer id will end, and finds out whether committed records are
 lost then.
 
-A committed transaction's marker was skipped, or lost with a leader, and its client went on at once. So nothing hangs:
-the marker of the present transaction decides about the committed records, too, and an ABORT loses them. If an entry
-stays open, and its samples do not rule out such records, the brokers are asked once whether the entry holds them. An
-entry that holds such records is followed to its end.
+Such an entry is left if a committed transaction's marker was skipped, or lost with a leader, and the client went on at
+once. Nothing hangs then: the marker of the present transaction decides about the committed records, too, and an ABORT
+loses them. If an entry stays open, and its samples do not rule out such records, the brokers are asked once whether the
+entry holds them. An entry that holds such records is followed to its end.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from spark_jobs.judge.partition_prober import Answers, EntryKey, is_open
 from spark_jobs.judge.resolution import cases_of
 
 _CLOSING: Final = (RelationKind.OPEN, RelationKind.OVERDUE, RelationKind.COMPLETING)
-"""Relations of an entry to a transaction that will close it, and that may have written it. By time alone, it is not
-ruled out that the transaction wrote the entry: it began soon after the entry was first seen, or soon before the entry
-was last seen."""
+"""Relations of an entry to a transaction that will close it, and that may have written it. Time alone does not rule out
+that the transaction wrote the entry: it began soon after the entry was first seen, or soon before the entry was last
+seen."""
 
 READ_EVERY_MS: Final = 1_000
 READ_AT_ONCE: Final = 4
-"""Maximum number of entries that are read at once, every READ_EVERY_MS at most, because a busy cluster has thousands of
-long transactions."""
+"""Maximum number of entries that are read at once. The next are read READ_EVERY_MS later at the earliest, because a
+busy cluster has thousands of long transactions."""
 
 MOST_FOLLOWED: Final = 1_000
 
@@ -80,8 +80,8 @@ class SharedFates:
 
     def __init__(self) -> None:
         self._taken_over_ms: dict[EntryKey, int] = {}
-        """The time (ms) at which an entry without an owner at step 2 got one. An entry that is seen open after this
-        time is older than the owner's present transaction."""
+        """By entry that had no owner at confirmation step 2, the time (ms) at which it got one. An entry that is seen
+        open after this time is older than the owner's present transaction."""
         self._lost: list[Observation] = []
         self._read: dict[EntryKey, int] = {}
         """By entry, the start time (ms) of the owner's transaction when the facts about the entry were last
@@ -127,15 +127,15 @@ class SharedFates:
         return RoundResult(tuple(lost), frozenset({Kind.LOST_RECORDS}), resolutions={})
 
     def note_end(self, case: HangingCase, marker: Marker, how: Resolution, rules: Rules) -> None:
-        """Notes that a marker has ended a hanging entry: if it is an ABORT marker that we did not write, the committed
+        """Notes that a marker has ended a hanging entry. If it is an ABORT marker that we did not write, the committed
         records of the entry are lost. `how`: the resolution."""
         if case.holds_committed and marker.is_commit is False and how != Resolution.OUR_MARKER:
             by = _ENDED_BY.get(how, EndedBy.NOT_KNOWN)
             self._lost.append(_lost_by(case.subject, marker, by, case.proofs, rules))
 
     def resume(self, findings: Iterable[Finding]) -> None:
-        """Follows the entries with committed records that open findings are about, also findings from before a restart.
-        `findings`: open ones about adopted records. Only critical ones are about committed records."""
+        """Follows the entries with committed records that have an open finding, also one from before a restart.
+        `findings`: the open findings about adopted records; the critical ones are about committed records."""
         for one in findings:
             if one.severity == Severity.CRITICAL:
                 self._follow(key_of(one.subject), one.subject, one.observation.evidence)
@@ -237,8 +237,8 @@ def key_of(subject: Subject) -> EntryKey:
 
 
 def _began_after(entry: Entry, samples: Sequence[Sample], log_partition: int, ended_offset: int) -> bool:
-    """Returns whether a sample proves that the entry was not there yet when the transaction log already contained the
-    end of the owner's last transaction."""
+    """Returns whether a sample proves that the transaction log contained the end of the owner's last transaction before
+    the entry began."""
     return any(
         one.high_watermark <= entry.start_offset
         and log_partition in one.ends_before_last

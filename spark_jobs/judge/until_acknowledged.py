@@ -30,8 +30,8 @@ class TornObserver:
         return self._seen
 
     def reported(self, known: Mapping[Key, Finding]) -> list[int]:
-        """Returns the sequences of the torn transactions of the last `observe` that a stored finding has counted. A
-        second call returns none. `known`: the stored findings."""
+        """Returns the sequence numbers of the torn transactions that the last `observe` found and a stored finding has
+        counted. A second call returns none. `known`: the stored findings."""
         counted = []
         for one in self._seen:
             finding = known.get((one.kind, one.subject))
