@@ -80,8 +80,8 @@ def _run(
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Returns whether a line is logged: not if it comes from py4j or the root logger. py4j logs every lost connection
-    with a traceback, sometimes through the root logger; our own loggers report the consequence in one line."""
+    """Returns False for a line of py4j or the root logger, which is not logged. py4j logs every lost connection with a
+    traceback, sometimes through the root logger; our own loggers report the consequence in one line."""
     return record.name.startswith("txnscope") or (record.name != "root" and not record.name.startswith("py4j"))
 
 

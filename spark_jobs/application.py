@@ -145,7 +145,8 @@ class Application:
 
     def _first_contact(self, start: Part) -> str | None:
         """Returns the Kafka cluster id; None if the application is to stop. Waits for a broker, which may have been
-        started together with this process, but only for FIRST_CONTACT_S, because the address may be wrong."""
+        started together with this process. Raises KafkaUnavailable after FIRST_CONTACT_S, because the address may be
+        wrong."""
         give_up = time.monotonic() + FIRST_CONTACT_S
         has_logged = False
         while True:
@@ -195,8 +196,8 @@ class Application:
                 self._stopping.wait(PAUSE_S)
 
     def _renew(self, engine: Engine, held_lease: lease.Lease) -> None:
-        """Renews the lease. Called while every part that writes under the lease makes progress. Raises LeaseLost; a
-        store that does not answer is only logged."""
+        """Renews the lease. Called while every part that writes under the lease makes progress. Raises LeaseLost if the
+        lease is lost. Only logs that the store does not answer."""
         try:
             lease.renew(engine, held_lease, wall_clock_ms())
         except StoreUnavailable:

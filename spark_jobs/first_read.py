@@ -24,10 +24,10 @@ tombstones that were never read."""
 
 
 def initial_positions(engine: Engine, lease: Lease, client: ClientSettings, now_ms: int) -> dict[int, LogPosition]:
-    """Returns the positions of all partitions of the transaction log known now; none while the topic does not exist.
+    """Returns the known positions of all partitions of the transaction log; none while the topic does not exist.
 
-    Raises KafkaFailure if the very first start does not get the log's end offsets, because counters include only
-    records behind them.
+    At the very first start, raises KafkaFailure if the log's end offsets cannot be read: counters include only records
+    behind them.
     """
     with engine.connect() as connection:
         known = positions(connection, lease.cluster_id, SourceName.TRANSACTION_LOG, TOPIC)

@@ -18,8 +18,8 @@ from spark_jobs.source.reader_settings import ReaderSettings, WatchedTopics
 
 @dataclass(frozen=True, slots=True)
 class IngestSettings:
-    """The settings of the application. `cluster` None: the Kafka cluster id is the name. `tails`: every batch of the
-    watched topics is read. `liveness`: the file or port that shows that the process works."""
+    """The settings of the application. `cluster`: its name; None: the Kafka cluster id is the name. `tails`: every
+    batch of the watched topics is read. `liveness`: the file or port that shows that the process works."""
 
     client: ClientSettings
     cluster: str | None
@@ -62,8 +62,9 @@ class IngestSettings:
 
 
 def parse(argv: Sequence[str]) -> IngestSettings:
-    """Reads the settings. `argv` may choose one of several clusters: `--cluster NAME`. Raises SystemExit(2) for
-    another flag, SettingsError, and BadClientConfig for a bad file or address."""
+    """Reads the settings. `--cluster NAME` in `argv` chooses one of several clusters. Raises SystemExit(2) if `argv`
+    has any other flag, SettingsError if a setting cannot be used, BadClientConfig if a client's file or address is
+    bad."""
     parser = argparse.ArgumentParser("python -m spark_jobs", allow_abbrev=False)
     parser.add_argument("--cluster")
     return IngestSettings.of(load(vars(parser.parse_args(argv))))

@@ -19,9 +19,8 @@ from service.wire.vectors import Bools, Ints
 from spark_jobs.fold.rows import READ, facts_from_rows, rows_of, struct_of, troubles_from_rows
 
 OLDEST_MS: Final = 86_400_000
-"""Greatest age (ms) of a timestamp that is used. A batch with an older timestamp, or one in the future, counts for the
-minute in which it is read, because producers may write any timestamp, and every distinct minute takes a row in the
-store."""
+"""Maximum age (ms) of a timestamp that is used. A batch with an older timestamp, or one in the future, counts for the
+minute in which it is read. Producers may write any timestamp, and every distinct minute takes a row in the store."""
 
 _SUMS: Final = len(Volume._fields) - 3
 _NOTHING, _COMMITTED, _ABORTED = range(3)

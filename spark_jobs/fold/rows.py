@@ -165,7 +165,8 @@ def facts_from_rows(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
 def batches_from_rows(table: pa.Table, runs_at_once: int = RUNS_AT_ONCE) -> Iterator[LogBatch]:
     """Yields all rows of one micro-batch as facts, cut into batches that fit into memory as objects.
 
-    A cut is made only after reads, because all facts from a range come before the read that names the range.
+    A cut is made only after a fact of the kind `read`. Such a fact names a range, and comes after all other facts from
+    this range.
     """
     found: dict[str, list[Any]] = {kind: [] for kind in _FACTS}
     runs: list[pa.StructArray] = []

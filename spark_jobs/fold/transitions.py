@@ -83,9 +83,9 @@ class Pairs(NamedTuple):
         return PairFacts(self._steps(np.flatnonzero(is_step)), minutes, durations)
 
     def _lacks_first_prepare(self, before: Records, after: Records) -> Array:
-        """Returns True for each pair in which a commit may have been decided before `before`, because the previous pair
-        does not show that `before` is the first PrepareCommit of its transaction. The driver knows what was stored, and
-        judges these pairs."""
+        """Returns True for each pair that completes a commit which may have been decided before `before`, because the
+        previous pair does not show that `before` is the first PrepareCommit of its transaction. The driver knows the
+        stored records, and judges these pairs."""
         known = np.zeros(len(self.left), np.bool_)
         follows = self.before.offset[self.left[1:]] == self.after.offset[self.right[:-1]]
         known[1:] = follows & (self.id_number[1:] == self.id_number[:-1])
@@ -107,8 +107,8 @@ class Pairs(NamedTuple):
     def _minutes(
         self, before: Records, after: Records, counting: Array, is_step: Array
     ) -> tuple[Minutes | None, tuple[Durations, ...]]:
-        """Returns the sums by id and minute of what `id_delta.commit_sums` returns for each pair, and histograms of the
-        durations. Neither includes the marker times of steps."""
+        """Returns the sums, by id and minute, of what `id_delta.commit_sums` returns for each pair, and histograms of
+        the durations. Neither includes the marker times of steps."""
         prepares = (after.state == PREPARE_COMMIT) & (after.start_ms > 0) & (after.partition_count > 0)
         prepares &= ~transitions.is_repetition(before, after)
         rows = np.flatnonzero((outcomes.completes_commit(before, after) | prepares) & counting)

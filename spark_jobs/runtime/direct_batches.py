@@ -57,7 +57,8 @@ class DirectBatches:
 
     def may_take(self, through_spark_at: float) -> bool:
         """Returns True if the next batch need not go through Spark: the driver has taken the previous direct batch, and
-        the last micro-batch, at `through_spark_at` (monotonic), was within THROUGH_SPARK_EVERY_S."""
+        the last micro-batch was less than THROUGH_SPARK_EVERY_S ago. `through_spark_at`: the time of that micro-batch
+        (monotonic, s)."""
         return time.monotonic() - through_spark_at < THROUGH_SPARK_EVERY_S and not self._batch.exists()
 
     def put(self, rows: Iterable[pa.RecordBatch]) -> None:

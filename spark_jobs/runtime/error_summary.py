@@ -65,7 +65,7 @@ def encoded_reason(text: str) -> Reason | None:
 
 
 def reason_of(failure: BaseException) -> Reason:
-    """Returns the reason why Kafka could not be read, if that ended the query; otherwise a reason with one line of the
+    """Returns the reason why Kafka could not be read, if that ended the query; else a reason with one line of the
     failure's text."""
     if isinstance(failure, KafkaFailure):
         return failure.reason

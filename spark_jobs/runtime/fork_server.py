@@ -114,7 +114,7 @@ def _become(connection: socket.socket) -> NoReturn:
 
 
 def _receive_request(connection: socket.socket) -> tuple[list[str], dict[str, str]]:
-    """Returns the module with its arguments, and the environment. From now on this process has the streams of the
+    """Returns the module with its arguments, and the environment. Replaces this process's streams by those of the
     process at the other end of `connection`."""
     ancillary_size = socket.CMSG_SPACE(len(STREAMS) * array.array("i").itemsize)
     request, ancillary, _, _ = connection.recvmsg(1 << 16, ancillary_size)

@@ -44,11 +44,11 @@ class Job(Protocol):
 def run_jobs(
     jobs: Sequence[Job], lease: Lease, liveness: Liveness, renew: Callable[[], None], stopping: threading.Event
 ) -> BaseException | None:
-    """Runs `jobs` until `stopping` is set (returns None), or until no job may write under this lease any more (returns
-    the cause). Waits for the end of all jobs.
+    """Runs `jobs` until `stopping` is set, then returns None. Stops earlier if no job may write under this lease any
+    more, and returns the cause. Waits for the end of all jobs.
 
-    `renew` keeps the lease, and is called when every part that writes under it has made a step; it raises LeaseLost.
-    Raises TooManyFailures, and StoreLost.
+    `renew` keeps the lease; it is called when every part that writes under the lease has made a step, and raises
+    LeaseLost. Raises TooManyFailures and StoreLost.
     """
     shared_end = _SharedEnd()
     threads = [

@@ -20,16 +20,16 @@ START_S: Final = 120.0
 """Limit until the first step: a JVM starts, Python processes start, classes are loaded from a cold disk."""
 
 SOURCE_START_S: Final = 40.0
-"""Limit until the first step of a source in a running JVM. That step takes 3 to 5 s on processors without other
-work."""
+"""Time limit (s) for the first step of a source, once the JVM runs. That step takes 3 to 5 s on processors without
+other work."""
 
 MIGRATION_S: Final = 3_600.0
-"""Limit of a migration. A migration may rewrite a large table without any report of progress. A process that is ended
-in the middle only begins the migration again."""
+"""Time limit (s) of a migration, which may rewrite a large table without any report of progress. If the process is
+ended in the middle, the migration begins again."""
 
 SOURCE_S: Final = 25.0
-"""Limit of a source. A source reports at least one step a second; its longest expected pauses are a connection to an
-unresponsive broker and a wait for the store's lock, 5 s each."""
+"""Time limit (s) between two steps of a source. A source reports at least one step a second; its longest expected
+pauses are a connection to an unresponsive broker and a wait for the store's lock, 5 s each."""
 
 JUDGE_S: Final = 120.0
 """Limit of the judge. A round over a large store takes seconds."""

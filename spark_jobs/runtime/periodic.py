@@ -38,10 +38,10 @@ def repeated(
 
     When another thread sets `wake`, the next call comes at once, unless the last one failed.
 
-    The thread is a part of `liveness` (see there for `limit_s` and `holds_lease`). A failure of `work` is logged
-    once, and `work` is called again after a pause. While the store or Kafka does not answer, the pauses count as
-    progress. After any other failure they do not: if it lasts longer than `limit_s`, the process ends and is started
-    again. LeaseLost ends the thread.
+    The thread is a part of `liveness`; `Liveness.part` explains `limit_s` and `holds_lease`. A failure of `work` is
+    logged once, and `work` is called again after a pause. If the store or Kafka does not answer, these pauses count as
+    progress. After any other failure they do not: if that failure lasts longer than `limit_s`, the process ends and is
+    started again. LeaseLost ends the thread.
     """
     stopping, wake = threading.Event(), wake or threading.Event()
     with liveness.part(name, limit_s, holds_lease=holds_lease) as part:

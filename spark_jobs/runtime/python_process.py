@@ -63,9 +63,10 @@ def run(module: str, arguments: "Sequence[str]", connected: "int | None") -> Non
 
 
 def connect() -> "int | None":
-    """Returns the descriptor of a connection to the JVM, which waits for this process. None if this is a daemon.
+    """Returns the descriptor of a connection to the JVM, which waits for this process. Returns None if this process is
+    a daemon.
 
-    The JVM listens on a Unix socket, or on loopback; there it wants a secret within the same ten seconds (Spark 4.3,
+    The JVM listens on a Unix socket, or on loopback, where it wants a secret within the same ten seconds (Spark 4.3,
     SocketAuthHelper).
     """
     path = os.environ.get("PYTHON_WORKER_FACTORY_SOCK_PATH")
@@ -167,8 +168,8 @@ def _set_process_name(name: str) -> None:
 def report_failure(
     kind: "type[BaseException] | None", failure: "BaseException | None", trace: "TracebackType | None"
 ) -> None:
-    """Writes one line about a failure, with the place where it was raised; none if the JVM is gone or ends this
-    process."""
+    """Writes one line about a failure, with the place where it was raised. Writes nothing if the JVM is gone or ends
+    this process."""
     if failure is None or kind is None or issubclass(kind, (ConnectionError, EOFError, SystemExit, KeyboardInterrupt)):
         return
     while trace is not None and trace.tb_next is not None:

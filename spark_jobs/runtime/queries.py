@@ -21,16 +21,16 @@ _CHECK_EVERY_S: Final = 0.5
 
 
 class StillStoring(Exception):
-    """The query has ended, but the store has not answered its last batch. Until the store does, no other query may
-    write in its place."""
+    """A query has ended, but the store has not answered its last batch. Until the store answers, no other query may
+    write in place of this one."""
 
 
 class Queries:
     """Runs queries in one session."""
 
     def __init__(self, spark: SparkSession, scratch: Path, executors: Executors | None = None) -> None:
-        """`scratch`: the folder for checkpoints, which live no longer than their query. `executors`: those of a
-        cluster; None: Spark runs on this machine alone."""
+        """`scratch`: the folder for checkpoints, which live no longer than their query. `executors`: the executors of a
+        Spark cluster; None if Spark runs on this machine alone."""
         self._spark, self._scratch, self._executors = spark, scratch, executors
         self._registered: set[type[DataSource]] = set()
 
@@ -42,7 +42,7 @@ class Queries:
         sink: StoreSink[Any],
         ending: threading.Event,
     ) -> None:
-        """Runs a query with `options` and those that every source gets, and returns once `ending` is set. Raises the
+        """Runs a query with `options` and the options that every source gets. Returns once `ending` is set. Raises the
         failure that ended the query (the sink's, or Spark's own exception), StillStoring or SessionEnded."""
         if self._executors is not None:
             self._executors.wait(ending, sink.step)

@@ -51,21 +51,21 @@ log = logging.getLogger("txnscope.ingest")
 CORES = 2
 LOGGING: Final = Path(__file__).parent / "conf" / "log4j2.properties"
 NO_CONF: Final = Path(__file__).parent / "conf" / "none"
-"""A folder that does not exist, for the JVM's class path: with a folder that is not empty, the JVM would archive no
-classes."""
+"""A folder that does not exist, for the JVM's class path. The JVM archives no classes if a folder on the class path has
+files."""
 
 TASK_TRIES: Final = 2
-"""Attempts of a task. When a worker dies, another one tries its task again, and the query continues. A task that gets
-no answer from Kafka is tried again, too; the second attempt must be short, because the failure is reported only when
-the query ends."""
+"""Maximum attempts at a task. When a worker dies, another one tries its task again, and the query continues. A task
+that gets no answer from Kafka is tried again, too; the second attempt must be short, because the failure is reported
+only when the query ends."""
 
 _PATIENCE_S: Final = 600
 """Timeout (s) of waits between Spark's own processes. `spark_jobs.runtime.liveness` finds stuck parts. It distinguishes
 a slow machine from a dead process, which Spark's own timeouts of 15 s and more do not."""
 
 _SOCKETS_FIT: Final = 60
-"""Longest path of a folder for Unix sockets: Linux takes paths of at most 107 bytes, of which Spark's names need 43. If
-the path of the folder is longer, Spark listens on loopback instead."""
+"""Maximum length (bytes) of the path of a folder for Unix sockets. Linux takes paths of at most 107 bytes, of which
+Spark's names need 43. If the folder's path is longer, Spark listens on loopback instead."""
 
 _JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _ON_A_CLUSTER: Final = {
@@ -105,8 +105,8 @@ class SparkStart:
 def start_spark(
     scratch: Path, guard: JvmGuard, master: Master = HERE, java_options: Sequence[str] | None = None
 ) -> SparkSession:
-    """Starts a session on the Java that `find_java` returns. `scratch`: a folder for all that this machine's part of
-    Spark writes. `guard`: is called with the session's JVM. `java_options`: replace those that use the archive of
+    """Starts a session on the Java that `find_java` returns. `scratch`: a folder for everything that Spark writes on
+    this machine. `guard`: is called with the session's JVM. `java_options`: replace the options that use the archive of
     classes.
 
     Raises JavaNotFound, SparkFailed.
@@ -153,8 +153,8 @@ def _sharing(java: Java) -> Sequence[str]:
 
 
 def _settings(scratch: Path, master: Master, java_options: Sequence[str]) -> dict[str, str]:
-    """Returns our settings, overridden by the settings of `spark-defaults.conf`, and both overridden by the settings of
-    `master`. Options of the JVM do not override ours, but follow them."""
+    """Returns our settings. Those of `spark-defaults.conf` override them, and those of `master` override both. Options
+    of the JVM do not override ours, but follow them."""
     here = {"spark.local.dir": str(scratch), "spark.network.timeout": f"{_PATIENCE_S}s"}
     ours = {**_everywhere(scratch, java_options), **(here if master.is_local else _ON_A_CLUSTER)}
     theirs = {**_spark_defaults(), **dict(master.conf)}
@@ -215,11 +215,11 @@ def _python(scratch: Path, interpreter: str) -> Path:
 
 
 def planners_path(scratch: Path, interpreter: str) -> Path:
-    """Returns a folder for the `PYTHONPATH` of a driver's JVM, with which that JVM's planners become the program of
+    """Makes a folder for the `PYTHONPATH` of a driver's JVM. With it, the planners of that JVM become the program of
     `_python`.
 
-    `PYSPARK_PYTHON` cannot name that program with a cluster, because the same path has to hold on every machine. The
-    JVM does not limit the time of a daemon.
+    `PYSPARK_PYTHON` cannot name that program with a cluster, because the same path has to hold on every machine.
+    Daemons stay as they are, because the JVM does not limit their time.
     """
     program = str(_python(scratch, interpreter))
     folder = scratch / "planners"

@@ -40,8 +40,9 @@ class StoreSink(Generic[_Batch]):
         apply: Callable[[_Batch, int, int | None], Any],
         step: Callable[[], None],
     ) -> None:
-        """`apply` gets a batch, the time, and, once, the duration of the previous micro-batch in ms. `step` is called
-        at each step: a batch arrived, was stored, or waits for a store that does not take it."""
+        """`apply` gets a batch, the time (ms), and the duration (ms) of the previous micro-batch; it gets each duration
+        once, else None. `step` is called at each step: a batch arrived, was stored, or waits for a store that does not
+        take it."""
         self._batches, self._apply, self.step = batches_from_rows, apply, step
         self._ending = threading.Event()
         self._idle = threading.Event()
@@ -100,7 +101,7 @@ class StoreSink(Generic[_Batch]):
         self._idle.wait(END_S)
 
     def close(self) -> bool:
-        """Stops taking direct batches, and waits for the batch that is being stored, at most END_S for each. Returns
+        """Stops taking direct batches, then waits for the batch that is being stored; each takes at most END_S. Returns
         False if that batch is not stored yet."""
         self._ending.set()
         if self._taking is not None:

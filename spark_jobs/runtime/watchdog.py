@@ -100,8 +100,8 @@ class Watchdog:
 
 
 def liveness_reporter(where: str) -> Callable[[], None]:
-    """Returns a function to call once a second while all parts make progress. `where`: a file, or [HOST:]PORT of a page
-    that then answers 200.
+    """Returns a function to call once a second while all parts make progress. The function touches the file `where`; if
+    `where` is [HOST:]PORT, a page there answers 200 from then on.
 
     Raises BadLiveness if the port is taken or the file cannot be written.
     """

@@ -25,7 +25,7 @@ READ_AT_ONCE = 300_000
 
 
 def admit(positions: Mapping[int, LogPosition], ends: Mapping[int, int], limits: BatchLimits) -> dict[int, int]:
-    """Returns the offset to read to in this batch for each partition of `ends`, never below its position.
+    """Returns, by partition of `ends`, the offset to read to in this batch, never below the partition's position.
 
     While history is read (below `counted_from`), a batch takes a few whole partitions, so that each id is folded once
     and written once. Otherwise every partition gets a share of the limit in proportion to its lag. No range straddles
@@ -69,8 +69,8 @@ Range = TypeVar("Range", RangeRead, TopicRange)
 
 
 def into_tasks(ranges: Sequence[Range], cores: int) -> list[list[Range]]:
-    """Returns at most `cores` lists of about equal size, each with few leaders. Empty ranges, which only report the
-    log's start and end, go into the first list.
+    """Divides the ranges into at most `cores` tasks of about equal size, each with few leaders. Empty ranges, which
+    only report the log's start and end, go into the first task.
 
     A task costs about 16 ms whatever it does, so there must not be one per partition.
     """

@@ -71,10 +71,11 @@ class RecordSizes:
         self._known: dict[str, _Measured] = {}
 
     def of(self, layout: TopicLayout, partition: int, offset: int, *, is_news: bool) -> int:
-        """Returns the bytes per record of the topic. The size is measured at `offset` of `partition`, and again after
-        MEASURE_EVERY_MS if there are records at `offset` (`is_news`), or if the last measurement was refused.
+        """Returns the bytes per record of the topic. The size is measured at `offset` of `partition`. It is measured
+        again after MEASURE_EVERY_MS if there are records at `offset` (`is_news`), or if the last measurement was
+        refused.
 
-        Raises KafkaRefused if the topic may not be read, and KafkaUnavailable.
+        Raises KafkaUnavailable, and KafkaRefused if the topic may not be read.
         """
         known, now = self._known.get(layout.topic), self._now_ms()
         wants_more = known is not None and (is_news or known.refusal is not None)
@@ -212,8 +213,8 @@ class LedgerPlanner:
             return None if known is None else one
 
     def _followed(self, seen: LogObservation, known: Mapping[int, LogPosition]) -> Followed | None:
-        """Returns the positions in the observed logs. None if the topic was created again, and the layout is still that
-        of the former topic."""
+        """Returns the positions in the observed logs. Returns None if the topic was created again while the layout is
+        still that of the former topic."""
         found = follow(seen, known, lambda p, position: self._kafka.divergence(seen, p, position), from_start=False)
         if any(gap.reason == "diverged" for gap in found.gaps.values()):
             now = self._kafka.topics().layouts.get(seen.layout.topic)

@@ -78,11 +78,11 @@ def unanswered_reason(seen: LogObservation) -> Reason | None:
 
 
 class LogPosition(NamedTuple):
-    """A position in a log: everything below `next_offset` of this generation is in the store.
+    """A position in a log: everything below `next_offset` of this generation is in the store. `leader_epoch`: the epoch
+    of the leader from which it was read; -1 if nothing was read yet.
 
-    `leader_epoch`: of the leader it was read from (-1: nothing was read yet). Offsets below `counted_from` update the
-    state but no counter: they were written before counting began, or were counted already. `stale`: the log was read
-    so long ago that tombstones written since may have been compacted away.
+    Offsets below `counted_from` update the state but no counter: they were written before counting began, or were
+    counted already. `stale`: the log was read so long ago that tombstones written since may have been compacted away.
     """
 
     topic_id: str

@@ -55,8 +55,8 @@ class BatchPlan(Generic[Range]):
 
 
 class LogPlanner:
-    """Plans batches over one topic that begin at `positions`. Time comes from `now_ms`. `unreadable`: the partitions
-    that ended an earlier query, and why. They are read again after a fetch from them succeeds; the others are read
+    """Plans batches over one topic, from `positions` on. Time comes from `now_ms`. `unreadable`: the partitions that
+    ended an earlier query, and why. They are read again after a fetch from them succeeds; the others are read
     meanwhile."""
 
     def __init__(
@@ -134,8 +134,8 @@ class LogPlanner:
         return BatchPlan(ranges, combined([unanswered_reason(seen), self._unreadable]))
 
     def _try_again(self, client: KafkaClient, seen: LogObservation, positions: Mapping[int, LogPosition]) -> None:
-        """Tries a fetch from each partition that could not be read, every TRY_AGAIN_MS. A partition stays unreadable if
-        its fetch fails, or does not begin within _TRY_TIMEOUT_MS."""
+        """Tries a fetch, every TRY_AGAIN_MS, from each partition that could not be read. A partition stays unreadable
+        if its fetch fails, or does not begin within _TRY_TIMEOUT_MS."""
         if self._unreadable is None or self._now_ms() - self._tried_at_ms < TRY_AGAIN_MS:
             return
         self._tried_at_ms = self._now_ms()

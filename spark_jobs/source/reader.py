@@ -139,7 +139,7 @@ class RangeReader(ABC):
         return PartitionsUnreadable(self._topic, left, offsets, nothing if failure is None else failure.reason)
 
     def _by_leader(self) -> dict[int, list[PartitionFetch]]:
-        """Returns the unfinished ranges by leader. Partitions with the fewest bytes read come first, since a broker
+        """Returns the unfinished ranges by leader. Partitions with the fewest bytes read come first, because a broker
         fills its response in the order of the request, up to a limit."""
         groups: dict[int, list[PartitionFetch]] = defaultdict(list)
         for p in sorted(self.unfinished, key=lambda p: self._bytes[p]):

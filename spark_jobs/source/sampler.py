@@ -32,8 +32,8 @@ LOG_STARTS_EVERY_MS: Final = 10_000
 FULL_EVERY_MS: Final = 30_000
 HEARTBEAT_MS: Final = 1_000
 READ_AGAIN_MS: Final = 1_500
-"""Pause between two reads of a stalled partition: a bit less than two heartbeats, so that every other heartbeat reads
-the partition."""
+"""Pause (ms) between two reads of a stalled partition: a bit less than two heartbeats, so that every other heartbeat
+reads the partition."""
 REPORTS_AT_ONCE: Final = 2_000
 READS_AT_ONCE: Final = 2_000
 _CHECKS_AT_ONCE: Final = 20

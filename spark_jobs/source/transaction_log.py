@@ -48,8 +48,9 @@ def source_options(
     unreadable: PartitionsUnreadable | None = None,
 ) -> dict[str, str]:
     """Returns the options of the source in the form in which Spark passes them on (strings, keys in lower case).
+    `pulse`: a file that is touched at each step.
 
-    `pulse`: a file that is touched at each step. `unreadable`: the partitions that ended the query before.
+    `unreadable`: the partitions that ended the previous query.
     """
     return {
         **settings.option,

@@ -124,7 +124,7 @@ def _sample(rounds: Rounds, stretches: Sequence[Stretch]) -> Sample:
 
 
 STALL_MS: Final = 200
-"""Time for which the LSO must have stayed at one offset below the high watermark before a partition is stalled: a bit
+"""Minimum time (ms) for which the LSO stays at one offset below the high watermark before a partition is stalled: a bit
 less than the time between two samples, so that two in a row suffice."""
 MOVING_EVERY_MS: Final = 5_000
 """Interval at which a busy partition, where transactions come and go, is reported."""
@@ -134,8 +134,8 @@ second sample gets an answer."""
 
 
 def is_over(since_ms: int, period_ms: int, now_ms: int) -> bool:
-    """Returns True if the period is over, or if the machine's clock was set back meanwhile. Without the latter, a wait
-    would last until the clock has caught up."""
+    """Returns True if the period is over, or if the machine's clock was set back meanwhile: otherwise a wait would last
+    until the clock has caught up."""
     return not 0 <= now_ms - since_ms < period_ms
 
 

@@ -17,15 +17,16 @@ from spark_jobs.source.window import Key, Window, WindowCache
 SMALL: Final = 1 << 20
 """Maximum number of bytes of one partition that are read to measure how much lies behind the LSO."""
 LARGE: Final = 8 << 20
-"""The same limit where only batches show the open transactions: DescribeProducers failed, is denied, or is not known to
-the broker (before Kafka 2.8)."""
+"""The limit in place of SMALL if only batches show the open transactions: DescribeProducers failed, is denied, or is
+not known to the broker (before Kafka 2.8)."""
 BUDGET: Final = 32 << 20
 """Approximate bytes that one task fetches from one leader; the next task continues from there."""
 
 _FIRST_ROUNDS: Final = ((16 << 10, 256), (2 << 20, 4), (8 << 20, 1))
 _MORE_ROUNDS: Final = ((256 << 10, 32), (2 << 20, 4), (8 << 20, 1))
-"""(bytes of each partition, partitions at once). A broker sends a batch above the limit only as the first batch of its
-response (KIP-74). Partitions that returned nothing are asked again with a higher limit, and in the end alone."""
+"""Further rounds of fetches: (bytes of each partition, partitions at once). A broker sends a batch above the limit only
+as the first batch of its response (KIP-74). Partitions that returned nothing are asked again with a higher limit, and
+in the end alone."""
 _RESPONSE_BYTES: Final = 8 << 20
 _TIMEOUT_MS: Final = 5_000
 _NOTHING: Final = (0, False)
@@ -119,7 +120,7 @@ class _Fetching:
 
     def advance(self, requests: Sequence[PartitionEnds], rounds: Sequence[tuple[int, int]]) -> list[PartitionEnds]:
         """Fetches for each of `requests`, within BUDGET. A request that returned nothing is sent again in the next of
-        `rounds`. Returns the requests with a longer window now."""
+        `rounds`. Returns the requests whose window is longer now."""
         todo = list(requests)
         extended: list[PartitionEnds] = []
         for size, at_once in rounds:
