@@ -1,9 +1,9 @@
-"""A crowd of clients, most of them hostile or clumsy: `python -m tests.benchmarks.crowd_load PORT CLUSTER SHARE`.
+"""A crowd of clients, most of them hostile or clumsy: `python -m tests.benchmarks.crowd_load PORT CLUSTER SHARE`. SHARE
+is the part of the crowd to run; 1 is all of it.
 
-The part SHARE (1 is all) of these clients works at the same time: connections that send nothing; connections that send
-one byte a second, and are opened again when the service closes them; people who load a page every 5 s; streams of
-events; and requests that need Kafka, one after another. At the end, the program prints the number of answers of each
-kind.
+All clients work at the same time: connections that send nothing; connections that send one byte a second, and are
+opened again when the service closes them; people who load a page every 5 s; streams of events; and requests that need
+Kafka, one after another. At the end, the program prints the number of answers of each kind.
 """
 
 from __future__ import annotations
