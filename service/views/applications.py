@@ -70,8 +70,8 @@ class SeenApplication(NamedTuple):
 def see(
     connection: Connection, cluster_id: int, rows: Sequence[ApplicationRow], standing: Sequence[JudgedPartition]
 ) -> list[SeenApplication]:
-    """Returns the applications, in the order of `rows`, with the partitions and groups that they hold up. `standing`:
-    the stalled partitions, judged."""
+    """Returns the applications, in the order of `rows`, with the partitions that they stall and the groups that they
+    block. `standing`: the stalled partitions, judged."""
     holders = Holders.read(connection, cluster_id, standing)
     places: dict[str, list[TopicPartition]] = {}
     for place in holders.judged:

@@ -66,9 +66,9 @@ def _ids(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit
 
 
 def _owners(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:
-    """Yields the owners of the producer id; if it has none, the partitions on which it has a transaction open. Kafka
-    gives a producer id to one transactional.id for good; a second owner is possible only after the transaction log was
-    replaced."""
+    """Yields the owners of the producer id `text`. If it has none, yields the partitions on which it has a transaction
+    open. Kafka gives a producer id to one transactional.id for good; a second owner is possible only after the
+    transaction log was replaced."""
     if not _PRODUCER.fullmatch(text) or int(text) > _INT64_MAX:
         return
     owners = read_owners(connection, cluster.id, int(text))

@@ -37,9 +37,9 @@ class FindingWriter:
     def save(
         self, changes: Sequence[Change], now_ms: int, detected: Sequence[int] = (), contradictions: int = 0
     ) -> None:
-        """Writes all changes or none. Does nothing if `changes` is empty. `detected`: for each hanging transaction that
-        is confirmed now, the time (ms) since which its partition has been stalled. `contradictions`: the number of
-        decisions that have just become contradictory."""
+        """Writes all changes or none. Does nothing if `changes` is empty. `detected`: for each hanging transaction
+        confirmed now, the time (ms) at which its partition's stall began. `contradictions`: the number of decisions
+        that have just become contradictory."""
         if not changes:
             return
         cluster_id = self._lease.cluster_id

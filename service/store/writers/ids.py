@@ -70,11 +70,8 @@ class IdWriter:
         *,
         counts: bool,
     ) -> EndedTotals:
-        """Applies `runs`, which are of the plan's ranges and sorted by `id_rows.by_id`.
-
-        With `counts=False`, adds nothing to the totals and leaves out runs that the store has already, so the call may
-        be repeated.
-        """
+        """Applies `runs`: runs of the plan's ranges, sorted by `id_rows.by_id`. With `counts=False`, adds nothing to
+        the totals and leaves out runs that the store has already, so the call may be repeated."""
         runs, displays = keyed(runs)
         ids = list(dict.fromkeys(run.transactional_id for run in runs))
         rows = IdRows.read(connection, self.cluster_id, ids, todo.partition_count)
@@ -166,8 +163,8 @@ def expire_partition_ids(connection: Connection, cluster_id: int, partition: int
 
 
 def _is_stored(row: IdRow | None, run: Run) -> bool:
-    """Returns whether the row of the run's partition already contains the run. Every row with an offset is of the
-    present generation, because `expire_partition_ids` removes the offsets of earlier generations."""
+    """Returns whether the row of the run's partition already contains the run. A row has an offset only of the present
+    generation: `expire_partition_ids` removes the offsets of earlier generations."""
     return row is not None and row.record.offset >= run.last.offset
 
 

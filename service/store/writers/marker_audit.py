@@ -74,12 +74,12 @@ class Torn(NamedTuple):
 class Settled(NamedTuple):
     """The outcome of one comparison.
 
-    - `decided_in`: log partition and offset of all records of the decisions in `results`.
+    - `decided_in`: (log partition, offset) of each record of the decisions in `results`.
     - `used`: markers that were compared.
     - `gone`: partitions that are no longer tailed.
     - `begun`: the first offsets of partitions that are compared from now on.
-    - `ownerless`: partitions and producer ids whose records without an end may be of a transaction in `results`.
-    - `ended`: logs of deleted topics with what is left of them to compare.
+    - `ownerless`: (partition, producer id) of records that have no marker and may be of a transaction in `results`.
+    - `ended`: logs of deleted topics, with the markers and records that are still to be compared.
     """
 
     results: Mapping[Decision, Result]
@@ -213,8 +213,8 @@ def _forget_partitions(connection: Connection, cluster_id: int, topic: str, part
 
 
 def forget_untailed(connection: Connection, cluster_id: int, tails: Callable[[str], bool]) -> None:
-    """Deletes the ended logs of topics that are not tailed any more, because no decisions about these topics are stored
-    any more."""
+    """Deletes the ended logs of topics that are not tailed any more, because decisions about these topics are no longer
+    stored."""
     topics = connection.scalars(select(_E.topic).where(_E.cluster_id == cluster_id).distinct()).all()
     for topic in topics:
         if not tails(topic):

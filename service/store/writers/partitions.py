@@ -159,8 +159,8 @@ def _places(batch: PartitionsBatch) -> list[TopicPartition] | None:
 def _forget_others(
     partitions: Partitions, batch: PartitionsBatch, found: Container[TopicPartition], now_ms: int
 ) -> None:
-    """Forgets the partitions that a full batch does not name, because they are not watched any more. Keeps a partition
-    that is gone for GONE_KEPT_MS, and for as long as it is in `found`, the partitions with open findings."""
+    """Forgets the partitions that a full batch does not name, because they are not watched any more. A deleted
+    partition is kept until GONE_KEPT_MS have passed and it is not in `found`, the partitions with open findings."""
     named = {(look.topic, look.partition) for look in batch.observations}
     for place in partitions.rows.keys() - named:
         row = partitions.rows[place]

@@ -38,7 +38,7 @@ class RangeStep(NamedTuple):
 
 
 class RangePlan(NamedTuple):
-    """The steps by partition, without ranges that were applied before. `partition_count`: number of the topic's
+    """The steps by partition. Ranges that were applied before have no step. `partition_count`: number of the topic's
     partitions after these ranges; `has_grown`: the store knew the topic with fewer partitions before."""
 
     steps: dict[int, RangeStep]

@@ -52,11 +52,11 @@ class Holder(NamedTuple):
 class ClusterFacts(NamedTuple):
     """The facts about a cluster at one moment. `counted_since_ms`: None if counting has not begun. `holder`: None if no
     application ever held the lease. `counters`: by (name, label). `oldest`: by open state, the earliest time at which
-    an id entered the state. `top_open`: the display texts of ids with open transactions, and the times at which these
-    began; the oldest first. `expiring`: by period (1h, …), the number of ids that expire within it. `highest_epochs`:
-    by protocol, 1 and 2. `findings`: numbers by (kind, status). `truncated`: by kind, the number without a finding.
-    `hanging`: the confirmed hanging findings, the longest open first. `stalled`: stalled partitions, the longest
-    stalled first. `canary`: None if the cluster never had one."""
+    an id entered the state. `top_open`: (display text of an id, time at which its open transaction began), the oldest
+    first. `expiring`: by period (1h, …), the number of ids that expire within it. `highest_epochs`: by protocol (1 or
+    2), the highest producer epoch. `findings`: numbers by (kind, status). `truncated`: by kind, the number of
+    conditions without a finding. `hanging`: the confirmed hanging findings, the longest open first. `stalled`: stalled
+    partitions, the longest stalled first. `canary`: None if the cluster never had one."""
 
     name: str
     kafka_cluster_id: str
@@ -156,8 +156,9 @@ def _holder(connection: Connection, cluster_id: int) -> Holder | None:
 
 
 def _oldest(connection: Connection, cluster_id: int) -> dict[int, int]:
-    """Returns, by open state, the earliest time at which an id entered the state. An id enters Ongoing when its
-    transaction starts. The query for the Prepare states reads all of their ids, because there are few at a time."""
+    """Returns, by open state, the earliest time (ms) at which one of the ids in that state entered it. An id enters
+    Ongoing when its transaction starts. The query for the Prepare states reads all of their ids, because there are few
+    at a time."""
     ongoing = connection.execute(_OLDEST_FIRST.where(_T.cluster_id == cluster_id, _T.state == ONGOING).limit(1)).first()
     prepared = connection.execute(_PREPARED.where(_T.cluster_id == cluster_id))
     found = {int(state): int(since_ms) for state, since_ms in prepared}

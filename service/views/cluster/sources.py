@@ -159,8 +159,8 @@ def read_stalls(
     coverage: Coverage,
     now_ms: int,
 ) -> dict[str, Stall]:
-    """Returns the stalls of the sources that stall, by name of the source. Includes a source of which nothing was ever
-    stored. `coverage`: of data partitions."""
+    """Returns the stalls of the sources that stall, by name of the source. Such a source may be one of which nothing
+    was ever stored. `coverage`: the coverage of data partitions."""
     lease = clusters.lease_state(connection, cluster_id)
     found: dict[str, Stall] = {}
     for source in dict.fromkeys((*_ALWAYS_READ, *statuses)):
@@ -176,8 +176,8 @@ def read_stalls(
 def why_stalled(stall: Stall, now_ms: int, *, is_dated: bool = True) -> str:
     """Returns the reason of a stall in one line, without a full stop.
 
-    `is_dated`: the line contains the time since which no application has read the cluster. A caller that shows this
-    time itself passes False.
+    `is_dated`: the line contains the time since which no application has read the cluster; False if the caller itself
+    shows that time.
     """
     if stall.error is not None:
         gone = "" if stall.unread_since_ms is None else f"; {_unread(stall, now_ms, is_dated)}"

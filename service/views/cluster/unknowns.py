@@ -33,9 +33,8 @@ class UnknownKind(StrEnum):
 
 class Unknown(NamedTuple):
     """Something that cannot be known at present. `what` and `why`: texts for people. `grant`: the permission that would
-    help, if one would. `source`: the name of the source, for the kind SOURCE. `reason`: `why` as a value for code, if
-    there is one.
-    """
+    help, if there is one. `source`: the name of the source, for the kind SOURCE. `reason`: `why` as a value for code,
+    if there is one."""
 
     kind: UnknownKind
     what: str

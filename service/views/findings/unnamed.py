@@ -28,9 +28,9 @@ _CODES: Final = frozenset({"decision", "operations", "request"})
 
 
 class UnnamedWords(NamedTuple):
-    """The words of a finding. `outlook`: whether and how the condition heals. `cause`: why the transaction hangs;
-    `decided_by`: how the decision about it was reached; both None for other kinds of findings. `names`: the name of
-    each reference, in display form, except for references to fields of the finding's subject."""
+    """The words of a finding. `outlook`: whether and how the condition heals. `cause`, `decided_by`: for a hanging
+    transaction, why it hangs and how the decision about it was reached; else None. `names`: by reference, a name in
+    display form. References to fields of the finding's subject are not in `names`."""
 
     summary: Sentence
     advice: Sentence

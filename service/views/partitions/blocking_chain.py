@@ -120,9 +120,9 @@ def links(
     limits: Limits,
     now_ms: int,
 ) -> list[Link]:
-    """Returns an entry of the blocking chain for each partition. Partitions that do not heal come first; partitions
-    with the same outlook are sorted by the number of stopped groups, the time left and the age. Muted entries come
-    last. `findings`: the confirmed findings."""
+    """Returns an entry of the blocking chain for each partition. Partitions that do not heal come first, muted ones
+    last. Partitions with the same outlook are sorted by the number of stopped groups, the time left and the age.
+    `findings`: the confirmed findings."""
     behind: dict[TopicPartition, list[AffectedGroup]] = {}
     for group in affected:
         if group.is_blocked:

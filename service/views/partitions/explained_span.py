@@ -68,8 +68,8 @@ class ExplainedSpan(NamedTuple):
 
     @staticmethod
     def of(span: Span, owner: bytes | None, marker: MarkerCause | None, own: OwnDecision | None) -> ExplainedSpan:
-        """Returns the explanation of the span. `marker`: the cause of the marker that ends the span; `own`: as the
-        field of this class."""
+        """Returns the explanation of the span. `marker`: the cause of the marker that ends the span; `own`: see the
+        field of that name."""
         return ExplainedSpan(span, owner, marker if own is None else own.cause_of(marker), own)
 
     @property
@@ -110,8 +110,8 @@ class ExplainedSpan(NamedTuple):
 
     @property
     def decided(self) -> str | None:
-        """Returns a sentence about the coordinator's decision on the span's own transaction if the partition has no
-        marker of that decision; else None."""
+        """Returns a sentence about the coordinator's decision on the transaction that wrote the span. Returns None if
+        that decision is not known, or its marker is there."""
         if (own := self.own) is None:
             return None
         ended_by = None if self.span.marker_offset is None else f"{self.span.marker} at {self.span.marker_offset:,}"

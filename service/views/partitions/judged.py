@@ -61,8 +61,9 @@ class JudgedEntry(NamedTuple):
 
     @property
     def started_ms(self) -> int:
-        """Returns the time (ms) at which the coordinator started the transaction if the entry belongs to its owner's
-        present transaction, else the time at which the entry was first seen. Does not use a producer's clock."""
+        """Returns the time (ms) at which the coordinator started the transaction, if the entry belongs to its owner's
+        present transaction. Otherwise returns the time at which the entry was first seen. Does not use a producer's
+        clock."""
         owner = self.relation.owner
         if owner is not None and self.relation.kind in _OWN and is_time(owner.record.start_ms):
             return owner.record.start_ms
@@ -96,11 +97,12 @@ class UnjudgedPartitions(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """The numbers of partitions that are watched, answered recently, can be judged, are stalled (`blocked`), and exist
-    but are not watched (`not_covered`). `observed_at_ms`: when all watched partitions were last observed; None before
-    the first time. `answered_at_ms`: the same time or, while no partition answers, the time of the last answer.
-    `missing`: the partitions that cannot be judged, by reason; the most common reason comes first. `hides_all`: the
-    cluster has used transactions but shows no partition, because Kafka hides topics that may not be described."""
+    """Numbers of partitions. `answering`: those that answered recently; `judged`: those that can be judged; `blocked`:
+    those that are stalled; `not_covered`: those that exist but are not watched. `observed_at_ms`: when all watched
+    partitions were last observed; None before the first time. `answered_at_ms`: the same time or, while no partition
+    answers, the time of the last answer. `missing`: the partitions that cannot be judged, by reason; the most common
+    reason comes first. `hides_all`: the cluster has used transactions but shows no partition, because Kafka hides
+    topics that may not be described."""
 
     observed_at_ms: int | None = None
     watched: int = 0
@@ -119,7 +121,7 @@ class Coverage(NamedTuple):
 
 def log_unread_reason(connection: Connection, cluster_id: int) -> Reason | None:
     """Returns why the transaction log cannot be read: access is denied, the brokers have none, or no read has ever
-    succeeded. None if the log is being read, or if it was read before and reading will resume."""
+    succeeded. Returns None if the log is being read, or if it was read before and reading will resume."""
     status = clusters.statuses(connection, cluster_id).get(SourceName.TRANSACTION_LOG)
     if status is None or status.error is None:
         return None
@@ -265,8 +267,8 @@ def _found(connection: Connection, cluster_id: int) -> _Found:
 
 
 def known_log_at(connection: Connection, cluster_id: int, as_of_ms: int) -> KnownLog:
-    """Returns the known transaction log as of `as_of_ms`, the time of the last observation. If an end offset of the
-    transaction log was requested later, that later time counts instead."""
+    """Returns what is known of the transaction log as of `as_of_ms`, the time of the last observation. If an end offset
+    of the log was requested later, that later time counts instead."""
     limits = limits_of(judge_inputs.configs(connection, cluster_id))
     progress = judge_inputs.log_progress(connection, cluster_id)
     newest_ms = max([as_of_ms, *(view.end_asked_at_ms for view in progress)])

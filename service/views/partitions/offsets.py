@@ -96,10 +96,10 @@ def explain(
     end: int,
     as_of_ms: int,
 ) -> ExplainedOffsets:
-    """Explains the offsets [offset, end). `reading` opens a connection to the store. `as_of_ms`: now.
+    """Explains the offsets [offset, end). `reading` opens a connection to the store. `as_of_ms`: now. This may take
+    seconds: the caller should hold no connection to the store meanwhile.
 
-    This may take seconds: the caller should hold no connection meanwhile. Raises NoSuchPartition, NoSuchOffset,
-    KafkaUnavailable, KafkaRefused.
+    Raises NoSuchPartition, NoSuchOffset, KafkaUnavailable, KafkaRefused.
     """
     with client as asked:
         found, truncated_at = _read(asked, offsets_reading.find(asked, *place, offset), offset, end)

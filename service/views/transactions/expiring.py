@@ -19,8 +19,8 @@ _DAY_MS: Final = 86_400_000
 
 
 class ExpiringId(NamedTuple):
-    """An id that can expire. `swept_ms`: the latest time of its removal. `used`: how much of the time from its last use
-    to its expiry has passed, in percent."""
+    """An id that can expire. `swept_ms`: the latest time at which the coordinator removes the id. `used`: the part of
+    the time from the id's last use to its expiry that has passed, in percent."""
 
     row: IdRow
     expires_ms: int

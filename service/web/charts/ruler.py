@@ -76,7 +76,7 @@ def inside(piece: Piece) -> tuple[Label, ...]:
 
 def below(piece: Piece, taken: list[tuple[float, float]]) -> tuple[Label, ...]:
     """Returns a label below the piece; empty if the piece has no text, if the text is too long, or if the label would
-    touch another one. `taken`: the places that have labels already; the place of the new label is added."""
+    touch one in `taken`. `taken`: the places that have labels already; the place of the new label is added."""
     span = piece.span
     lines = _lines(piece)
     is_critical = span.kind == HANGING

@@ -61,8 +61,8 @@ class Piece(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """Returns the share of a broken-off piece in the width that is left. Decided offsets get half the room of
-        others, because consumers can read them."""
+        """Returns the weight with which a broken-off piece shares in the width that is left. Decided offsets weigh half
+        as much as others, because consumers can read them."""
         return 1 if self.span.kind == DECIDED else 2
 
     @property
@@ -86,8 +86,8 @@ class Scale(NamedTuple):
 
 
 def folded(spans: Sequence[Span], lso: int) -> list[Span]:
-    """Returns at most MOST_SPANS + 2 spans: the spans nearest to the LSO, and the last spans. All spans before the
-    first group are folded into one span; so are those between the two groups."""
+    """Returns at most MOST_SPANS + 2 spans: the spans nearest to the LSO, and the last three. At most two spans stand
+    for the rest: one for all before these two groups, and one for all between them."""
     if len(spans) <= MOST_SPANS:
         return list(spans)
     near = bisect_right([span.first for span in spans], lso) - 1

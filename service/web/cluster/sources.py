@@ -89,8 +89,8 @@ def source_rows(
     rejects: Mapping[tuple[str, int], int],
     now_ms: int,
 ) -> list[SourceRow]:
-    """Returns the rows, the transaction log first. The row of the data partitions is always included, as never read if
-    `sources` lacks it. `logs`: the partitions of the sources that are read in order. `rejects`: by source and
+    """Returns the rows, the transaction log first. The data partitions always have a row; if `sources` lacks them, the
+    row shows them as never read. `logs`: the partitions of all logs that are read. `rejects`: by source and
     partition."""
     rates: defaultdict[str, float] = defaultdict(float)
     for log in logs:

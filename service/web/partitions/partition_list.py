@@ -92,7 +92,7 @@ def get_partitions(
 
 def _is_shown(link: Link, show: str) -> bool:
     """Returns True if the filter `show` selects the entry of the chain. `hidden` selects all entries, also those with
-    an unknown blocker."""
+    an unknown blocker; `unknown` selects only these."""
     return show == "hidden" or (link.judged.why is not None if show == "unknown" else bool(link.waiting))
 
 

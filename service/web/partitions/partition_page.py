@@ -123,9 +123,9 @@ def get_partition(
     offset: str = "",
     to: str = "",
 ) -> Response:
-    """Returns the page, also for an offset that cannot be explained: the page then gives the reason, with status 422 if
-    the typed offsets are invalid. 404 if the store does not know the cluster, or if the partition is not watched and
-    the request names no offset of it."""
+    """Returns the page. For an offset that cannot be explained, the page gives the reason, with status 422 if the typed
+    offsets are invalid. 404 if the store does not know the cluster, or if the partition is not watched and the request
+    names no offset."""
     wanted = asked(offset, to)
     with framed(request, cluster) as (connection, frame):
         seen = _seen(connection, frame, topic, partition)

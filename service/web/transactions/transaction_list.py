@@ -296,8 +296,8 @@ def _listed(
 
 
 def _elsewhere(blocking: Blocking, rows: Sequence[IdRow]) -> list[tuple[bytes, str, Finding]]:
-    """Returns the hanging findings of ids that are not on this page, each with its id as bytes and as shown, so that
-    users need not search for them."""
+    """Returns the hanging findings of ids that are not on this page, so that users need not search for them: (id, id as
+    shown, finding)."""
     listed = {id_key(row.transactional_id) for row in rows}
     return [
         (transactional_id, display_id(transactional_id), finding)

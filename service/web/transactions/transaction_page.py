@@ -151,8 +151,7 @@ def _counted_since_ms(frame: Frame, timeline: TimelinePage) -> int | None:
 
 
 def _newest_abort(past: Past) -> Sequence[Transition]:
-    """Returns the newest abort among all rows that were read, to be shown if the window has no abort; empty if there is
-    none."""
+    """Returns the newest abort among all rows that were read, for a window without an abort; empty if there is none."""
     return [row.transition for row in past.rows if is_abort(row.transition)][:1]
 
 
