@@ -266,8 +266,8 @@ def _whole(data: bytes) -> Iterator[Batch | BadBatch]:
 
 
 def claimed_end(data: bytes, position: int) -> int:
-    """Returns the offset after the batch at `position`, from its header; base offset + 1 if the header is cut or its
-    delta is below 0."""
+    """Returns the offset after the batch at `position`, as its header claims; base offset + 1 if the header is cut or
+    its delta is below 0."""
     base_offset: int = _PREFIX.unpack_from(data, position)[0]
     delta: int = _DELTA.unpack_from(data, position + DELTA_AT)[0] if len(data) - position >= HEADER_SIZE else 0
     return base_offset + max(delta, 0) + 1

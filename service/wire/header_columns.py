@@ -16,11 +16,8 @@ from service.wire.vectors import Bools, Ints, structs
 
 
 def read_headers(data: bytes) -> Iterator[BatchHeader]:
-    """Yields the headers in order, also the header of a last batch that is cut behind its header. Ends at the first
-    bytes that cannot be a header of format 2.
-
-    Checksums are not verified, because they cover whole batches.
-    """
+    """Yields the headers in order, even if the last batch is cut after its header. Ends at the first bytes that cannot
+    be a header of format 2. Checksums are not verified, because they cover whole batches."""
     position = 0
     while len(data) - position >= HEADER_SIZE:
         header = BatchHeader._make(LAYOUT.unpack_from(data, position))
@@ -83,8 +80,8 @@ def header_columns(data: bytes) -> HeaderColumns:
 
 
 def marker_at(data: bytes, position: int, size: int) -> ControlRecord | None:
-    """Returns the marker in the control batch at `position`; None if the batch is no marker, was emptied by compaction
-    or is damaged."""
+    """Returns the marker in the control batch at `position`. Returns None if the batch has no marker, was emptied by
+    compaction, or is damaged."""
     try:
         for batch in read_batches(data[position : position + size]):
             if isinstance(batch, Batch):

@@ -139,7 +139,7 @@ class LocatedChunks(NamedTuple):
 
 class _Found(NamedTuple):
     """Batches and their records. By batch: `bad`, whether its chunk is not ordinary; `base`, its base offset;
-    `reached`, the offset after its last."""
+    `reached`, the offset after it."""
 
     records: Located
     bad: Bools

@@ -42,7 +42,8 @@ class OffsetKey(NamedTuple):
 def decode_offset_key(key: bytes | None) -> OffsetKey | None:
     """Returns the decoded key; None for a known type of record that is no offset.
 
-    Raises NullKey, MalformedKey, or UnknownKeyVersion for a type that Kafka 4.3 does not have.
+    Raises NullKey if `key` is None, UnknownKeyVersion if Kafka 4.3 does not have its type, MalformedKey if it is not
+    valid.
     """
     if key is None:
         raise NullKey("a record without key")

@@ -109,8 +109,8 @@ class ControlRecord(NamedTuple):
 
 
 def read_control(batch: Batch) -> ControlRecord | None:
-    """Returns the control record of a control batch, which is a marker unless its type is OTHER. Returns None if
-    compaction emptied the batch, so that the type is unknown."""
+    """Returns the control record of a control batch; it is a marker unless its type is OTHER. Returns None if
+    compaction emptied the batch: the type is unknown then."""
     records = read_records(batch)
     if not records:
         return None

@@ -62,8 +62,9 @@ def _is_doubtful(batch: Batch | BadBatch, expected: int) -> bool:
 
 
 def _follows(found: Sequence[Batch | BadBatch], size: int) -> list[tuple[int | None, bool]]:
-    """Returns, for each batch, where the log continues if that batch is broken: (base offset of the next good batch, or
-    None; whether the bytes up to that next batch, or to the end of the data, are certainly batches).
+    """Returns, for each batch, where the log continues if that batch is broken. The first value is the base offset of
+    the next good batch, or None. The second is True if the bytes up to that next batch, or to the end of the data, are
+    certainly batches.
 
     If the length of a broken batch is wrong, the bytes after it may be no batch. They are accepted as a batch if they
     begin at the offset where the broken batch claims to end. Otherwise reading continues at the next offset, because a
@@ -92,8 +93,8 @@ def plausible_offset(base: int, end: int, position: int, limit: int) -> int:
 
 
 def _collect(batch: Batch, chunk: Chunk, records: list[Record]) -> DecodeError | None:
-    """Adds the records of a batch to `records`, or returns the error that makes the batch unreadable. Adds nothing for
-    a control batch."""
+    """Adds the records of a batch to `records`. Returns the error if the batch is unreadable, else None. Adds nothing
+    for a control batch."""
     if batch.header.is_control:
         return None
     try:

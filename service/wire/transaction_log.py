@@ -156,7 +156,7 @@ def _tags(cursor: Cursor) -> dict[int, int]:
 
 
 def _tag_headers(cursor: Cursor) -> Iterator[tuple[int, int]]:
-    """Yields (tag, size) of each tagged field; the caller must read or skip the field's bytes before it takes the next
-    item."""
+    """Yields (tag, size) of each tagged field. The caller must read or skip the bytes of a field before it takes the
+    next item."""
     for _ in range(cursor.uvarint()):
         yield cursor.uvarint(), cursor.uvarint()
