@@ -153,8 +153,8 @@ class ConditionObserver:
         return _result(found, unread, context)
 
     def _compare(self, connection: Connection, context: Context, suspects: list[bytes], now_ms: int) -> RoundResult:
-        """Compares the coordinators' answers with the stored rows. If the log partition has not been read past the time
-        of an answer, the answer is kept for the next rounds, for at most ASK_EVERY_MS."""
+        """Compares the coordinators' answers with the stored rows. If the id's log partition has not been read past the
+        time of an answer, the answer is kept for later rounds, for at most ASK_EVERY_MS."""
         assert self._prober is not None
         for answer in self._prober.answers():
             if isinstance(answer, LeftBehindAnswer):

@@ -13,8 +13,8 @@ from service.wire.transaction_log import decode_value
 
 
 def ended_of(owner: Owner) -> EndedTransaction | None:
-    """Returns the owner's last transaction that ended, from the stored bytes of its PrepareX; None if none was seen, or
-    the bytes cannot be decoded."""
+    """Returns the owner's last ended transaction, decoded from the stored bytes of its PrepareX. Returns None if none
+    was seen, or if the bytes cannot be decoded."""
     if owner.ended_value is None:
         return None
     try:

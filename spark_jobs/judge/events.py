@@ -54,8 +54,8 @@ class EventObserver:
 
     @property
     def unread(self) -> dict[Kind, int]:
-        """Returns, by kind of finding, how many events were dropped before a finding counted them. The number is kept
-        until QUIET_MS after the last dropped event, because a finding about the event would be open for that long."""
+        """Returns, by kind of finding, the number of events that were dropped before a finding counted them. The number
+        is kept until QUIET_MS after the last dropped event: a finding about this event would be open for that long."""
         is_over = self._now_ms - self._unread_ms >= QUIET_MS
         return {kind: 0 if is_over else self._unread[cause] for cause, kind in COUNTING.items()}
 

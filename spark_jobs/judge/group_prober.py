@@ -176,8 +176,8 @@ class GroupProber:
     def _later_ends(
         self, rows: Sequence[GroupOffset], ends: Mapping[TopicPartition, LsoSample], answered_ms: int
     ) -> Mapping[TopicPartition, LsoSample]:
-        """Returns the stalled partitions as sampled at `answered_ms` or later. If there is no such sample, returns the
-        partitions of `ends` without a row beyond their LSO, because an earlier LSO is good enough for these."""
+        """Returns the stalled partitions as sampled at `answered_ms` or later. If there is no such sample, returns
+        those of `ends` on which no row is beyond the LSO: an earlier LSO is good enough for these."""
         with self._reader.connect() as connection:
             if (partitions.observed_at_ms(connection, self._cluster_id) or 0) >= answered_ms:
                 return partitions.stalled_samples(connection, self._cluster_id)

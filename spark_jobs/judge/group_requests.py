@@ -130,7 +130,7 @@ def ask_groups(
 
 def ask_share_groups(client: KafkaClient, node: int, groups: Sequence[str], stalled: Stalls) -> GroupsAnswer:
     """Asks `node` about share groups that it coordinates: their start offsets, and their isolation level. Judges no
-    group if the brokers do not report such offsets. Raises as `ask_groups` does."""
+    group if the brokers do not report start offsets. Raises KafkaUnavailable or KafkaRefused."""
     if not reports_offsets(client):
         topics: dict[str, set[str]] = {group: set() for group in groups}
         return GroupsAnswer([], topics, frozenset(), False, not_judged=dict.fromkeys(groups, ShareOffsetsNotReported()))

@@ -43,8 +43,8 @@ class Stalls(NamedTuple):
 def stalled_partitions(
     ends: Mapping[TopicPartition, LsoSample], offsets_partitions: int | None, as_of_ms: int | None
 ) -> Stalls:
-    """Returns the partitions whose LSO has been stalled below the high watermark for long enough to matter at
-    `as_of_ms`; none if `as_of_ms` is None."""
+    """Returns the partitions that count as stalled at `as_of_ms`: their LSO has been below the high watermark for long
+    enough. Returns none if `as_of_ms` is None."""
     found = (
         []
         if as_of_ms is None

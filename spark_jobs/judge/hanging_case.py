@@ -231,16 +231,16 @@ class HangingCase:
         self._move(Unowned(now_ms, ends, (_seen_open(self.entry), Evidence(ends.asked_at_ms, TOPIC, text))))
 
     def discard_log_read_before(self, before_ms: int) -> None:
-        """Sets an unconfirmed case back to confirmation step 1 if its log ends were requested before `before_ms`. As
-        became known later, a client may have been waiting at the time of that request."""
+        """Sets an unconfirmed case back to confirmation step 1 if its log ends were requested before `before_ms`: a
+        client may have been waiting then, which was not known yet."""
         state = self.confirmation
         log = state if isinstance(state, EndsKnown) else state.log if isinstance(state, Unowned) else None
         if log is not None and log.asked_at_ms < before_ms:
             self._move(Open())
 
     def had_ended(self, owner: Owner) -> bool:
-        """Returns whether confirmation step 2 had read the owner's last PrepareX. If it had, that transaction was
-        complete, because no transaction would end the entry, and its coordinator writes no further marker."""
+        """Returns whether confirmation step 2 had read the owner's last PrepareX. That transaction was complete by
+        then, because no transaction would end the entry any more. Its coordinator writes no further marker."""
         unowned = step_2(self.confirmation)
         if unowned is None or unowned.log is None or owner.ended_offset is None:
             return False

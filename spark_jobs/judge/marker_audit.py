@@ -154,8 +154,8 @@ class MarkerAuditor:
         return tuple(changed)
 
     def _whole_log_ms(self, inputs: AuditInputs) -> int | None:
-        """Returns the time before which all records of the transaction log were read; None if a partition of it was
-        never read to its end."""
+        """Returns the time (ms) before which all records of the transaction log were read; None if one of its
+        partitions was never read to its end."""
         known = [self._log_known_ms.get(one.partition) for one in inputs.log]
         return min((ms for ms in known if ms is not None), default=None) if None not in known else None
 

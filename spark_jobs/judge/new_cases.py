@@ -1,4 +1,4 @@
-"""Begins the case of an open entry: an entry that was just seen, or that a finding from before a restart is about."""
+"""Begins the case of an open entry: an entry that was just seen, or one with a finding from before a restart."""
 
 from __future__ import annotations
 

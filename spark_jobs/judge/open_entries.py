@@ -174,8 +174,8 @@ class OpenEntryObserver:
             self._disturbances.note_broker_failure(current.now_ms)
 
     def _log_from_ms(self, case: HangingCase, context: Context, now_ms: int) -> int:
-        """Returns the earliest time (ms) of a request for the log's end, or to the coordinator, whose answer shows
-        whether any transaction will end the entry. Until then an AddPartitionsToTxn may be in flight."""
+        """Returns the time (ms) from which on a request for the log's end, or to the coordinator, shows whether any
+        transaction will end the entry. Until then an AddPartitionsToTxn may be in flight."""
         if not case.has_log:
             return settled_at_ms(case.there_since_ms, self._disturbances.broker_failure_ms)
         if case.owner is None or not case.may_be_added(context, now_ms):

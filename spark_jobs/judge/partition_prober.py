@@ -1,7 +1,5 @@
-"""Observes partitions, and the ends of the transaction log, for the judge, in a thread of its own.
-
-A slow broker delays the observations that need it, not the judge.
-"""
+"""Observes partitions and the ends of the transaction log for the judge. Runs in a thread of its own: a slow broker
+delays the observations that need it, not the judge."""
 
 from __future__ import annotations
 
@@ -48,8 +46,8 @@ class EntryKey(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Questions:
     """The questions of one round. `log_partitions`: partitions of the transaction log, for their end offsets.
-    `entries`: entries to observe, each with the offset from which on its marker would lie if the entry is closed.
-    `facts`: entries for which a decision is to be derived. `producers`: producer ids for which the coordinators are
+    `entries`: by entry to observe, the lowest offset at which its marker can lie if the entry is closed. `facts`: by
+    entry for which a decision is to be derived, the query. `producers`: producer ids for which the coordinators are
     asked, before the entries are observed."""
 
     log_partitions: frozenset[int] = frozenset()
@@ -62,17 +60,17 @@ class Questions:
 
 
 class CoordinatorAnswers(NamedTuple):
-    """The coordinators' answers by producer id, requested at `asked_at_ms` and received by `answered_at_ms`. None: no
-    coordinator has reported an owner, which proves nothing."""
+    """The coordinators' answers, requested at `asked_at_ms` and received by `answered_at_ms`. `by_producer_id`: None if
+    no coordinator has reported an owner, which proves nothing."""
 
     asked_at_ms: int
     answered_at_ms: int
     by_producer_id: Mapping[int, DescribedOwner | None]
 
     def without_ongoing(self, entry: Entry) -> CoordinatorAnswers:
-        """Returns the answers for a cluster whose brokers show no transaction log. An answer about an Ongoing owner
-        that does not list the entry's partition becomes None, because only Apache Kafka's coordinators are known to
-        list every partition."""
+        """Returns the answers for a cluster whose brokers show no transaction log. If an owner is Ongoing and does not
+        list the entry's partition, its answer becomes None, because only Apache Kafka's coordinators are known to list
+        every partition."""
         found = self.by_producer_id.get(entry.producer_id)
         if found is None or found.state != ONGOING or will_end(entry, found):
             return self
@@ -81,10 +79,10 @@ class CoordinatorAnswers(NamedTuple):
 
 @dataclass(slots=True)
 class Answers:
-    """The answers to Questions, as far as there are any. `log_ends` were requested at `log_asked_at_ms` from
-    `log_leaders` (broker, epoch). `ended`: the markers behind entries that are closed. `facts`: the facts about open
-    entries, each with its question. `without_facts`: the open entries about which Kafka refuses to give facts.
-    `broker_failure_at_ms`: the last time at which some broker did not answer."""
+    """The answers to Questions, as far as there are any. `log_ends`, `log_leaders`: by log partition, the end offset
+    requested at `log_asked_at_ms`, and the leader (broker, epoch) that reported it. `ended`: by entry that is closed,
+    the markers behind it. `facts`: by open entry, the question and the facts. `without_facts`: the open entries about
+    which Kafka refuses to give facts. `broker_failure_at_ms`: the last time at which some broker did not answer."""
 
     log_asked_at_ms: int = -1
     log_ends: dict[int, int] = field(default_factory=dict)
@@ -175,8 +173,8 @@ class _Reads:
         self._failures: dict[int, KafkaFailure] = {}
 
     def attempt(self, seen: CheckedPartition, read: Callable[[], T]) -> T | None:
-        """Returns what `read` returns; None if Kafka does not give it, or if the leader did not answer an earlier read
-        of the round."""
+        """Returns the result of `read`. Returns None if Kafka does not give it, or if the leader did not answer an
+        earlier read of the round."""
         if seen.leader.node in self._failures:
             return None
         try:

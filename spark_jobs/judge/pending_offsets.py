@@ -1,8 +1,7 @@
 """Reads the offsets that consumer groups commit in open transactions on stalled partitions of `__consumer_offsets`.
 
 Each transaction is read once, from its first batch to its newest. If it writes more, the new batches are read as well.
-The cost is bounded, by pass and by transaction; a transaction that could not be read completely is reported as
-incompletely read.
+The cost is bounded, by pass and by transaction; a transaction that could not be read completely is reported as such.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Finds out the application of each transactional.id, again and again, and stores it.
 
-New ids come first. Otherwise the recogniser walks through all ids, page by page, because the application of an id may
-become known only when the id or its siblings are used, and because rules change. A walk takes at most a twentieth of a
-processor; the first examination of ids at most a fifth, because people wait for the names.
+New ids come first. Then the recogniser walks through all ids, page by page: rules change, and the application of an id
+may become known only when the id or its siblings are used. A walk takes at most a twentieth of a processor. The first
+examination of ids takes at most a fifth, because people wait for the names.
 """
 
 from __future__ import annotations

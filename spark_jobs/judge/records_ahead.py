@@ -142,7 +142,7 @@ class RecordsAhead:
 
 
 def _undelivered(lag: int, own: LsoSample) -> bool:
-    """Returns whether a share group has offsets before the LSO whose delivery is not complete. `lag`: the number of
-    undelivered offsets before the high watermark. The sample `own` is later than `lag`. So if this function
-    returns False, offsets that were written between `lag` and `own` may still be undelivered."""
+    """Returns whether a share group has undelivered offsets before the LSO. `lag`: the number of undelivered offsets
+    before the high watermark. The sample `own` is later than `lag`. So if this function returns False, offsets that
+    were written between `lag` and `own` may still be undelivered."""
     return lag > own.high_watermark - own.last_stable_offset
