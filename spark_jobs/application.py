@@ -197,7 +197,7 @@ class Application:
 
     def _renew(self, engine: Engine, held_lease: lease.Lease) -> None:
         """Renews the lease. Called while every part that writes under the lease makes progress. Raises LeaseLost if the
-        lease is lost. Only logs that the store does not answer."""
+        lease is lost; a store that does not answer is only logged."""
         try:
             lease.renew(engine, held_lease, wall_clock_ms())
         except StoreUnavailable:

@@ -139,7 +139,8 @@ def _take(column: Any, rows: Array) -> Any:
 
 
 def _by_id(runs: Runs) -> tuple[Array, Array]:
-    """Returns the row numbers, grouped by (partition, id) and otherwise in order, and for each the number of its group.
+    """Returns the row numbers, grouped by (partition, id) and in order within a group; and, for each row number, the
+    number of its group.
 
     Sorting packed integers is several times faster than a stable sort of keys.
     """

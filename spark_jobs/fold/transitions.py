@@ -62,9 +62,7 @@ class PairFacts(NamedTuple):
 
 class Pairs(NamedTuple):
     """Row `left[i]` of `before` and row `right[i]` of `after` are neighbours; partition and id are those of `right`.
-
-    `id_number` is the same for all pairs of an id; these follow one another, in log order.
-    """
+    `id_number` is the same for all pairs of an id. The pairs of an id follow one another, in log order."""
 
     partition: Array
     transactional_id: pa.Array
@@ -154,8 +152,8 @@ class Pairs(NamedTuple):
 
 
 def _between(first: Array, last: Array) -> Array:
-    """Returns durations as `service.domain.transaction_log.outcomes.duration_between` does, for columns. Differences
-    are unsigned, because only unsigned numbers can hold the difference of any two times."""
+    """Returns durations, in columns, by the rule of `service.domain.transaction_log.outcomes.duration_between`.
+    Differences are unsigned, because only unsigned numbers can hold the difference of any two times."""
     apart = last.astype(np.uint64) - first.astype(np.uint64)
     return np.where(last > first, np.minimum(apart, LONGEST_MS), 0).astype(np.int64)
 

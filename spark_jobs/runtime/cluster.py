@@ -73,7 +73,7 @@ class Executors:
         return int(self._context.defaultParallelism)
 
     def wait(self, ending: threading.Event, step: Callable[[], None]) -> None:
-        """Waits for the first executor, and then until no further executor registers within _SETTLED_S. Returns early
+        """Waits for the first executor, and then until no further executor has registered for _SETTLED_S. Returns early
         if `ending` is set. Raises SessionEnded."""
         before = 0
         while not (before and self._count() == before) and not ending.is_set():

@@ -35,7 +35,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def _remove_abandoned() -> None:
-    """Removes every folder with a lock that no process holds: its process is gone. A folder without a lock was made a
+    """Removes every folder whose lock no process holds, because its process is gone. A folder without a lock was made a
     moment ago, and stays."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError), (folder / _LOCK).open("r+") as lock:

@@ -29,8 +29,8 @@ from spark_jobs.runtime import python_process
 from spark_jobs.runtime.python_process import STREAMS
 
 KEEP_FREED_MEMORY: Final = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
-"""Settings of glibc for Spark's Python processes, which make them keep freed memory: returning 8 MB to the kernel after
-each Fetch takes a third of the time that decoding takes."""
+"""Settings of glibc that make Spark's Python processes keep freed memory. Returning 8 MB to the kernel after each Fetch
+takes a third of the time that decoding takes."""
 
 SOURCE_MODULES: Final = tuple(f"spark_jobs.source.{name}" for name in ("transaction_log", "partitions", "ledger"))
 """Modules that every process of a source imports."""

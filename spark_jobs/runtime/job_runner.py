@@ -72,7 +72,7 @@ def run_jobs(
 
 
 class _SharedEnd:
-    """The common end of all jobs of a lease: set with its cause when one of them may not write any more."""
+    """The common end of all jobs of a lease. It is set, with its cause, when one of them may not write any more."""
 
     def __init__(self) -> None:
         self.ending = threading.Event()

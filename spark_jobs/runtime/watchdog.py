@@ -36,7 +36,7 @@ class BadLiveness(Exception):
 
 class Watchdog:
     """The watchdog of one process. Call `begin` once. While all parts make progress, the watchdog calls `beat`, which
-    reports that to the supervisor, and `report_liveness`, if given, which reports it by `--liveness`."""
+    reports that to the supervisor. It also calls `report_liveness`, if given, which reports it by `--liveness`."""
 
     def __init__(
         self, liveness: Liveness, beat: Callable[[], None], report_liveness: Callable[[], None] | None = None

@@ -142,8 +142,8 @@ class LedgerPlanner:
         self._missing: list[Reason] = []
 
     def plan(self) -> BatchPlan[TopicRange]:
-        """Returns the next plan. A failure of Kafka is not raised: it becomes the plan's `trouble`, and the other
-        topics are planned."""
+        """Returns the next plan. A failure of Kafka is not raised: it becomes the plan's `trouble`, and the topics
+        without a failure are planned."""
         try:
             observations = self._observe()
         except KafkaFailure as e:

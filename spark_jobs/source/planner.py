@@ -121,8 +121,8 @@ class LogPlanner:
         return NoTransactionLog(TransactionsSeen.LISTED) if self._has_ids else None
 
     def _plan(self, seen: LogObservation) -> BatchPlan[RangeRead]:
-        """Returns the plan. All positions move together, after the last request to Kafka: if a request fails, no gap is
-        lost, since only a plan reports gaps."""
+        """Returns the plan. All positions move together, after the last request to Kafka. If a request fails, no
+        position has moved, and a later plan reports the gaps."""
         client = self._client
         assert client is not None
         followed = follow(seen, self._positions, lambda p, position: divergence(client, seen, p, position))

@@ -259,7 +259,7 @@ class _LogRangeReader(RangeReader):
             self._ranges[p] = self._ranges[p]._replace(missing=self._ranges[p].missing + max(lacking, 0))
 
     def _unusable_batches(self, columns: LogColumns, chunks: Sequence[Chunk]) -> Iterator[BrokenBatch]:
-        """Yields a broken batch for each answer that is below the fetch limit and still has no usable batch.
+        """Yields a broken batch for each answer that is shorter than the fetch limit and still has no usable batch.
 
         A broker sends the first batch whole or nothing at all (KIP-74). So either the batch has a wrong length, or it
         is whole and has the offset of another place.

@@ -16,8 +16,8 @@ _INTERNAL: Final = "__"
 
 
 class WatchedTopics(NamedTuple):
-    """Globs of topic names. `topics`: to watch; none means all. `mirrored`: not to watch, because they are copied from
-    another cluster with its producer ids, which mean nothing in this one."""
+    """Globs of topic names. `topics`: topics to watch; none means all. `mirrored`: topics not to watch, because they
+    are copied from another cluster with its producer ids, which mean nothing in this cluster."""
 
     topics: tuple[str, ...] = ()
     mirrored: tuple[str, ...] = ()
@@ -40,8 +40,8 @@ EVERYTHING: Final = WatchedTopics()
 
 
 class ReaderSettings(BaseModel):
-    """The settings of a reader. `full_history_prefixes`: prefixes of ids; of these ids every transition is reported.
-    `tails`: every batch of the watched topics is read, so the decisions of coordinators are reported, too."""
+    """The settings of a reader. `full_history_prefixes`: every transition of ids with one of these prefixes is
+    reported. `tails`: every batch of the watched topics is read, so the decisions of coordinators are reported, too."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 

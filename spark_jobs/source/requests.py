@@ -31,8 +31,8 @@ _T = TypeVar("_T")
 
 
 class Listing(NamedTuple):
-    """The answer about one topic. `is_there`: the topic exists, perhaps not known to every broker yet. `hidden`: why it
-    may not be described."""
+    """The answer about one topic. `is_there`: the topic exists, though some brokers may not know it yet. `hidden`: why
+    it may not be described."""
 
     is_there: bool
     hidden: Reason | None = None

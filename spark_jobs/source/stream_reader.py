@@ -65,8 +65,8 @@ class PlanningReader(DataSourceStreamReader, Generic[Range]):
     poll_s: ClassVar[float]
 
     def __init__(self, options: dict[str, str]) -> None:
-        """`options`: the ReaderSettings; `pulse`, the file that is touched at each step, whichever process takes it;
-        `direct`, the folder of the query's DirectBatches; `cores`, the number of tasks that run at once."""
+        """`options` has the ReaderSettings; `pulse`, the file that is touched at each step, whichever process takes it;
+        `direct`, the folder of the query's DirectBatches; and `cores`, the number of tasks that run at once."""
         self._settings = ReaderSettings.model_validate_json(options[OPTION])
         self._step = partial(touch, options["pulse"])
         self._direct = DirectBatches(options["direct"])
@@ -84,8 +84,8 @@ class PlanningReader(DataSourceStreamReader, Generic[Range]):
         return {"plan": 0}
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        """Blocks until there is a plan worth a micro-batch (new records, or a heartbeat that proves that Spark works),
-        and returns its number."""
+        """Blocks until a plan is worth a micro-batch: it has new records, or is a heartbeat that proves that Spark
+        works. Returns the number of the plan."""
         if self._planner is None:
             self._planner = self.planner()
         while True:

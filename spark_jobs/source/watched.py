@@ -24,8 +24,8 @@ _ROUNDS: Final = 64
 """Number of rounds for which the ends of the transaction log are remembered: 16 s."""
 _BEFORE: Final = 2
 """Number of stretches kept before the newest. Even if every round begins a stretch, the oldest of these was over before
-`ends_before_last` was requested. So the markers of a transaction that ended later lie at its high watermark or
-above."""
+`ends_before_last` was requested. So the markers of a transaction that ended later lie at the high watermark of that
+oldest stretch or above."""
 _MAX_CLOSED: Final = 16
 _SELECTED_FIRST: Final = 5
 _SELECTED_LAST: Final = 3
@@ -154,10 +154,10 @@ _ends_of: Final = attrgetter(*PartitionEnds._fields)
 @dataclass(slots=True)
 class WatchedPartition:
     """A watched partition. `ends`: from its leader's last answer. `since_ms`: the time since which the LSO has been at
-    this offset, below the high watermark; kept over errors, and over restarts by `StallClock`. `why`: the reason for
-    which the partition cannot be sampled.
+    its present offset, below the high watermark; kept over errors, and over restarts by `StallClock`.
 
-    `reported`: the newest observation that was reported. `read_at_ms`, `read_lso`: time and LSO of the last read.
+    `why`: the reason for which the partition cannot be sampled. `reported`: the newest observation that was reported.
+    `read_at_ms`, `read_lso`: time and LSO of the last read.
     """
 
     ends: PartitionEnds
