@@ -87,8 +87,8 @@ def _measure(broker: Broker, watched: Watched, connection: Connection, cases: in
 
 
 def _decisions(watch: _Watch, cases: int) -> Iterator[Figure]:
-    """Yields the share of findings with a decision at their confirmation, and the number of wrong decisions. No late
-    write was committed, so an ABORT loses nothing."""
+    """Yields the share of findings with a decision at their confirmation, and the number of wrong decisions. COMMIT is
+    wrong, because no late write was committed."""
     decisions = Counter(finding["decision"] for finding in watch.findings.values())
     right, wrong = decisions["none"] + decisions["abort"], decisions["commit"]
     yield Figure("decision known with the confirmation", 100 * right / cases, "%", DECIDED, at_least=True)
