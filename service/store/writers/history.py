@@ -97,14 +97,14 @@ def count_detection(connection: Connection, cluster_id: int, stalled_since_ms: i
     """Adds the detection time of a hanging transaction that was confirmed just now. `stalled_since_ms`: the time at
     which its partition was first seen stalled.
 
-    Call it in the transaction that stores the finding, so that neither is written twice.
+    Call it in the transaction that stores the finding: both are written, or neither.
     """
     _count_one(connection, cluster_id, DETECTION, CONFIRMED, duration_between(stalled_since_ms, confirmed_at_ms))
 
 
 def count_contradictions(connection: Connection, cluster_id: int, number: int) -> None:
     """Adds the number of decisions that have just become unknown because proofs contradict each other. Call it in the
-    transaction that stores their findings, so that neither is written twice."""
+    transaction that stores their findings: both are written, or neither."""
     if number:
         _COUNTERS.write(connection, [(cluster_id, CONTRADICTIONS, "", number)])
 

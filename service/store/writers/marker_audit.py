@@ -35,8 +35,8 @@ MOST_TORN: Final = 1_000
 """Maximum number of torn transactions that wait for the judge; the counter counts all torn transactions."""
 
 MOST_KEPT: Final = 1_000
-"""Maximum number of markers of a deleted topic's partition, and also of its producer ids with unended records. A
-partition with more of either is not compared."""
+"""Maximum number of markers, and maximum number of producer ids with unended records, of one partition of a deleted
+topic. A partition with more of either is not compared."""
 
 _AT_ONCE: Final = 500
 _INTERNAL: Final = "__"

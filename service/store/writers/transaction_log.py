@@ -110,8 +110,8 @@ class TransactionLogWriter(SourceWriter):
     def _divided(
         self, connection: Connection, todo: RangePlan, batch: LogBatch
     ) -> tuple[LoneRuns | None, Sequence[Run]]:
-        """Divides the lone runs of the ranges to apply. Returns first the runs of log partitions from which the store
-        has no ids yet (None if there are none); their ids should all be new. Returns second the other runs."""
+        """Divides the lone runs of the ranges to apply. The first value: the runs of log partitions from which the
+        store has no ids yet, or None; their ids should all be new. The second value: the other runs."""
         if batch.lone is None:
             return None, ()
         of_cluster = coordinator_states.c.cluster_id == self._cluster_id

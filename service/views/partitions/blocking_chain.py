@@ -78,7 +78,7 @@ class Link(NamedTuple):
     @property
     def state(self) -> str | None:
         """Returns the state of the blocker's id while its coordinator completes the transaction, such as "in
-        PrepareCommit" or "stuck in PrepareCommit". Returns None if it does not complete one."""
+        PrepareCommit" or "stuck in PrepareCommit". Returns None if the coordinator is not completing it."""
         if self.relation != RelationKind.COMPLETING or self.judged.owner is None:
             return None
         is_stuck = self.finding is not None and self.finding.kind == Kind.STUCK_COMPLETION

@@ -51,8 +51,8 @@ class ExplainedRun(NamedTuple):
 
     @staticmethod
     def of(run: OnlyAborted, owner: Callable[[int], bytes | None]) -> ExplainedRun:
-        """Returns the run with its MOST_OWNERS owners with the most transactions. `owner` returns the id that has, or
-        had, a producer id; None if it is unknown."""
+        """Returns the run with at most MOST_OWNERS owners, those with the most transactions. `owner` returns the id
+        that has, or had, a producer id; None if it is unknown."""
         most = sorted(run.transactions.items(), key=lambda one: (-one[1], one[0]))[:MOST_OWNERS]
         return ExplainedRun(run, tuple(RunOwner(id_, owner(id_), transactions) for id_, transactions in most))
 

@@ -310,7 +310,7 @@ def _elsewhere(blocking: Blocking, rows: Sequence[IdRow]) -> list[tuple[bytes, s
 
 def _nearest(connection: Connection, frame: Frame, filters: Filters) -> tuple[str, str] | None:
     """Returns the longest shorter prefix with which some id begins, as (text, address of the list filtered by it).
-    Returns None if there is none. Tries at most _PREFIX_TRIED bytes."""
+    Returns None if there is none. Tries prefixes of at most _PREFIX_TRIED bytes."""
     for length in range(min(len(filters.prefix) - 1, _PREFIX_TRIED), 0, -1):
         shorter = Filters(prefix=filters.prefix[:length])
         selection = shorter.selection(None)
