@@ -27,7 +27,7 @@ def initial_positions(engine: Engine, lease: Lease, client: ClientSettings, now_
     """Returns the known positions of all partitions of the transaction log; none while the topic does not exist.
 
     At the very first start, raises KafkaFailure if the log's end offsets cannot be read: counters include only records
-    behind them.
+    after them.
     """
     with engine.connect() as connection:
         known = positions(connection, lease.cluster_id, SourceName.TRANSACTION_LOG, TOPIC)

@@ -151,16 +151,16 @@ class HangingCase:
 
     @property
     def there_since_ms(self) -> int:
-        """Returns the earliest time (ms) at which the entry is known to have been there: the LSO was stalled at it, or
-        it was seen open."""
+        """Returns the earliest time (ms) at which the entry is known to have been in the log: the LSO was stalled at
+        it, or it was seen open."""
         first_ms = self.entry.first_seen_ms
         return first_ms if self.stalled_since_ms is None else min(self.stalled_since_ms, first_ms)
 
     @property
     def addable_since_ms(self) -> int:
-        """Returns the earliest time (ms) at which the entry is known to have been there while its coordinator would add
-        partitions. A coordinator that completes a transaction refuses to add any (CONCURRENT_TRANSACTIONS), and the
-        client asks again."""
+        """Returns the earliest time (ms) at which the entry is known to have been in the log while its coordinator
+        would add partitions. A coordinator that completes a transaction refuses to add any (CONCURRENT_TRANSACTIONS),
+        and the client asks again."""
         return max(self.there_since_ms, self.busy_until_ms)
 
     def must_begin_anew(self, relation: Relation, *, has_log: bool) -> bool:
@@ -180,9 +180,12 @@ class HangingCase:
         return frozenset(log_partitions) if self.owner is None else frozenset({self.owner.log_partition})
 
     def note_owner(self, owner: Owner | None, now_ms: int) -> None:
-        """Notes the owner's newest state in the log. Does nothing if `owner` is None: the log has no owner (any more).
+        """Notes the owner's newest state in the log. Does nothing if `owner` is None: no owner is in the log (any
+        more).
+
         Before confirmation step 2 holds, an owner that may have written the entry also names the subject, because the
-        entry may have been seen before the record of its id was read."""
+        entry may have been seen before the record of its id was read.
+        """
         if owner is None:
             return
         is_known = self.owner is None and self.subject.transactional_id == owner.transactional_id  # from a finding

@@ -51,8 +51,8 @@ PARTITIONS_PAUSE_FACTOR: Final = 4
 
 
 class RoundTimer:
-    """A timer for one part of a round: due again after `every_ms`, or after `pause_factor` times the processor time of
-    the last run, whichever is longer. `processor_s`: the processor time of this thread."""
+    """A timer for one part of a round. The part is due again after `every_ms`, or after `pause_factor` times the
+    processor time of its last run if that is longer. `processor_s`: the processor time of this thread."""
 
     def __init__(self, every_ms: int, processor_s: Callable[[], float], pause_factor: int = PAUSE_FACTOR) -> None:
         self._every_ms, self._done_ms, self._at_ms = every_ms, 0, 0

@@ -23,8 +23,8 @@ STEADY_AFTER_S: Final = 60
 FIRST_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 30.0
 MOST_FAILURES: Final = 8
-"""Number of failures of one job in a row, after which a new query in the same session is not expected to help. Failures
-of Kafka and an unavailable store do not count."""
+"""Number of consecutive failures of one job after which a new query in the same session is not expected to help.
+Failures of Kafka and an unavailable store do not count."""
 
 
 class TooManyFailures(Exception):

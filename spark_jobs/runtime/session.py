@@ -60,8 +60,8 @@ that gets no answer from Kafka is tried again, too; the second attempt must be s
 only when the query ends."""
 
 _PATIENCE_S: Final = 600
-"""Timeout (s) of waits between Spark's own processes. `spark_jobs.runtime.liveness` finds stuck parts. It distinguishes
-a slow machine from a dead process, which Spark's own timeouts of 15 s and more do not."""
+"""Timeout (s) of waits between Spark's own processes. `spark_jobs.runtime.liveness` finds stuck parts: it distinguishes
+a slow machine from a dead process. Spark's own timeouts of 15 s and more do not."""
 
 _SOCKETS_FIT: Final = 60
 """Maximum length (bytes) of the path of a folder for Unix sockets. Linux takes paths of at most 107 bytes, of which

@@ -29,7 +29,7 @@ _Batch = TypeVar("_Batch")
 class StoreSink(Generic[_Batch]):
     """The sink of a query. Spark calls it with each micro-batch; a thread stores the batch while Spark reads the next.
 
-    So Spark may commit a batch that the store does not have: nothing depends on Spark's commits (ADR 5). Between
+    So Spark may commit a batch that is not stored yet: nothing depends on Spark's commits (docs/adr/0005). Between
     micro-batches the planner hands over direct batches (`take_from`). Batches are stored one at a time, in the order in
     which they were planned. `failure`: the exception with which storing a batch failed; the next call raises it.
     """

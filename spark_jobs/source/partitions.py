@@ -30,8 +30,8 @@ from spark_jobs.source.stream_reader import KafkaSource
 
 TICK_S: Final = 0.25
 TOO_LATE_MS: Final = 10_000
-"""Age (ms) of a sample from which on a task reports the sample without reading from brokers, because the next sample is
-fresher."""
+"""Age (ms) from which on a sample is too old to be read for: a task reports it without reading from brokers, because
+the next sample is fresher."""
 
 
 @dataclass(frozen=True)
