@@ -62,9 +62,8 @@ class IngestSettings:
 
 
 def parse(argv: Sequence[str]) -> IngestSettings:
-    """Reads the settings. `--cluster NAME` in `argv` chooses one of several clusters. Raises SystemExit(2) if `argv`
-    has any other flag, SettingsError if a setting cannot be used, BadClientConfig if a client's file or address is
-    bad."""
+    """Reads the settings. `--cluster NAME` in `argv` chooses one of several clusters. Raises SystemExit(2) for any
+    other flag, SettingsError if a setting cannot be used, BadClientConfig if a client's file or address is bad."""
     parser = argparse.ArgumentParser("python -m spark_jobs", allow_abbrev=False)
     parser.add_argument("--cluster")
     return IngestSettings.of(load(vars(parser.parse_args(argv))))

@@ -99,9 +99,9 @@ class HangingCase:
 
     def is_reportable(self, now_ms: int) -> bool:
         """Returns whether the case may be reported: confirmation step 2 holds, and the facts about the entry were read
-        or are not needed. The case is also reported without these facts after FACTS_TAKE_MS, or if Kafka does not give
-        them; the producer id alone then names the owner. A case is reportable at once if the decision of its finding
-        from before a restart has changed."""
+        or are not needed. Without these facts, it is reported after FACTS_TAKE_MS, or once Kafka refuses them; the
+        producer id alone then names the owner. A case is also reportable if the decision of its finding from before a
+        restart has changed."""
         if self.decision.state is State.RECALLED and self.reported != self.decision.verdict:
             return True  # the finding of before the restart names a marker that may be wrong by now
         if self.unowned_ms is None:

@@ -43,8 +43,8 @@ SHORTEST_PAUSE_MS: Final = 10
 CONDITIONS_EVERY_MS: Final = 1_000
 LIMITS_EVERY_MS: Final = 10_000
 PAUSE_FACTOR: Final = 20
-"""The pause after a part of a round is this many times the processor time of the part, so that the part uses at most a
-twentieth of a processor."""
+"""Pause after a part of a round, as a multiple of the part's processor time: so it uses at most a twentieth of a
+processor."""
 
 PARTITIONS_PAUSE_FACTOR: Final = 4
 """PAUSE_FACTOR for open entries on partitions: up to a quarter of the time, because users wait for the verdict."""

@@ -155,8 +155,8 @@ def _complete(prepared: Transition | None, row: Transition) -> Life:
 
 
 def _of_minutes(rows: Sequence[Row], minutes: Iterable[IdMinute]) -> Iterable[Life]:
-    """Yields the commits that have no rows of their own: one `Life` for all such commits of a minute. The `Life` of a
-    single commit has all its times if they are known."""
+    """Yields one `Life` for all commits of a minute that have no rows of their own. A single such commit has all its
+    times, if they are known."""
     own: dict[int, list[Transition]] = {}
     for row in rows:
         if row.counted:
