@@ -36,8 +36,11 @@ settings.load_profile("without_deadline")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Restores Ctrl-C: a shell that starts the tests in the background makes them, and every process below them, ignore
-    it. Under pytest-xdist, only the main process reports progress and ends leftover processes."""
+    """Restores Ctrl-C. If a shell starts the tests in the background, the tests and their child processes would ignore
+    it.
+
+    Under pytest-xdist, only the main process reports progress and ends leftover processes.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
@@ -116,8 +119,8 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest, url: str) -> Iterator[WithPartitions]:
-    """A cluster in a store of its own. The mark `cluster`, mostly set for a whole file, has the parameters: `of` makes
-    the cluster from the URL and all other arguments; `stored` stores the initial data."""
+    """A cluster in a store of its own. The mark `cluster`, mostly set for a whole file, has these parameters: `of`
+    makes the cluster from the URL; `stored` stores the initial data; all others are passed to `of`."""
     mark = request.node.get_closest_marker("cluster")
     arguments = {"of": WithPartitions, "stored": lambda _: None} | (mark.kwargs if mark else {})
     make, store = arguments.pop("of"), arguments.pop("stored")

@@ -108,8 +108,8 @@ def prepared_broker(records: int, ids: int) -> Iterator[BenchmarkBroker]:
 
 
 def _write_log(data: Path, records: int, ids: int) -> int:
-    """Writes the log of every partition, and returns the bytes. At its start, the broker recovers the log and rebuilds
-    the indexes."""
+    """Writes the log of every partition, and returns the total size in bytes. When the broker starts, it recovers the
+    logs and rebuilds their indexes."""
     shares = [(p, records // PARTITIONS, ids // PARTITIONS, str(data / f"{TOPIC}-{p}")) for p in range(PARTITIONS)]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         return sum(pool.map(_write_partition, *zip(*shares, strict=True)))
@@ -127,8 +127,8 @@ def _write_partition(partition: int, records: int, ids: int, directory: str) -> 
 
 
 def _wait_until_loaded(broker: BenchmarkBroker) -> int:
-    """Waits until the coordinator has loaded its log, so that the load does not disturb the measurement. Returns the
-    number of records."""
+    """Waits until the coordinator has loaded its log, and returns the number of records. The load would disturb the
+    measurement."""
     log = broker.directory / "broker.log"
 
     def loaded() -> bool:

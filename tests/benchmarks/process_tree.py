@@ -25,8 +25,8 @@ class ProcessTree:
     """The process that was started with `environment`, and all its descendants, including orphaned ones."""
 
     def __init__(self, mark: str | None = None) -> None:
-        """Makes a tree whose processes have the value `mark` of the variable MARK. If `mark` is None, the tree has a
-        new value."""
+        """Makes a tree of the processes in whose environment the variable MARK is `mark`. If `mark` is None, uses a new
+        value."""
         self._mark = mark or uuid4().hex
 
     @property

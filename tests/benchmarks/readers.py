@@ -75,8 +75,8 @@ def changed_now_and_then(url: str) -> Iterator[None]:
 
 
 async def _poll(services: Sequence[Client], clients: int) -> Sequence[float]:
-    """Returns the milliseconds of each answer, from the moment at which its request was due. Requests go to the
-    services in turn, as behind a load balancer."""
+    """Returns, for each request, the milliseconds from the time at which it was due to its answer. The services get
+    requests in turn, as behind a load balancer."""
     rng = random.Random(5)
     took_ms: list[float] = []
     end_s = time.monotonic() + SECONDS

@@ -123,8 +123,8 @@ def _application(rng: random.Random) -> str:
 
 
 def _deep(sort: str, ids: list[bytes]) -> Callable[[random.Random], str]:
-    """Returns a function that makes the path of a request for a page deep in the list. The cursor is at a random id,
-    and for `last_updated` also at a random time of the last seven days."""
+    """Returns a function that makes the path of a request for a page deep in the list. The cursor has a random id. If
+    `sort` is `last_updated`, it also has a random time of the last seven days."""
     filters = (CLUSTER, sort, LIVE, b"", None, None, None, b"")
 
     def path(rng: random.Random) -> str:
@@ -156,8 +156,8 @@ def _ask(client: Client, query: Query, change: Callable[[], None]) -> Times:
 
 
 def _metrics(client: Client, kind: str) -> Iterator[Figure]:
-    """Measures /metrics. The service keeps its page for a second: the first request of each second renders the page,
-    and the other requests get the same page."""
+    """Measures /metrics. The service renders the page for the first request of each second. The other requests of that
+    second get the same page."""
     made: list[float] = []
     given: list[float] = []
     for _ in range(ASKED // 10):

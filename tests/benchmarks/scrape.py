@@ -1,4 +1,4 @@
-"""Measures how long Prometheus waits for /metrics of a store that has as many series of each kind as a page may have.
+"""Measures how long a scrape of /metrics takes if the store has the maximum number of series of each kind.
 
 Command: `python -m tests.benchmarks scrape`. The service renders the page at most once a second; here every scrape
 renders it again.

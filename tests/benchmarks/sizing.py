@@ -1,7 +1,7 @@
-"""Measures the cost of each id, transition, partition and cluster, and extrapolates to sizes that this machine cannot
-hold.
+"""Measures the cost of each id, transition, partition and cluster. Extrapolates the cost to sizes that this machine
+cannot hold.
 
-Straight lines are fitted to the costs. docs/sizing.md has the conclusions.
+A straight line is fitted to each cost. docs/sizing.md has the conclusions.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ def _cores(watched: Watched) -> dict[str, float]:
 
 
 def _per(what: str, costs: Costs, of: int, carried_to: int) -> Iterator[Figure]:
-    """Yields the cost of `of` more units, for all processes together and for each kind, and the total cost at the size
-    `carried_to`, each with its standard error."""
+    """Yields the cost of `of` units and the total cost of `carried_to` units, each with its standard error. Yields them
+    for all processes together, and for each kind of process."""
     lines = {"all processes": fit((size, sum(cores.values())) for size, cores in costs)}
     for kind, cores_at_most in costs[-1][1].items():
         if cores_at_most >= WORTH_TELLING:

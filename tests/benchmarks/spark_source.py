@@ -1,8 +1,6 @@
-"""Runs the source in a Spark session, into a sink that only materialises the data: `… BOOTSTRAP TASKS`. Prints one line
-of JSON.
+"""Reads the transaction log in a Spark session, and throws the data away: `… BOOTSTRAP TASKS`. Prints one line of JSON.
 
-The benchmark uses a new process and session for each run, so that earlier work does not count, as with Kafka's console
-consumer.
+The benchmark starts a new process for each run, as for Kafka's console consumer, so that no earlier work counts.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ TIMEOUT_S = 300
 
 
 def main(bootstrap: str, tasks: int) -> None:
-    """Reads with `tasks` tasks at the same time. Prints, for each batch with data, [seconds since this process began,
+    """Reads with `tasks` parallel tasks. Prints a list for each batch with data: [seconds since this process began,
     records, runs, CPU seconds of all processes so far]."""
     began = time.monotonic()
     client = ClientSettings.load(bootstrap, None)

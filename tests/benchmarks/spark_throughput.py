@@ -23,10 +23,10 @@ CORES = 2
 
 
 class Rate(NamedTuple):
-    """The rate of `tasks` parallel tasks.
+    """The rate with `tasks` parallel tasks.
 
-    - `first_s`, `all_s`: seconds since the start until the end of the first batch, and of all batches. The other
-      figures exclude the first batch, because it includes the start of Spark.
+    - `first_s`, `all_s`: seconds from the start to the end of the first batch, and of all batches. The other figures
+      exclude the first batch, which includes the start of Spark.
     - `a_second`: millions of records per second.
     - `cpu_s`: CPU seconds for a million records, by kind of process.
     """

@@ -1,5 +1,5 @@
-"""Measures the CPU cost of 10,000 idle partitions, and the time until 500 partitions that stall at once are all shown
-with the transactions that block them."""
+"""Measures the CPU cost of 10,000 idle partitions. Then stalls 500 partitions at once, and measures the time until each
+is shown with the transaction that blocks it."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def stopping(bootstrap: str, watched: Watched) -> list[Figure]:
 
 
 def _stop_once(producers: Sequence[Producer], rest: Rest) -> tuple[float, float, float]:
-    """Returns three times in seconds: from the first write to the last acknowledgement; from there until all blocking
-    transactions are shown; and the duration of the last walk through the pages."""
+    """Returns three durations in seconds: of the writes, until the last acknowledgement; from then until all blocking
+    transactions are shown; and of the last walk through the pages."""
     began = time.monotonic()
     for number, producer in enumerate(producers):
         producer.begin_transaction()
@@ -97,8 +97,8 @@ def _stop_once(producers: Sequence[Producer], rest: Rest) -> tuple[float, float,
 
 
 def _wait_for_names(rest: Rest, expected: dict[int, str]) -> tuple[float, float]:
-    """Waits until a walk through the pages finds exactly these blocking transactions. Returns the end (monotonic) and
-    the duration of this walk."""
+    """Walks through the pages until exactly these blocking transactions are found. Returns the end (monotonic) and the
+    duration of the last walk."""
     give_up = time.monotonic() + TIMEOUT_S
     while True:
         began = time.monotonic()

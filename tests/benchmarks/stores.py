@@ -19,8 +19,8 @@ STORES: Final = ("sqlite", "postgresql")
 
 @contextmanager
 def database(store: str) -> Iterator[str]:
-    """Yields the URL of an empty database of this kind, and removes the database afterwards. For PostgreSQL, starts a
-    server whose files are durable, on disk. `store` may also be a URL."""
+    """Yields the URL of an empty database of the kind `store`, and removes the database afterwards. For PostgreSQL,
+    starts a server whose files are durable, on disk. If `store` is a URL, yields it."""
     if store == "sqlite":
         with tempfile.TemporaryDirectory(prefix="txnscope-bench-") as directory:
             yield f"sqlite:///{directory}/store.db"

@@ -1,5 +1,4 @@
-"""Runs a `txnscope watch` process as a user starts it, and reads its log lines with their times, and its REST
-answers."""
+"""Runs `txnscope watch` as a user starts it. Reads its log lines with their times, and its REST answers."""
 
 from __future__ import annotations
 

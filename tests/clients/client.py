@@ -1,5 +1,4 @@
-"""Runs a process that uses a client library. The process takes one command a line, and answers each command with a
-line."""
+"""Runs a process that uses a client library. The process answers each line, which is a command, with one line."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ ABORT: Final = "abort"
 LEAVE_OPEN: Final = "open"
 """The command that begins a transaction, writes to it, and leaves it open."""
 LATE: Final = "late"
-"""The command that commits a transaction after its timeout. The library has to refuse the commit. After that, the
-application begins again under its id."""
+"""The command that commits a transaction after its timeout. The library has to refuse the commit. The application then
+begins the next transaction under the same id."""
 DONE: Final = "done"
 
 

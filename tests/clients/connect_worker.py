@@ -25,7 +25,7 @@ TASKS: Final = 2
 TASK_IDS: Final = [f"{GROUP}-{name}-{number}" for name in CONNECTORS for number in range(TASKS)]
 ROUNDS: Final = 3
 FENCED_WITH_MS: Final = 90_000
-"""Transaction timeout that Connect sets on an id when it fences the id's producer: the time limit of a request to
+"""The transaction timeout that Connect sets on an id when Connect fences it. Equal to the time limit of a request to
 Connect's REST interface."""
 
 
@@ -97,8 +97,8 @@ class Worker:
                 process.wait(LIMIT_S)
 
     def _ask(self, path: str, body: bytes | None = None) -> Any:
-        """Sends a request to the REST interface of the worker: PUT if there is a body, and GET otherwise. Raises
-        OSError while the worker starts or is in a rebalance."""
+        """Sends a request to the worker's REST interface: PUT if there is a body, and GET otherwise. Raises OSError
+        while the worker starts, or is in a rebalance."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self._connect.port}/{path}",
             body,

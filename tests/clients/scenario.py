@@ -1,6 +1,6 @@
 """Runs the same scenario with all clients at the same time: commits, aborts, `kill -9` and a restart under the same id,
 and a transaction that stays open beyond its timeout. Also runs a rolling start of Kafka Streams, an application with a
-new random id at each start, and one whose ids look like those of frameworks."""
+new random id at each start, and an application with ids in the form of a framework's ids."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class Scenario:
     """A run of the scenario.
 
     - `absent`: the reasons why a library could not be used.
-    - `restarted`: the output of `txnscope transaction` about an id whose application was killed in the middle of a
-      transaction, and started again.
+    - `restarted`: the output of `txnscope transaction` for the id of an application that was killed in the middle of a
+      transaction, and restarted.
     - `killed_ms`: the time at which Kafka Streams was killed.
     """
 
@@ -147,8 +147,8 @@ class Scenario:
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=ANSWER_S).stdout
 
     def _churn(self, rolled_out: threading.Event) -> None:
-        """Starts an application with a new random id several times. The last start follows the rolling start of
-        Kafka Streams. So when the finding of churn appears, a wrong finding about the rolling start would have
+        """Starts an application several times, each time with a new random id. Its last start follows the rolling start
+        of Kafka Streams. So when the finding of churn appears, a wrong finding about that rolling start would have
         appeared, too."""
         workers = [open_producer(self.broker.bootstrap, name) for name in LOOKALIKES]
         for _ in range(RANDOM_IDS):

@@ -33,11 +33,11 @@ class QueryRefusedError(Exception):
 
 
 def failures(url: str, given: Mapping[str, str] | None = None) -> list[str]:
-    """Returns a line for each query that fails, whose result is empty although it should not be, or whose result lacks
-    a label of its legend.
+    """Returns a line for each query that fails, that lacks a label of its legend in the result, or that has no result
+    although it should have one.
 
-    `given` has values of variables. Without a given value, a query variable takes all its values, and an empty text
-    variable takes the first value of the label with its name.
+    `given` has values of variables. If it lacks a query variable, that variable takes all its values. If it lacks a
+    text variable, that variable takes its default, or else the first value of the label with its name.
     """
     boards = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(FOLDER.glob("*.json"))]
     return failures_of(boards, asking(url), given or {})

@@ -102,8 +102,8 @@ def _links(alert: dict[str, Any]) -> list[str]:
 
 
 def test_alertmanager_routes_as_the_example_of_the_rules() -> None:
-    """The routes and inhibit rules must equal those of the example, which is the only place that decides about paging
-    and muting. No receiver has an address."""
+    """The routes and inhibit rules must equal those of the example, which alone decides what is paged and muted. No
+    receiver has an address."""
     here, example = read_yaml(ALERTMANAGER), read_yaml(ROOT / "dashboards" / "rules" / "alertmanager.example.yml")
     assert here["route"] == example["route"]
     assert here["inhibit_rules"] == example["inhibit_rules"]
@@ -122,8 +122,8 @@ def test_grafana_asks_this_prometheus_as_often_as_it_scrapes() -> None:
 
 
 def test_dashboards_use_a_data_source_that_is_provisioned() -> None:
-    """A panel names its data source in one of two ways: by the uid of a provisioned data source, or by a variable that
-    offers all data sources of its type, the default one first."""
+    """A panel names its data source in one of two ways: the uid of a provisioned data source, or a variable. The
+    variable offers all data sources of its type, the default one first."""
     (source,) = read_yaml(PROVISIONING / "datasources" / "prometheus.yml")["datasources"]
     for path in dashboards():
         dashboard = json.loads(path.read_text("utf-8"))

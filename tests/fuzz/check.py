@@ -1,6 +1,6 @@
 """Checks the properties of every input, and classifies its outcome.
 
-Many inputs are decoded together, one partition each, as executors decode the answers for many partitions. If a group
+Many inputs are decoded together, as an executor decodes many partitions: each input is the log of one. If a group
 fails, its inputs are checked one by one, to find the failing one.
 """
 
@@ -31,10 +31,10 @@ from tests.service.wire.comparing import assert_same_as_scalar
 
 GROUP = 100
 PATIENCE_S = 30
-"""Time limit for a group of inputs, which normally takes a tenth of a second. A longer time counts as a hang."""
+"""Time limit for a group of inputs. A longer time counts as a hang. Normally, a group takes a tenth of a second."""
 MOST_ROUNDS = 400
-"""Maximum number of fetches for a group. A broken batch is fetched twice, and after a wrong length the reader tries
-offsets one by one."""
+"""Maximum number of fetches for a group. A broken batch is fetched twice. After a wrong length, the reader tries one
+offset after the other."""
 REASONS = frozenset(error.reason for error in errors.DecodeError.__subclasses__())
 CONTROL, LOG_END = 0x20, 8 << 20
 
@@ -101,8 +101,8 @@ def _no_longer_than(seconds: float) -> Iterator[None]:
 
 
 def _outcomes(inputs: Sequence[Input]) -> list[str]:
-    """Compares both forms of the decoder on the bytes. Then reads the inputs as executors do, from fetches to facts.
-    Returns the outcome of each input."""
+    """Decodes the bytes with both forms of the decoder, and compares the results. Then reads the inputs as executors
+    do, from fetches to facts. Returns the outcome of each input."""
     assert_same_as_scalar([Chunk(p, one.lo, one.hi, one.log) for p, one in enumerate(inputs)])
     batch = _read(inputs)
     runs: list[list[Run]] = [[] for _ in inputs]
@@ -146,11 +146,11 @@ def _place(one: Input) -> str:
 
 
 def _is_lost(one: Input, offset: int) -> bool:
-    """Returns whether the wrong length of the mutated batch hides the batch at `offset`, which follows it.
+    """Returns whether the mutated batch has a wrong length that hides the batch at `offset`, which comes later.
 
-    Readers find the beginning of a batch by the lengths of the batches before it, or by asking the broker for the next
-    offset. A wrong length therefore hides the batches inside the claimed length, and the batches inside the length that
-    is read after it. If an offset is wrong, too, it hides everything.
+    To find the beginning of a batch, readers add up the lengths of the batches before it, or ask the broker for the
+    next offset. So a wrong length hides each batch inside the claimed length, and inside the length that is read after
+    it. If an offset is wrong, too, all later batches are hidden.
     """
     if offset < one.bad[1] or one.claimed_end == one.end_of_bad:
         return False
@@ -175,8 +175,8 @@ def _holds_nothing(one: Input) -> bool:
 
 
 def _is_elsewhere(one: Input) -> bool:
-    """Returns whether length and base offset of the batch are wrong, and the base offset is at or above the end of the
-    read range. To the reader, this looks like a hole that compaction left."""
+    """Returns whether the batch has a wrong length, and a base offset at or above the end of the read range. A reader
+    takes such a batch for a hole that compaction left."""
     return one.claimed_end != one.end_of_bad and _base(one, one.position_of_bad) >= one.hi
 
 

@@ -1,8 +1,8 @@
-"""Makes an input from a number: a log of good batches with a mutated batch among them.
+"""Makes an input from a number: a log of good batches with one mutated batch among them.
 
-Most mutations know the fields (`tests.fuzz.pieces`): they set numbers to limits, falsify sizes and counts, and repeat,
-remove or insert tags and elements. The other mutations change, remove or insert bytes without regard to fields. Length
-and checksum are nearly always corrected, so that the decoder gets to the damaged part.
+Most mutations know the fields (`tests.fuzz.pieces`). They set numbers to limits, falsify sizes and counts, and repeat,
+remove or insert tags and elements. The other mutations change, remove or insert arbitrary bytes. Length and checksum
+are nearly always corrected, so that the decoder reaches the damaged part.
 """
 
 from __future__ import annotations
@@ -132,8 +132,9 @@ def make(seed: int, number: int) -> Input:
 
 
 def _seal(log: bytearray, at: int, end: int, mend: bool) -> bool:
-    """Computes the checksum of the batch at `at`, whose length claims that it ends at `end`; with `mend`, writes it
-    into the header. Returns whether the header has the right checksum; False if `end` is no possible end."""
+    """Computes the checksum of the batch from `at` to `end`, the end that its length claims. With `mend`, writes the
+    checksum into the header. Returns whether the header then has the right checksum. Returns False if `end` is
+    impossible."""
     if not at + HEADER_SIZE <= end <= len(log):
         return False
     crc = struct.pack(">I", google_crc32c.value(bytes(log[at + 21 : end])))
@@ -170,8 +171,8 @@ _PLACES = {name: (sum(s for _, s in HEADER[:index]), size) for index, (name, siz
 
 
 def _mutate_fields(rng: Random, one: Batch) -> dict[str, bytes]:
-    """Changes the header, a record, or parts of a key or value of the batch. Returns the new bytes of those header
-    fields that `Batch.encode` computes."""
+    """Changes the header, a record, or parts of a key or value of the batch. Returns, by name, the new bytes of the
+    header fields that `Batch.encode` would overwrite."""
     place = rng.random()
     if place < 0.2 or not one.records:
         return _mutate_header(rng, one)

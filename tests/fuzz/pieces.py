@@ -70,8 +70,8 @@ class Record:
 
 @dataclass(slots=True)
 class Batch:
-    """The header fields and the records of a batch. `codec`: the codec with which `encode` compresses the records; the
-    header may name another one."""
+    """The header fields and the records of a batch. `encode` compresses the records with `codec`, even if the header
+    names another codec."""
 
     header: dict[str, Piece]
     records: list[Record]

@@ -67,8 +67,8 @@ def _built() -> list[bytes]:
 
 
 def _as_data(control: bytes) -> bytes:
-    """Returns the batch of a marker without the flags of a control batch. The result is a data batch with an unknown
-    key and value."""
+    """Returns the batch of a marker as a data batch: without the flags of a control batch. Its key and value are
+    unknown to the decoder."""
     return control[:21] + b"\0\0" + control[23:]
 
 

@@ -13,7 +13,7 @@ MORE_MEMORY = 3 << 30
 
 
 def limit_memory() -> None:
-    """Limits the address space of the process. A wrong size then leads to a failed allocation, which is reported as a
+    """Limits the address space of the process, so that an allocation of a wrong size fails, and is reported as a
     fault."""
     seeds()
     check(0, range(GROUP))  # this call loads everything that is loaded lazily

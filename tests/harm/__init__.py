@@ -1,2 +1,2 @@
-"""Kills and freezes the processes of `txnscope watch`, alone and in pairs, starves all of them, and measures the
-recovery of the application."""
+"""Kills and freezes the processes of `txnscope watch`, alone and in pairs. Also starves all of them. Measures how the
+application recovers."""

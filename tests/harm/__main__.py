@@ -1,5 +1,5 @@
 """`python -m tests.harm`: kills and freezes every kind of process, alone and in pairs, at rest, under load and during a
-first read; then limits the application to half a core for ten minutes. Writes the figures into
+first read. Then limits the application to half a core for ten minutes. Writes the figures into
 docs/killed-and-frozen.md."""
 
 from __future__ import annotations
@@ -106,11 +106,10 @@ def _amid(version: str, when: str, how: str, victims: Sequence[tuple[str, ...]],
 def _during_first_reads(
     version: str, when: str, how: str, victims: Sequence[tuple[str, ...]], folder: Path
 ) -> Iterator[Series]:
-    """Yields the series after each round, so that the figures of a run that is ended early are kept.
+    """Yields the series so far after each round, so that a run that is ended early keeps its figures.
 
-    Each round has its own application, which reads a log of millions of records into an empty store. The processes are
-    hit when a part of the log is stored. At the end of the round, the store must equal the store of an undisturbed
-    first read.
+    In each round, a new application reads a log of millions of records into an empty store. The processes are hit when
+    a part of the log is stored. At the end, the store must equal that of an undisturbed first read.
     """
     series = Series(version, when, how, [], is_exact=True, tracebacks=0)
     with prepared_broker(RECORDS, LOGGED_IDS) as broker:

@@ -21,8 +21,8 @@ clients beside. Every process of `txnscope watch` is watched by another one, whi
 
 
 def put(page: str, section: str) -> str:
-    """Returns the page, with this section in place of the earlier section of the same title. Other sections stay as
-    they are."""
+    """Returns the page with the new section, which replaces the section of the same title if there is one. Other
+    sections stay as they are."""
     sections = {_title(part): part for part in page.split(_SECTION)[1:]}
     sections[_title(section)] = section
     return _SECTION.join([_HEAD, *sections.values()])

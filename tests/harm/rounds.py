@@ -21,8 +21,8 @@ FREEZE: Final = "frozen"
 SIGNALS: Final = {KILL: signal.SIGKILL, FREEZE: signal.SIGSTOP}
 
 UNNOTICED_S: Final = 45.0
-"""If no process has noticed a freeze after this time, the frozen process was not needed. For example, a daemon forks
-workers only if there are too few."""
+"""Seconds to wait until a freeze is noticed. If no process notices it, the frozen process was not needed. For example,
+a daemon forks workers only if there are too few."""
 
 _UNDER_WAY_S: Final = 1.0
 """Time after the harm in which data may still be stored that were read before."""
@@ -33,7 +33,7 @@ class Round(NamedTuple):
 
     - `how`: KILL or FREEZE.
     - `gone_s`: seconds until the victims were gone, or None if no process noticed their freeze.
-    - `stood_s`: the longest time in which some source was not read, or the service did not answer.
+    - `stood_s`: the longest time in which a source was not read, or the service did not answer.
     """
 
     how: str
@@ -95,8 +95,8 @@ def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
     gone_s: float | None = None
 
     def look() -> tuple[list[psutil.Process], dict[str, float]]:
-        """Returns the remaining victims. For each source, also returns the seconds from the end of the harm to its last
-        progress. The harm ends when the victims are gone, or after UNNOTICED_S."""
+        """Returns the remaining victims, and by source the seconds from the end of the harm to the last progress. The
+        harm ends when the victims are gone, or after UNNOTICED_S."""
         nonlocal gone_s
         there = still_running(victims)
         elapsed_s = time.time() - began_s
@@ -116,8 +116,8 @@ def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
 
 
 def _hit(app: Watch, kind: str, number: signal.Signals) -> psutil.Process:
-    """Sends the signal to a process of this kind, and returns the process. If a worker ends before it gets the signal,
-    the next worker gets it."""
+    """Sends the signal to a process of this kind, and returns the process. If the process ends before it gets the
+    signal, sends the signal to the next one."""
     while True:
         with suppress(psutil.NoSuchProcess):
             victim = app.victim(kind)

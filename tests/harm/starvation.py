@@ -52,8 +52,8 @@ class Outcome(NamedTuple):
 
 
 def starve(broker: Broker, tool: Broker, directory: Path, seconds: float, hangs: int = 3) -> Outcome:
-    """Starves an application for `seconds`. During this time, `hangs` transactions begin to hang. `broker` has no guard
-    against hanging transactions (`UNGUARDED`). `tool` is a 4.x broker, whose tools print JSON."""
+    """Starves an application for `seconds`, while `hangs` transactions begin to hang. `broker` has no guard against
+    hanging transactions (`UNGUARDED`). `tool` is a 4.x broker, whose tools print JSON."""
     create_topic(broker.bootstrap, LOADED, 3)
     create_topic(broker.bootstrap, HANGS, hangs)
     with restarted(Watch(broker.bootstrap, directory)) as app, Connection(broker.bootstrap, threading.Event()) as link:
@@ -86,8 +86,8 @@ def starve(broker: Broker, tool: Broker, directory: Path, seconds: float, hangs:
 
 
 def _hang_meanwhile(app: Watch, link: Connection, seconds: float, hangs: int) -> tuple[dict[Key, Hang], float]:
-    """Makes transactions hang, spread over `seconds`. Returns these transactions, and the greatest age of the data of a
-    source in this time."""
+    """Makes `hangs` transactions hang, spread over `seconds`. Returns them, and the greatest age in seconds that the
+    data of a source had in this time."""
     injected: dict[Key, Hang] = {}
     began, oldest_s = time.monotonic(), 0.0
     while (elapsed_s := time.monotonic() - began) < seconds:

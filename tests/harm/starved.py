@@ -18,8 +18,8 @@ STOPS_S: Final = 0.75
 
 @contextmanager
 def starved(running: Callable[[], Sequence[psutil.Process]]) -> Iterator[None]:
-    """Stops all processes of an application for three quarters of each second, until the block ends. `running` returns
-    the processes. New processes are stopped from the next second on."""
+    """Until the block ends, stops all processes of an application for three quarters of each second. `running` returns
+    the processes, and is called each second, so that new processes are stopped, too."""
     ending = threading.Event()
 
     def take_turns() -> None:

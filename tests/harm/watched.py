@@ -40,8 +40,8 @@ _COMMANDS: Final = {
     SERVICE: "service.cli serve",
 }
 _SHOWN_AS: Final = {PLANNER: "python_streamin", DAEMON: "worker", WORKER: "worker"}
-"""Names that Spark's Python processes give themselves. Most of these processes are forked, so their command line is
-that of the fork server."""
+"""By kind, the name that a Python process of Spark gives itself. Most of these processes are forked, and have the
+command line of the fork server."""
 _RESTART_S: Final = 1.0
 
 
@@ -59,8 +59,8 @@ class Watch(Ingest):
         return with_environment(MARK, self.url)
 
     def victim(self, kind: str) -> psutil.Process:
-        """Waits until there is a process of this kind, and returns it. If there are several, such as workers, returns
-        the newest."""
+        """Waits until there is a process of this kind, and returns it. If there are several workers, for example,
+        returns the newest."""
         if kind == SUPERVISOR:
             return psutil.Process(self.process.pid)
         # the oldest process of its kind is the daemon or the fork server, which forked the others
@@ -97,8 +97,8 @@ class Watch(Ingest):
 
 @contextmanager
 def restarted(app: Watch) -> Iterator[Watch]:
-    """Starts the application, and restarts it whenever its supervisor has ended, as systemd or a container runtime
-    would. At the end of the block, stops the application and waits until all its processes have ended."""
+    """Starts the application. Whenever its supervisor has ended, restarts it, as systemd or a container runtime would.
+    At the end of the block, stops the application, and waits until all its processes have ended."""
     stop = threading.Event()
 
     def keep() -> None:

@@ -36,8 +36,8 @@ WHO: Final = {
 
 
 class Guarded:
-    """A service with authentication. `client` sends requests to the service; `keys` maps the names in WHO to keys;
-    `cluster` is "orders", which has a hanging transaction."""
+    """A service with authentication. `client` sends requests to the service. `keys` has the API key of each name in
+    WHO. `cluster` is "orders", and has a hanging transaction."""
 
     def __init__(self, client: TestClient, keys: Mapping[str, str], cluster: WithPartitions) -> None:
         self.client, self.keys, self.cluster = client, dict(keys), cluster
@@ -69,7 +69,7 @@ def guarded_app(
     operators: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[FastAPI, dict[str, str], WithPartitions]]:
     """Yields a service with authentication, its keys, and the cluster "orders", which has a hanging transaction. The
-    service accepts the keys of WHO, and the login `ann` with PASSWORD, an operator of "orders"."""
+    service accepts the keys of WHO. It also accepts the login `ann` with PASSWORD, who is an operator of "orders"."""
     other = SeededCluster(url, "payments")
     other.read([Id(b"theirs")])
     cluster = WithPartitions(url)

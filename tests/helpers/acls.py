@@ -1,4 +1,4 @@
-"""Runs a broker with ACLs. It has a listener with SASL/PLAIN for users, and a plaintext listener on which every client
+"""Runs a broker with ACLs. On one listener, users log in with SASL/PLAIN; on another one, without login, every client
 is a super user."""
 
 from __future__ import annotations

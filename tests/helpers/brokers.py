@@ -1,4 +1,4 @@
-"""Runs real brokers for tests: finds free ports, runs a cluster of three brokers, and returns answers of Kafka's own
+"""Runs real brokers for tests, alone or as a cluster of three. Finds free ports, and returns answers of Kafka's own
 admin interfaces."""
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ EVERY_VERSION: Final = (
 _CHOSEN: Final = os.environ.get("TXNSCOPE_TEST_VERSIONS", "")
 FULL_MATRIX: Final = bool(_CHOSEN)
 VERSIONS: Final = tuple(_CHOSEN.split(",")) if FULL_MATRIX else ("4.3.1", "3.9.2")
-"""The versions that tests run on. If TXNSCOPE_TEST_VERSIONS (comma-separated) is set, each scenario runs on all of its
-versions. Otherwise each scenario runs on one of two versions, in turn."""
+"""The versions that tests run on. If TXNSCOPE_TEST_VERSIONS (comma-separated) is set, each scenario runs on all
+versions that it names. Otherwise each scenario runs on one of two versions, depending on the turn."""
 _IS_OTHER_TURN: Final = int(os.environ.get("TXNSCOPE_TEST_TURN", "0")) % 2 == 1
-"""True in an odd turn. Each scenario then runs on the other one of the two versions. CI counts turns by commits."""
+"""Whether TXNSCOPE_TEST_TURN is odd. In an odd turn, each scenario runs on the other one of the two versions. CI counts
+turns by commits."""
 WITH_TV2: Final = tuple(version for version in EVERY_VERSION if not version.startswith("3."))
 """Versions whose new clusters have transaction.version 2 (KIP-890)."""
 SKIPS_THE_LOST: Final = ("4.3.1", "4.4.0")
-"""Versions with KAFKA-20734: the coordinator takes a partition without a leader for a deleted one, and completes the
+"""Versions with KAFKA-20734: the coordinator treats a partition without a leader as deleted, and completes the
 transaction without a marker there."""
 
 _PORTS = range(20_000, 32_000)
@@ -82,8 +83,8 @@ class Described(NamedTuple):
 
 
 def on(version: str) -> pytest.MarkDecorator:
-    """Returns a mark that runs a test on `version`; in an odd turn, on the other one of the two VERSIONS. If
-    TXNSCOPE_TEST_VERSIONS is set, the test runs on all VERSIONS."""
+    """Returns a mark that runs a test on `version`, or in an odd turn on the other one of the two VERSIONS. If
+    TXNSCOPE_TEST_VERSIONS is set, the mark runs the test on all VERSIONS."""
     return pytest.mark.parametrize("version", VERSIONS if FULL_MATRIX else (_in_turn(version),))
 
 
@@ -108,8 +109,8 @@ def _in_turn(version: str) -> str:
 def free_port() -> int:
     """Returns the first of two neighboring free ports, for a broker and its controller.
 
-    The ports lie below the range that the kernel uses for outgoing connections, and every test process has its own part
-    of them. So no other process takes a port before the broker starts.
+    No other process takes a port before the broker starts. The kernel uses only higher ports for outgoing connections,
+    and each test process has its own part of the range.
     """
     first = _PORTS.start + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) * _PORTS_EACH
     while True:
@@ -149,7 +150,7 @@ def second_listener(
 class Cluster:
     """Three brokers, each also a controller: `with Cluster("4.3.1", directory) as cluster`. One of them may fail.
 
-    `properties` adds to, or overrides, the default settings, which keep the transaction log on all three brokers.
+    By default, the transaction log is on all three brokers. `properties` adds settings, or overrides the default ones.
     """
 
     def __init__(self, version: str, directory: Path, properties: Mapping[str, str] | None = None) -> None:
@@ -203,7 +204,7 @@ def connect(bootstrap: str) -> KafkaClient:
 
 
 def elect(client: KafkaClient, order: Mapping[str, Mapping[int, Sequence[int]]]) -> None:
-    """Assigns the replicas of `order` (by topic and partition), and elects the first replica of each partition as its
+    """Assigns the replicas of `order` (by topic and partition). Then elects the first replica of each partition as its
     leader, as an operator does to move load."""
     by_replica = AlterPartitionReassignmentsRequest.ReassignableTopic
     by_topic = ElectLeadersRequest.TopicPartitions

@@ -1,5 +1,5 @@
-"""Tests that each alert has a meaning, a page and a remedy, and that urgent alerts fire without delay. Prometheus' own
-tools check that the rules are well formed, and that every alert fires in one test and does not fire in another."""
+"""Tests that each alert has a meaning, a page and a remedy, and that urgent alerts fire without delay. Runs Prometheus'
+own tools: the rules are well formed, and each alert fires in one test and not in another."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_a_hanging_transaction_pages_at_once_and_leads_to_its_finding() -> None:
 
 
 def test_an_alert_about_data_names_its_source() -> None:
-    """Stale data can mute an alert that has the label of its source. Alerts about hanging, lost or torn transactions
-    have no source: such a transaction remains so even if nothing is read."""
+    """An alert with the label of a source is muted while the data of that source are stale. Alerts about hanging, lost
+    or torn transactions have no such label: a transaction stays hanging, lost or torn even if nothing is read."""
     stays = {hanging.NAME, transactions.LOST.name, transactions.TORN.name}
     rests_on_none = {*stays, *(one["alert"] for one in ALERTS if one["alert"].startswith("KafkaTxn"))}
     for one in ALERTS:

@@ -1,5 +1,5 @@
-"""Tests that the committed rule files equal the output of the Python code, in both formats, and that their hyperlinks
-can be configured."""
+"""Tests that the committed rule files equal the output of the Python code in both formats, and that the links in the
+rules can be configured."""
 
 from __future__ import annotations
 

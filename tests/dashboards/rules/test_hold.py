@@ -1,5 +1,5 @@
-"""Tests with a real Prometheus and the metrics of a real service: an alert about a hanging transaction stays while the
-service is away and over restarts of Prometheus, and ends when the service reports the end."""
+"""Tests an alert about a hanging transaction with a real Prometheus and the metrics of a real service. The alert stays
+while the service is down, and when Prometheus restarts. It ends when the service reports the end."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def exporter(cluster: WithPartitions) -> Iterator[Exporter]:
 
 @contextmanager
 def prometheus(folder: Path, target: int, port: int) -> Iterator[str]:
-    """Yields the address of a Prometheus with the shipped rules, which scrapes and evaluates once a second; skips the
-    test if it is not installed. Its data stay in `folder`."""
+    """Yields the address of a Prometheus with the shipped rules, which scrapes and evaluates once a second. Its data
+    stay in `folder`. Skips the test if Prometheus is not installed."""
     program = shutil.which("prometheus")
     if program is None:
         pytest.skip("Prometheus is not installed (make system-packages)")

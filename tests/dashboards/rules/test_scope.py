@@ -1,5 +1,5 @@
-"""Tests that the options of the generator reach every expression, and that environments with clusters of the same name
-get alerts of their own."""
+"""Tests that the options of the generator reach every expression. Also tests that two environments, whose clusters have
+the same name, get separate alerts."""
 
 from __future__ import annotations
 

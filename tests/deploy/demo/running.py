@@ -80,8 +80,8 @@ class Demo:
 
 @contextmanager
 def showing(scratch: Path) -> Iterator[Demo]:
-    """Runs a demo until it has printed its tour. At the end of the block, SIGTERM ends the demo, and no process of the
-    demo may remain."""
+    """Runs a demo until it has printed its tour. At the end of the block, sends SIGTERM to the demo, and checks that no
+    process of it remains."""
     demo = Demo(scratch)
     try:
         demo.read_until("Ctrl-C ends the demo.")

@@ -1,5 +1,5 @@
-"""Tests that child processes end with their parent, whatever ends the parent, and at once on request. The processes and
-SIGKILL are real."""
+"""Tests that child processes end on request, and with their parent, whatever ends the parent. The processes and SIGKILL
+are real."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def test_kill_minus_9_of_the_parent_leaves_no_child(script: str, state: str, wit
 
 
 def test_every_stop_ends_its_child_on_a_busy_machine(tmp_path: Path) -> None:
-    """On a busy machine, SIGTERM can reach a keeper process before it has run again after SIGCONT. The keeper must
-    still react to SIGTERM."""
+    """On a busy machine, a keeper process can get SIGTERM after SIGCONT and before it runs again. It must still react
+    to SIGTERM."""
     with ExitStack() as running, (tmp_path / "busy").open("wb") as nothing:
         children = []
         for number in range(20):

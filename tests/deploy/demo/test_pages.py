@@ -46,8 +46,8 @@ def service(demo: Demo) -> str:
 
 @pytest.fixture(scope="module")
 def paths(demo: Demo, service: str) -> list[str]:
-    """Returns the paths of every kind of page: the pages of the tour, with one page of an id for each kind of drawing
-    (bars, swimlane, stuck); the lists that the tour omits; a runbook; and the list of runbooks."""
+    """Returns the paths of every kind of page: the pages of the tour, with one transaction page for each kind of
+    drawing (bars, swimlane, stuck); the lists that the tour omits; one runbook; and the list of runbooks."""
     toured = [url.removeprefix(service) for url in demo.urls() if "/api/" not in url and not url.endswith("/metrics")]
     toured = [path for path in toured if "/transaction?" not in path or path.endswith(DRAWN_APART)]
     lists = [f"{PAGE}/{name}" for name in ("findings", "transactions?state=Ongoing", "partitions", "goto?q=refunds")]
@@ -59,8 +59,8 @@ def paths(demo: Demo, service: str) -> list[str]:
 def test_every_page_fits_the_window_and_is_accessible(
     browse: Browse, service: str, paths: list[str], width: int
 ) -> None:
-    """A page also passes axe: roles, names, labels, and contrast in both color schemes. The browser tab fails on errors
-    and on requests to other hosts."""
+    """Each page also passes axe: roles, names, labels, and contrast in both color schemes. The browser tab fails the
+    test on errors and on requests to other hosts."""
     tab = browse(service, width=width)
     for path in paths:
         tab.page.emulate_media(color_scheme="light")
@@ -160,8 +160,8 @@ def _producer_id(page: Page, service: str) -> str:
 
 
 def _end(demo: Demo) -> None:
-    """Runs the command of the tour when the service accepts it. That takes a minute, until the id of the hanging
-    transaction has expired."""
+    """Runs the command of the tour until the service accepts it. This takes a minute: the id of the hanging transaction
+    has to expire first."""
     command = next(line for line in demo.said.splitlines() if "txnscope resolve" in line)
     wait_until(
         lambda: _run(command),

@@ -130,8 +130,8 @@ def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker) -> 
 
 @pytest.mark.broker
 def test_a_transaction_with_a_refused_record_is_aborted_and_repeated(broker_431: Broker) -> None:
-    """As applications do, the workload aborts a transaction with a refused record, and repeats it. Brokers refuse
-    records while their guard is switched on again; the demo once ended at that moment."""
+    """The workload aborts a transaction with a refused record, and repeats it, as applications do. Brokers refuse
+    records while their guard is switched on again, which once ended the demo."""
     app = Imports(AppContext(broker_431.bootstrap, 7, a_prefix(), 1_000, threading.Event()))
     bootstrap, topic, name = broker_431.bootstrap, app.context.prefix + IMPORTS, app.example
     create_topic(bootstrap, topic)
@@ -178,8 +178,8 @@ class DiesOnce:
 @pytest.mark.broker
 @pytest.mark.parametrize("producer_dies", [False, True])
 def test_orders_of_a_dropped_consumer_are_shipped_later(broker_431: Broker, *, producer_dies: bool) -> None:
-    """A group removes a consumer during a broker failure that is longer than the session timeout. The orders are
-    shipped whether or not the producer fails, too."""
+    """The group removes a consumer, because a broker failure is longer than the session timeout. The orders are shipped
+    even if the producer fails, too."""
     context = AppContext(broker_431.bootstrap, 5, a_prefix(), 1_000, threading.Event())
     create_topics(context.bootstrap, {context.prefix + name: count for name, count in Shipping.topics.items()})
     orders, shipping = Orders(context), Shipping(context)

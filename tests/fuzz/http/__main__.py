@@ -110,8 +110,8 @@ def ask(port: int, seed: int, number: int) -> Answer:
 
 
 def status(port: int, request: bytes) -> str:
-    """Sends the request on a new connection, and keeps the connection open for writing. Returns the status of the
-    answer, NO_BROKERS, CLOSED or UNFINISHED; an answer that is not HTTP/1.1 counts as 5xx."""
+    """Sends the request on a new connection, which stays open for writing. Returns the status of the answer,
+    NO_BROKERS, CLOSED or UNFINISHED. An answer that is not HTTP/1.1 counts as 5xx."""
     with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S) as client:
         client.settimeout(PATIENCE_S)
         try:

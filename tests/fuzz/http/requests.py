@@ -1,5 +1,5 @@
-"""Makes a request from a number: a route of the service with its parameters, which is damaged in up to three places. In
-one request of ten, some bytes are changed, too."""
+"""Makes a request from a number: a route of the service with its parameters, damaged in up to three places. One request
+of ten also has some bytes changed."""
 
 from __future__ import annotations
 
