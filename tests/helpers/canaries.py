@@ -16,8 +16,8 @@ EVERY_MS = 10_000
 
 
 def coordinator(broker: int, *commit_ms: int, failure: Failure | None = None, at_ms: int = NOW_MS) -> Coordinator:
-    """Returns a coordinator with a round for each of `commit_ms`, followed by a failed round if `failure` is given. All
-    rounds are at `at_ms`."""
+    """Returns a coordinator with one successful round for each of `commit_ms`. If `failure` is given, a failed round
+    follows. All rounds are at `at_ms`."""
     one = Coordinator(broker, log_partition=7, transactional_id=f"txnscope-canary-c0ffee-7-{broker}")
     for ms in commit_ms:
         one = one.after(Round(at_ms, 3_000, ms * 1_000, 1_500, None))

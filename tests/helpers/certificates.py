@@ -38,10 +38,10 @@ class Authority:
         )  # fmt: skip
 
     def issue(self, name: str, *, life: timedelta = timedelta(days=1), key_password: str | None = None) -> Path:
-        """Returns a file with the key and the certificate of `name`, in the form of Java's PEM stores. The certificate
-        is also valid for servers at localhost and 127.0.0.1.
+        """Returns a file with the key and the certificate of `name`, in the form of Java's PEM stores. Servers at
+        localhost and 127.0.0.1 may use the certificate, too.
 
-        `life` counts from now on; a negative value gives an expired certificate. `key_password` encrypts the key.
+        `life` counts from now on; if it is negative, the certificate has expired. `key_password` encrypts the key.
         """
         key, request, certificate, both = (self._directory / f"{name}.{end}" for end in ("key", "csr", "crt", "pem"))
         unlocked = [] if key_password is None else ["-passin", f"pass:{key_password}"]

@@ -52,7 +52,7 @@ _SAMPLES: Final = {
     "ssl.trustmanager.algorithm": "PKIX",
     "ssl.truststore.type": "PEM",
 }
-"""Values for keys that do not accept an arbitrary text. The properties of a test have a login over TLS, without
+"""By key, the value to try if the key does not accept an arbitrary text. A trial also has a login over TLS, without
 stores."""
 _STORES: Final = ("ssl.keystore.", "ssl.truststore.")
 
@@ -63,8 +63,8 @@ def main() -> None:
 
 
 def document() -> dict[str, dict[str, Any]]:
-    """Returns every key, with the clients and versions that know it, its closed set of values, and the way in which
-    txnscope treats it."""
+    """Returns, by key: the clients and versions that know the key, its values if they are a closed set, and the
+    treatment by txnscope."""
     found: dict[str, dict[str, Any]] = {}
     for version in sorted(VERSIONS):
         for client in CLIENTS:
@@ -92,7 +92,8 @@ def sample(key: str, entry: Mapping[str, Any]) -> str:
 
 
 def outcome(key: str, value: str) -> Outcome:
-    """Returns the way in which txnscope treats a key with this value, in a file that also has a login over TLS."""
+    """Returns the treatment of a key with this value by txnscope. The file also has a login over TLS, or without TLS if
+    the key is of a store."""
     lines = {name: _SAMPLES[name] for name in ("security.protocol", "sasl.mechanism", "sasl.jaas.config")}
     if key.startswith(_STORES):  # over TLS, the file of the store would be read
         lines["security.protocol"] = "SASL_PLAINTEXT"

@@ -1,5 +1,5 @@
-"""Writes the table of client.properties in docs/running.md, from trials on a broker with Kafka's own tools and with
-`txnscope doctor`: `python -m tests.helpers.client_properties_document`."""
+"""Writes the table of client.properties in docs/running.md: `python -m tests.helpers.client_properties_document`. Each
+row is tried on a broker with Kafka's own tools and with `txnscope doctor`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PATIENCE: Final = {
     "max.block.ms": "15000",
     "delivery.timeout.ms": "15000",
 }
-"""Settings that shorten the wait of Kafka's tools. By default, the tools try for a minute to reach a broker that
+"""Settings with which Kafka's tools give up earlier. By default, the tools try for a minute to reach a broker that
 refuses their connections."""
 _SAYS_NOTHING: Final = "The AdminClient thread has exited"
 _LONGEST: Final = 150
@@ -80,8 +80,8 @@ def line(row: Row, kafka: str, ours: str) -> str:
 
 
 def by_kafka(stage: Stage, row: Row) -> str:
-    """Returns the outcome of a row with `kafka-topics.sh`. If the file names the servers, the tool is
-    `kafka-producer-perf-test.sh`, which needs no flag for servers."""
+    """Returns the outcome of a row with one of Kafka's tools: `kafka-topics.sh`, or `kafka-producer-perf-test.sh`,
+    which needs no flag for servers, if the file names the servers."""
     file, servers = stage.properties(row, _PATIENCE), stage.servers(row)
     if servers is not None:
         tool = [

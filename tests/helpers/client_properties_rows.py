@@ -37,10 +37,10 @@ _IN_FILE: Final = "${file:SEC/p.properties:password}"
 class Row(NamedTuple):
     """A row of the table.
 
-    - `shown`: the input in the document.
-    - `text`: the file, in which SEC stands for the folder of secrets.
+    - `shown`: the input as the document shows it.
+    - `text`: the text of the file, with SEC for the folder of secrets.
     - `listener`: the attribute of SecuredBroker that has the address.
-    - `servers`: the value of the flag, in which HOST stands for the address; None if the file names the servers.
+    - `servers`: the value of the flag, with HOST for the address; None if the file names the servers.
     """
 
     shown: str
@@ -303,8 +303,8 @@ class Stage:
 
 
 def pkcs12_of_java(trusted: Path) -> None:
-    """Makes trust stores of both kinds in the folder of `trusted`. Uses keytool, because Java does not trust
-    certificates in OpenSSL's stores."""
+    """Makes trust stores of both kinds in the folder of `trusted` with keytool. Java does not trust the certificates in
+    stores that OpenSSL makes."""
     for ending, store_type in ((".p12", "PKCS12"), (".jks", "JKS")):
         flags = ["-noprompt", "-alias", "authority", "-file", str(trusted), "-storetype", store_type]
         where = ["-keystore", str(trusted.with_suffix(ending)), "-storepass", STORE_PASSWORD]

@@ -1,6 +1,6 @@
 """Ends every process that a run of the tests started, however the run ends.
 
-The run sets a mark in its environment, and all its processes inherit the mark, even in sessions of their own. A guard
+The run sets a mark in its environment. All its processes inherit the mark, even in sessions of their own. A guard
 process without the mark waits for the end of the run: it reads a pipe, which closes even after SIGKILL. The guard then
 kills all processes with the mark.
 """

@@ -12,8 +12,8 @@ from tests.service.store.logs import NOW_MS
 
 
 def open_ids(engine: Engine, count: int) -> None:
-    """Inserts `count` open transactions of cluster 1. Each began a second before the previous one, so the last id is
-    the oldest."""
+    """Inserts `count` open transactions of cluster 1. Each began a second earlier than the one before it in the list,
+    so the last id is the oldest."""
     blank = dict.fromkeys((c.name for c in schema.transactional_ids.c), 0) | dict.fromkeys(schema.OF_APPLICATION)
     blank |= {"cluster_id": 1, "state": states.ONGOING}
     rows: list[dict[str, Any]] = [
@@ -27,8 +27,8 @@ def open_ids(engine: Engine, count: int) -> None:
 
 
 def stalled(engine: Engine, count: int) -> None:
-    """Inserts `count` stalled partitions of cluster 1. The first has been stalled for one second, and each further one
-    for a second longer than the one before."""
+    """Inserts `count` stalled partitions of cluster 1. The first has been stalled for 1 s, the second for 2 s, and so
+    on."""
     blank: dict[str, Any] = {c.name: 0 for c in schema.data_partitions.c if not c.nullable}
     rows = [
         blank

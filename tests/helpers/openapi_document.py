@@ -18,8 +18,8 @@ def main() -> None:
 
 
 def document() -> str:
-    """Returns the document. Paths have the order of the routes, and schemas are sorted by name, so that a change of one
-    route or schema changes one place in a diff."""
+    """Returns the document. Paths are in the order of the routes, and schemas in the order of their names: a change of
+    one route or schema changes one place in a diff."""
     with TemporaryDirectory() as directory:  # a store needs an existing folder, but is not read here
         described = create_app(f"sqlite:///{directory}/store.db", version()).openapi()
     described["components"]["schemas"] = dict(sorted(described["components"]["schemas"].items()))

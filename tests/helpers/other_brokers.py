@@ -1,10 +1,10 @@
-"""A proxy that changes the answers of a real broker, so that clients see a broker which speaks Kafka's protocol but has
-no `__transaction_state`.
+"""A proxy that changes the answers of a real broker, so that clients see a broker without `__transaction_state`.
 
-The changes were observed on such brokers (redpanda-data/redpanda #11949, #12116, #17827, and its handlers of these
-requests): Metadata has no such topic; ApiVersions has no features and older versions; ListTransactions fails before the
-first use, or omits open transactions; DescribeProducers returns the time since the broker's start in place of a
-timestamp, and no coordinator epoch; DescribeTransactions returns no start time, and may return PrepareCommit forever.
+Such brokers speak Kafka's protocol. These differences were observed on them (redpanda-data/redpanda #11949, #12116,
+#17827, and its handlers of these requests): Metadata has no such topic; ApiVersions has no features and older versions;
+ListTransactions fails before the first use, or omits open transactions; DescribeProducers returns the time since the
+broker's start in place of a timestamp, and no coordinator epoch; DescribeTransactions returns no start time, and may
+return PrepareCommit forever.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from service.domain.transaction_log.states import TOPIC
 from tests.helpers.proxies import Proxies
 
 SINCE_START_MS: Final = 469_473_334
-"""A time since the start of a broker that was returned in place of a timestamp. As a timestamp it means 1970-01-06."""
+"""The milliseconds since a broker's start, which that broker returned in place of a timestamp. Read as a timestamp,
+they mean 1970-01-06."""
 _CORRELATION_ID: Final = 4  # bytes of the correlation id in the header of a response
 _UNKNOWN_TOPIC: Final = 3
 _UNKNOWN_SERVER_ERROR: Final = -1
@@ -86,8 +87,8 @@ class OtherBrokers:
 
     @staticmethod
     def is_asked_by_name(answer: Any) -> bool:
-        """Returns True if the request probably named the topic: the answer has no other topic. An answer about all
-        topics has others, too."""
+        """Returns True if the answer has no other topic. Then the request probably named this topic; a request for all
+        topics would have got others, too."""
         return len(answer.topics) == 1
 
     def _list(self, answer: Any) -> None:

@@ -29,8 +29,8 @@ class WithPartitions(WithFindings):
         self.partitions = PartitionWriter(self.engine, self.lease)
 
     def look(self, *facts: PartitionObservation | StalledRead, at_ms: int = NOW_MS, **more: Any) -> None:
-        """Stores one batch of the sampler, which sampled all partitions at `at_ms` and reports `facts`. `more` has
-        other fields of the batch."""
+        """Stores one batch of the sampler with `facts`. The sampler sampled all partitions at `at_ms`. `more` has other
+        fields of the batch."""
         looks = tuple(fact for fact in facts if isinstance(fact, PartitionObservation))
         reads = tuple(fact for fact in facts if isinstance(fact, StalledRead))
         trouble = reason(more.pop("trouble", None))

@@ -15,15 +15,15 @@ import psutil
 
 
 def all_processes() -> Iterator[psutil.Process]:
-    """Yields every running process. psutil caches processes by number, and refuses to signal a cached process whose
-    number was reused. So the cache is cleared first."""
+    """Yields every running process. Clears psutil's cache first: psutil caches processes by number, and refuses to
+    signal a cached process whose number was reused."""
     psutil.process_iter.cache_clear()
     return psutil.process_iter()
 
 
 def with_environment(name: str, value: str) -> list[psutil.Process]:
-    """Returns the running processes with this environment variable, oldest first. These are the process that was
-    started with the variable, and its descendants."""
+    """Returns the running processes with this environment variable, oldest first: the process that was started with the
+    variable, and its descendants."""
     found = []
     for process in all_processes():
         with suppress(psutil.Error):

@@ -15,11 +15,11 @@ from typing import Final
 from tests.helpers.waiting import LIMIT_S
 
 Misbehaviour = Callable[[bytes], bytes | None]
-"""A function of a response (without its length) that returns the bytes to send instead, with their length. If it
-returns None, nothing is sent."""
+"""A function that gets a response without its length. It returns the bytes to send instead, with their length, or None
+to send nothing."""
 Rewrite = Callable[[int, int, bytes], bytes]
-"""A function of the API key and version of a request, and its response (without its length), that returns the response
-to send instead. Raises TornAnswer to end the connection in the middle of the response."""
+"""A function that gets the API key and version of a request, and its response without the length. It returns the
+response to send instead. It raises TornAnswer to end the connection in the middle of the response."""
 
 _REQUEST: Final = struct.Struct(">hhi")  # api key, api version, correlation id
 _SIZE: Final = struct.Struct(">i")
@@ -63,8 +63,9 @@ class Proxies:
     """One proxy for each broker: `with Proxies({1: "127.0.0.1:9092", …}) as proxies`. `proxies.bootstrap` has the
     addresses of all proxies. `proxies.misbehave(2, garbage)` lasts until `proxies.behave(2)`.
 
-    - `host`, `ports`: the address on which the proxies listen; without `ports`, on free ports.
-    - `name`: the host that clients see, as long as "127.0.0.1".
+    - `host`: the address on which the proxies listen.
+    - `ports`: the port of each proxy, by broker; any free port if a broker is not in it.
+    - `name`: the host that clients see; it must be as long as "127.0.0.1".
     - `rewrite`: changes every response.
     """
 

@@ -1,5 +1,5 @@
-"""Runs a service that may end hanging transactions. Its store has one hanging transaction, and its brokers answer as a
-test wants."""
+"""Runs a service that may end hanging transactions. Its store has one hanging transaction. A test sets the answers of
+its brokers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EPOCH, COORDINATOR_EPOCH = 3, 6
 KEYS: Final = {"ann": "the-key-of-ann-000", "bob": "the-key-of-bob-000"}
 PLACE: Final = ("orders", 0)
 FENCED: Final = Id(b"pay", COMPLETE_ABORT, producer_id=PID, producer_epoch=EPOCH + 1)
-"""The id that wrote the entry. The id has a newer epoch now, so no producer can write under the entry's epoch."""
+"""The id that wrote the entry. Its epoch is newer now, so no producer can write under the entry's epoch."""
 
 
 class Sent(NamedTuple):
@@ -42,12 +42,12 @@ class Sent(NamedTuple):
 
 
 class Brokers:
-    """Stands in for real brokers.
+    """Replaces real brokers.
 
-    - `seen`: the observed partitions.
+    - `seen`: the partitions as an observation returns them.
     - `before_look`: called before each observation, with its number.
     - `facts`: the facts from which the verdict is derived.
-    - `answer`: returns the error code for a marker.
+    - `answer`: returns the error code of the answer to a marker.
     """
 
     def __init__(self) -> None:
@@ -81,8 +81,8 @@ class Brokers:
 
 
 class ResolveApi:
-    """The REST interface that ends hanging transactions. `client` sends requests to it, `cluster` is the store behind
-    the service, and `brokers` are its brokers."""
+    """The REST interface that ends hanging transactions. `client` sends requests to it. `cluster` is in the store
+    behind the service. `brokers` are the brokers of the service."""
 
     def __init__(self, cluster: WithPartitions, client: TestClient, brokers: Brokers) -> None:
         self.cluster, self.client, self.brokers = cluster, client, brokers
@@ -117,8 +117,8 @@ def shows(*open_: ActiveProducer, described: bool = True) -> CheckedPartition:
 def resolve_api(
     url: str, patch: pytest.MonkeyPatch, operators: dict[str, str] | None = KEYS, **finding: Any
 ) -> Iterator[ResolveApi]:
-    """Yields the interface over a store with a confirmed hanging transaction. The id of the transaction is fenced, and
-    the brokers still return what the judge observed. `finding` sets fields of the finding."""
+    """Yields the interface over a store with a confirmed hanging transaction, whose id is fenced. The brokers return
+    the same as when the judge observed it. `finding` sets fields of the finding."""
     cluster, brokers = WithPartitions(url), Brokers()
     cluster.read([FENCED])
     cluster.look(stalled_partition())

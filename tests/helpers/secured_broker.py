@@ -97,8 +97,9 @@ class SecuredBroker:
         return self.broker.bootstrap
 
     def properties(self, name: str, *lines: str) -> Path:
-        """Writes a new client.properties with the login by `name` (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER,
-        mutual or tls), and returns its path. `lines`: further properties; the last one of a key wins."""
+        """Writes a new client.properties, and returns its path. `name` is the login: PLAIN, SCRAM-SHA-256,
+        SCRAM-SHA-512, OAUTHBEARER, mutual or tls. `lines` are further properties; if a key occurs twice, its last line
+        wins."""
         file = self.directory / f"{name}-{secrets.token_hex(4)}.properties"
         trust = [f"ssl.truststore.type=PEM\nssl.truststore.location={self.authority.certificate}"]
         file.write_text("\n".join([*trust, *self._identity(name), *lines, ""]))

@@ -63,7 +63,7 @@ class Id(NamedTuple):
 
 
 class SeededCluster:
-    """A cluster of a store. The test holds its lease. Every call of `read` stores one batch of new records of one
+    """A cluster of a store, whose lease the test holds. Every call of `read` stores one batch of new records of one
     partition."""
 
     def __init__(self, url: str, name: str = "orders", partitions: int = 1, started_ms: int = NOW_MS - 600_000) -> None:
@@ -147,8 +147,8 @@ def _run(partition: int, offset: int, one: Id) -> Run:
 
 
 def _ends(run: Run, one: Id) -> tuple[list[Step], Minute]:
-    """Returns the facts that come with the record: a step for each abort, whose cause is unknown, and the minute with
-    the commits."""
+    """Returns the facts that belong to the run: a step for each abort, with an unknown cause, and the minute with the
+    commits."""
     aborted = run.last._replace(state=states.COMPLETE_ABORT, offset=-1)
     steps = [Step(run.partition, run.transactional_id, NO_RECORD, aborted)] * one.aborts
     minute_ms = max(one.timestamp_ms, 0) // 60_000 * 60_000
@@ -164,7 +164,7 @@ def open_id(name: str | bytes, age_ms: int, *topics: str, state: int = states.ON
 
 
 def mixed_ids(count: int = 500) -> Sequence[Id]:
-    """Returns `count` ids in all states. Ages and update times repeat, some times are absurd, and the order by name
+    """Returns `count` ids in all states. Ages and update times repeat, and some times are absurd. The order by name
     differs from the order by age."""
     cycle = (*sorted(states.PERSISTED), states.EXPIRED, states.UNKNOWN)
     absurd = {11: INT64_MAX, 13: -1, 17: INT64_MIN, 19: INT64_MAX - 5}

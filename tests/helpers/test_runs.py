@@ -1,5 +1,5 @@
-"""Tests that a run of the tests reports its progress. At its end, even if the run is interrupted or killed, all its
-processes end, and no others, although a process number may have been reused."""
+"""Tests that a run of the tests reports its progress, and at its end ends its processes, even if the run is interrupted
+or killed. No other process ends, even if a process number was reused."""
 
 from __future__ import annotations
 

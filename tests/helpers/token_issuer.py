@@ -1,5 +1,5 @@
-"""Runs an OAuth server on loopback that issues tokens for client credentials, and writes the keys with which brokers
-verify the tokens."""
+"""Runs an OAuth server on loopback. The server issues tokens for client credentials. It also writes the public keys
+with which brokers verify the tokens."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Waits for events. A test waits for an event, never for a time, so that it does not depend on the speed of the
-machine.
+"""Waits for events. A test waits for an event, never for a time, so that the speed of the machine does not matter.
 
-There is one time limit, which only a hang reaches. The failure then names the event, and shows the last observation.
+All waits have the same time limit, which only a hang reaches. The failure then names the event, and shows the last
+observation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 LIMIT_S: Final = 300.0
 """Longest time that a test waits for an event."""
 ANSWER_S: Final = 90.0
-"""Longest time that a client in a test waits for one answer. librdkafka gives up earlier, after 60 s, and names the
+"""Maximum time that a client in a test waits for one answer. librdkafka gives up earlier, after 60 s, and reports the
 cause."""
 OPEN_MS: Final = 800_000
 """The timeout of a transaction that a test leaves open. Its coordinator does not end the transaction during the
@@ -29,9 +29,9 @@ T = TypeVar("T")
 def wait_for(
     probe: Callable[[], T | None], what: str, timeout_s: float = LIMIT_S, *, retry_on: tuple[type[Exception], ...] = ()
 ) -> T:
-    """Returns the first truthy answer of `probe`. `what` names the event in the failure.
+    """Calls `probe` until its answer is truthy, and returns that answer. `what` names the event in the failure.
 
-    An exception of `probe` ends the wait, except for the types in `retry_on`: after these, `probe` is called again.
+    An exception of `probe` ends the wait. If its type is in `retry_on`, the wait continues.
     """
     found = wait_until(probe, bool, what, timeout_s, retry_on=retry_on)
     assert found is not None
@@ -60,8 +60,8 @@ def wait_until(
     *,
     retry_on: tuple[type[Exception], ...] = (),
 ) -> T:
-    """Returns the first answer of `probe` for which `is_it` returns True. Raises AssertionError if there is none within
-    `timeout_s`. Exceptions of `probe` are as for `wait_for`."""
+    """Calls `probe` until `is_it` returns True for its answer, and returns that answer. Raises AssertionError after
+    `timeout_s`. Exceptions of `probe` are treated as in `wait_for`."""
     give_up, pause_s = time.monotonic() + timeout_s, _FIRST_PAUSE_S
     while True:
         is_last = time.monotonic() > give_up

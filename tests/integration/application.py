@@ -63,8 +63,8 @@ class Ingest:
 
     - `more`: further flags of `txnscope ingest`.
     - `rules`: rules as in a settings file.
-    - `host`: a simulated host (default: this host).
-    - `url`: of the store (default: a SQLite file in `directory`).
+    - `host`: a simulated host; None for this host.
+    - `url`: of the store; None for a SQLite file in `directory`.
     """
 
     def __init__(
@@ -195,8 +195,8 @@ class Ingest:
         """Waits until the store has everything up to the current end of the transaction log."""
 
         def behind() -> dict[int, tuple[int | None, int | None]]:
-            """Returns (position, end of the log) of each log partition that the store has not read to its end. A number
-            that is not known is None."""
+            """Returns, by log partition, (position, end of the log). Log partitions that the store has read to their
+            end are left out. An unknown number is None."""
             self.is_running()
             positions, ends = self.positions(), log_ends(self.bootstrap)
             both = {p: (positions.get(p), ends.get(p)) for p in positions.keys() | ends.keys()}
@@ -206,8 +206,8 @@ class Ingest:
             wait_until_equal(behind, {}, f"the log partitions that are not read to their end ({self.log})")
 
     def wait_for_counts(self, expected: dict[str, tuple[int, int]]) -> None:
-        """Waits until the counts are exactly these (commits, aborts) by id. The wait is needed because a client's
-        commit returns before the transaction is complete."""
+        """Waits until the counts (commits, aborts) by id equal `expected`. A client's commit may return before the
+        transaction is complete."""
 
         def counts() -> dict[str, tuple[int, int]]:
             self.is_running()

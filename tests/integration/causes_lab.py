@@ -47,8 +47,8 @@ _COUNTED = {
 
 
 class IdHistory(NamedTuple):
-    """The history of an id: the number of commits, its rows as `State cause confidence` in log order, and its aborts by
-    cause."""
+    """The history of an id: the number of commits; the rows of the history as `State cause confidence`, in log order;
+    and the number of aborts by cause."""
 
     commits: int
     rows: list[str]
@@ -56,8 +56,8 @@ class IdHistory(NamedTuple):
 
 
 def id_history(commits: int, *rows: str) -> IdHistory:
-    """Returns a history in which every abort is counted once, by the cause in its row. Aborts of empty transactions are
-    not counted."""
+    """Returns the history with these rows. Each row of an abort adds one to the aborts of its cause, except if the
+    transaction was empty."""
     aborts = Counter(row.split()[1] for row in rows if row.startswith("PrepareAbort"))
     del aborts[CauseCode.EMPTY_ABORT]
     return IdHistory(commits, list(rows), dict(aborts))
@@ -90,8 +90,8 @@ class Lab:
         return producer
 
     def begin(self, name: str, topic: str, timeout_ms: int = 60_000, partitions: Iterable[int] = (0,)) -> Producer:
-        """Returns an old client with an open transaction, whose records are all acknowledged. The transaction stays
-        open until the test continues it."""
+        """Returns an old client with an open transaction, whose records are all acknowledged. Only the test ends the
+        transaction or continues it."""
         self._open.append(begin(self.bootstrap, name, topic, timeout_ms, partitions))
         return self._open[-1]
 
@@ -111,8 +111,8 @@ class Lab:
         return rows[-1].marker_ms if rows else None
 
     def _rows(self, name: str) -> list[str]:
-        """Returns the rows of the history. A row with a note about an odd record shows the note; without data loss
-        there are no notes. Rows of slow commits are left out, because they depend on the speed of the machine."""
+        """Returns the rows of the history. If a row has a note about an odd record, which needs data loss, the row
+        shows it. Rows of slow commits are left out: they depend on the speed of the machine."""
         return [
             " ".join(filter(None, (_WORDS[r.to_state], r.cause, r.confidence, r.note)))
             for r in self.transitions(name)
@@ -136,8 +136,8 @@ PRODUCER_FENCED, INVALID_TXN_STATE = 90, 48
 
 def ended_by_a_late_copy(producer: OldProducer, topic: str, *, commit: bool) -> None:
     """Sends the EndTxn of the open transaction twice. The copy arrives when the next transaction is open, and ends this
-    next transaction (KAFKA-17754). The client's own EndTxn of the next transaction is refused. A third transaction
-    commits."""
+    next transaction (KAFKA-17754). The client's own EndTxn, with the other outcome, is then refused. A third
+    transaction commits."""
     producer.end(commit=commit)
     write(producer, topic, 1)
     producer.end(commit=commit)  # the same request, byte for byte

@@ -103,7 +103,7 @@ class Watched:
 
     def after(self, seconds: float) -> dict[tuple[str, str, int], AffectedGroup]:
         """Moves our clock forward by `seconds`, runs a round, and returns the blocked groups. The partitions are
-        sampled at half of that time and at its end; the round has the time of the first of these samples."""
+        sampled halfway and at the end. The round then runs with the time of the first sample."""
         for _ in range(2):
             self._ahead_ms += round(seconds * 500)
             self.look()
@@ -176,7 +176,7 @@ def member(bootstrap: str, group: str, topic: str, **properties: str) -> Iterato
 @contextmanager
 def share_consumer(broker: Broker, group: str, topic: str, directory: Path) -> Iterator[Callable[[], int]]:
     """Runs Kafka's own console consumer in a share group. Yields a function that returns the number of records printed
-    so far. The file of the printed records also contains the consumer's log."""
+    so far. The consumer prints them into a file that also has its log."""
     printed = directory / f"{group}.out"
     command = broker.tool_command(
         *("org.apache.kafka.tools.consumer.ConsoleShareConsumer", "--bootstrap-server", broker.bootstrap),

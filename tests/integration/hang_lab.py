@@ -41,8 +41,8 @@ EXPIRING: Final = UNGUARDED | {
 """Settings with which ids expire during a test, but not while the test still needs them."""
 
 ALLOWED_DECISIONS = {"commit": {"commit"}, "abort": {"abort"}, "none": {"none", "abort"}}
-"""The allowed decisions for each true one. If no proof excludes an aborted transaction, `abort` is also allowed for
-records of no transaction, because the marker is the same."""
+"""By true decision, the allowed ones. For records of no transaction, `abort` is also allowed: perhaps no proof excludes
+an aborted transaction, and the marker is the same."""
 
 
 def command_of(row: Any) -> str | None:
@@ -98,7 +98,7 @@ class HangLab(NamedTuple):
 
     def wait_until_confirmed(self, hang: Hang) -> Any:
         """Waits for the confirmed finding about the transaction, and checks all its fields. The decision may come a
-        moment after the finding, because a decision about many transactions needs a second read from an earlier
+        moment later than the finding: for a decision about many transactions, the log is read again from an earlier
         offset."""
         where = self._where(hang)
         row = self.wait_for_finding(
@@ -219,8 +219,8 @@ def hang_lab(broker: Broker, directory: Path, bootstrap: str | None = None) -> I
 
 @contextmanager
 def watching(app: Ingest, broker: Broker, connection: Connection) -> Iterator[HangLab]:
-    """Starts the application for a broker whose transaction log it may not read. Waits until it has sampled the
-    partitions and tried the log."""
+    """Starts the application on a broker whose transaction log may be missing or forbidden. Waits until it has sampled
+    the partitions and tried to read the log."""
 
     def has_looked() -> bool:
         app.is_running()

@@ -17,7 +17,8 @@ CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
 
 class Printed(NamedTuple):
-    """A record of an id as Kafka prints it: the number of its state, the number of its partitions, and its times."""
+    """A record of an id as Kafka prints it. Contains the number of its state, the number of its partitions, and its
+    times."""
 
     state: int
     partitions: int
@@ -37,10 +38,10 @@ class Printed(NamedTuple):
 
 
 def history(tool: Broker, bootstrap: str) -> dict[str, list[Printed]]:
-    """Returns the records of each id in the whole log, in log order and without tombstones, as Kafka's console consumer
-    prints them.
+    """Returns, by id, the records in the whole log as Kafka's console consumer prints them: in log order, without
+    tombstones.
 
-    `tool` must be a 4.x broker, whose formatter prints JSON. The log may belong to any other broker.
+    `tool` must be a 4.x broker, whose formatter prints JSON. The log may belong to a broker of any version.
     """
     found: dict[str, list[Printed]] = {}
     for record in _records(tool, bootstrap):
@@ -66,9 +67,9 @@ def ends_of(records: Mapping[str, Iterable[Printed]]) -> dict[str, tuple[int, in
 
 
 def _records(tool: Broker, bootstrap: str) -> list[Any]:
-    """Returns all records of the log. The console consumer ends after a time without records, and on a busy machine it
-    may end before the first one. So it runs again, with a longer timeout, until it has read as many records as the log
-    had."""
+    """Returns all records of the log. The console consumer ends after a time without records. On a busy machine, it may
+    end before the first record. It therefore runs again, with a longer timeout, until it has read as many records as
+    the log had."""
     starts, log = log_starts(bootstrap), log_ends(bootstrap)
     wanted = sum(end - starts[p] for p, end in log.items())
     patience_ms = iter((4_000, 10_000, 30_000))

@@ -31,8 +31,9 @@ class Named(NamedTuple):
 
 
 def compare(rows: Iterable[Any], truth: Mapping[str, Assigned]) -> Named:
-    """Compares the application of each id that begins with a prefix in `truth` with the true one. No two of the
-    prefixes fit one id. If the true application is UNASSIGNED, any name is wrong."""
+    """Compares the stored application of each id with the true one, which `truth` has by the prefix of the id. Leaves
+    out ids without such a prefix. No id has two of the prefixes. If the true application is UNASSIGNED, any name is
+    wrong."""
     rightly, not_named, not_examined = set[str](), set[str](), set[str]()
     wrongly: dict[str, tuple[Assigned, Assigned]] = {}
     for row in rows:

@@ -28,8 +28,8 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 3) -> None:
 
 
 def create_topics(bootstrap: str, *topics: NewTopic) -> None:
-    """Creates topics. A starting broker is missing in the cluster's metadata for a moment; if librdkafka therefore gave
-    up a request, the request is repeated."""
+    """Creates topics, and repeats a request that librdkafka gives up. The library does so if a starting broker is
+    missing in the cluster's metadata for a moment."""
     admin = admin_of(bootstrap)
     wanted, again = {topic.topic: topic for topic in topics}, set[str]()
     give_up = time.monotonic() + LIMIT_S
@@ -96,8 +96,8 @@ def open_producer(bootstrap: str, transactional_id: str, timeout_ms: int = 60_00
 def begin(
     bootstrap: str, name: str, topic: str, timeout_ms: int = 60_000, partitions: Iterable[int] = (0,)
 ) -> Producer:
-    """Returns a producer with an open transaction, which has an acknowledged record on each of the partitions. When the
-    producer is garbage-collected, its transaction is aborted."""
+    """Returns a producer with an open transaction, which has an acknowledged record on each of the partitions. The
+    transaction is aborted when Python frees the producer."""
     producer = open_producer(bootstrap, name, timeout_ms)
     producer.begin_transaction()
     for partition in partitions:
@@ -130,8 +130,8 @@ def _ended(end: Callable[[float], None]) -> bool:
 
 @contextmanager
 def load(bootstrap: str, topic: str, names: list[str], pause_s: float = 0.1) -> Iterator[None]:
-    """Runs one thread for each id until the block ends. Each thread repeats two commits and an abort, and finishes its
-    last transaction."""
+    """Runs one thread for each id until the block ends. Each thread repeats two commits and an abort. At the end, each
+    thread completes its last transaction."""
     stop = threading.Event()
     failures: list[BaseException] = []
 

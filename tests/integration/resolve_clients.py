@@ -36,8 +36,8 @@ KEYS: Final = {"ann": "the-key-of-ann-000", "bob": "the-key-of-bob-000"}
 
 
 class ResolveClients(NamedTuple):
-    """`rest` and `replica` are clients of two services. A third service listens at `url`. `key_file` contains the key
-    of the operator ann."""
+    """Clients of services that may end a transaction. `rest` and `replica` send requests to two services; a third one
+    listens at `url`. `key_file` has the key of the operator ann."""
 
     lab: HangLab
     bootstrap: str

@@ -1,5 +1,5 @@
-"""Tests the chain of broker, application, Prometheus and Alertmanager: a late write leads to a notification of an
-operator, and the end of the transaction leads to a second one.
+"""Tests broker, application, Prometheus and Alertmanager together. An operator is notified of a late write, and again
+of the end of its transaction.
 
 Rules and routes are the shipped ones, with a scrape every 15 s. The queries of the dashboards run in the same
 Prometheus.
@@ -131,8 +131,8 @@ def _say(capsys: pytest.CaptureFixture[str], line: str) -> None:
 
 
 def _has_scraped(monitoring: Monitoring) -> bool:
-    """Returns whether Prometheus has scraped the service. While it replays its log, Prometheus listens, but refuses
-    every query, so its readiness is checked first."""
+    """Returns whether Prometheus has scraped the service. Checks first whether Prometheus is ready: while it replays
+    its log, it listens, but refuses every query."""
     try:
         with urlopen(f"{monitoring.prometheus}/-/ready", timeout=ANSWER_S):
             pass

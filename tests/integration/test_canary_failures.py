@@ -49,9 +49,9 @@ class Lab:
         return next(broker for broker in ALL if broker != clock.node)
 
     def is_named(self, wanted: dict[int, set[str]]) -> None:
-        """Waits, 15 s at most, until exactly the coordinators in `wanted` are named, each with one of the errors that
-        `wanted` has for it. Fails if another coordinator is named before that, or until each of the others has finished
-        one more round."""
+        """Waits up to 15 s until exactly the coordinators in `wanted` are named. Each must have one of its errors in
+        `wanted`. Then waits until each other coordinator has finished one more round. Fails if an other coordinator is
+        named meanwhile."""
         seen: dict[int, set[str]] = {}
 
         def failing() -> dict[int, str]:
@@ -81,8 +81,8 @@ class Lab:
         order = {at: [*ALL[at:], *ALL[:at]] for at in range(len(ALL))}
 
         def seen_after_election() -> list[Replicas]:
-            """Elects again each time, because a broker that is back is elected only once it is in sync. Asks all
-            brokers, because one that was frozen still knows what was before."""
+            """Elects the leaders, and returns the answers of all brokers. Has to be repeated: a broker that is back is
+            elected only once it is in sync, and a broker that was frozen may still return the old state."""
             with connect(self.cluster.bootstrap) as client:
                 elect(client, {LOG: order, TOPIC: order})
             return [self.replicas(node.bootstrap) for node in self.cluster.nodes.values()]

@@ -1,5 +1,5 @@
-"""The canary's principal on a broker with ACLs: doctor names what it lacks, the printed grants are enough, and a
-permission that is taken away is named."""
+"""Tests of the canary's principal on a broker with ACLs. doctor names its missing permissions, the printed grants are
+enough, and a permission that is removed later is named."""
 
 from __future__ import annotations
 

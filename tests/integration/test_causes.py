@@ -60,8 +60,8 @@ def here(lab: Callable[[str], Lab], version: str) -> Lab:
 
 @on("4.3.1")
 def test_a_healthy_mixture_and_a_few_who_run_out_or_are_fenced(here: Lab) -> None:
-    """The causes agree with the workload's own book, for offsets in transactions, several partitions, and old and new
-    clients side by side."""
+    """The causes equal those that the workload counted itself. It uses offsets in transactions, several partitions, and
+    old and new clients side by side."""
     book = Workload(here.bootstrap, seed=21, prefix="a-").run(rounds=2)
     words = (CauseCode.CLIENT_ABORT, CauseCode.TIMEOUT, CauseCode.FENCED)
     by_word = {name: _positive(dict(zip(words, account.aborts, strict=True))) for name, account in book.items()}
@@ -140,8 +140,8 @@ def test_an_administrator_ends_it(here: Lab, version: str) -> None:
 
 @on("4.3.1")
 def test_a_late_copy_of_an_end_ends_the_next_transaction(here: Lab) -> None:
-    """The client wanted another outcome of the next transaction. So the cause of an abort under an unchanged epoch must
-    not be called certain."""
+    """The copy of an abort aborts a transaction that the client wanted to commit. So the cause of an abort under an
+    unchanged epoch must not be certain."""
     create_topic(here.bootstrap, "late-end")
     for name, commit in (("late-abort", False), ("late-commit", True)):
         ended_by_a_late_copy(here.old(name, "late-end"), "late-end", commit=commit)
@@ -150,7 +150,7 @@ def test_a_late_copy_of_an_end_ends_the_next_transaction(here: Lab) -> None:
 
 @on("4.3.1")
 def test_a_framework_that_fences_its_own_ids_is_no_administrator(here: Lab) -> None:
-    """Kafka Connect sends the same request as fenceProducers, and its task starts right after the request. The cause is
+    """Kafka Connect sends the same request as fenceProducers. Its task starts right after that request, so the cause is
     not an administrator."""
     create_topic(here.bootstrap, "connect")
     here.begin("connect-0", "connect")
@@ -204,8 +204,8 @@ def test_tv2_excludes_the_late_copy_and_gives_its_own_epoch(here: Lab) -> None:
 
 @on_those(WITH_TV2, "4.3.1")
 def test_tv2_clients(here: Lab) -> None:
-    """Every end of a transaction raises the epoch by one. Its record alone is therefore ambiguous, and the next record
-    of the id decides on the cause."""
+    """Every end of a transaction raises the epoch by one, as a fence does. So the record of an end alone is ambiguous,
+    and the next record of the id decides on the cause."""
     topic = "tv2"
     create_topic(here.bootstrap, topic)
     last_word, lives_on, nothing = (here.raw(f"tv2-{name}") for name in ("last-word", "lives-on", "nothing"))

@@ -1,6 +1,7 @@
-"""Tests of transactions that take long to end: they time out, a participant does not answer, or an id expires.
+"""Tests of transactions that end late: after a timeout, or because a participant does not answer. Also tests the expiry
+of ids.
 
-All tests share one pair of brokers whose ids expire after seconds, so every history here ends with an expiry.
+All tests share one pair of brokers, whose ids expire after seconds. So every history here ends with an expiry.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ EXPIRE_SOON = {
 
 
 class Pair(NamedTuple):
-    """Two brokers. `lab` uses the broker that has the whole transaction log; the broker `other` leads the first
-    partition of each topic."""
+    """Two brokers. `lab` uses the broker that has the whole transaction log. `other` is the broker that leads partition
+    0 of each topic."""
 
     lab: Lab
     other: Broker
@@ -90,8 +91,8 @@ def _start(version: str, directory: Path, running: ExitStack) -> Pair:
 
 
 def _running(broker: Broker, stack: ExitStack) -> Broker:
-    """Runs the broker during the block, and kills it at the end. A controlled shutdown would take long after the other
-    broker has ended."""
+    """Starts the broker, and kills it when `stack` ends. A controlled shutdown would take long when the other broker
+    has ended before."""
     stack.callback(broker.kill)
     return broker.start()
 
@@ -122,8 +123,8 @@ def test_f_old_clients_run_out_of_time_or_abort_themselves(here: Lab) -> None:
 
 @on_those([v for v in EVERY_VERSION if v < "4.0"], "3.9.2")
 def test_before_4_0_a_producer_that_asks_for_a_new_epoch_itself_is_refused(here: Lab) -> None:
-    """While its transaction is open, a producer requests a new epoch with its own id and epoch (KIP-360). The
-    coordinator aborts the transaction and refuses the request; no new instance takes over."""
+    """A producer sends InitProducerId with its own producer id and epoch (KIP-360) while its transaction is open. The
+    coordinator aborts the transaction, and refuses the request. No new instance takes over."""
     create_topic(here.bootstrap, "itself")
     itself = here.old("itself", "itself")
     with pytest.raises(Refused) as refused:

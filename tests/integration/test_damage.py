@@ -1,5 +1,5 @@
-"""Tests of damaged bytes. After damage in transit, the data are fetched again; a damaged batch on disk is stored raw
-and skipped."""
+"""Tests of damaged bytes. Data that are damaged in transit are fetched again. A batch that is damaged on disk is stored
+raw, and skipped."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def test_a_batch_broken_on_disk_is_kept_raw_and_reading_continues(make_broker: M
 
 
 def test_a_partition_that_the_broker_cannot_read_holds_up_no_other(make_broker: MakeBroker, tmp_path: Path) -> None:
-    """A batch on disk gets the length 0. The broker then finds no offset after this batch, and every fetch of the
-    partition fails until retention removes the batch."""
+    """A batch on disk gets the length 0. The broker then finds no offset after this batch. Every fetch of the partition
+    fails until retention removes the batch."""
     broker = make_broker("4.3.1", **{"transaction.state.log.num.partitions": 2})
     create_topic(broker.bootstrap, "poisoned")
     names = [f"id-{n}" for n in range(8)]

@@ -1,5 +1,5 @@
-"""Tests of `txnscope doctor` on brokers that deny access: the output names every missing permission, and the printed
-commands grant exactly those permissions."""
+"""Tests of `txnscope doctor` on brokers that deny access. The output names every missing permission, and the printed
+commands grant exactly the missing ones."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ Of = Callable[[str], BrokerWithAcls]
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Of]:
-    """Returns a function that starts one broker for each version. No test changes its ids, groups and topics, and each
-    test has a user of its own."""
+    """Returns a function that starts one broker for each version. Tests share its ids, groups and topics, and do not
+    change them. Each test has its own user."""
     with ExitStack() as running:
 
         @cache

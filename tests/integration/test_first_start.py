@@ -1,4 +1,4 @@
-"""Tests the usual first start of txnscope, when a transaction already hangs. If the log was never cleaned, all
+"""Tests a first start of txnscope on a cluster where a transaction already hangs. If the log was never cleaned, all
 decisions are known."""
 
 from __future__ import annotations

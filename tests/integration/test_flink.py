@@ -1,5 +1,5 @@
-"""Tests that an Apache Flink job with exactly-once sinks, of both naming strategies, gets no finding that its operator
-would call wrong.
+"""Tests an Apache Flink job with exactly-once sinks of both naming strategies. No finding may be wrong in the eyes of
+its operator.
 
 The job goes through an exception, kills, a recovery that commits the transactions of a checkpoint, a recovery that
 comes too late, and a savepoint.
@@ -41,12 +41,12 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 TOPIC: Final = "readings"
 LONG_MS: Final = 600_000
 AWAY_MS: Final = 10_000
-"""Transaction timeout that passes while the job is away. It is longer than a checkpoint takes on a machine at half
-speed."""
+"""Transaction timeout that runs out while the job is away. On a machine at half speed, a checkpoint still takes less
+time."""
 
 ALLOWED: Final = frozenset({Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS, Kind.LONG_RUNNING})
-"""The kinds of findings that may occur. The staged loss leads to timeouts, and on a slow machine a transaction is open
-for long."""
+"""The kinds of findings that may occur. The recovery that comes too late leads to timeouts. On a slow machine, a
+transaction is open for long."""
 
 STRATEGIES: Final = {"flink-incrementing": INCREMENTING, "flink-pooling": POOLING}
 TRUTH: Final = {f"{prefix}-": Assigned(prefix, Framework.FLINK) for prefix in STRATEGIES}
@@ -56,8 +56,9 @@ TRUTH: Final = {f"{prefix}-": Assigned(prefix, Framework.FLINK) for prefix in ST
 class Seen(NamedTuple):
     """The results after the whole run.
 
-    - `makers`: the makers of the ids that were open while the job was away.
-    - `named_early`, `named`: the applications of all ids, each time that the job was away, and at the end.
+    - `makers`: by id, the maker of each id that was open while the job was away.
+    - `named_early`: for each time that the job was away, the comparison of applications then.
+    - `named`: the comparison at the end.
     """
 
     findings: list[Any]
@@ -204,8 +205,8 @@ def test_no_id_of_a_sink_had_another_application_while_the_job_was_away(
 
 
 def test_a_recovery_commits_the_transactions_of_the_checkpoint(seen: Seen) -> None:
-    """At least one transaction that the killed process left open is committed by the recovery, by the old protocol and
-    under the id of the killed process."""
+    """The recovery commits at least one transaction that the killed process left open, by the old protocol and under
+    the id of that process."""
     recovered = [name for name in seen.makers if seen.rows[name].commits]
     assert recovered != []
 

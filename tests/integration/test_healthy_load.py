@@ -1,5 +1,5 @@
-"""Tests of healthy load beside hanging transactions, also during broker failures: every hanging transaction is found,
-and no other is reported as hanging."""
+"""Tests of healthy load beside hanging transactions, also while brokers fail. Every hanging transaction is found, and
+no healthy one is reported as hanging."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 CASES = 30
 """Number of hanging transactions. The benchmark makes 100, and measures times."""
 SHARE = 0.5
-"""Minimum share of judged partitions on a slow machine. Half of the time, one of the brokers has a fault. The long run
-(`make soak`) has the real bar."""
+"""Minimum share of partitions that are judged, on a slow machine. Half of the time, one of the brokers has a fault. The
+bar of the product is that of `make soak`."""
 
 
 def test_all_late_writes_are_found_and_nothing_else() -> None:

@@ -1,5 +1,5 @@
-"""Tests which abilities each version of Kafka has, by trials on a broker with default settings and by its ApiVersions
-response. The results are for docs/compatibility.md and `txnscope doctor`."""
+"""Tests the abilities of each version of Kafka, by trials on a broker with default settings and by its ApiVersions
+response. docs/compatibility.md and `txnscope doctor` use the results."""
 
 from __future__ import annotations
 
@@ -131,8 +131,8 @@ def _joins(bootstrap: str, reported: Versions) -> bool:
 
 
 def _tool_finds_and_aborts(broker: Broker, connection: Connection) -> bool:
-    """Returns True after Kafka's own tool has found a hanging transaction, and has ended it with the command that
-    findings advise. Raises AssertionError if the tool fails to do so."""
+    """Lets Kafka's own tool find a hanging transaction, and end it with the command that findings advise. Returns True.
+    Raises AssertionError if the tool fails."""
     producer = old_producer(connection, "found")
     producer.add("tried", 2)
     producer.produce("tried", 2, [b"in time"])

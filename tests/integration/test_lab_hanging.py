@@ -70,8 +70,8 @@ def test_c_a_late_write_after_an_abort_and_the_group_behind_it(here: HangLab) ->
 
 @on("4.3.1")
 def test_c_a_late_write_after_a_commit_belongs_to_nothing(here: HangLab) -> None:
-    """The late write belongs to no transaction, so ABORT is right. ABORT would be wrong for a committed transaction
-    that has lost its marker."""
+    """ABORT is right here, because the late write belongs to no transaction. For a committed transaction that has lost
+    its marker, ABORT would be wrong."""
     here.create_topic("c-committed")
     hang = late_write(old_producer(here.connection, "c-committed-1"), "c-committed", 0, commit=True)
     here.end_by_command(hang)
@@ -115,8 +115,8 @@ def test_c3_a_committed_transaction_that_did_not_list_the_partition(here: HangLa
 @on("4.3.1")
 @pytest.mark.parametrize(("name", "epoch"), [("d3-epoch", 3), ("d3-older", 0)])
 def test_d3_records_of_another_cluster_with_a_producer_id_of_this_one(here: HangLab, name: str, epoch: int) -> None:
-    """Producer ids of two clusters may be equal, so an equal id does not prove the owner. The finding names no
-    transactional.id and advises no marker."""
+    """Producer ids of two clusters may be equal, so the id with that producer id here need not be the owner. The
+    finding names no transactional.id, and advises no marker."""
     here.create_topic(name)
     hang = of_another_cluster(here.connection, name, name, epoch=epoch)
     row = here.wait_for_finding(
@@ -212,8 +212,8 @@ def test_l_two_hang_on_one_partition_and_end_one_by_one(here: HangLab) -> None:
 
 @on("4.3.1")
 def test_o_it_outlives_its_records(here: HangLab) -> None:
-    """Retention removed the first records of the transaction. The LSO then depends on the version of Kafka, but the
-    finding does not."""
+    """Retention removed the first records of the transaction. The LSO then depends on the version of Kafka; the finding
+    does not."""
     here.create_topic("o-past")
     hang, now = outlives_its_records(old_producer(here.connection, "o-past-1"), "o-past", 0)
     here.wait_until_confirmed(hang)

@@ -103,8 +103,8 @@ def test_k2_a_committed_transaction_loses_a_participant(
 def test_k3_committed_records_share_the_fate_of_the_next_transaction(
     cluster: Callable[..., tuple[Cluster, HangLab]], tmp_path: Path, version: str
 ) -> None:
-    """The client continues at once, so its next transaction adopts the committed records and nothing hangs. txnscope
-    starts after that, on an empty store."""
+    """The client continues at once. Its next transaction adopts the committed records, so nothing hangs. After that,
+    txnscope starts on an empty store."""
     brokers, here = cluster(version, BACK_SOON)
     here.app.stop()
     with stopped_leader(brokers, "k3-next") as torn:
@@ -134,16 +134,16 @@ STORIES = {
 }
 """The actions of clients during one outage, and the decision on the records that hang afterwards."""
 NEEDS_SAMPLES = "k2-next-aborted"
-"""The case that needs samples. Both transactions list the partition under one epoch, so only samples taken between the
-transactions prove which one wrote the records."""
+"""The case that needs samples. Both transactions list the partition under one epoch. Only samples from the time between
+them prove which one wrote the records."""
 
 
 @on_those(SKIPS_THE_LOST, "4.3.1")
 def test_k2_what_follows_a_skipped_marker_does_not_change_the_decision(
     cluster: Callable[..., tuple[Cluster, HangLab]], tmp_path: Path, version: str
 ) -> None:
-    """The last transaction of an id that lists the partition need not be the one that wrote the hanging records. A
-    restart does not change the decision. On an empty store, one of the decisions may be unknown."""
+    """An id's last transaction that lists the partition need not be the one that wrote the hanging records. A restart
+    does not change the decision. With an empty store, the decision that needs samples may be unknown."""
     brokers, here = cluster(version, BACK_SOON)
     torn = {name: begin(brokers, name) for name in STORIES}
     for name in STORIES:

@@ -36,8 +36,8 @@ def here(lab: Callable[[str], HangLab], version: str) -> HangLab:
 
 @on("3.9.2")
 def test_b_long_and_legal_with_a_group_behind_it(here: HangLab) -> None:
-    """A long transaction is not confirmed as hanging, even if the clock of its producer is wrong. Kafka's own
-    find-hanging selects transactions by that clock first."""
+    """A long transaction is not confirmed as hanging, even if its producer's clock is wrong. Kafka's own find-hanging
+    selects transactions by that clock."""
     here.create_topic("b-long", 2)
     before = old_producer(here.connection, "b-before")
     for partition in (0, 1):
@@ -55,8 +55,8 @@ def test_b_long_and_legal_with_a_group_behind_it(here: HangLab) -> None:
             assert (blocker["transactional_id"], blocker["start_offset"]) == (producer.name, at)
 
         def relations() -> set[str]:
-            """Returns the states that were reported of the group, without "unknown", which is right until the group has
-            committed the offsets that it read."""
+            """Returns the relations that were reported of the group, except "unknown". That one is right until the
+            group has committed the offsets that it read."""
             return {one["relation"] for one in here.groups("b-readers")} - {"unknown"}
 
         assert wait_for(relations, f"the group that waits; {here.app.log}") <= {"stopped", "will_stop"}
@@ -78,7 +78,7 @@ def test_b_long_and_legal_with_a_group_behind_it(here: HangLab) -> None:
 
 @on("3.9.2")
 def test_d2_its_id_expires_under_it(here: HangLab) -> None:
-    """The id of a hanging transaction expires. The finding still names the id, although no producer can write with its
+    """The id of a hanging transaction expires. The finding still names the id, although no producer can use its
     producer id any more."""
     here.create_topic("d2-expired")
     hang = late_write(old_producer(here.connection, "d2-gone"), "d2-expired", 0)
@@ -92,8 +92,8 @@ def test_d2_its_id_expires_under_it(here: HangLab) -> None:
 
 @on("3.9.2")
 def test_stale_records_are_adopted_by_a_later_transaction(here: HangLab) -> None:
-    """A later transaction of the same producer adopts the stale records. Its COMMIT will commit them, so they no longer
-    hang, and a finding reports the adoption."""
+    """A later transaction of the same producer adopts the stale records. They no longer hang, because its COMMIT will
+    commit them. A finding reports the adoption."""
     here.create_topic("adopted")
     producer = old_producer(here.connection, "adopted-1", OPEN_MS)
     hang = late_write(producer, "adopted", 0)
@@ -144,7 +144,7 @@ def test_m_a_topic_is_deleted_under_a_transaction(here: HangLab) -> None:
 
 @on("3.9.2")
 def test_a_marker_that_is_refused_for_good(here: HangLab) -> None:
-    """The coordinator gives up on the marker, but the transaction stays decided. It does not count as hanging, and the
+    """The coordinator gives up on the marker, but the transaction is still decided. It does not count as hanging. The
     partition does not recover by itself."""
     here.create_topic("k-refused")
     producer = old_producer(here.connection, "k-refused-1")

@@ -1,4 +1,4 @@
-"""Tests of changes to the transaction log's partitions: they move to other brokers, lose a broker, and grow in number.
+"""Tests of changes to the transaction log's partitions. They move to other brokers, lose a broker, and grow in number.
 Counts stay exact."""
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from tests.integration.producers import (
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 ASKED_AGAIN_S = 15.0
-"""Time limit within which a client has to retry a broker that was away. Our clients retry after a second; by default,
-the library retries after half a minute."""
+"""Time limit within which a client has to retry a broker that was away. Our clients retry after a second. The default
+of their library is half a minute."""
 OTHER_LEADER = {1: 2, 2: 3, 3: 1}
 
 

@@ -1,5 +1,5 @@
-"""Tests of two applications for one cluster, on hosts whose clocks differ by an hour. One application writes; the other
-one waits, and takes over when the first one fails in any way."""
+"""Tests of two applications for one cluster, on hosts whose clocks differ by an hour. One application writes, and the
+other one waits. The waiting one takes over when the writing one fails in any way."""
 
 from __future__ import annotations
 

@@ -52,8 +52,8 @@ def batch(
     base_sequence: int = -1,
     xerial: bool = False,
 ) -> bytes:
-    """Returns a batch with a right checksum. Bits 0-2 of `attributes` are the codec. With `xerial`, snappy data are
-    framed as Java does it."""
+    """Returns a batch with a right checksum. Bits 0-2 of `attributes` are the codec. With `xerial`, snappy data have
+    the frames of Java's library."""
     if last_offset_delta is None:
         last_offset_delta = max((record.offset_delta for record in records), default=0)
     if max_timestamp_ms is None:
