@@ -136,8 +136,8 @@ def test_on_sqlite_a_frozen_holder_that_wakes_writes_nothing_more(
 
 
 def freeze_between_writes(app: Ingest, file: Path) -> None:
-    """Freezes the application between two writes. A process that is frozen in the middle of a write keeps the lock of
-    SQLite until it ends or continues."""
+    """Freezes the application between two writes. A process that is frozen during a write keeps the lock of SQLite
+    until it ends or continues."""
 
     def is_free() -> bool:
         os.killpg(app.process.pid, signal.SIGSTOP)

@@ -1,5 +1,5 @@
-"""Tests of partitions that are added to a real broker's transaction log. After a restart of the broker, ids hash to
-other partitions, and their old records are left behind."""
+"""Tests of partitions that are added to a real broker's transaction log. After the next start of the broker, ids hash
+to other partitions, and their old records are left behind."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def assert_left_behind(app: Ingest) -> None:
 
 
 def assert_resolve_would_abort(app: Ingest, broker: Broker) -> None:
-    """Asserts that `resolve` would write an ABORT. Fencing the id is not required, because every broker answers that it
-    does not know the id."""
+    """Asserts that `resolve` would write an ABORT. The id need not be fenced, because every broker answers that it does
+    not know the id."""
     with app.reader() as engine, connect(broker.bootstrap) as client:
         (cluster,) = app.rows(clusters)
         with engine.connect() as connection:

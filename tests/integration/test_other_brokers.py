@@ -1,5 +1,5 @@
-"""Tests of the whole application with brokers that speak the protocol of Kafka but have no `__transaction_state`.
-Available facts are shown, the rest is unknown with a reason, and no invalid timestamp is shown as an age."""
+"""Tests of the whole application with brokers that have no `__transaction_state`, but speak the protocol of Kafka.
+Available facts are shown. The rest is unknown with a reason. No invalid timestamp is shown as an age."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ NO_LOG = "the brokers list no topic __transaction_state"
 
 
 class Other(NamedTuple):
-    """Brokers behind a proxy. `answers` is the way in which the proxy changes the answers at `bootstrap`. Workloads use
-    `connection`, without the proxy."""
+    """Brokers behind a proxy at `bootstrap`. `answers` sets how the proxy changes their answers. Workloads use
+    `connection`, which bypasses the proxy."""
 
     answers: OtherBrokers
     broker: Broker
@@ -74,7 +74,7 @@ def page(lab: HangLab, path: str = "") -> str:
 
 
 def assert_no_absurd_times(lab: HangLab, *topics: str) -> None:
-    """Asserts that no page, answer or metric has a time from before Kafka had transactions, or an age since such a
+    """Asserts that no page, answer or metric has a time at which Kafka had no transactions yet, or an age since such a
     time."""
     pages = [f"/partitions/{topic}/0" for topic in topics]
     for path in ("", "/partitions", "/transactions", "/findings", "/pipeline", *pages):

@@ -1,4 +1,4 @@
-"""Tests of the application over PostgreSQL: counts stay exact through a restart and a failover of the server, a locked
+"""Tests of the application over PostgreSQL. Counts stay exact through a restart and a failover of the server, a locked
 table, and the death of the driver."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Tests that applications with the common client libraries get no wrong finding. Findings, counts and pages must agree
-with the coordinator's own lines in the broker's log and with Kafka's own tool."""
+with the lines of the coordinator in the broker's log, and with Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class Ends(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The results after the whole scenario, by id. `history` is the log as Kafka prints it; `timeline` has the newest
-    items first."""
+    """The results after the whole scenario, by id. `history` has the records as Kafka prints them. `timeline` has the
+    newest items first."""
 
     scenario: Scenario
     findings: list[Any]
@@ -78,7 +78,7 @@ class Seen(NamedTuple):
 
     def ran_out(self) -> Counter[str]:
         """Returns, by id, the number of transactions that were aborted after their timeout. The coordinator aborts most
-        of these. A restarting application aborts a few in the seconds before the scan of the coordinator; the log does
+        of them. A restarting application aborts a few in the seconds before the coordinator's scan, and the log does
         not distinguish the two."""
         return Counter(name for name, records in self.history.items() for one in records if one.ran_out)
 
@@ -125,7 +125,7 @@ def _about(finding: Any) -> str:
 
 
 def test_timeouts_and_churn_are_the_only_findings(seen: Seen) -> None:
-    """The only findings are about timeouts and about the application with random ids. No transaction hangs, a restart
+    """The only findings are timeouts, and the churn of the application with random ids. No transaction hangs. A restart
     is no fencing conflict, and a first rolling start is no churn."""
     assert {one.kind for one in seen.findings} <= {Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS, Kind.CHURN}, (
         seen.reported()
@@ -189,8 +189,8 @@ def test_timeouts_are_those_that_the_coordinator_logs(seen: Seen) -> None:
 
 
 def test_kafka_streams_ends_transactions_by_fence_or_abort_after_a_kill(seen: Seen) -> None:
-    """After a kill, one thread of Kafka Streams leaves its transaction to fencing, and the others abort theirs. A
-    thread that aborts and starts again under its id leaves the same records as a fenced thread, so the test only checks
+    """After a kill, one thread of Kafka Streams leaves its transaction to fencing, and the others abort theirs. If a
+    thread aborts and starts again under its id, its records are the same as after a fence. So the test only checks
     bounds of the number of fences."""
     seen.needs(STREAMS)
     killed_ms = seen.scenario.killed_ms

@@ -1,4 +1,4 @@
-"""Tests the application with half a core for a while: it is slow, but no process dies, no data are lost, and no finding
+"""Tests the application with half a core for a while. It is slow, but no process dies, no data are lost, and no finding
 is wrong."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Tests of a SQLite store that is locked, replaced, deleted or damaged under the running job, with real brokers and
-real Spark. The job continues by itself, and counts every transaction once."""
+"""Tests of a SQLite store that is locked, replaced, deleted or damaged while the application runs, with real brokers
+and real Spark. The application continues by itself, and counts every transaction once."""
 
 from __future__ import annotations
 

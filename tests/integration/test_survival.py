@@ -1,5 +1,5 @@
-"""Tests that counts and states stay exact when processes are killed or restarted, and when data are deleted or
-truncated. With real brokers and real Spark."""
+"""Tests that counts and states stay exact, with real brokers and real Spark, when processes are killed or restarted,
+and when data are deleted or truncated."""
 
 from __future__ import annotations
 

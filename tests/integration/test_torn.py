@@ -63,7 +63,7 @@ def write(producer: AnyProducer, *topics: str) -> None:
 def test_only_a_transaction_with_a_manual_marker_is_torn(
     brokers: Callable[[str], Broker], version: str, protocol: str, tmp_path: Path
 ) -> None:
-    """An operator takes a live transaction for a hanging one, and aborts it on a-0 with Kafka's tool. The client
+    """An operator mistakes a live transaction for a hanging one, and aborts it on a-0 with Kafka's tool. The client
     continues the transaction, and commits it."""
     broker = brokers(version)
     a, b, name = (f"torn-{protocol}-{part}" for part in ("a", "b", "id"))
@@ -108,8 +108,8 @@ def tailed(app: Ingest) -> dict[str, str]:
 
 
 def wait_until_gone(app: Ingest, before: dict[str, str], topics: set[str], again: str) -> None:
-    """Waits until txnscope has seen the deletion of these topics, including the old `again`, and has then read the
-    transaction log to its end."""
+    """Waits until txnscope has seen the deletion of `topics`, and of the former topic `again`. Then waits until it has
+    read the transaction log to its end."""
 
     def are_seen() -> bool:
         now = tailed(app)

@@ -1,8 +1,7 @@
-"""Tests that frameworks which take over transactional.ids by design get no finding that their operators would call
-wrong.
+"""Tests frameworks that take over transactional.ids by design. No finding may be wrong in the eyes of their operators.
 
-These are Kafka Connect, with its rounds of fencing after a reconfiguration, and Spring, with a producer for each input
-partition during rebalances.
+The frameworks are Kafka Connect, which fences its tasks after a reconfiguration, and Spring, which has a producer for
+each input partition, during rebalances.
 """
 
 from __future__ import annotations
@@ -147,8 +146,8 @@ def test_each_id_has_the_application_that_its_framework_is_configured_with(
 
 
 def test_connect_fenced_its_tasks_in_each_round(seen: Seen) -> None:
-    """Connect fences its tasks at least once in each round. If a worker has to wait too long for the others, the round
-    begins again, with further fences."""
+    """Connect fences its tasks at least once in each round. If a worker waits too long for the others, the round begins
+    again, and fences again."""
     fences = {
         name: sum(one.state == states.EMPTY and one.timeout_ms == FENCED_WITH_MS for one in seen.history[name])
         for name in TASK_IDS

@@ -1,7 +1,7 @@
 """Makes hanging transactions. Each function makes one, and returns the right answer about it.
 
 The functions need a broker without KIP-890's guard (`UNGUARDED`). Each function checks with the broker that the
-transaction is open, and that the LSO has not passed it.
+transaction is open, and that the LSO has not passed its first record.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def commit_one(producer: OldProducer, topic: str, partition: int, values: list[b
 def late_write(
     producer: OldProducer, topic: str, partition: int, *, commit: bool = False, timestamp_ms: int | None = None
 ) -> Hang:
-    """Writes two records after the end of their transaction, under its epoch (KAFKA-14402). The two records belong to
-    no transaction, whether their transaction was committed or aborted."""
+    """Writes two records after the end of a transaction, under the transaction's epoch (KAFKA-14402). Whether that
+    transaction was committed or aborted, the two records belong to no transaction."""
     producer.add(topic, partition)
     producer.produce(topic, partition, [b"in time"])
     producer.end(commit=commit)
@@ -125,9 +125,9 @@ def never_added(producer: OldProducer, topic: str, partition: int, *, timestamp_
 
 
 def committed_without_listing(connection: Connection, name: str, topic: str) -> Hang:
-    """Writes records after a late write, within a TV2 transaction that commits. The leader does not add the partition
-    to the transaction, because an entry of the same producer id and epoch is open there. Needs Kafka 4 and a topic of
-    two partitions."""
+    """Writes records after a late write, within a TV2 transaction that commits. An entry of the same producer id and
+    epoch is open on the partition, so the leader does not add the partition to the transaction. Needs Kafka 4 and a
+    topic of two partitions."""
     old = old_producer(connection, name)
     hang = late_write(old, topic, 0)
     new = RawProducer(connection, name)
@@ -142,8 +142,8 @@ def committed_without_listing(connection: Connection, name: str, topic: str) -> 
 
 
 def of_another_cluster(connection: Connection, name: str, topic: str, *, epoch: int) -> Hang:
-    """Writes records as a partition has them that was copied from another cluster. This cluster later assigns their
-    producer id to a transactional.id of its own. An `epoch` above 0 is one that the id never had."""
+    """Writes records as if the partition was copied from another cluster. This cluster then assigns their producer id
+    to a transactional.id of its own. If `epoch` is above 0, that id never had it."""
     before = old_producer(connection, f"{name}-before")
     copied = orphan_producer(connection, name)
     copied.producer_id, copied.producer_epoch = before.producer_id + 2, epoch
@@ -169,8 +169,8 @@ def outlives_its_records(producer: OldProducer, topic: str, partition: int) -> t
     """Deletes the first records of a hanging transaction, which the leader still reports as open. Returns the
     transaction, and the start and end offsets of the partition.
 
-    On 3.9.2 the LSO is then the log start. On 4.3.1 the LSO is the base offset of the batch that contains the log
-    start, and so lies below the log start.
+    On 3.9.2 the LSO is then the log start. On 4.3.1 it is the base offset of the batch that contains the log start, and
+    so lies below the log start.
     """
     hang = never_added(producer, topic, partition, timestamp_ms=an_hour_ago())
     for _ in range(2):

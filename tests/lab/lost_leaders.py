@@ -1,8 +1,8 @@
-"""Runs transactions of correct clients whose partition loses its leader. The leader is frozen or stopped while the
+"""Runs transactions of correct clients on a partition that loses its leader. The leader is frozen or stopped while the
 transactions are decided.
 
 The cluster has three brokers. The transaction log is on one broker only, and the victim is another broker. If a frozen
-broker had a replica of the log, the Prepare record itself would have to wait.
+broker had a replica of the log, PrepareX could not be written.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ LOST, LIVING = 0, 1
 
 
 class Torn(NamedTuple):
-    """A transaction on the partitions LIVING and LOST that gets its marker on LIVING only. Its records on LOST begin at
-    `start_offset`."""
+    """A transaction on the partitions LIVING and LOST. Only LIVING gets its marker. `start_offset` is that of its first
+    record on LOST."""
 
     topic: str
     transactional_id: str
@@ -78,8 +78,8 @@ def aborts(producer: OldProducer, _: Torn) -> None:
 
 
 def commits_and_aborts_the_next(producer: OldProducer, torn: Torn) -> None:
-    """Commits the transaction, and aborts the next one. Both list LOST. The next transaction cannot write to LOST, and
-    its marker there is skipped, too."""
+    """Commits the transaction, and aborts the next one. Both list LOST. The next transaction writes no record to LOST,
+    and its marker there is skipped, too."""
     commits(producer, torn)
     _wait_until_complete(producer, torn, "CompleteCommit")
     producer.add(torn.topic, LOST, LIVING)
@@ -116,8 +116,8 @@ def frozen_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
 
 @contextmanager
 def stopped_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
-    """Commits a transaction while LOST has no leader, which lasts until the block ends. The transaction then hangs if
-    the version is in SKIPS_THE_LOST; otherwise it completes."""
+    """Commits a transaction while LOST has no leader. LOST gets its leader back at the end of the block. If the version
+    is in SKIPS_THE_LOST, the transaction hangs then; otherwise it completes."""
     torn = begin(cluster, name)
     with outage(cluster, {torn: commits}):
         yield torn
@@ -178,8 +178,8 @@ def begin(cluster: Cluster, name: str) -> Torn:
 
 
 def _controller(client: KafkaClient) -> int:
-    """Returns the node of the active controller. The victim must be another node, because the loss of the controller
-    stops more than one leader."""
+    """Returns the node of the active controller. The victim must be another node: the loss of the controller stops more
+    than one leader."""
     partition = DescribeQuorumRequest.TopicData.PartitionData(partition_index=0)
     topic = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[partition])
     answer = client.ask(DescribeQuorumRequest(topics=[topic]))

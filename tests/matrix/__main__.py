@@ -1,7 +1,7 @@
-"""`python -m tests.matrix`: runs the scenarios on each version of Kafka, and records the results of each.
+"""`python -m tests.matrix`: runs the scenarios on each version of Kafka, and records the results.
 
-Each version is a run of its own, which renews the record of that version and docs/compatibility.md. A matrix can
-therefore be stopped, and continued with the missing versions.
+Each version is a separate run, which renews the version's record and docs/compatibility.md. So a matrix can be stopped,
+and continued with the missing versions.
 """
 
 from __future__ import annotations

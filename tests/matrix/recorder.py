@@ -1,9 +1,8 @@
 """A pytest plugin (`-p tests.matrix.recorder`) that records a run on one version of Kafka.
 
-Only tests that run on the version of TXNSCOPE_TEST_VERSIONS are recorded, because a test on another version shows
-nothing about the recorded version. Tests add three things to the record: the abilities of the version
-(`record_property(ABILITIES, …)`), behavior of some versions only (SEEN), and the findings and causes that txnscope
-reported (`tell`).
+Records only tests that run on the version of TXNSCOPE_TEST_VERSIONS; others show nothing about that version. Tests add
+three things to the record: the abilities of the version (`record_property(ABILITIES, …)`), behavior of some versions
+only (SEEN), and the findings and causes that txnscope reported (`tell`).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ RECORD: Final = "TXNSCOPE_TEST_RECORD"
 ABILITIES: Final = "abilities"
 SEEN: Final = "seen"
 CAUSE: Final = "cause"
-"""The kind of a line about the cause of an abort and its confidence. A line about a finding has the kind of the
+"""The kind of a line about an abort, which has its cause and the confidence. A line about a finding has the kind of the
 finding."""
 
 _TOLD: Final = "told"

@@ -25,8 +25,8 @@ ROLES = {"oncall": parse_grants(["operator@orders"]), "everybody": parse_grants(
 
 
 class Issuer:
-    """An issuer with one signing key at a time. `asked` lists the requested paths. While `is_down` is true, the issuer
-    answers 500."""
+    """An issuer with one signing key at a time. `asked` has the paths that were requested. While `is_down` is true,
+    every answer is 500."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

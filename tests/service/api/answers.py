@@ -22,9 +22,9 @@ from tests.service.store.logs import batch, read
 
 
 def get(of: TestClient | SeededCluster, path: str, status: int = 200) -> Any:
-    """Returns the JSON body of an answer, after checking its status.
+    """Checks the status of an answer, and returns its JSON body.
 
-    `of` is a client, or a cluster, for which a new client of a service over its store is created.
+    `of` is a client, or a cluster. For a cluster, a new client of a service over its store is used.
     """
     if isinstance(of, SeededCluster):
         with client_of(of.url) as client:
@@ -49,8 +49,8 @@ def items(client: TestClient, path: str) -> list[Any]:
 
 
 def with_everything(url: str, name: str, *ids: Id) -> WithPartitions:
-    """Fills a store with `ids`, ids of all states, an id with a history, partitions in every condition, and a hanging
-    finding."""
+    """Returns a cluster in a store with `ids`, ids of all states, an id with a history, partitions in every condition,
+    and a hanging finding."""
     cluster = WithPartitions(url, name, partitions=2)
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
     lived = [*committed(0, MINUTE, b"lived"), *aborted(3, MINUTE + 1_000, b"lived", pid=INT64_MAX - 1)]

@@ -1,4 +1,4 @@
-"""Tests of every route without a key, with a viewer's key, and with a key for another cluster.
+"""Tests of every route without a key, with the keys of several roles, and with a key for another cluster.
 
 A test fails if a route is missing from TABLE.
 """
@@ -49,8 +49,8 @@ def of_all(answer: int = 200) -> Row:
 
 
 def shared(answer: int = 200, query: str = "") -> Row:
-    """Returns the row of a route about no cluster. The row also fits a route that omits the clusters that the sender
-    may not see."""
+    """Returns the row of a route that is not about one cluster. If its answer lists clusters, it omits those that the
+    sender may not see."""
     return Row(401, answer, answer, answer, answer, 403, query)
 
 

@@ -1,4 +1,4 @@
-"""Tests of ETags and cached answers: many simultaneous requests need one rendering, and an answer has the newest data
+"""Tests of ETags and cached answers. Many simultaneous requests need one rendering, and an answer has the newest data
 of the store."""
 
 from __future__ import annotations
@@ -152,8 +152,8 @@ def test_a_request_after_a_change_of_the_store_sees_it(service: Service, cluster
 
 
 def test_requests_during_a_rendering_share_the_next_rendering(service: Service, cluster: SeededCluster) -> None:
-    """A request that arrives during a rendering gets the next rendering. The present one may lack a change that the
-    sender knows of."""
+    """A request that arrives during a rendering gets the next one. The sender may know of a change that the present
+    rendering lacks."""
     begun, may_end = threading.Event(), threading.Event()
 
     def stand() -> None:

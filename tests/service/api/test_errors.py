@@ -189,8 +189,8 @@ def test_a_store_that_gets_its_tables_is_served_without_a_restart(tmp_path: Path
 
 
 def test_a_first_request_needs_one_connection(store: str) -> None:
-    """The first request uses one connection. If each request held one and asked the pool for a second, concurrent
-    requests would block each other until the pool times out."""
+    """If each first request held one connection and needed a second from the pool, concurrent requests would block each
+    other until the pool times out."""
     engine = create_engine(store, pool_size=1, max_overflow=0, pool_timeout=0.1)
     Store(engine).check()
     engine.dispose()

@@ -1,5 +1,5 @@
-"""Tests that the name of an id, copied from the JSON, a page, the metrics or the terminal, finds the same id
-everywhere."""
+"""Tests that the name of an id finds the same id everywhere, whether it was copied from the JSON, a page, the metrics
+or the terminal."""
 
 from __future__ import annotations
 
@@ -133,8 +133,8 @@ def by_route(client: TestClient, name: str) -> int:
 
 
 def by_timeline(client: TestClient, name: str) -> int:
-    """Checks that the timeline and the rates of the id are found. Their rows contain no id, so the producer id that is
-    returned comes from the id's own route."""
+    """Checks that the timeline and the rates of the id are found. Their rows contain no id, so the id's own route gives
+    the producer id that is returned."""
     get(client, f"{API}/transaction/timeline?id={quote(name, safe='')}")
     get(client, f"{API}/transaction/rates?id={quote(name, safe='')}")
     return by_route(client, name)

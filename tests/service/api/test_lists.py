@@ -1,4 +1,4 @@
-"""Tests that every list of the API takes `limit` and `cursor` with the same bounds, and gives answers of the same
+"""Tests that every list of the API takes `limit` and `cursor` with the same bounds, and that all answers have the same
 shape."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Tests of data partitions over REST: the LSO, the transaction that blocks the partition and how this transaction will
-end, and unjudged partitions."""
+"""Tests of data partitions over REST: the LSO, unjudged partitions, the transaction that blocks a partition, and how
+that transaction will end."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_the_state_of_its_owner_determines_the_relation_of_a_blocker(cluster: Wi
 
 def test_an_entry_older_than_the_transaction_of_its_owner_is_adopted(cluster: WithPartitions) -> None:
     """An entry is adopted if the LSO stalled before the owner's transaction began. The start of the stall counts,
-    because producers are sampled later than the LSO."""
+    because it was seen earlier than the producers."""
     for at_ms in (SINCE_MS + 2_000, SINCE_MS + 12_000):
         cluster.look(stalled_partition(), read(entry(), at_ms=at_ms))
     cluster.read([owner(b"a", start_ms=SINCE_MS + 6_000)])
@@ -205,8 +205,8 @@ def test_open_transactions_are_listed_by_offset(cluster: WithPartitions) -> None
 
 @pytest.mark.parametrize("number", [0, 469_473_334, NOW_MS // 1_000, NOW_MS * 1_000, NOW_MS + 30 * 86_400_000])
 def test_a_last_write_that_is_no_time_is_shown_as_a_raw_number(cluster: WithPartitions, number: int) -> None:
-    """A broker may report a number that is not the time of the last write, such as its uptime. Only the raw number is
-    shown then."""
+    """A broker may report its uptime, for example, in place of the time of the last write. Then only the raw number is
+    shown."""
     cluster.read([owner(b"a")])
     cluster.look(stalled_partition(), read(entry(last_timestamp_ms=number)))
     (one,) = get(cluster, ONE)["open_transactions"]

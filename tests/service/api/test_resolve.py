@@ -50,7 +50,7 @@ def here(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResolveApi]:
 
 
 def refused(here: ResolveApi, says: str) -> None:
-    """Checks that a dry run and an execution are both refused, that no marker was written, and that the audit is
+    """Checks that a dry run and an execution are both refused. No marker may be written, and the audit must be
     empty."""
     for body in ({"dry_run": True}, {"dry_run": False}):
         answer = here.post(body)
@@ -112,8 +112,8 @@ def test_the_decision_determines_the_marker(
 
 
 def test_a_partition_without_a_marker_gets_coordinator_epoch_0(here: ResolveApi) -> None:
-    """A leader that knows no marker of the producer reports -1. The request then has coordinator epoch 0, as in Kafka's
-    own tool, because a leader that does know a marker refuses -1."""
+    """A leader that knows no marker of the producer reports -1. The request then has coordinator epoch 0, as with
+    Kafka's own tool. -1 would be refused by a leader that does know a marker."""
     here.brokers.seen[PLACE] = shows(hanging(coordinator_epoch=-1))
     assert here.execute().json()["coordinator_epoch"] == 0
     assert here.brokers.sent[0].coordinator_epoch == 0
@@ -362,8 +362,8 @@ def test_a_refusal_has_its_reason(here: ResolveApi, change: Callable[[ResolveApi
 
 
 def test_an_owner_that_is_read_during_the_checks_prevents_the_marker(here: ResolveApi) -> None:
-    """The log's end offset is requested first, and the store has to be read up to this offset. An owner that appears in
-    these records prevents the marker."""
+    """The log's end offset is requested first. The store then has to be read up to this offset. If these records
+    contain an owner, no marker is written."""
     here.brokers.log_ends(2)
     late = threading.Timer(0.05, lambda: here.cluster.read([FENCED._replace(state=states.ONGOING, topics=LISTED)]))
     late.start()

@@ -1,5 +1,4 @@
-"""Tests of the JSON that is made of a body: omitted fields, nulls, numbers that a double cannot hold, and the
-schema."""
+"""Tests of the JSON of a body: omitted fields, nulls, numbers that a double cannot hold, and the schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of a service whose store fails: the service answers 503 in one line, is not ready, and recovers as soon as the
+"""Tests of a service whose store fails. The service answers 503 in one line, is not ready, and recovers as soon as the
 store recovers."""
 
 from __future__ import annotations
@@ -165,8 +165,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResolveApi
 
 
 def test_a_resolve_request_waits_for_a_lock_before_it_samples(here: ResolveApi, tmp_path: Path) -> None:
-    """Other writers give up after 5 s. A resolve request waits longer for the lock, and samples the partition only
-    after that."""
+    """Other writers wait for a lock for 5 s, and then fail. A resolve request waits longer, and samples the partition
+    only when it has the lock."""
     with write_lock(tmp_path / "resolve.db"):
         answers: list[int] = []
         asking = threading.Thread(target=lambda: answers.append(here.execute().status_code))

@@ -1,4 +1,4 @@
-"""Tests that a mistake of the user is named in one line, with exit code 2. Any other failure has exit code 3."""
+"""Tests that a mistake of the user is reported in one line, with exit code 2. Any other failure has exit code 3."""
 
 from __future__ import annotations
 

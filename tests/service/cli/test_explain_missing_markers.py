@@ -1,5 +1,5 @@
-"""Tests of `txnscope explain --segments` where a marker is missing. The id's records in the transaction log limit what
-can have become of the partition's records."""
+"""Tests of `txnscope explain --segments` if a marker is missing. The id's records in the transaction log limit how the
+partition's records can have ended."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Explained = Callable[[str, Sequence[bytes]], list[dict[str, Any]]]
 def coordinators_log(text: str) -> bytes:
     """Returns the transaction log of one id.
 
-    Each line of `text` is `ms State(epoch) [tv2] [topic …]`. The ms count from T_MS, and a topic stands for its
-    partition 0. The start time in a record is the time of the last Ongoing.
+    Each line of `text` is `ms State(epoch) [tv2] [topic …]`. The ms count from T_MS. A topic stands for its partition
+    0. The start time in a record is the time of the last Ongoing.
     """
     log, start_ms = b"", -1
     for offset, line in enumerate(filter(None, map(str.strip, text.splitlines()))):
@@ -72,8 +72,8 @@ def marker(offset: int, after_ms: int, kind: int, epoch: int = 0) -> bytes:
 
 @pytest.fixture
 def explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Explained:
-    """Returns a function that runs `explain` on partition y-0 with the id's log. The function returns the spans of the
-    JSON answer. Afterwards, `capsys` contains the same answer as text."""
+    """Returns a function that runs `explain` on partition y-0 with the id's log, and returns the spans of the JSON
+    answer. Afterwards, `capsys` contains the same answer as text."""
 
     def spans(log: str, partition: Sequence[bytes]) -> list[dict[str, Any]]:
         files = []
@@ -105,8 +105,8 @@ LOST_COMMIT = """
 def test_one_marker_after_two_transactions_of_one_epoch_is_ambiguous(
     explained: Explained, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The leader lost a COMMIT marker, and the next transaction of the same epoch was aborted. The ABORT marker then
-    seems to end both transactions."""
+    """The leader lost the COMMIT marker of a transaction. The next transaction, under the same epoch, was aborted, and
+    its ABORT marker seems to end both."""
     first, _ = explained(LOST_COMMIT, [data(0, 120, 3), data(3, 25_010), marker(4, 30_002, ABORT)])
     assert (first["from"], first["to"], first["kind"], first["cause"]) == (0, 4, "aborted", "client_abort")
     assert first["confidence"] == "likely"

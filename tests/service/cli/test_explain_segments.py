@@ -48,8 +48,8 @@ def fates(spans: list[dict[str, Any]]) -> dict[int, Fate]:
 
 
 def dumped(log: Path) -> dict[int, Fate]:
-    """Returns the fate of each offset according to the dump. For each batch, the next marker of its producer decides
-    the fate."""
+    """Returns, by offset, the fate according to the dump. The records of a transactional batch have the fate that the
+    next marker of their producer decides."""
     batches = [(batch.words, batch.records) for batch in read_dump(log).batches]
     markers = [(int(w["baseOffset"]), w["producerId"], r[0].marker) for w, r in batches if w["isControl"] == "true"]
     found: dict[int, Fate] = {}
@@ -158,8 +158,8 @@ SOME = {
 
 @pytest.fixture
 def halves(tmp_path: Path) -> list[Path]:
-    """Writes two segments of one partition. Two transactions begin in the first segment and end in the second: one is
-    committed, one aborted."""
+    """Writes two segments of one partition. Two transactions begin in the first segment. Both end in the second one:
+    one is committed, one aborted."""
     data = batch([Rec(b"k", b"v", n) for n in range(3)], 10, attributes=TRANSACTIONAL, producer_id=7, producer_epoch=1)
     other = batch([Rec(b"k", b"v")], 13, attributes=TRANSACTIONAL, producer_id=8, producer_epoch=1)
     first, second = tmp_path / "00000000000000000010.log", tmp_path / "00000000000000000020.log"
@@ -262,8 +262,8 @@ def test_an_impossible_request_is_one_line_and_exit_code_2(
 def test_a_marker_at_the_head_of_a_recreated_topic_ends_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Both markers at the head of the topic end transactions that wrote before the topic was deleted. They end nothing
-    here, also if only one of them is requested."""
+    """The topic begins with two markers, of transactions that wrote before the topic was deleted. They end nothing
+    here, even if the request is about one of them only."""
     file = tmp_path / "00000000000000000000.log"
     file.write_bytes(
         control_batch(COMMIT, 0, producer_id=7, producer_epoch=1)

@@ -1,4 +1,4 @@
-"""Tests of files with secrets: only the owner can read a file that a command creates, and commands warn of the user's
+"""Tests of files with secrets. A file that a command creates is readable by its owner only. Commands warn of the user's
 files that others can read."""
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ Start = Callable[..., Command]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Yields a function that starts a command in a directory where a script takes the place of `spark_jobs`.
+    """Yields a function that starts a command in a directory where a script replaces `spark_jobs`.
 
     The script prints its pid, its settings and its arguments, and does not end.
     """

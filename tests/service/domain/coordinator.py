@@ -1,4 +1,4 @@
-"""A model of a transaction coordinator and of the producers of one transactional.id.
+"""A model of a transaction coordinator, and of the producers of one transactional.id.
 
 The model writes the transaction log, and notes the true cause of each record. Source: TransactionCoordinator
 (endTransaction, prepareInitProducerIdTransit), TransactionMetadata.prepareIncrementProducerEpoch. The module `lives`
@@ -32,8 +32,8 @@ COPIED = 0.05
 
 
 class Broker(NamedTuple):
-    """A broker version. `bumps_twice` is true of 4.0.0: under TV2, an abort by the coordinator raises the epoch by 2.
-    `tags` is true from 4.3 on: records contain the producer ids around a rotation, and a fence may rotate the producer
+    """A broker version. With `bumps_twice`, as on 4.0.0, an abort by the coordinator raises the epoch by 2 under TV2.
+    With `tags`, as from 4.3 on, records contain the producer ids around a rotation, and a fence may rotate the producer
     id."""
 
     name: str
@@ -52,8 +52,8 @@ BROKERS = (
 
 @dataclass
 class Instance:
-    """A producer of the id, with its own view of its producer id and epoch. A `modern` client supports TV2. `tv2` is
-    true while the client uses TV2."""
+    """A producer of the id, with the producer id and epoch that it knows. A `modern` client supports TV2. `tv2` is true
+    while it uses TV2."""
 
     modern: bool
     timeout_ms: int
@@ -63,8 +63,8 @@ class Instance:
 
 
 class EndCopy(NamedTuple):
-    """A duplicate of an EndTxn that is still in flight. `transaction` is the number of the transaction that the EndTxn
-    was sent for."""
+    """A duplicate of an EndTxn that is still in flight. `transaction` is the number of the transaction that the client
+    wanted to end."""
 
     pid: int
     epoch: int
@@ -125,8 +125,8 @@ class Coordinator:
     def init_own(self, instance: Instance, *, gives_up: bool = False) -> None:
         """Handles InitProducerId with the producer's own id and epoch (KIP-360).
 
-        An open transaction is aborted whatever epoch the request names. A request with the previous epoch gets the
-        current one.
+        An open transaction is aborted, whichever epoch the request has. If the request has the previous epoch, the
+        answer has the current one.
         """
         if instance.pid != self.memory.pid or instance.epoch < 0 or self.memory.state == states.NEVER_SEEN:
             instance.epoch = -1
@@ -166,8 +166,8 @@ class Coordinator:
     def deliver_late(self) -> None:
         """Delivers a duplicate of an earlier EndTxn.
 
-        The duplicate ends the open transaction if it names the current producer id and epoch. A duplicate of TV2 does
-        not, because every end raises the epoch.
+        The duplicate ends the open transaction if it has the current producer id and epoch. Under TV2 it cannot end a
+        later transaction, because every end raises the epoch.
         """
         if not self.copies:
             return
@@ -221,9 +221,9 @@ class Coordinator:
         self._prepare(cause or meant, states.PREPARE_COMMIT if commit else states.PREPARE_ABORT, tv2, bump=1)
 
     def _end_late(self, instance: Instance, commit: bool) -> None:
-        """Handles an EndTxn with an epoch that is no longer current. After an abort by the coordinator, the abort of a
-        TV2 producer is accepted without a record, and the producer goes on. Any other producer has to initialize
-        again."""
+        """Handles an EndTxn with an epoch that is no longer current. If the coordinator has aborted, and a TV2 producer
+        requests an abort, the request is accepted without a record, and the producer goes on. Any other producer has to
+        initialize again."""
         was = (instance.pid, instance.epoch)
         accepted = was in {(self.memory.pid, self.memory.last_epoch), (self.memory.last_pid, self.memory.last_epoch)}
         if instance.tv2 and not commit and accepted and self.memory.state == states.COMPLETE_ABORT:
@@ -262,8 +262,8 @@ class Coordinator:
             self.memory = Memory()
 
     def move(self, skew_ms: int) -> None:
-        """Moves the id to another coordinator. The new coordinator has its own clock, and restores the id's state from
-        the newest record."""
+        """Moves the id to another coordinator, which has its own clock. The new coordinator restores the id's state
+        from the newest record."""
         self.now_ms += skew_ms if self.skewed else 0
         self.next_scan_ms = self.now_ms + SCAN_MS
         self.loses = False
@@ -363,8 +363,8 @@ class Coordinator:
             self.now_ms += self.rng.choice([1, 100])
 
     def _write(self, cause: str, **changes: int) -> bool:
-        """Appends a record: the coordinator's memory with `changes`. Returns True and keeps the changes in memory. If
-        the coordinator believes that the append failed, returns False and drops the changes."""
+        """Appends a record with the coordinator's memory and `changes`. If it succeeds, keeps the changes in memory and
+        returns True. If the coordinator believes that it failed, drops them and returns False."""
         after = replace(self.memory, failed_to_fence=False, **changes)
         was = after.pid if self.memory.pid == NO_ID else self.memory.pid
         record = LogRecord(

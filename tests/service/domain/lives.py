@@ -1,8 +1,8 @@
 """Draws random histories of one transactional.id.
 
-The histories contain conforming clients and brokers of all versions, second instances, administrators, frameworks and
-recoveries, duplicates of EndTxn that arrive late, appends whose acknowledgement is lost, clocks that jump, and several
-actions within one millisecond. A client begins no transaction before its EndTxn is answered.
+Clients and brokers conform, and are of all versions. The histories have second instances, administrators, frameworks
+and recoveries, duplicates of EndTxn that arrive late, appends whose acknowledgement is lost, clocks that jump, and
+several actions within one millisecond. A client begins no transaction before its EndTxn is answered.
 """
 
 from __future__ import annotations

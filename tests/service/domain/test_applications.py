@@ -258,7 +258,7 @@ def test_an_id_has_few_sibling_names() -> None:
 def test_the_leader_of_connect_does_not_hide_a_flink_job_of_the_same_name() -> None:
     """A group of Connect workers and a Flink job may have the same name.
 
-    The advice for a task of Connect is to restart it, which would discard the transaction of a two-phase sink.
+    The advice for a task of Connect is to restart it. For a two-phase sink, a restart would discard the transaction.
     """
     leader = named("connect-cluster-flink")
     for log, strategy in ((INCREMENTING_LOG, INCREMENTING), (POOLING_LOG, POOLING)):

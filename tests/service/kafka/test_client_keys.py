@@ -94,15 +94,15 @@ def test_the_document_has_every_row_and_no_other() -> None:
 
 
 def test_a_value_that_kafka_takes_does_not_fail_at_the_connection() -> None:
-    """A value that Kafka accepts is honoured, or refused before the first connection. A later failure, with exit code
-    3, would blame the broker."""
+    """A value that Kafka accepts is honoured, or refused before the first connection. If it failed later, with exit
+    code 3, the broker would be blamed."""
     taken = {ours for kafka, ours in RECORDED.values() if kafka == document.CONNECTS}
     assert not [ours for ours in taken if ours.startswith("exit 3")]
 
 
 def test_no_variable_of_a_declared_provider_reaches_a_broker() -> None:
-    """Kafka's own client sends some unresolved variables to the broker, and the broker refuses the login. txnscope
-    never sends an unresolved variable."""
+    """Kafka's own client sends some unresolved variables to the broker, which then refuses the login. txnscope never
+    sends an unresolved variable."""
     of_providers = [row for row in ROWS if "config.providers=" in row.text]
     assert of_providers
     assert not [row.shown for row in of_providers if RECORDED[row.shown][1].startswith("exit 3")]

@@ -1,5 +1,5 @@
 """Tests of variables in client.properties that refer to files, directories and the environment. A variable without a
-value is refused by name."""
+value is refused, and named."""
 
 from __future__ import annotations
 

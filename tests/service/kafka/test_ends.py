@@ -32,7 +32,7 @@ def settled(
     """Waits for a sample in which every partition answers, none has an open transaction, and all together have at least
     `records` records.
 
-    Markers count as records. A broker may write a marker after it has answered the commit.
+    Markers count as records, because a broker may write a marker after it has answered the commit.
     """
 
     def is_settled(found: dict[tuple[str, int], Ends]) -> bool:

@@ -1,4 +1,4 @@
-"""Tests of reading the records of an id and the batches of a producer id, and of the gaps among them.
+"""Tests of reading the records of an id and the batches of a producer id, and of gaps in both.
 
 The tests read a log in memory.
 """
@@ -32,8 +32,8 @@ def record(offset: int, status: int, transactional_id: bytes = b"pay", epoch: in
 
 
 class Log:
-    """A log in memory. Each batch has one offset, and an empty batch stands for one that the cleaner removed. Offsets
-    before `start` are out of range."""
+    """A log in memory. Each batch has one offset. An empty batch stands for one that the cleaner removed. Offsets below
+    `start` are out of range."""
 
     def __init__(self, patch: pytest.MonkeyPatch, *batches: bytes, start: int = 0) -> None:
         self.batches, self.start = batches, start

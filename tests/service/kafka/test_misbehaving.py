@@ -1,7 +1,7 @@
-"""Tests of misbehaving servers and brokers. The client reports each in one line, after a bounded wait and with bounded
-memory.
+"""Tests of misbehaving servers and brokers. The client reports each one in one line, after a bounded wait and with
+bounded memory.
 
-The partitions of other brokers are still read.
+It still reads the partitions of other brokers.
 """
 
 from __future__ import annotations

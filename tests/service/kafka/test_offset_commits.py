@@ -80,8 +80,8 @@ class Log:
 
 
 def newest(number: int, lo: int = 0, producer_id: int = PID) -> tuple[int, SearchRange]:
-    """Returns a search for the batches of a producer id. The search begins at batch `lo`, and the newest batch is
-    `number`."""
+    """Returns a search for the batches of a producer id. The search begins at batch `lo`. The newest batch of the
+    producer id is `number`."""
     return producer_id, SearchRange(EACH * lo, 1_000 + number)
 
 

@@ -1,4 +1,4 @@
-"""Tests of the search for the owner of a producer id, and for a transaction that is left in a former partition of the
+"""Tests of the search for the owner of a producer id, and for a transaction that is left behind in a partition of the
 transaction log. A conclusion needs the answers of all brokers."""
 
 from __future__ import annotations
@@ -85,9 +85,10 @@ SILENT = None
 
 
 class Brokers:
-    """Brokers 1 to 3 and the answer of each about the id `exp-a`.
+    """Brokers 1 to 3, and the answer of each about the id `exp-a`.
 
-    The transaction log has 8 partitions. The id hashes to partition 1, which broker 2 leads. Broker 1 leads all others.
+    The transaction log has 8 partitions. The id hashes to partition 1, which broker `leader` leads. Broker 1 leads the
+    other partitions.
     """
 
     def __init__(self, *answers: tuple[int, int] | None, leader: int = 2) -> None:

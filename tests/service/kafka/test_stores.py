@@ -187,9 +187,9 @@ def own_lines(self_signed: Path, password: str = PASSWORD) -> list[str]:
 
 
 def answer_of_server(self_signed: Path, context: ssl.SSLContext, trusted: Path | None = None) -> bytes:
-    """Connects to a TLS server with `context`. Returns the name that the server reads in the client's certificate.
+    """Connects to a TLS server with `context`. Returns the name in the client's certificate as the server reads it.
 
-    The server accepts only a certificate that `trusted` signed. By default, `trusted` is the server's own certificate.
+    The server accepts only certificates that `trusted` signed. By default, `trusted` is the server's own certificate.
     """
     demanding = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     demanding.load_cert_chain(self_signed, password=PASSWORD)

@@ -61,8 +61,8 @@ class Names(NamedTuple):
 
 @contextmanager
 def incident(folder: Path, names: Names) -> Iterator[str]:
-    """Yields the address of a service over a store in which everything bears these names: an id that hangs, is overdue
-    and timed out, ids with that prefix that are churn, a group that waits, and a source that fails with such a text."""
+    """Yields the address of a service over a store in which everything has these names: an id that hangs, is overdue
+    and has timed out; ids with that prefix that are churn; a blocked group; and a source whose error is such a text."""
     folder.mkdir()
     cluster = WithPartitions(f"sqlite:///{folder / 'store.db'}")
     raw, topic = names.id.encode(), names.topic

@@ -1,5 +1,5 @@
-"""Tests of a receiver's next notifications: which events the receiver gets, in which order, and what the store keeps
-about the receiver."""
+"""Tests of a receiver's next notifications: which events they contain, in which order, and what the store keeps about
+the receiver."""
 
 from __future__ import annotations
 

@@ -95,8 +95,8 @@ def test_two_hundred_streams_query_the_store_no_more_often_than_one(cluster: Wit
 def test_a_stream_far_behind_reads_all_old_events_and_then_new_ones(
     cluster: WithFindings, streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stream of a slow or returning client can be behind the events in memory. The stream then reads the older
-    events from the store."""
+    """The stream of a slow or returning client can lag behind the events in memory. It then reads the older events from
+    the store."""
     monkeypatch.setattr(feed, "AT_ONCE", 3)
     streams.feed = EventFeed(Store(streams.engine).read, lambda one: one.event, kept=2)
     happen(cluster, 10)
@@ -186,8 +186,8 @@ WAITS = "SELECT count(*) FROM pg_locks WHERE NOT granted"
 
 
 def test_events_of_two_clusters_appear_in_the_order_of_their_numbers(postgres: Postgres) -> None:
-    """Two judges write events at the same time. PostgreSQL assigns an event's number before the commit, so number 2 may
-    be committed before number 1."""
+    """Two judges write events at the same time. PostgreSQL numbers an event before the commit, so event 2 may be
+    committed before event 1."""
     held, go_on = threading.Event(), threading.Event()
 
     def wait(_: object) -> None:

@@ -180,7 +180,7 @@ def test_events_of_one_moment_are_one_message_to_people(cluster: WithFindings, m
 
 
 def test_an_outage_of_500_ids_is_a_few_messages_to_people(cluster: WithFindings) -> None:
-    """Times are a tenth of the real ones: the pause between two messages is 2 s instead of 20 s, and the findings open
+    """Times are a tenth of the real ones. The pause between two messages is 2 s instead of 20 s. The findings open
     within 6 s instead of a minute, or later on a busy machine."""
     people = Notebook()
     people.gathers_s = 2.0

@@ -46,9 +46,14 @@ class Taken(NamedTuple):
 
 @dataclass
 class Receiver:
-    """A real HTTP server that decodes OTLP. `answers`: the next answers; after these, the server answers 400 to a
-    request that `refuses` selects, and 200 without a body to any other request. `requests`: the number of requests so
-    far. `taken`: the requests that were answered with 200. While `works` is not set, no request is answered."""
+    """A real HTTP server that decodes OTLP.
+
+    - `answers`: the next answers. After these, the server answers 400 if `refuses` is true of the request, and
+      otherwise 200 without a body.
+    - `requests`: the number of requests so far.
+    - `taken`: the requests that were answered with 200.
+    - `works`: unless it is set, no request is answered.
+    """
 
     url: str = ""
     requests: int = 0

@@ -249,7 +249,7 @@ def test_a_child_has_more_time_before_its_first_heartbeat(start: Start) -> None:
 
 def test_children_end_a_frozen_supervisor_a_frozen_sibling_and_themselves(start: Start) -> None:
     """A frozen supervisor does not notice that a child has died, and a frozen child keeps its port. So the child that
-    still works kills both and ends itself. The service manager then starts everything again."""
+    still works kills both, and ends. The service manager then starts everything again."""
     running = start(BEATS, BEATS)
     pids = running.wait_for_pids(2)
     for pid in (running.process.pid, pids[0]):
@@ -267,7 +267,7 @@ def test_a_stopped_process_outside_its_group_is_killed_too(start: Start) -> None
 
 
 def test_a_child_that_cannot_run_does_not_end_the_others(tmp_path: Path) -> None:
-    """A child with wrong settings (exit code 2) or without brokers (exit code 3) does not end the children of other
+    """A child that ends with exit code 2 (wrong settings) or 3 (no brokers) does not end the children of other
     clusters."""
     log = tmp_path / "log"
     commands = [

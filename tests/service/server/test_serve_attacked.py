@@ -1,5 +1,5 @@
-"""Tests of `txnscope serve` when clients open more connections than it has file descriptors. Tests of its streams at
-shutdown, and of the memory of its threads."""
+"""Tests of `txnscope serve`. Clients open more connections than it has file descriptors. Also tests its streams at
+shutdown, and the memory of its threads."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Tests of `[[clusters]]`: each cluster gets its own process with the settings of its table. A mistake is reported in
-one line."""
+"""Tests of `[[clusters]]`. Each cluster gets a process with the settings of its table. A mistake is reported in one
+line."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ S, M, H = 1_000, 60_000, 3_600_000
 
 
 def context(*rules: Rule, until_ms: int = NOW_MS, assumed: Sequence[str] = (), scan_ms: int = 10 * S) -> Context:
-    """Returns a context with partitions 0 and 1 of the transaction log. Both are read up to `until_ms`, and brokers 10
-    and 11 lead them."""
+    """Returns a context with partitions 0 and 1 of the transaction log, which brokers 10 and 11 lead. Both partitions
+    are read up to `until_ms`."""
     return Context(
         KnownLog(
             Limits(scan_ms, 168 * H, H, frozenset(assumed)),

@@ -1,5 +1,4 @@
-"""Tests of every advice for every combination of its facts. The tests check what the advice contains, and what it does
-not claim."""
+"""Tests of the advice for every combination of its facts: what the advice contains, and what it must not claim."""
 
 from __future__ import annotations
 
@@ -131,8 +130,8 @@ def test_overdue_advice_names_the_feature_only_where_it_was_lowered() -> None:
 
 
 def test_advice_for_a_transaction_left_open_by_a_lowered_feature() -> None:
-    """The id `A` is Ongoing under version 2 beyond its timeout, other ids of its log partition were written since, and
-    the finalized version is 0."""
+    """The transaction of `A`, begun under transaction.version 2, is open beyond its timeout. Since then, records of
+    other ids were written to its log partition. Version 0 is finalized now."""
     place, sink = Place(3, 1), Sink(TwoPhase.NO, 7, 3, DEADLINE_MS)
     facts = OverdueFacts("A", ORDERS, place, sink, True, written_under=2, finalized=0, answer=Answer.AGREES)
     assert facts.advice() == (

@@ -1,5 +1,5 @@
-"""Tests of findings about blocked groups. A finding has the severity of the group's blocker. A group that is not
-blocked has no finding."""
+"""Tests of findings about blocked groups. A finding has the severity of the group's blocker. There is no finding for a
+group that is not blocked."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_group_that_does_not_wait_has_no_finding(relation: GroupRelation) -> N
 
 @pytest.mark.parametrize("relation", [GroupRelation.STOPPED, GroupRelation.UNSTABLE_OFFSETS])
 def test_a_group_that_may_still_commit_has_no_finding_yet(relation: GroupRelation) -> None:
-    """A group that reads uncommitted records may also have its committed offset at the LSO until its next commit. So a
+    """Until its next commit, a group that reads uncommitted records may have its committed offset at the LSO, too. So a
     group gets its finding only after COMMIT_EXPECTED_MS."""
     place = HOME if relation == GroupRelation.UNSTABLE_OFFSETS else ORDERS
     assert found([victim(relation, stood_ms=COMMIT_EXPECTED_MS - 1)], blocker(RelationKind.HANGING, place)) == []
@@ -145,8 +145,8 @@ def test_a_group_that_may_still_commit_has_no_finding_yet(relation: GroupRelatio
 
 
 def test_idle_time_before_the_stall_does_not_count() -> None:
-    """An idle group that reads uncommitted records reads new records at once, but commits some seconds later. So the
-    length of the stall counts, and the idle time before does not."""
+    """An idle group that reads uncommitted records reads new ones at once, but commits some seconds later. So the
+    length of the stall counts, without the idle time before it."""
     idle = 100 * M
     assert found([victim(stood_ms=idle, stalled_ms=COMMIT_EXPECTED_MS - 1)], blocker(RelationKind.HANGING)) == []
     assert len(found([victim(stood_ms=idle, stalled_ms=COMMIT_EXPECTED_MS)], blocker(RelationKind.HANGING))) == 1

@@ -75,7 +75,7 @@ def test_an_uncertain_entry_is_not_called_the_blocker(changed: dict[str, Any]) -
 
 @pytest.mark.parametrize(("log_start", "lso"), [(100, 100), (105, 105), (105, 103)])
 def test_at_the_log_start_the_leader_reports_the_oldest_transaction(log_start: int, lso: int) -> None:
-    """If the LSO is at the log start, the leader's answer shows the oldest transaction.
+    """If the LSO is at or below the log start, the blocker is the oldest transaction in the leader's answer.
 
     A topic's first transaction begins at the log start. If retention has removed the first record of a transaction, 3.9
     and 4.3 report different LSOs.
@@ -110,8 +110,8 @@ def test_an_entry_closed_on_the_leader_below_a_fixed_lso_is_not_replicated() -> 
 def test_an_incomplete_or_recent_sample_reports_no_unreplicated_marker(
     changed: dict[str, Any], entries: tuple[Entry, ...]
 ) -> None:
-    """No unreplicated marker is reported if the sample is incomplete or too recent, or if an open entry begins at or
-    below the LSO."""
+    """No unreplicated marker is reported if the sample is incomplete or too recent. Nor is one if an open entry begins
+    at or below the LSO."""
     assert unreplicated(replace(STALL, **changed), entries, NOW_MS) is None
 
 
@@ -129,8 +129,8 @@ def test_an_entry_first_seen_a_moment_ago_may_be_unknown() -> None:
 
 
 def test_an_entry_that_awaits_confirmation_leaves_a_stall_judged() -> None:
-    """A live producer may still take over an entry. Until its confirmation is due, such an entry does not make the
-    partition unjudged."""
+    """A live producer may still take over an entry. Such an entry leaves the partition judged until its confirmation is
+    due."""
     looked_at = entry(7, 105, NOW_MS - CONFIRMATION_TAKES_MS + 1)
     living = with_record(OWNER, state=states.COMPLETE_COMMIT, producer_epoch=3)._replace(partitions=())
     relation = Relation(RelationKind.UNKNOWN, living, BeingConfirmed(None), is_unowned=True, holder=living)

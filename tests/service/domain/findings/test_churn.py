@@ -1,4 +1,4 @@
-"""Tests of churn. New transactional ids are churn if the application has abandoned its earlier ids. A normal start is
+"""Tests of churn. New transactional ids are churn if the application has abandoned its earlier ones. A normal start is
 no churn."""
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ def test_numbered_ids_are_churn_only_if_new_ones_keep_coming() -> None:
 
 
 def checkpoints(count: int, subtask: int = 0) -> tuple[list[Event], dict[bytes, int]]:
-    """Returns the births of a sink's ids, one every 20 s, and the last use of each id. An id commits when the next id
-    is born."""
+    """Returns the events of a sink's new ids, one every 20 s, and by id the time of the last use. An id commits when
+    the next one is new. The last id is in use."""
     new = one_by_one((f"sink-{subtask}-{n}" for n in range(1, count + 1)), 20 * S)
     return new, {e.transactional_id: e.at_ms + 20 * S + 40 for e in new[:-1]} | {new[-1].transactional_id: IN_USE}
 
@@ -177,7 +177,7 @@ def test_ids_without_a_common_prefix_are_no_churn() -> None:
 
 
 def test_very_many_new_ids_are_churn_at_once() -> None:
-    """An application with one id per message is reported at once. Its events would be deleted before the ids were
+    """An application with one id per message is reported at once. Its events would be deleted before its ids have been
     unused for long enough."""
     new = one_by_one((f"etl-{n:06x}ab" for n in range(MANY_PROCESSES)), 30)
     window = ReportWindow(NOW_MS - QUIET_MS, before_sequence=0)

@@ -63,8 +63,8 @@ def test_many_ids_of_a_prefix_share_a_finding_and_findings_are_bounded() -> None
 
 
 def outage(ids: int = 8, name: str = "svc-{}", back_after_ms: int | None = 90 * S) -> list[Event]:
-    """Returns events of ids whose transactions all timed out 2 minutes ago, after 61 s. All ids were initialized again
-    `back_after_ms` later."""
+    """Returns the events of `ids` ids. All their transactions timed out 2 minutes ago, after 61 s. If `back_after_ms`
+    is not None, all ids were initialized again that much later."""
     events = [
         event(n, name.format(n), ago_ms=2 * M - n, partition=n % 2, transactional_id=b"%d" % n) for n in range(ids)
     ]
@@ -165,8 +165,8 @@ def test_a_source_that_fails_for_a_while_is_a_coverage_gap(error: Reason | None,
 
 @pytest.mark.parametrize(("ahead_ms", "gaps"), [(30 * S - 1, 0), (30 * S, 1), (H, 1)])
 def test_a_source_whose_last_success_lies_in_the_future_is_a_gap(ahead_ms: int, gaps: int) -> None:
-    """The clock was set back to before a source's last success. New samples are then dropped as old until the clock has
-    caught up."""
+    """The clock was set back to before a source's last success. New samples are then dropped as too old until the clock
+    has caught up."""
     one = SourceReport("partitions", None, NOW_MS + ahead_ms, None, None)
     found = unreadable.coverage_gaps([one], NOW_MS)
     assert len(found) == gaps

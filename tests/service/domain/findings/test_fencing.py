@@ -47,8 +47,8 @@ def events_of(log: str, name: str = "pay-1", at_ms: int = 0) -> list[Event]:
 def taken_in_turns(
     times: int, *, every_ms: int = 5 * S, open_ms: int = 400, timeouts: tuple[int, ...] = (60_000,), tag: str = ""
 ) -> str:
-    """Returns a log in which producers start one after another. Each producer commits one transaction, and is fenced in
-    its next transaction."""
+    """Returns the log of an id under which one producer after another starts. Each producer commits one transaction,
+    and is fenced in its next transaction."""
     lines = [f"0 Empty(7,0) timeout={timeouts[0]} {tag}"]
     epoch, raised = 0, int("ctv=2" in tag)
     for number in range(1, times + 1):
@@ -94,8 +94,8 @@ def test_two_alternating_configurations_are_two_parties_at_any_pace() -> None:
 
 
 def test_a_takeover_of_an_older_transaction_hides_no_conflict() -> None:
-    """Some producers are fenced late, in a transaction that was open for up to 3.5 s. The takeovers before and after
-    still count as a conflict."""
+    """Some producers are fenced late, when their transaction has been open for up to 3.5 s. The takeovers before and
+    after still count as a conflict."""
     log, rest, epoch, at_ms = ["0 Empty(7,0)"], (300, 3_500, 1_900, 2_700, 100), 0, 0
     for open_ms in rest:
         at_ms += 6_000
@@ -132,8 +132,8 @@ def test_an_idle_pool_is_no_conflict() -> None:
 
 @pytest.mark.parametrize("ctv", ["", "ctv=2"])
 def test_a_producer_that_fences_itself_is_no_conflict(ctv: str) -> None:
-    """The producer aborts its own transaction with InitProducerId (KIP-360). Under TV2 the producer goes on at once.
-    Under the old protocol the producer is refused, and the application creates a new producer later."""
+    """The producer aborts its own transaction with InitProducerId (KIP-360). Under TV2 it goes on at once. Under the
+    old protocol it is refused, and the application creates a new producer later."""
     lines, epoch = [f"0 Empty(7,0) {ctv}"], 0
     for n in range(1, 8):
         at_ms, empty = 20_000 * n, (300, epoch + 1) if ctv else (8_000, epoch + 2)

@@ -80,8 +80,8 @@ def test_an_entry_that_its_owner_will_end_is_not_unowned(owner: Owner, word: str
 def test_records_are_left_over_if_they_were_open_before_and_after_a_start(
     first_seen_ms: int, seen_at_ms: int, kind: str
 ) -> None:
-    """Records are left over if they are open both in a sample before the owner's transaction began and in a sample
-    after that. One of the two samples alone proves nothing."""
+    """Records are left over if they are open in a sample before the start of the owner's transaction, and in a sample
+    after it. One of the samples alone proves nothing."""
     start_ms = OWNER.record.start_ms
     entry = ENTRY._replace(first_seen_ms=start_ms + first_seen_ms, seen_at_ms=start_ms + seen_at_ms)
     assert relate(entry, [OWNER], KNOWN, is_hanging=False).kind == kind
@@ -100,8 +100,8 @@ def test_records_are_left_over_if_they_were_open_before_and_after_a_start(
     ],
 )
 def test_an_entry_that_no_owner_will_end_is_unowned(owner: Owner | None) -> None:
-    """An entry that no owner will end has the kind `unknown`, and `hanging` once this is confirmed. While the
-    transaction log is not read to its end, the entry does not count as unowned."""
+    """An entry that no owner will end is `unknown`, and `hanging` once this is confirmed. It does not count as unowned
+    until the transaction log is read to its end."""
     relation = related(owner)
     assert (relation.kind, relation.is_unowned) == ("unknown", True)
     assert related(owner, is_hanging=True).kind == "hanging"

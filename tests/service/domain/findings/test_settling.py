@@ -28,9 +28,9 @@ LIMITS = Limits(10 * S, 168 * H, H, frozenset())
 
 
 class Judged:
-    """Rounds of the judge over events. An event becomes known when its log partition is read.
+    """Rounds of the judge over events. The judge knows an event once its log partition is read.
 
-    `used` maps each id to the first and the last time of its use.
+    `used` has the first and the last time of use of each id.
     """
 
     def __init__(self, written: Sequence[Event], used: Mapping[bytes, tuple[int, int]] | None = None) -> None:
@@ -85,9 +85,9 @@ class Judged:
 def follow(
     written: Sequence[Event], cuts: Random | None, used: Mapping[bytes, tuple[int, int]] | None = None
 ) -> dict[Key, int]:
-    """Returns the counts of all findings.
+    """Returns the count of each finding, by key.
 
-    Without `cuts`, the judge is always up to date. With `cuts`, the judge lags and restarts at random.
+    Without `cuts`, the judge is always up to date. With `cuts`, it lags and restarts at random.
     """
     judged = Judged(written, used)
     now_ms, end_ms = NOW_MS, max(e.at_ms for e in written)
@@ -159,8 +159,9 @@ def test_findings_do_not_depend_on_how_events_are_split_into_rounds(
 
 
 def test_a_conflict_is_reported_once_no_later_fence_can_change_it() -> None:
-    """A second fence of an id within ROUND_MS shows that the id's first fence was no part of a round. So the conflicts
-    of pay-3 and pay-4, which make the finding one about the prefix, are proven ten seconds after their fences."""
+    """If an id is fenced twice within ROUND_MS, its first fence was not part of a framework's round of fences. The
+    conflicts of pay-3 and pay-4, which make the finding one about the prefix, are therefore proven ten seconds after
+    their fences."""
     fences = [(4, "pay-2", 0), (5, "pay-3", 0), (6, "pay-4", 0), (104, "pay-2", 97), (105, "pay-3", 0)]
     fences += [(107, "pay-4", 1), (108, "pay-1", 0), (207, "pay-2", 98), (515, "pay-1", 307), (1_176, "pay-1", 660)]
     fences += [(3_176, "pay-3", 1_999), (11_900, "pay-1", 3_000), (13_900, "pay-4", 1_999), (16_901, "pay-4", 3_000)]

@@ -1,5 +1,4 @@
-"""Tests of a kind of finding with too many cases. A case without a finding is counted until the case gets a finding or
-ends."""
+"""Tests of a kind of finding with too many cases. A case that gets no finding is counted until it gets one or ends."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tests of runs of aborted records, and of the records that a group has left to read.
 
-A model of a consumer that reads offset by offset gives the expected values of random logs.
+For random logs, the expected values come from a model of a consumer that reads offset by offset.
 """
 
 from __future__ import annotations

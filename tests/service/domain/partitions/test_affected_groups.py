@@ -1,6 +1,6 @@
 """Tests of consumer groups behind an open transaction, by committed offset, LSO, members and time without progress.
 
-The last tests are about the transaction that blocks a group.
+The last tests are about the blocking transaction.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def test_the_offset_of_a_group_shows_its_relation_to_a_stalled_lso(
 
 @pytest.mark.parametrize("committed", [0, HW - 1, HW])
 def test_no_group_waits_where_the_lso_is_at_the_high_watermark(committed: int) -> None:
-    """No transaction blocks such a group. A group may be idle on a partition that ends in a marker (the lag stays 1),
-    or be stuck for another reason."""
+    """No transaction blocks a group there. It may be idle on a partition that ends in a marker (the lag stays 1), or be
+    stuck for another reason."""
     assert seen(offset(committed, STOPPED_AFTER_MS), LsoSample(HW, HW, None)) == []
     assert seen(offset(committed, STOPPED_AFTER_MS), LsoSample(HW, HW, SINCE_MS)) == []
 
@@ -132,8 +132,8 @@ def test_short_transactions_block_no_group() -> None:
 
 
 def test_a_share_group_certainly_waits_once_the_stall_is_long() -> None:
-    """A share group at the LSO is certainly blocked only if the stall is long. Before the stall, the group may have
-    been idle at this offset."""
+    """A share group at the LSO is certainly blocked only if the stall has been long. The group may have been idle at
+    this offset before the stall."""
     idle = offset(LSO, 100 * STOPPED_AFTER_MS, isolation=COMMITTED)
     young = LsoSample(LSO, HW, NOW_MS - STOPPED_AFTER_MS + 1)
     assert [one.confidence for one in seen(idle, young)] == [LIKELY]
@@ -181,8 +181,8 @@ def test_pending_offsets_block_a_group_whose_data_partition_is_fine() -> None:
 
 
 def test_pending_offsets_below_a_moving_lso_block_no_group() -> None:
-    """A healthy consume-process-produce application nearly always has pending offsets. The LSO of the partition with
-    these offsets advances, so the group is not blocked."""
+    """A healthy consume-process-produce application nearly always has pending offsets. They do not block its group,
+    because the LSO of their partition advances."""
     home = offsets_partition("billing", 50)
     assert seen(unstable(), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 12, NOW_MS)}) == []
     assert seen(unstable(), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 9, None)}) == []

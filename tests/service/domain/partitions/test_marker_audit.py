@@ -54,8 +54,8 @@ def test_transactions_whose_markers_are_as_decided_are_whole() -> None:
 
 @pytest.mark.parametrize("bump", [0, 1])
 def test_an_abort_by_hand_tears_a_transaction_that_goes_on(bump: int) -> None:
-    """Partition a-0 has data 0..2, ABORT 3, data 4..5, COMMIT 6; b-0 has data and a COMMIT. `bump` is the epoch bump of
-    TV2."""
+    """Partition a-0 has data 0..2, ABORT 3, data 4..5, COMMIT 6. Partition b-0 has data and a COMMIT. `bump` is the
+    amount by which the end raises the epoch: 1 under TV2."""
     by_hand = marker(A, 3, 50, commit=False, ends=0)
     own = marker(A, 6, 101, bump, ends=4)
     decision = decided(1, bump)
@@ -131,8 +131,8 @@ def test_the_same_marker_again_after_a_failover_is_normal() -> None:
 
 
 def test_markers_that_two_histories_explain_make_nothing_torn() -> None:
-    """Two histories fit the markers. Either the COMMIT marker of the first transaction was skipped, or an administrator
-    wrote the ABORT marker and the second transaction's own ABORT marker was skipped."""
+    """Two histories fit the markers. In one, the COMMIT marker of the first transaction was skipped. In the other, an
+    administrator wrote the ABORT marker, and the ABORT marker of the second transaction was skipped."""
     decisions = [decided(n, commit=commit, places=(A,)) for n, commit in ((1, True), (2, False))]
     found = compared(decisions, marker(A, 3, 101, commit=False), marker(A, 6, 201))
     assert TORN not in words(found)
@@ -160,9 +160,9 @@ def test_a_marker_by_hand_is_kept_for_the_later_decision() -> None:
 class Written(NamedTuple):
     """The true history of one transaction with two partitions.
 
-    `writes`: the transaction wrote to the partition, and did not only list it. `by_hand`: an administrator's marker
-    ended the records on the partition with the other outcome. `again`: how often the coordinator repeated its own
-    marker.
+    The tuples have a value for each partition. `writes`: the transaction wrote to the partition, and did not only list
+    it. `by_hand`: an administrator's marker ended its records there with the other outcome. `again`: the number of
+    times that the coordinator repeated its marker.
     """
 
     commit: bool
@@ -186,8 +186,8 @@ ANY = st.builds(Written, st.booleans(), PAIRS, RARE, st.just((0, 0)), st.boolean
 
 
 def history(written: Sequence[Written]) -> tuple[list[Decision], list[tuple[int, SeenMarker]], dict[Decision, bool]]:
-    """Returns the decisions, the markers, and the torn decisions. The number beside a marker is that of the transaction
-    during which it was written."""
+    """Returns the decisions; the markers, each with the number of the transaction during which it was written; and the
+    torn decisions."""
     decisions, markers, torn = [], [], {}
     epoch, next_offset = 0, {A: 0, B: 0}
     for n, one in enumerate(written):
@@ -218,8 +218,8 @@ def in_pieces(
 ) -> tuple[dict[Decision, Result], set[Decision]]:
     """Compares decisions with markers while both are read in pieces.
 
-    Each step reads the transaction log up to some transaction, and each partition at most up to the markers of this
-    transaction. The comparison learns of a partition's progress `behind` transactions later.
+    Each step reads the transaction log up to some transaction, and each partition at most up to the markers of the same
+    one. The comparison learns of a partition's progress `behind` transactions later.
     """
     results: dict[Decision, Result] = {}
     torn: set[Decision] = set()
@@ -269,10 +269,10 @@ def test_only_torn_transactions_are_called_torn_however_they_are_read(
 
 
 def test_a_comparison_from_the_middle_contradicts_no_decision() -> None:
-    """Under the old protocol all transactions have one epoch, so a marker does not show to which decision it belongs.
+    """Under the old protocol, all transactions have one epoch, so a marker does not show to which decision it belongs.
 
-    The markers of the first three decisions lie before the first compared offset. The markers of the next five
-    decisions are known.
+    The markers of the first three decisions lie before the first offset that is compared. Those of the next five are
+    known.
     """
     decisions = [decided(n, commit=n != 8, places=(A,)) for n in range(1, 10)]
     markers = [marker(A, 10 * n, 100 * n + 5, commit=n != 8, ends=10 * n - 1 if n > 4 else -1) for n in range(4, 9)]

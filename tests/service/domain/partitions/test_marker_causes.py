@@ -1,5 +1,5 @@
-"""Tests of the cause of a marker. The cause is that of a decision in progress at the marker's time. Without such a
-decision, an administrator bypassed the coordinator."""
+"""Tests of the cause of a marker. If a decision was in progress at the marker's time, its cause is that of the marker.
+Otherwise, an administrator bypassed the coordinator."""
 
 from __future__ import annotations
 

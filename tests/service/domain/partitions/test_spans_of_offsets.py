@@ -16,9 +16,11 @@ AT_MS = 1_790_000_000_000
 def parse(text: str) -> list[BatchOffsets | None]:
     """Parses a log.
 
-    `7+3 a` is a transactional batch of producer a with offsets 7 to 9. `7 C a` and `7 A a` are its COMMIT and ABORT
-    markers, and `7 E a` is a marker that compaction emptied. `7+3 n` is a batch without a transaction, and `7+3 n a` is
-    such a batch of producer a. `torn` is an undecodable batch.
+    - `7+3 a`: a transactional batch of producer a with offsets 7 to 9.
+    - `7 C a`, `7 A a`: a COMMIT or ABORT marker of producer a.
+    - `7 E a`: such a marker, emptied by compaction.
+    - `7+3 n`: a batch without a transaction; `7+3 n a` if it is of producer a.
+    - `torn`: an undecodable batch.
     """
     pieces: list[BatchOffsets | None] = []
     for line in filter(None, (line.strip() for line in text.split(","))):
@@ -51,8 +53,8 @@ def walked(pieces: Sequence[BatchOffsets | None], offset: int, to: int, most_spa
 
 
 def reported(walk: SpanBuilder, hanging: dict[str, int] | None = None) -> list[str]:
-    """Returns the spans as text. For example, `7-9 committed a 12` has records of producer a, which the marker at 12
-    ended."""
+    """Returns the spans as text. For example, `7-9 committed a 12` stands for records of producer a that the marker at
+    12 ended."""
     lines = []
     for span in walk.spans({ord(name): start for name, start in (hanging or {}).items()}):
         producer = None if span.producer_id is None else chr(span.producer_id)

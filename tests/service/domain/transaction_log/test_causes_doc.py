@@ -35,7 +35,7 @@ def logs(text: str) -> list[Annotated]:
 def possible_pairs() -> set[Pair]:
     """Returns the cause and the confidence of every `Cause(word, confidence, …)` call in the code.
 
-    If an expression or a function chooses the confidence, every value that can be chosen counts.
+    If an expression or a function chooses one of them, every value that it can choose counts.
     """
     said: set[Pair] = set()
     for module in (causes, journal):

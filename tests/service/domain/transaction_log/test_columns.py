@@ -1,5 +1,5 @@
-"""Tests that the rules for transitions and causes give the same result for columns as for records, and that every code
-has a text."""
+"""Tests that the rules for transitions and causes give the same results for columns as for records. Every code must
+have a text."""
 
 from __future__ import annotations
 

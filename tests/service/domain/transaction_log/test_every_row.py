@@ -1,8 +1,8 @@
 """Tests the cause of every kind of end (docs/causes.md) on a whole log. The log is encoded as each kind of broker
 writes it, and then read back.
 
-The kinds of brokers differ in the record's value. A value of v0 has no tags, v1 contains the client's transaction
-version, and from 4.3 on v1 also contains the producer ids. The comment beside a record gives its expected cause.
+The kinds of brokers differ in the record's value. A v0 has no tags. A v1 contains the client's transaction version, and
+from 4.3 on also the producer ids. The comment beside a record is its expected cause.
 """
 
 from __future__ import annotations
@@ -375,8 +375,8 @@ def _batches(records: list[LogRecord], kind: str) -> list[Batch]:
 
 
 def _value(before: LogRecord | None, record: LogRecord, kind: str) -> bytes | None:
-    """Returns the encoded value of a record, or None for a tombstone. From 4.3 on, the value contains the previous
-    producer id."""
+    """Returns the encoded value of a record, or None for a tombstone. If `kind` is NAMED, as from 4.3 on, the value
+    contains the previous producer id."""
     if record.state == states.EXPIRED:
         return None
     was = record.producer_id if before is None or before.producer_id == NO_ID else before.producer_id

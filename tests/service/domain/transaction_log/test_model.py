@@ -1,4 +1,4 @@
-"""Tests of causes against a model that knows the true cause. A `certain` cause is never wrong, even if most of the log
+"""Tests of causes against a model that knows the true ones. A `certain` cause is never wrong, even if most of the log
 is gone."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def lives(draw: st.DrawFn, skewed: bool = True) -> Coordinator:
 
 
 def wrong(story: Told, truth: dict[int, str]) -> list[tuple[int, CauseCode | None, str | None]]:
-    """Returns (offset, given cause, true cause) of each cause that is called certain and is wrong.
+    """Returns (offset, given cause, true cause) for each cause that is called certain, but is wrong.
 
     INITIALIZED is accepted for an Empty that rotates the producer id.
     """

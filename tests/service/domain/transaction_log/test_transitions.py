@@ -132,8 +132,8 @@ def test_a_notable_step_is_never_plain() -> None:
 
 
 def test_durations_are_those_of_the_appends_and_never_negative() -> None:
-    """Durations are computed from append times. The update time in CompleteX is the start of the marker phase, and
-    would give 1 ms here, where 9,014 ms passed."""
+    """Durations are computed from append times. The update time in CompleteX is only the start of the marker phase.
+    Here it would give 1 ms instead of 9,014 ms."""
     story = reported("""
         1000 Ongoing(7,4)
         1500 PrepareCommit(7,4) update=1499

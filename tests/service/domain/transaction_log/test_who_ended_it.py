@@ -1,5 +1,5 @@
-"""Tests of the cause of an abort as derived from the records alone: from their tags, epochs and times, and from the
-records that follow."""
+"""Tests of the cause of an abort, derived from the records alone: from tags, epochs and times, and from the records
+that follow."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ TV2_CLIENT = (TV2, TV2)
 
 
 def aborted(tags: tuple[str, str], bump: int, dur: int, then: str = "", *, epoch: int = 5, timeout: int = T) -> str:
-    """Returns the cause and the confidence of an abort `dur` ms after the start of the transaction. The records of
-    `then` follow the abort."""
+    """Returns the cause and the confidence of an abort that is `dur` ms after the start of the transaction. The records
+    in `then` follow the abort."""
     after = epoch + bump
     return reported(f"""
         1000 Ongoing(7,{epoch}) timeout={timeout} {tags[0]}

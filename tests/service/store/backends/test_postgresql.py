@@ -40,9 +40,9 @@ def large_batch() -> LogBatch:
 
 
 def before_statement(engine: Engine, number: int, do: Callable[[], None]) -> Callable[[], int]:
-    """Calls `do` just before statement or commit number `number`, counted from now.
+    """Calls `do` just before one statement or commit, which is the `number`th from now on.
 
-    Returns a function that stops the count and returns the number of statements and commits so far.
+    Returns a function that stops the count. It returns the number of statements and commits so far.
     """
     seen = 0
 
@@ -125,8 +125,8 @@ def test_work_continues_after_a_restart_of_the_server(own_server: Postgres) -> N
 
 @only_on("postgresql")
 def test_a_standby_waits_for_a_running_transaction_and_takes_over(url: str, postgres: Postgres) -> None:
-    """A standby takes over an expired lease. The database transaction that the old writer has begun is still committed;
-    its next one is refused."""
+    """A standby takes over an expired lease while the old writer has a database transaction open. That one is still
+    committed; the old writer's next one is refused."""
     old, standby, blocking = (open_engine(patient(url)) for _ in range(3))
     number = clusters.bind(old, "c", "c", NOW_MS)
     held = lease.acquire(old, number, "driver", NOW_MS)

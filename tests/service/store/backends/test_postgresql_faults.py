@@ -1,7 +1,7 @@
 """Tests of a PostgreSQL server that ends sessions, is locked, or is read-only.
 
-Each fault raises an error of one line. After the fault the store works again, and no row is lost or counted twice.
-Restarts are in test_postgresql.py. The last tests check the helper that starts the PostgreSQL server.
+Each fault raises an error of one line. After it, the store works again, and no row is lost or counted twice. Restarts
+are in test_postgresql.py. The last tests check the helper that starts the PostgreSQL server.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def set_read_only(own_server: Postgres, value: str) -> None:
 
 
 def has_applied_read_only(engine: Engine) -> bool:
-    """Returns whether the session of the engine's connection has applied the new setting, which a session does on its
-    own a little later."""
+    """Returns whether the session of the engine's connection is read-only. A session applies a changed setting by
+    itself, a little later. If the store is unavailable, returns True."""
     try:
         with engine.connect() as connection:
             return bool(connection.exec_driver_sql(SHOW_READ_ONLY).scalar_one() == "on")
