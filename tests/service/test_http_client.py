@@ -21,9 +21,9 @@ SECRET = {"Authorization": "Bearer s3cret"}
 
 
 class Redirecting(ThreadingHTTPServer):
-    """A server that answers /to/CODE with that code and a redirect to /here, and every other path with 200.
+    """A server that answers /to/CODE with that code and a redirect to /here. It answers any other path with 200.
 
-    `asked` lists the method, the path and the credentials of each request.
+    `asked` has the method, the path and the credentials of each request.
     """
 
     def __init__(self) -> None:
@@ -104,8 +104,7 @@ def test_proxies_of_the_environment_are_used_only_if_a_caller_says_so(
 
 @pytest.mark.parametrize("sent", [b"H", b"HTTP/1.1 200 OK\r\n\r\n{"])
 def test_an_answer_over_tls_that_never_ends_is_left(sent: bytes, tmp_path: Path) -> None:
-    """The timeout limits the time for the whole answer, also over TLS. The timeout of a socket begins again with each
-    received byte."""
+    """The timeout limits the whole answer, also over TLS. A socket's own timeout would begin again with each byte."""
     authority = Authority(tmp_path)
     certificate = authority.issue("server")
     with (

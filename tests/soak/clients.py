@@ -2,8 +2,8 @@
 that write before AddPartitionsToTxn.
 
 `python -m tests.soak.clients BOOTSTRAP HOLD_S HANGS` works until its standard input ends. It then prints the number of
-transactions by kind of client, and the writes that clients abandoned. The clients are a separate process, so that they
-can be ended even while they wait for a broker (`tests.soak.working`).
+transactions by kind of client, and the writes that clients abandoned. The clients are a separate process
+(`tests.soak.working`), so that they can be ended even while they wait for a broker.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ _TIMEOUT_MS: Final = 120_000
 _TV2: Final = 2
 _AGAIN: Final = frozenset({19, 20})
 """Error codes after which a write is repeated: NOT_ENOUGH_REPLICAS and NOT_ENOUGH_REPLICAS_AFTER_APPEND. A leader also
-returns NOT_ENOUGH_REPLICAS if, at the moment, it cannot add the partition to the transaction."""
+returns NOT_ENOUGH_REPLICAS while it cannot add the partition to the transaction."""
 
 
 def prepare_topics(bootstrap: str, hangs: int) -> None:
-    """Creates the topics. Each partition has more than one replica, so that the partition keeps a leader while one
-    broker is away. Without a leader, 4.3.1 would skip the marker (KAFKA-20734), and the transaction would hang.
+    """Creates the topics. Each partition has more than one replica, so that it keeps a leader while one broker is away.
+    Without a leader, 4.3.1 would skip the marker (KAFKA-20734), and the transaction would hang.
 
-    Partitions of EARLY and HELD have two replicas. While a broker is frozen, writes to partitions without a replica on
-    that broker do not wait. AddPartitionsToTxn waits, because the transaction log has a replica on every broker.
+    Partitions of EARLY and HELD have two replicas. While a broker is frozen, writes do not wait if their partition has
+    no replica on that broker. AddPartitionsToTxn waits, because the transaction log has a replica on every broker.
     """
     two = {"min.insync.replicas": "1"}
     new = [NewTopic(name, PARTITIONS, 3) for name in (CLASSIC, MODERN)]
@@ -72,7 +72,7 @@ class Clients:
     """Clients that work until the block ends, and then finish their transactions.
 
     - `done`: number of transactions by kind of client.
-    - `abandoned`: writes before AddPartitionsToTxn that Kafka still shows as open although their client was refused and
+    - `abandoned`: writes before AddPartitionsToTxn that are still open in Kafka, although their client was refused and
       has begun again. These entries hang until a later transaction of the id adopts them.
 
     `on_failure` is called with the exception of a client that cannot continue. Clients of the new protocol work only if

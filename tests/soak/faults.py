@@ -1,4 +1,4 @@
-"""Causes broker faults as they occur in production: brokers freeze, slow down, restart, die, lose the leadership of
+"""Causes faults of brokers as in production. Brokers freeze, slow down, restart, die, lose the leadership of
 partitions, and are upgraded."""
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Done(NamedTuple):
 
 
 class Faults:
-    """Causes faults, one at a time. `away` has the brokers that do not answer now. `roll_to` is the version to which
+    """Causes one fault at a time. `away` has the brokers that do not answer now. `roll_to` is the version to which
     brokers are upgraded."""
 
     def __init__(self, cluster: Cluster, seed: int, roll_to: str | None = None) -> None:

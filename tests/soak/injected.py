@@ -31,8 +31,8 @@ class Injecting:
         self._bootstrap, self._count, self._every_s = bootstrap, count, seconds / count
         self.injected: list[Injected] = []
         self.marked_s: dict[int, float] = {}
-        """Time, by partition, at which the marker of the injected transaction is written directly. The transaction
-        may be gone from then on."""
+        """By partition, the time at which the injected transaction's marker was written directly. The transaction may
+        have ended since then."""
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 

@@ -60,12 +60,12 @@ class Plan(NamedTuple):
 class Result(NamedTuple):
     """The result of a soak.
 
-    - `delays_s`: seconds from each injection until the finding was confirmed.
+    - `delays_s`: for each injection, the seconds until its finding was confirmed.
     - `missed`: hanging transactions without a confirmed finding.
     - `dropped`: injected transactions that still hung when their finding ended.
     - `others`: confirmed findings about transactions that do not hang.
     - `own`: transactions that were not injected, but hang, as Kafka itself shows.
-    - `abandoned`: number of findings about writes that a client abandoned before AddPartitionsToTxn. These entries hung
+    - `abandoned`: number of findings about writes before AddPartitionsToTxn that a client abandoned. Their entries hung
       until a later transaction of the id adopted them.
     - `lost`: findings of lost records and torn transactions, which no fault of the soak causes.
     - `audited`: number of ended transactions by the result of the comparison of their markers.
@@ -153,8 +153,8 @@ def _disturb(faults: Faults, plan: Plan, work: Work) -> None:
 
 
 def _wait_for_the_last(injecting: Injecting, faults: Faults, seen: Seen) -> None:
-    """Waits until all injected transactions are found, and all partitions are judged again after each fault. At the
-    time limit the wait ends without an error, because the result then reports the failure."""
+    """Waits until all injected transactions are found, and all partitions are judged again after each fault. Raises no
+    error at the time limit: the result then reports the failure."""
 
     def left() -> list[object]:
         hidden = [key for one in injecting.injected if (key := _key(one.hang)) not in seen.found]
@@ -167,8 +167,8 @@ def _wait_for_the_last(injecting: Injecting, faults: Faults, seen: Seen) -> None
 
 
 def _wait_until_confirmed(watched: Watched, hanging: set[Key]) -> None:
-    """Waits until all entries in `hanging` are confirmed. No client works any more, so open entries hang. At the time
-    limit the wait ends without an error, because the result then reports the failure."""
+    """Waits until all entries in `hanging` are confirmed. No client works any more, so open entries hang. Raises no
+    error at the time limit: the result then reports the failure."""
     with suppress(AssertionError):
         wait_until_equal(
             lambda: sorted(hanging - {_of(row) for row in _confirmed(watched.store)}),

@@ -31,7 +31,7 @@ class Sample(NamedTuple):
     """One sample of the answers.
 
     - `as_of_s`: the time of the data in the answers; 0 without an answer.
-    - `lit`: the number of judged partitions whose leader is up.
+    - `lit`: the number of partitions that are judged and whose leader is up.
     - `dark`: the other partitions whose leader is up, each with the reason.
     - `unknown`: the number of unknown partitions in the answer about the cluster; -1 without an answer.
     """
@@ -49,8 +49,8 @@ class Seen:
     """The samples so far.
 
     - `found`: the time at which each confirmed entry was first seen, by topic, partition, producer id and start offset.
-    - `said`: the answer about the entry at that time.
-    - `dropped`: the time at which the entry was first missing.
+    - `said`: by the same key, the answer about the entry at that time.
+    - `dropped`: by the same key, the time at which the entry was first missing.
     """
 
     samples: list[Sample] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Seen:
 
 
 class Watching:
-    """Takes samples until the block ends. `away` returns the brokers that are known not to answer; `topics` is a
+    """Takes samples until the block ends. `away` returns the brokers that are known to be unresponsive. `topics` is the
     pattern of the watched topics."""
 
     def __init__(
@@ -150,8 +150,8 @@ def _sample(body: Any, reported: Any, leaders: dict[Place, int], away: frozenset
 
 
 class _Leaders:
-    """Requests all leaders continuously from a broker that answers. `now` has the newest answer, and is replaced by a
-    new mapping each time."""
+    """Asks a broker that answers for the leaders of all partitions, again and again. `now` is the newest answer: a new
+    mapping each time."""
 
     def __init__(self, cluster: Cluster, away: Callable[[], frozenset[int]], topics: str) -> None:
         self._cluster, self._away, self._topics = cluster, away, topics

@@ -16,8 +16,8 @@ from tests.soak.clients import Key
 
 
 class Work(NamedTuple):
-    """The work of the clients. `done` is the number of transactions by kind of client; `abandoned` is as in `Clients`.
-    Both are filled when the block has ended. `check` raises AssertionError if the process has failed."""
+    """The work of the clients. `done` and `abandoned`, as in `Clients`, are filled when the block has ended. `check`
+    raises AssertionError if the process has failed."""
 
     done: Counter[str]
     abandoned: set[Key]

@@ -1,9 +1,9 @@
 """`python -m tests.worlds`: draws many histories, counts wrong markers, and prints how often each question stayed open,
 with the reasons.
 
-Most histories are judged by the verdict alone, which takes no time; some are judged by the whole application
-(`judged`), which takes a second each. After that, every small world (`enumerated`) is played, and lives of an id are
-drawn to check the causes of their ends (`causes`). No certain cause may be wrong.
+Most histories are judged by the verdict alone, which takes no time. Some are judged by the whole application
+(`judged`), which takes a second each. Then every small world (`enumerated`) is played. Then lives of an id are drawn to
+check the causes of their ends (`causes`); no certain cause may be wrong.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Draws lives of an id (all its records, with the true ends), and compares each cause that txnscope gives with the
-truth."""
+"""Draws lives of an id: all its records, with the true ends. Compares each cause that txnscope gives with the truth."""
 
 from __future__ import annotations
 
@@ -35,14 +34,14 @@ RARE: Final[dict[str, frozenset[str]]] = {
     CauseCode.ADMIN: frozenset({CauseCode.FENCED, CauseCode.CLIENT_ABORT, ITSELF, ZOMBIE, CauseCode.TIMEOUT}),
     CauseCode.PID_ROTATED: frozenset({CauseCode.INITIALIZED}),
 }
-"""For each likely cause, the other true causes that docs/causes.md names: an instance that gave up, a clock that was
-set back, an end between the timeout and the next scan, a producer that was refused and at once created again, or
-transaction.version lowered to 0 in the middle of a TV2 transaction."""
+"""For each likely cause, the other true causes that docs/causes.md allows. They come from an instance that gave up, a
+clock that was set back, an end between the timeout and the next scan, a producer that was refused and at once created
+again, or transaction.version lowered to 0 in the middle of a TV2 transaction."""
 
 
 class WrongCause(AssertionError):
-    """Raised for a certain cause that is wrong, or for a likely cause if docs/causes.md does not list the true cause as
-    an exception."""
+    """Raised if a certain cause is wrong. Also raised if a likely cause is wrong, and docs/causes.md does not list the
+    true cause as an exception."""
 
 
 @dataclass(slots=True)
@@ -56,7 +55,7 @@ class Tally:
 
 
 def draw_causes(seed: int, tally: Tally) -> Coordinator:
-    """Draws the life of an id from `seed`. Judges its whole log, and then the log that compaction would leave. Raises
+    """Draws the life of an id from `seed`. Judges its whole log, and then the log as compaction may leave it. Raises
     WrongCause."""
     rng = Random(seed)
     life = a_life(rng, STEPS, skewed=rng.random() < 0.7)

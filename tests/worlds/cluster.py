@@ -1,8 +1,8 @@
-"""A model of Kafka's transactions, small enough to be checked by reading. It has one transactional.id, a data partition
-that is judged, another data partition, the transaction log, and a coordinator that may skip markers (KAFKA-20734).
+"""A model of Kafka's transactions, small enough to be checked by reading. It has one transactional.id, the data
+partition that is judged, another data partition, the transaction log, and a coordinator that may skip markers
+(KAFKA-20734).
 
-Unlike Kafka, the model stores, for every record, the transaction in which its client wrote it, and how that transaction
-ended.
+Unlike Kafka, the model stores the transaction in which the client wrote each record, and how that transaction ended.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class LogRecord:
 
 @dataclass(slots=True)
 class Batch:
-    """A batch of the judged partition. `txn` is the transaction in which its client wrote it, if any. `is_commit` is
-    the type of a marker. `is_foreign` is set for a batch that was copied from another cluster."""
+    """A batch of the judged partition. `txn` is the transaction in which its client wrote it, if any. For a marker,
+    `is_commit` is its type. `is_foreign` is set if the batch was copied from another cluster."""
 
     offset: int
     producer_id: int
@@ -93,8 +93,8 @@ class Batch:
     sequence: int = 0
     is_foreign: bool = False
     fate: bool | None = None
-    """The right outcome of the batch: True for COMMIT, False for ABORT, None while there is none. It is the outcome of
-    its own transaction, or else that of the first marker that was due after the batch."""
+    """The right outcome of the batch: True for COMMIT, False for ABORT, None while there is none. The outcome is that
+    of the batch's own transaction. Without one, it is that of the first marker that was due after the batch."""
 
 
 BEGIN_MS: Final = 1_790_000_000_000
@@ -102,8 +102,7 @@ BEGIN_MS: Final = 1_790_000_000_000
 
 class Cluster:
     """The model of a cluster. If `can_skip` is set, a coordinator that sends markers takes a partition without a leader
-    for a deleted partition (KAFKA-20734, 4.3.0 to 4.4.0). The clocks of coordinator, leader and client are wrong by
-    `…_skew_ms`."""
+    for deleted (KAFKA-20734, 4.3.0 to 4.4.0). The clocks of coordinator, leader and client are wrong by `…_skew_ms`."""
 
     def __init__(self, random: Random, protocol: Protocol, *, can_skip: bool, first_epoch: int = 0) -> None:
         self.random, self.protocol, self.can_skip = random, protocol, can_skip
@@ -164,9 +163,8 @@ class Cluster:
         self.append(f"noise-{self.random.randint(0, 2)}", state=EMPTY, producer_id=9000, producer_epoch=0)
 
     def clean(self, upto: int) -> None:
-        """Cleans the log below `upto`: removes the superseded records, and about half of the tombstones. If `upto` is
-        odd, only a record below `upto` supersedes another one, as for Kafka's cleaner; otherwise any later record
-        does."""
+        """Cleans the log below `upto`: removes superseded records, and about half of the tombstones. If `upto` is odd,
+        only records below `upto` supersede others, as for Kafka's cleaner. If it is even, every later record does."""
         newest = {record.key: record.offset for record in (self.log[:upto] if upto % 2 else self.log)}
         for record in self.log[:upto]:
             is_superseded = newest[record.key] != record.offset
@@ -193,9 +191,8 @@ class Cluster:
             self._append_data(NO_ID, -1, self.now_ms, txn=None)
 
     def copy_foreign(self) -> None:
-        """Writes the first batches of the partition as copies from another cluster. Their producer ids are among those
-        that this cluster will assign next. Their epoch, age or sequence differs from everything that the id of this
-        cluster could write."""
+        """Writes the first batches of the partition as copies from another cluster. This cluster will soon assign their
+        producer id. Their epoch, age or sequence differs from everything that the id of this cluster could write."""
         random, producer_id = self.random, self.next_producer_id + self.random.randint(0, 1)
         way = random.choice(("epoch", "older", "sequence"))
         epoch = 20_000 if way == "epoch" else random.choice((0, 0, 1, 3))
@@ -206,10 +203,10 @@ class Cluster:
             self.data[-1].sequence, self.data[-1].is_foreign = sequence, True
 
     def is_foreign(self, batches: list[Batch]) -> bool:
-        """Returns whether the entry holds copied batches whose producer id this cluster has assigned by now.
+        """Returns whether the entry has copied batches whose producer id this cluster has assigned by now.
 
-        Before the assignment, the producer id is an orphan. If the id of this cluster has listed the partition under
-        the same epoch, the copied batches cannot be distinguished from its own.
+        Before that, the producer id is an orphan. If the id of this cluster has listed the partition under the same
+        epoch, the copied batches cannot be distinguished from its own.
         """
         own = {(one.producer_id, one.epoch) for one in self.txns if JUDGED in one.listed}
         first = batches[0]
@@ -290,9 +287,9 @@ class Cluster:
     def add(self, partition: str) -> bool:
         """Handles AddPartitionsToTxn. Returns False if the coordinator refuses the request.
 
-        Under TV2 the partition's leader sends the request, but only if no entry of the producer id and epoch is open
-        there (`UnifiedLog.hasOngoingTransaction`). With an open entry, the transaction writes to a partition that it
-        does not list.
+        Under TV2, the partition's leader sends the request. It does not if an entry of the producer id and epoch is
+        open there (`UnifiedLog.hasOngoingTransaction`). The transaction then writes to a partition that it does not
+        list.
         """
         txn = self.txn
         if txn is None or self.state not in (EMPTY, ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT):
@@ -316,8 +313,8 @@ class Cluster:
         return bool(mine) and not mine[-1].is_marker and mine[-1].epoch == txn.epoch
 
     def end(self, *, is_commit: bool, by_old_request: bool = False) -> bool:
-        """Handles EndTxn. Returns False if no transaction is open. `by_old_request`: EndTxn v4, which does not raise
-        the epoch. The recovery of Flink's sink also sends it for transactions of TV2."""
+        """Handles EndTxn. Returns False if no transaction is open. `by_old_request` means EndTxn v4, which does not
+        raise the epoch. Under TV2, the recovery of Flink's sink sends it, too."""
         if self.state != ONGOING:
             return False
         raises = self.protocol is Protocol.TV2 and not by_old_request

@@ -1,6 +1,8 @@
-"""Every small world: two transactions of one id, each on the judged partition, on another one, or on both, with its end
-and the fate of its marker; at most one late write; and a start of txnscope before or after any step. Nothing is random,
-so every run finds every wrong marker in these worlds."""
+"""Plays every small world. A world is: two transactions of one id, each on the judged partition, on another one, or on
+both, with its end and the fate of its marker; at most one late write; and a start of txnscope before or after any step.
+
+Nothing is random, so every run finds every wrong marker in these worlds.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +62,8 @@ class Part(NamedTuple):
 
 
 class SmallWorld(NamedTuple):
-    """A small world. If `begins_anew` is set, the client calls InitProducerId between the transactions. `starts_at` is
-    the number of the step before which txnscope starts or restarts; STEPS means after all steps."""
+    """A small world. If `begins_anew` is set, the client calls InitProducerId between the transactions. txnscope starts
+    or restarts before step number `starts_at`. STEPS stands for the end."""
 
     protocol: Protocol
     first: Part
@@ -154,8 +156,11 @@ class _Play:
 
     def _late_write(self, when: Late) -> None:
         """Writes a late batch of the first transaction, if that transaction was aborted. After a commit, a late batch
-        could not be distinguished from the committed records. Under TV2 the epoch of the transaction must be over,
-        because the batch would begin a new transaction otherwise."""
+        could not be distinguished from the committed records.
+
+        Under TV2, writes only if the epoch of the transaction is over. Otherwise the batch would begin a new
+        transaction.
+        """
         txn, cluster = self._first, self._cluster
         if self._world.late is not when or txn is None or txn.is_commit is not False:
             return
@@ -176,8 +181,8 @@ def play(world: SmallWorld, tally: Tally) -> None:
 
 
 def play_slice(first: int, step: int) -> tuple[int, Tally, list[str]]:
-    """Plays every `step`-th world from number `first` on. Returns the number of worlds, their tally, and a line for
-    each wrong world."""
+    """Plays every `step`-th world, from number `first` on. Returns the number of worlds played, their tally, and a line
+    for each wrong one."""
     number, tally, wrong = 0, Tally(), []
     for i, world in enumerate(small_worlds()):
         if i % step != first:

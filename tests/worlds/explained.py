@@ -1,5 +1,5 @@
-"""Explains the bytes of a partition as the service does: once from a store and a simulated broker, and once from
-segment files."""
+"""Explains the bytes of a partition as the service does: from a store and a simulated broker, and from segment
+files."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ AT_ONCE: Final = 4_000
 """Bytes of one fetch. The number is small, so that reading takes several fetches."""
 
 SAME: Final = ("from", "to", "producer_id", "producer_epoch", "transactional_id", "marker", "marker_offset", "ended_at")
-"""Fields of a span that are equal in both explanations. `kind` is equal, too, except for a decided transaction without
-a marker: files lack the LSO, which shows that the transaction is still open."""
+"""Fields of a span that are equal in both explanations. `kind` is equal, too, unless a decided transaction has no
+marker. The LSO shows that such a transaction is still open, and files lack the LSO."""
 
 
 class Partition(NamedTuple):
@@ -135,9 +135,9 @@ def assert_same_spans(live_answer: dict[str, Any], files: dict[str, Any], topic:
 
 
 def same_causes(live_answer: dict[str, Any], files: dict[str, Any], topic: str) -> Iterator[str | None]:
-    """Compares the causes of both explanations, and yields them. Two differences are expected. The store counts
-    ordinary commits by minute, so only the log shows how certain they are. Only the store has every decision of a
-    period, so only the store recognizes a manual marker."""
+    """Asserts that the causes in both explanations are equal, and yields them. Two differences are expected. The store
+    counts ordinary commits by minute, so only the log shows how certain they are. Only the store has every decision of
+    a period, so only the store recognizes a manual marker."""
     for span, other in zip(live_answer["spans"], files["spans"], strict=True):
         if "decision" in span or "decision" in other or span.get("by_hand"):
             continue

@@ -42,8 +42,8 @@ class Tally:
 
 @dataclass(slots=True)
 class Run:
-    """One history. `zombies`: aborted transactions, of which a batch may still arrive. `decided`: the last decision on
-    each entry, by producer id and start offset."""
+    """One history. `zombies` has the aborted transactions, of which a batch may still arrive. `decided` has the last
+    decision on each entry, by producer id and start offset."""
 
     cluster: Cluster
     observer: Observer
@@ -122,8 +122,8 @@ class Run:
             self._write()
 
     def _write(self) -> None:
-        """Writes as an ordinary client, which adds the partition before it writes. The client notes the partitions to
-        which it wrote (`Txn.written`)."""
+        """Writes as an ordinary client, which adds the partition first. `Txn.written` has the partitions to which the
+        client wrote."""
         txn = self.cluster.txn
         if txn is None:
             return
@@ -158,8 +158,8 @@ class Run:
         self.decided = {key: decision for key, decision in self.decided.items() if key[1] < end}
 
     def _late_write(self) -> None:
-        """Writes a batch of an aborted transaction that was in flight when the transaction ended. Under TV2 the batch
-        begins a transaction of its own, unless the epoch of the aborted transaction is over."""
+        """Writes a batch of an aborted transaction, as if it was in flight when the transaction ended. Under TV2,
+        writes only if the epoch of the transaction is over. Otherwise the batch would begin a new transaction."""
         if self.zombies:
             txn = self.random.choice(self.zombies)
             if self.cluster.protocol is Protocol.TV2 and txn.epoch == self.cluster.epoch:
@@ -226,22 +226,22 @@ class Run:
         )
 
     def _is_early(self, batches: list[Batch]) -> bool:
-        """Returns whether a batch belongs to the present transaction of an old client. The judge then waits for an
-        AddPartitionsToTxn in flight."""
+        """Returns whether one of the batches belongs to the present transaction of an old client. The judge then waits
+        for an AddPartitionsToTxn in flight."""
         is_present = any(one.txn is not None and one.txn is self.cluster.txn for one in batches)
         return self.cluster.protocol is Protocol.OLD and is_present
 
     def _has_present(self, batches: list[Batch]) -> bool:
-        """Returns whether a batch belongs to the present, undecided transaction, and this transaction has a listed
-        partition. Without one, the coordinator cannot commit the batch, and the producer is fenced before a marker is
-        written."""
+        """Returns whether one of the batches belongs to the present, undecided transaction, and that transaction has a
+        listed partition. Without one, the coordinator cannot commit the batch, and the producer is fenced before a
+        marker is written."""
         txn = self.cluster.txn
         is_open = txn is not None and txn.is_commit is None and bool(txn.listed)
         return is_open and any(one.txn is txn for one in batches)
 
     def check(self, batches: list[Batch], decision: str, said: object) -> bool:
-        """Checks the decision, and counts it if it is new. Returns whether the decision is new. Raises Wrong, with the
-        text of `said`, if the decision would do harm."""
+        """Checks the decision. If it is new, counts it and returns True. Raises Wrong, with the text of `said`, if the
+        decision would do harm."""
         self.refuse_harm(batches, decision, said)
         key = batches[0].producer_id, batches[0].offset
         if self.decided.get(key) == decision:

@@ -94,8 +94,8 @@ class _Prober:
 
 
 class Judged:
-    """An application that starts now. `name` is the name of its cluster. If the store already has a cluster of that
-    name, the application continues with its data."""
+    """An application that starts now, for the cluster `name`. If the store already has a cluster of that name, the
+    application continues with its data."""
 
     def __init__(
         self, store: Store, cluster: Cluster, observer: Observer, name: str, skew_ms: int, log_partitions: int

@@ -22,7 +22,7 @@ JUDGED_BLOCK: Final = 50
 HASHED_AMONG: Final = 4
 """Number of partitions of the transaction log with which `id` hashes to the partition that has its records."""
 GROWN_TO: Final = 5
-"""Number of partitions of the transaction log after one was added. The records of `id` are then left behind, and its
+"""Number of partitions of the transaction log after one was added. The records of `id` are then left behind. Its
 coordinator has not restarted."""
 ROUNDS: Final = 4
 """Number of rounds of the judge in a longer pause."""
@@ -84,7 +84,7 @@ class JudgedRun(Run):
 
     def judge(self) -> None:
         """Forgets the decisions about entries that the present transaction of the id will end. If that transaction
-        leaves an entry hanging, another decision is right. The judge itself runs in `_round`."""
+        leaves an entry hanging, another decision may be right then. The judge itself runs in `_round`."""
         for producer_id, batches in open_entries(self.cluster).items():
             if self.will_be_closed(producer_id, batches):
                 self.decided.pop((producer_id, batches[0].offset), None)
@@ -111,7 +111,7 @@ class JudgedRun(Run):
 
     def _is_being_added(self, batches: list[Batch]) -> bool:
         """Returns whether an old client has just written, and its AddPartitionsToTxn is in flight. A finding from
-        before this write advises to stop the producer before a marker is written, so it does no harm."""
+        before this write does no harm: it advises to stop the producer before a marker is written."""
         return self._is_early(batches) and self.cluster.txn is not None and JUDGED not in self.cluster.txn.listed
 
     def _is_under_way(self, batches: list[Batch]) -> bool:

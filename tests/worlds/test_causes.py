@@ -1,5 +1,5 @@
-"""Tests causes on drawn lives of an id. A `certain` cause is never wrong, and a `likely` cause is wrong only in the
-rare cases that docs/causes.md names."""
+"""Tests causes on drawn lives of an id. A `certain` cause is never wrong. A `likely` cause is wrong only in the rare
+cases in docs/causes.md."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def test_certain_causes_are_never_wrong_and_likely_ones_rarely() -> None:
 
 
 def test_the_draws_detect_a_wrongly_certain_cause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test makes the cause of commits wrongly certain under an unchanged epoch. The draws must detect this;
-    otherwise the test above would prove little."""
+    """The test makes the cause of commits under an unchanged epoch certain, which is wrong. If the draws did not detect
+    this, the test above would prove little."""
     judged = causes.cause_of
 
     def too_sure(before: LogRecord, after: LogRecord) -> Cause | None:

@@ -1,6 +1,6 @@
 """Tests that the same bytes get the same explanation live and from segment files, over drawn histories with skipped,
-lost and repeated markers. Spans, causes and sums are equal, and statements about records without a marker agree with
-the true decision."""
+lost and repeated markers. Spans, causes and sums are equal. Statements about records without a marker agree with the
+true decision."""
 
 from __future__ import annotations
 

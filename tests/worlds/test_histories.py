@@ -1,4 +1,4 @@
-"""Tests random histories and small worlds: there is no ABORT for committed records, no COMMIT for other records, and no
+"""Tests random histories and small worlds. No committed records get an ABORT, no other records get a COMMIT, and no
 decision changes from one marker to the other."""
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ ONCE_WRONG = (127, 603, 720, 13026, 17163, 17906, 38806, 61698, 181664, 707621, 
 ONCE_WRONG_IN_TIME = (208, 556, 660, 1225, 1524)
 """Seeds of histories with a marker that was right at first, but was still advised after the entry had grown."""
 ONCE_CONFIRMED = (234, 1911, 1994)
-"""Seeds of histories in which an entry was once confirmed as hanging, but then ended by itself. The high watermark of a
-coordinator that has just become the leader may be below acknowledged records."""
+"""Seeds of histories in which an entry was once confirmed as hanging, but then ended by itself. The cause: a
+coordinator has just become the leader, and its high watermark may still be below acknowledged records."""
 
 
 def test_no_drawn_history_has_a_wrong_marker_and_few_are_unknown() -> None:

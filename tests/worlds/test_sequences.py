@@ -214,8 +214,8 @@ def test_a_skipped_abort_loses_nothing(protocol: Protocol) -> None:
 
 
 def test_equal_markers_far_apart_are_of_two_transactions() -> None:
-    """Two commits under one epoch leave two equal markers. The markers are further apart in time than two copies of one
-    marker can be."""
+    """Two commits under one epoch leave two equal markers. If they were two copies of one marker, they would be closer
+    in time."""
     story = Story(Protocol.OLD).init()
     for _ in range(2):
         story.begin(JUDGED)
@@ -224,8 +224,8 @@ def test_equal_markers_far_apart_are_of_two_transactions() -> None:
 
 
 def test_a_marker_that_may_be_a_copy_proves_nothing() -> None:
-    """The coordinator moves while it sends the marker of the first commit, and the new coordinator sends the marker
-    again. The second marker may be such a copy, so the marker of the second commit may have been skipped."""
+    """The coordinator moves while it sends the marker of the first commit, and the new one sends it again. The second
+    marker may be this copy, so the marker of the second commit may have been skipped."""
     story = Story(Protocol.OLD).init()
     story.begin(JUDGED)
     story.cluster.end(is_commit=True)
@@ -239,7 +239,7 @@ def test_a_marker_that_may_be_a_copy_proves_nothing() -> None:
 
 
 def test_records_written_right_after_a_marker_belong_to_nothing() -> None:
-    """In the newest sample without the late record, the partition is read after the marker, but the transaction log
+    """In the newest sample without the late record, the partition was read after the marker, but the transaction log
     before PrepareCommit. This sample must prove nothing."""
     story = Story(Protocol.OLD).watch().init()
     for _ in range(2):
@@ -253,8 +253,8 @@ def test_records_written_right_after_a_marker_belong_to_nothing() -> None:
 
 
 def test_an_offset_range_that_was_not_read_may_contain_a_marker() -> None:
-    """If the COMMIT marker was read, a late write after it is not taken for a part of the committed transaction. If the
-    marker was not read, the late write may be a part of it."""
+    """If the COMMIT marker was read, a late write after it is no part of the committed transaction. If the marker was
+    not read, it may be one."""
     story = Story(Protocol.OLD).init()
     story.begin(JUDGED)
     story.end(is_commit=True)
@@ -273,9 +273,9 @@ def test_a_marker_of_an_older_epoch_proves_that_newer_ones_were_read() -> None:
 
 
 def _two_under_one_epoch(*, first_commits: bool, second_commits: bool) -> Story:
-    """Returns a story of TV2 with two transactions under one epoch. An old EndTxn ends the first one; its marker is
-    skipped, and the epoch stays. So the second transaction writes to the partition without listing it, and ends by a
-    new EndTxn."""
+    """Returns a story of TV2 with two transactions under one epoch. An old EndTxn ends the first one, so the epoch
+    stays. Its marker is skipped. The second transaction therefore writes to the partition without listing it. A new
+    EndTxn ends it."""
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED, OTHER)
     story.end_by_old_request(is_commit=first_commits)
@@ -332,8 +332,8 @@ def test_a_recreated_topic_has_no_records_of_earlier_commits(protocol: Protocol)
 
 
 def test_a_single_batch_belongs_to_a_transaction_that_lists_the_partition() -> None:
-    """Under TV2, the leader adds the partition if no entry is open there. A single batch therefore belongs to a
-    transaction that lists the partition."""
+    """Under TV2, the leader adds the partition to the transaction unless an entry is open there. So a single batch
+    belongs to a transaction that lists the partition."""
     story = Story(Protocol.TV2).init()
     story.begin(OTHER)
     assert story.cluster.end(is_commit=True, by_old_request=True)
@@ -388,8 +388,8 @@ def test_records_older_than_their_producer_id_have_no_owner() -> None:
 
 
 def test_an_old_timestamp_alone_does_not_prove_a_copied_record() -> None:
-    """An old timestamp is no sign of a copied record if the id has listed the partition, or if samples show that the
-    record is new."""
+    """A record with an old timestamp need not be a copied one. The id may have listed the partition, or samples may
+    show that the record is new."""
     listed = Story(Protocol.OLD).init()
     listed.begin(JUDGED)
     listed.end(is_commit=False)

@@ -69,8 +69,8 @@ class Cluster(NamedTuple):
 
 
 def take_over(engine: Engine, cluster_id: int, owner: str = "standby", now_ms: int = NOW_MS) -> Lease | None:
-    """Takes the lease from a holder that has not renewed it for long enough. Returns the lease, or None if the holder
-    has renewed it meanwhile."""
+    """Takes over the lease if its holder has not renewed it for long enough. Returns the lease, or None if the holder
+    renewed it meanwhile."""
     return lease.acquire(engine, cluster_id, owner, now_ms, expired=lease.newest_renewal(engine, cluster_id))
 
 
@@ -88,8 +88,8 @@ def upgrade():
 
 @pytest.fixture
 def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
-    """Yields a function that adds a revision to the migrations, as a next version of the code would, and returns its
-    name."""
+    """Yields a function that adds a revision to the migrations, as the code's next version would. The function returns
+    the name of the revision."""
 
     def begin() -> str:
         scripts = tmp_path / "migrations"

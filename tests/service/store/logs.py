@@ -75,8 +75,8 @@ def transaction(offset: int, transactional_id: bytes = b"pay", *, start_ms: int,
 
 
 def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBatch:
-    """Returns the rows that the executors make of records in log order. Every two successive records of an id are
-    folded together."""
+    """Returns the rows that executors make of records, which must be in log order. Each record of an id is folded with
+    the record before it."""
     by_id: dict[bytes, list[Entry]] = {}
     for one in entries:
         by_id.setdefault(one.transactional_id, []).append(one)
@@ -108,9 +108,9 @@ def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBa
 
 
 def value_of(one: Entry) -> bytes:
-    """Returns the value as a coordinator of old clients writes it.
+    """Returns the value of a record as a coordinator of old clients writes it.
 
-    If the test names no partitions, the bytes differ for each record.
+    If the record has no partitions, returns other bytes, which differ for each record.
     """
     record = one.record
     if not one.participants:
@@ -212,8 +212,8 @@ TABLES = (
 
 
 def everything(engine: Engine, cluster_id: int) -> dict[str, list[dict[str, Any]]]:
-    """Returns all rows of a cluster, without the holders of the lease and the generated row numbers. Without
-    `is_examined` too, which only says how soon the application of an id is found out."""
+    """Returns, by table, all rows of a cluster. Leaves out the lease holders, the generated row numbers, and
+    `is_examined`, which only shows how soon the application of an id was found."""
     return {table.name: rows(engine, table, cluster_id, "id", "is_examined") for table in TABLES}
 
 

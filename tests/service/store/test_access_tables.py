@@ -1,4 +1,5 @@
-"""Tests of API keys, the audit and mutes on both databases: what is stored, what is never stored, and for how long."""
+"""Tests of API keys, the audit and mutes on both databases. They check what is stored, for how long, and what is never
+stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that one name belongs to one Kafka cluster, that the start of counting is recorded once, and that one driver at
+"""Tests that one name belongs to one Kafka cluster, and that the start of counting is recorded once. Only one driver at
 a time holds the lease."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests that the store's contents depend neither on how a log is split into batches nor on where the process is
+"""Tests that the content of the store depends neither on how a log is split into batches, nor on when the process is
 killed."""
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class Coordinator:
             self.ends[deed].append((len(self.log) - 1, key))
 
     def _now_ms(self) -> int:
-        """Returns the time of the next record. At 400 ms a record, some repeated decisions come sooner than ordinary
-        markers take, and others later."""
+        """Returns the time of the next record, 400 ms after the one before. So some repeated decisions come sooner than
+        ordinary markers take, and others later."""
         return 10_000 + 400 * len(self.log)
 
     def _append(self, one: Entry) -> None:
@@ -250,7 +250,7 @@ def of_ids(engine: Engine, cluster: Cluster) -> list[list[dict[str, Any]]]:
 
 @pytest.fixture
 def by_runs(engine: Engine, new_cluster: Callable[[], Cluster]) -> list[list[dict[str, Any]]]:
-    """Returns the rows of HISTORY after a writer has applied it run by run, as the reference for the same batch in
+    """Returns the rows of HISTORY after it was applied run by run. They are the reference for the same batch in
     columns."""
     cluster = new_cluster()
     cluster.start({0: 7, 1: 1})

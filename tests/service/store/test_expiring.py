@@ -1,5 +1,5 @@
-"""Tests of the list of expiring ids: the soonest first, each once, and always through the index of ids that can
-expire."""
+"""Tests of the list of expiring ids. The soonest is first, each is listed once, and every page is read through the
+index of ids that can expire."""
 
 from __future__ import annotations
 
@@ -81,8 +81,7 @@ def test_metrics_count_by_the_time_left(cluster: SeededCluster) -> None:
 
 @pytest.mark.parametrize("after", [None, ExpiringCursor(NOW_MS - 30_000, b"app-00100")], ids=["first", "later"])
 def test_a_page_follows_the_index_of_ids_that_can_expire(cluster: SeededCluster, after: ExpiringCursor | None) -> None:
-    """The index contains only ids that can expire. A page therefore reads none of the expired ids, which may be far
-    more."""
+    """The index contains only ids that can expire. So a page reads no expired ids, of which there may be far more."""
     cluster.read(mixed_ids())
     steps = plans(cluster.engine, lambda connection: read_expiring(connection, cluster.id, NOW_MS, after, 200))
     assert all("INDEX ix_transactional_ids_expiring" in step for step in steps if "transactional_ids" in step)

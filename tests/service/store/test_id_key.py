@@ -1,4 +1,4 @@
-"""Tests of ids of any length and any bytes: the store distinguishes, finds and sorts them, pages show them safely, and
+"""Tests of ids of any length and any bytes. The store distinguishes, finds and sorts them. Pages show them safely, and
 text copied from a page finds the id again."""
 
 from __future__ import annotations

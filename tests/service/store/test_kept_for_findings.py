@@ -1,5 +1,5 @@
-"""Tests, for every table, that rows needed by an open finding are kept at any age, and deleted after the finding has
-ended."""
+"""Tests, for every table, that the rows that an open finding needs are kept at any age. After the end of the finding,
+they are deleted."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ HELD = {"transactional_ids", "producer_ids", "rejects", "audit"}
 class Held(NamedTuple):
     """A case of two similar rows. An open finding of `kind` about `subject` needs one of them.
 
-    `left` identifies a row; `kept` identifies the needed row, and `others` the other one.
+    `left` returns what identifies a row: `kept` for the row that is needed, `others` for the other one.
     """
 
     table: Table
@@ -198,8 +198,8 @@ def test_events_and_gaps_are_kept_longer_than_their_findings() -> None:
 
 
 def test_a_hanging_transaction_keeps_the_complete_row_of_its_owner(cluster: Cluster) -> None:
-    """The row of the owner keeps its log partition after retention, because the judge needs the partition to prove the
-    case again if the id returns."""
+    """After retention, the row of the owner still has its log partition. If the id returns, the judge needs the
+    partition to prove the case again."""
     two_expired(cluster)
     find(cluster, Kind.HANGING, ENTRY)
     forget(cluster)

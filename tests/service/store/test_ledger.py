@@ -1,5 +1,5 @@
-"""Tests that each record of a tailed partition is counted once, even if reads repeat, a topic is recreated, or its
-tailing ends."""
+"""Tests that each record of a tailed partition is counted once. Reads may repeat, a topic may be recreated, and tailing
+may end."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Tests of a transaction log whose number of partitions changed: records are in former partitions of their id, or
-partitions were removed."""
+"""Tests of a transaction log whose number of partitions changed. Records are left behind in former partitions of their
+id, or partitions were removed."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from tests.service.store.logs import (
 
 IDS = (b"exp-a", b"exp-b", b"exp-c", b"pay-1", b"bytes \xff")
 SIZES = (5, 8, 11)
-"""The successive numbers of partitions of the log. With 11 partitions, some ids return to the partition that they had
-with 5."""
+"""The numbers of partitions that the log has, one after the other. Some ids hash to the same partition with 11 as with
+5."""
 
 TABLES = (
     schema.transactional_ids,
@@ -100,7 +100,7 @@ def cuts(draw: st.DrawFn, found: Logs) -> list[tuple[int, int, int]]:
 
 
 def follow(cluster: Cluster, found: Logs, ranges: Sequence[tuple[int, int, int]]) -> None:
-    """Reads the ranges of a cluster that had no transaction log at its first start. Each partition is added when it is
+    """Reads the ranges, in a cluster that had no transaction log at its first start. A partition is added when it is
     first read."""
     cluster.start({})
     for partition, lo, hi in ranges:
@@ -108,9 +108,9 @@ def follow(cluster: Cluster, found: Logs, ranges: Sequence[tuple[int, int, int]]
 
 
 def read_first(cluster: Cluster, found: Logs, partitions: Sequence[int]) -> None:
-    """Reads logs that existed at the first start, partition after partition.
+    """Reads logs that existed at the first start, one partition after the other.
 
-    Partitions with only one run for each id are read as columns.
+    If a partition has only one run for each id, and no steps, it is read as columns.
     """
     cluster.start({partition: len(log) for partition, log in found.items()})
     for partition in partitions:
@@ -147,8 +147,8 @@ def test_the_rows_do_not_depend_on_the_order_of_reading(
 
 
 def test_the_live_record_in_the_partition_of_the_coordinator_counts(cluster: Cluster) -> None:
-    """`exp-c` was in partition 2 while the log had 5 partitions, and started again in partition 3 of 8. The old record
-    is read last and does not count."""
+    """`exp-c` was in partition 2 when the log had 5 partitions. It started again in partition 3 of 8. The old record is
+    read last, and does not count."""
     cluster.start(dict.fromkeys(range(8), 0))
     new = batch(transaction(0, b"exp-c", start_ms=9, pid=1000), read(0, 3, partition=3))
     cluster.writer.apply(new, NOW_MS)
@@ -173,7 +173,7 @@ def test_counts_span_the_partitions_of_an_id(cluster: Cluster) -> None:
 
 
 def test_a_record_counts_again_if_more_partitions_bring_its_id_back(cluster: Cluster) -> None:
-    """The id hashes to partition 2 while the log has 5 partitions, to 3 with 8, and again to 2 with 11."""
+    """The id hashes to partition 2 if the log has 5 partitions, to 3 if it has 8, and to 2 if it has 11."""
     name = next(b"id-%d" % n for n in range(1000) if _homes(b"id-%d" % n) == (2, 3, 2))
     cluster.start(dict.fromkeys(range(5), 0))
     cluster.writer.apply(batch(transaction(0, name, start_ms=5, pid=1), read(0, 3, partition=2)), NOW_MS)
@@ -190,8 +190,8 @@ def _homes(name: bytes) -> tuple[int | None, ...]:
 
 
 def test_a_partition_that_does_not_answer_yet_counts_for_the_hash(cluster: Cluster) -> None:
-    """`exp-c` is in partition 3 of 8. The highest partition that was read is 6, but the number of partitions must be
-    taken as 8: with 7, `exp-c` would hash to another partition."""
+    """`exp-c` is in partition 3 of 8, and the highest partition that was read is 6. If the store took the log for one
+    of 7 partitions, `exp-c` would hash to another one."""
     assert coordinator_partition(b"exp-c", 7) != 3
     cluster.start({})
     span = read(0, 3, partition=3)._replace(topic_partitions=8)

@@ -121,7 +121,7 @@ TRANSACTION = (ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT, ONGOING, PREPARE_ABORT,
 def encoded(raw: bytes, first_offset: int, times: Sequence[int] = (NOW_MS - 9_000,)) -> list[bytes]:
     """Returns the records of a commit, an abort and an open transaction.
 
-    The append times, and the times within the records, are taken from `times` in turn.
+    `times` are used in turn for the append times, and for the times within the records.
     """
     log = []
     for step, status in enumerate(TRANSACTION):
@@ -156,8 +156,8 @@ def raw_of(item: dict[str, Any]) -> bytes:
 
 
 def ms_of(item: dict[str, Any], name: str) -> int:
-    """Returns the time that the record contained, in ms. REST returns -1 as null, and a number that is no date in a
-    separate raw field."""
+    """Returns a time in ms, as the record has it. REST returns -1 as null, and a number that is no date in a separate
+    raw field."""
     if item[name] is None:
         return int(item.get(f"{name.removesuffix('_at')}_raw_ms", -1))
     return round(datetime.fromisoformat(item[name]).timestamp() * 1_000)

@@ -1,6 +1,6 @@
 """Tests that migrations create the tables of `service.store.schema`, even if they are repeated or run concurrently.
 
-Other tests cover late indexes, which are built after the first read of the log.
+Also tests late indexes, which are built after the first read of the log.
 """
 
 from __future__ import annotations

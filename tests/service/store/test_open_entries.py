@@ -1,6 +1,6 @@
 """Tests that the store opens and ends an entry of a partition only by proof.
 
-Other tests cover lookups of partitions, one by one and by page, each through an index.
+Also tests lookups of partitions, one by one and by page, each through an index.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def test_a_read_from_before_the_lso_reached_the_watermark_opens_no_entry(watched
 
 
 def test_a_read_from_before_the_lso_passed_an_entry_does_not_open_it_again(watched: Watched) -> None:
-    """An LSO never passes an open transaction, so a read from before must not open the entry again. The next read,
-    which would end the entry, may come late or be denied."""
+    """An LSO never passes an open transaction. So a read that is older than the LSO's sample must not open the entry
+    again: the next read, which would end it, may come late or be denied."""
     watched.see(look(NOW_MS + 2, 105))
     watched.see(described(NOW_MS + 1, entry(7), entry(8, 105), entry(9, 107)))
     assert watched.open().keys() == {8, 9}

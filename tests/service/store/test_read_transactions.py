@@ -1,5 +1,5 @@
-"""Tests that pages of ids contain every row once and in order, for every sort, and that an index is used for each
-page."""
+"""Tests that the pages of ids together have every row once and in order, for every sort, and that each page is read
+through an index."""
 
 from __future__ import annotations
 

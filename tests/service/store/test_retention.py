@@ -61,8 +61,8 @@ def apply(cluster: Cluster, entries: Sequence[Entry], lo: int = 0, now_ms: int =
 
 
 def seed(cluster: Cluster) -> None:
-    """Stores a commit and an abort of `old` and of `pay` eight days ago, and two more of `pay` now under another
-    producer id."""
+    """Stores a commit and an abort each of `old` and of `pay`, eight days ago. Stores a commit and an abort of `pay`
+    now, under another producer id."""
     cluster.start({0: 0})
     log = [*committed(0, NOW_MS - 60_000, pid=7), *aborted(3, NOW_MS - 30_000, pid=7)]
     log += [*committed(6, NOW_MS - 60_000, b"old", pid=8), *aborted(9, NOW_MS - 30_000, b"old", pid=8)]
@@ -212,8 +212,8 @@ def test_the_audit_is_kept_for_more_than_a_year(cluster: Cluster) -> None:
 
 
 def test_ids_of_a_log_are_kept_until_it_is_read_again_completely(cluster: Cluster) -> None:
-    """While a log is read again, its expired ids may come back. Their counts then continue, so the rows must still
-    exist."""
+    """When a log is read again, its expired ids may come back. Their counts must then continue, so their rows must
+    still exist."""
     seed(cluster)
     begun = span(0, 0, generation=1, end=50, gap=Gap(20, 20, "away"))
     cluster.writer.apply(batch([], begun), LATER_MS)

@@ -1,5 +1,5 @@
-"""Tests that a range of the log is applied once and in order, or not at all. This holds at the first start and without
-a transaction log, too."""
+"""Tests that a range of the log is applied once and in order, or not at all. This also holds at the first start, and
+without a transaction log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that a standby takes over only from a dead holder, whatever the clocks of the hosts and of the database
+"""Tests that a standby takes over only from a dead holder, whatever time the clocks of the hosts and of the database
 show."""
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def test_a_holder_that_renews_slowly_keeps_the_lease(engine: Engine, cluster_id:
 
 
 def test_seconds_in_which_the_store_is_unavailable_do_not_count(engine: Engine, cluster_id: int) -> None:
-    """The store is unavailable for a minute, so nobody can renew the lease. The holder may be healthy, so the standby
+    """The store is unavailable for a minute, so the holder cannot renew the lease even if it is healthy. The standby
     must not count this minute."""
     held(engine, cluster_id)
     standby = Waiting(engine, cluster_id)

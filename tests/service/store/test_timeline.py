@@ -1,6 +1,6 @@
-"""Tests that the timeline of an id contains each item once for every page size, and is read through an index.
+"""Tests that the timeline of an id has each item once for every page size, and is read through an index.
 
-Other tests cover the time that markers took.
+Also tests the time that markers took.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def abort_of(cluster: Cluster) -> tuple[str | None, str | None, int, int]:
     """Returns the cause and the confidence of the abort, and the id's counts of fenced aborts and of aborts by an
     administrator.
 
-    The row of the id must have the same cause as the row of the abort.
+    Asserts that the row of the id has the cause of the row of the abort.
     """
     (prepare,) = [
         row
@@ -320,8 +320,8 @@ def test_quick_markers_of_a_commit_that_was_decided_long_before_get_a_row(
 
 @pytest.mark.parametrize("cuts", [(), (2,), (3,), (4,), (2, 3, 4)], ids=str)
 def test_the_first_prepare_counts_even_if_a_later_one_raised_the_epoch(cluster: Cluster, cuts: tuple[int, ...]) -> None:
-    """The client's abort seemed to fail, and the coordinator aborted the transaction again at its timeout. One
-    transaction then has two epochs."""
+    """The client's abort seemed to fail, and the coordinator aborted again at the timeout. One transaction then has
+    PrepareAborts with two epochs."""
     log = appended(
         (states.ONGOING, AT_MS),
         (states.PREPARE_ABORT, FIRST_MS),
@@ -339,8 +339,8 @@ def test_the_first_prepare_counts_even_if_a_later_one_raised_the_epoch(cluster: 
 def test_a_prepare_that_the_coordinator_did_not_keep_does_not_count(
     cluster: Cluster, between: int, cuts: tuple[int, ...]
 ) -> None:
-    """The coordinator did not know that its first append had succeeded. It then added partitions to the transaction, or
-    decided on the other outcome, so the first PrepareX does not count."""
+    """The coordinator believes that its first append failed. It then adds partitions to the transaction, or decides on
+    the other outcome, so the first PrepareX does not count."""
     first = states.PREPARE_ABORT if between == states.ONGOING else between
     steps = [(states.ONGOING, AT_MS), (first, FIRST_MS)]
     if between == states.ONGOING:

@@ -42,10 +42,10 @@ class Clock:
 
 
 class Tab(NamedTuple):
-    """A page of the browser.
+    """A page in the browser.
 
-    `complaints` lists console messages of errors and warnings, script errors, and requests to other hosts. A test
-    removes the complaints that it expects; any other complaint fails the test.
+    `complaints` has console warnings and errors, script errors, and requests to other hosts. A test removes the
+    complaints that it expects; any other one fails the test.
     """
 
     page: Page
@@ -97,7 +97,7 @@ def chromium() -> Iterator[Browser]:
 def browse(chromium: Browser) -> Iterator[Browse]:
     """Yields a function that opens a tab in its own browser context.
 
-    `browse(cluster.url)` and `browse(app)` start a server; `browse("http://…")` uses a running one.
+    `browse(cluster.url)` and `browse(app)` start a server. `browse("http://…")` uses a running one.
     """
     with ExitStack() as running:
         tabs: list[Tab] = []

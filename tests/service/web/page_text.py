@@ -21,8 +21,10 @@ _INLINE: Final = frozenset({"a", "b", "time", "wbr", "code", "svg", "path", "cir
 class PageText(HTMLParser):
     """A parsed page.
 
-    `texts` maps the id of an element to its text, and "" to the text of the whole page. `links` maps the text of a
-    hyperlink to its address. `title` is the headline, and `html` is the source.
+    - `texts`: by id of an element, its text; by "", the text of the whole page.
+    - `links`: by text of a hyperlink, its address.
+    - `title`: the headline.
+    - `html`: the source.
     """
 
     def __init__(self, html: str) -> None:

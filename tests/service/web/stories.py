@@ -136,8 +136,8 @@ def quiet(cluster: WithPartitions, **more: Any) -> None:
 
 
 def reading_for_the_first_time(url: str, *ids: Id) -> WithPartitions:
-    """Stores a first read in progress. The log has four offsets for each id; the read has reached the given ids, and
-    one partition was sampled."""
+    """Stores a first read in progress. The log has four offsets for each id. One record of each id is read, and one
+    partition was sampled."""
     cluster = WithPartitions(url, partitions=0)
     with cluster.engine.begin() as connection:
         connection.exec_driver_sql(f"UPDATE clusters SET counted_since_ms = NULL WHERE id = {cluster.id}")

@@ -1,4 +1,4 @@
-"""Tests of the audit page, the form for mutes, and the actions that a page offers to each user. Some run in a
+"""Tests of the audit page, the form for mutes, and the actions that a page offers to each user. Some tests use a
 browser."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Tests of the search: the input leads to one page, to a choice of pages, or to an answer that gives the reason why
-nothing was found."""
+"""Tests of the search. An input leads to one page, to a choice of pages, or to an answer with the reason why nothing
+was found."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ from tests.service.web.page_text import PageText
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
-    """Yields a client of a service whose store is missing, because that is when users need the runbooks. Exceptions of
-    the service reach the test."""
+    """Yields a client of a service whose store is missing: then users need the runbooks most. Exceptions of the service
+    reach the test."""
     with TestClient(create_app(f"sqlite:///{tmp_path / 'away.db'}", "1.2.3")) as client:
         yield client
 

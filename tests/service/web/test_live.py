@@ -1,5 +1,5 @@
-"""Tests of live pages in a real browser: which parts a refresh replaces, which state survives it, and the notice after
-a failed refresh."""
+"""Tests of live pages in a real browser: the parts that a refresh replaces, the state that it keeps, and the notice
+after a failed refresh."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that an error of a page is shown as a page, with the same text as the problem document of the REST API."""
+"""Tests that an error of a page is shown as a page, with the text that the REST API's problem document has."""
 
 from __future__ import annotations
 

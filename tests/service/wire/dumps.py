@@ -17,7 +17,7 @@ _PAIR = re.compile(r"(\w+): (\S+)")
 
 
 class DumpedRecord(NamedTuple):
-    """A record of a dump: a line that begins with `| offset`. `text` is the rest of the line after the sizes."""
+    """A record of a dump: a line that begins with `| offset`. `text` is the part of the line after the sizes."""
 
     offset: int
     timestamp_ms: int
@@ -41,8 +41,8 @@ class DumpedRecord(NamedTuple):
 
     @property
     def fields(self) -> Any:
-        """Returns the value as the tool of Kafka 4.x prints it: the parsed JSON ({"version", "data"} or null), or a
-        text that is no JSON."""
+        """Returns the value as the tool of Kafka 4.x prints it: the parsed JSON ({"version", "data"} or null). If it is
+        no JSON, returns the text."""
         try:
             return json.loads(self.payload)
         except ValueError:

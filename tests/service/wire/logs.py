@@ -1,7 +1,7 @@
 """Generates random transaction logs from a seed: records as coordinators write them, unusual but valid ones, and
 damaged ones.
 
-The logs use plain pseudo-randomness instead of hypothesis strategies, so that every log contains many kinds of records.
+Uses `random` instead of hypothesis strategies, so that every log has many kinds of records.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _chunk(rng: Random) -> Chunk:
 def damaged(rng: Random, data: bytes) -> bytes:
     """Returns a batch with one or two changed bytes, rarely in its length.
 
-    Mostly the checksum is made to fit, so that the decoders of records read the damaged bytes.
+    The checksum is mostly corrected, so that the decoders of records read the damaged bytes.
     """
     raw = bytearray(data)
     for _ in range(rng.randint(1, 2)):

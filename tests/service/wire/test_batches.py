@@ -148,8 +148,8 @@ def test_a_decompression_bomb_is_refused_before_it_fills_the_memory(codec: int) 
 
 @pytest.mark.parametrize("codec", [LZ4, ZSTD])
 def test_broken_streams_keep_no_memory(codec: int) -> None:
-    """A decompressor that leaks address space with each broken batch fails after some thousand such batches, even if
-    the leaked memory is never used."""
+    """If a decompressor leaks address space with each broken batch, it fails after some thousand of them, even if the
+    leaked memory is never used."""
     broken = compress(codec, b"plain" * 100)[:-12] + b"no frame"
     before = _address_space()
     for _ in range(40):
@@ -233,8 +233,8 @@ def test_an_offset_that_goes_back_is_bad() -> None:
 )
 @pytest.mark.parametrize("between", [b"", bytes(8) + struct.pack(">i", 14) + bytes(14)], ids=["", "a bad one"])
 def test_an_offset_that_jumps_ahead_spoils_no_later_batch(wrong: bytes, between: bytes) -> None:
-    """The checksum does not cover the base offset. A batch with a flipped bit in its base offset still has a valid
-    checksum."""
+    """The checksum of a batch does not cover its base offset. So it stays valid if a bit of the base offset is
+    flipped."""
     found = list(read_batches(batch([], 5) + wrong + between + batch([], 7) + batch([], 8)))
     assert [one.base_offset for one in found if isinstance(one, Batch)] == [5, 7, 8]
     assert isinstance(found[1], BadBatch)

@@ -1,5 +1,5 @@
-"""Tests of the columnar decoder: for any log it gives the same result as the scalar decoder, also for invalid and
-unusual batches."""
+"""Tests of the columnar decoder. For any log, with invalid and unusual batches too, it gives the same result as the
+scalar decoder."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def test_vectorised_and_scalar_decoding_agree_on_any_bytes(pieces: list[bytes]) 
 @given(st.data(), st.sampled_from([0, 1]))
 @settings(max_examples=150)
 def test_a_damaged_batch_does_not_affect_its_neighbours(data: st.DataObject, version: int) -> None:
-    """The changed byte lies after the length of its batch. The batch is reported, or still decoded if the byte is in
-    the leader epoch, which the checksum does not cover."""
+    """The changed byte lies after the length of its batch. If it is in the leader epoch, which the checksum does not
+    cover, the batch is still decoded. Otherwise the batch is reported."""
     middle = build.transition("b", 1, timestamp_ms=5, data=build.value(version, topics=[("t", [1])]))
     at = data.draw(st.integers(12, len(middle) - 1))
     damaged = middle[:at] + bytes([middle[at] ^ data.draw(st.integers(1, 255))]) + middle[at + 1 :]

@@ -96,8 +96,8 @@ def test_data_of_every_codec_and_client_equal_the_dump(log: Path) -> None:
 
 @pytest.mark.parametrize("log", TRANSACTION_LOGS)
 def test_transaction_log_records_equal_the_dump(log: Path) -> None:
-    """All fields are compared. For the v0 segments of 3.9.2, the dump is by the tool of 4.3.1: the tool of 3.9.2 omits
-    the start time."""
+    """All fields are compared. The dumps of the v0 segments of 3.9.2 are by the tool of 4.3.1, because that of 3.9.2
+    omits the start time."""
     data = log.read_bytes()
     columns = decode([Chunk(3, 0, 2**62, data)])
     assert_same_as_scalar([Chunk(3, 0, 2**62, data)])

@@ -38,7 +38,7 @@ def usual(offset: int, value: bytes | None = None) -> bytes:
 def lookalike(rng: Random) -> bytes:
     """Returns bytes that resemble a batch header, for use inside a value.
 
-    The length field of this header is arbitrary, equal to the real length, or too small.
+    The length in the header is arbitrary, right, or too small.
     """
     length = rng.choice([49, 60, rng.randrange(400), rng.randrange(-(2**31), 2**31), -1, 48])
     return rng.randbytes(8) + struct.pack(">i", length) + rng.randbytes(31) + USUAL_HEADER_END
@@ -93,8 +93,8 @@ def test_a_log_of_a_coordinator_needs_no_loop(tail: bytes) -> None:
 
 
 def test_one_walk_over_a_long_log_is_left_to_the_loop() -> None:
-    """Batches of idempotent producers do not have the usual header end, so the vectorised search would be one walk
-    through the whole log. The loop is faster then."""
+    """Batches of idempotent producers do not have the usual header end. The vectorised search would then walk through
+    the whole log, and the loop is faster."""
     data = batch([Rec(b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0) * 8000
     assert len(data) > locating.FEWEST_WALKS * locating.STRETCH
     with patch.object(locating, "_starts_by_loop", return_value=iter([5])):

@@ -1,5 +1,5 @@
-"""Tests that executors encode facts of the transaction log, of partitions and of tailed topics as rows, and that the
-driver decodes them without loss."""
+"""Tests that executors encode facts of the transaction log, of partitions and of tailed topics as rows. The driver
+decodes the rows without loss."""
 
 from __future__ import annotations
 

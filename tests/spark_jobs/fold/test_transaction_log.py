@@ -75,7 +75,7 @@ def reported(batch: LogBatch) -> tuple[Any, ...]:
 
 
 def kept(batch: LogBatch) -> tuple[Any, ...]:
-    """Returns the rows, histories and histograms that the store keeps of a batch. They do not depend on which runs the
+    """Returns the rows, histories and histograms that the store keeps of a batch. They are the same whichever runs the
     executors have judged already."""
     durations = Counter[tuple[str, int]]()
     for one in batch.durations:

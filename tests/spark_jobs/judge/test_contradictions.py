@@ -1,5 +1,5 @@
-"""Tests of contradicting readings of one case. Its decision becomes unknown; the contradiction is logged once, and
-counted in metrics and REST."""
+"""Tests of contradicting readings of one case. The decision of the case becomes unknown. The contradiction is logged
+once, and counted in metrics and REST."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def contradicted(lab: Lab) -> Finding:
 
 
 def counted(url: str) -> tuple[float, Any]:
-    """Returns the number of contradictions that a service over the store reports: on its metrics page, and in the REST
+    """Returns the number of contradictions that a service over the store reports, on its metrics page and in the REST
     answer about the cluster."""
     with client_of(patient(url)) as client:
         page = client.get("/metrics").text
@@ -71,8 +71,8 @@ def test_a_contradiction_is_logged_in_one_line_and_counted(
 def test_a_contradiction_survives_a_restart_and_counts_once(
     lab: Lab, url: str, decision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """If the contradiction were forgotten at a restart, the next reading would count as the first one, and would change
-    the decision again."""
+    """If a restart forgot the contradiction, the next reading would count as the first one, and would change the
+    decision again."""
     before = contradicted(lab)
     lab.restart()
     caplog.clear()

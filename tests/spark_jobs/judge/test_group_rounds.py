@@ -1,5 +1,5 @@
-"""Tests of the schedule of requests about groups: without a stall no group is asked; after a stall, all groups are
-asked soon."""
+"""Tests of when groups are asked about. Without a stall, no group is asked. After a stall begins, all groups are asked
+soon."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Tests of findings about stored groups and partitions. The findings open behind a hanging transaction, and end when
-the partition moves again."""
+"""Tests of findings about stored groups and partitions. A finding opens behind a hanging transaction, and ends when the
+partition moves again."""
 
 from __future__ import annotations
 

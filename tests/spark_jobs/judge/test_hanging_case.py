@@ -172,8 +172,8 @@ def test_a_transaction_that_no_coordinator_knows_writes_nothing_more() -> None:
 
 
 def test_a_marker_from_before_a_restart_is_withdrawn_for_a_new_owner() -> None:
-    """After a restart, the confirmation steps have to wait until the partition answers. A new owner withdraws the
-    stored marker before that."""
+    """After a restart, the confirmation steps have to wait until the partition answers. If a new owner appears before
+    that, the stored marker is withdrawn."""
     orphan = unowned(None)
     orphan.apply_verdict(verdict(World.NONE), facts_of(orphan), NOW_MS)
     case = new(None)
@@ -207,8 +207,8 @@ def test_the_facts_of_an_entry_with_a_newer_record_are_read_again() -> None:
 def test_the_advised_marker_never_flips_between_commit_and_abort(
     readings: Sequence[tuple[Verdict, bool, bool]],
 ) -> None:
-    """A case may call for ABORT (decision abort or none), for COMMIT, or for no marker at a time. Over its life, with
-    restarts and without the log, it never calls for both ABORT and COMMIT."""
+    """A case advises ABORT (if its decision is abort or none), COMMIT, or no marker. Over its life, with restarts and
+    without the log, it never advises both ABORT and COMMIT."""
     case = unowned()
     markers = []
     for found, is_restart, has_log in readings:
@@ -260,8 +260,8 @@ def test_an_entry_at_the_lso_is_as_old_as_the_stall(stood_for_ms: int | None, wa
 
 
 def test_a_finding_waits_until_its_facts_are_read_or_refused() -> None:
-    """A slow machine may need two seconds to read the facts. Before this wait existed, a finding could name the owner
-    of the producer id without the facts."""
+    """A slow machine may need two seconds to read the facts. Without the wait, a finding could name the owner of the
+    producer id before it has the facts."""
     case = unowned()
     assert not case.is_reportable(NOW_MS + FACTS_TAKE_MS - 1)
     assert case.is_reportable(NOW_MS + FACTS_TAKE_MS)

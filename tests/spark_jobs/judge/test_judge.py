@@ -1,4 +1,4 @@
-"""Tests of the judge over a real store: from records of the log to findings, and the rows that the judge writes."""
+"""Tests of the judge over a real store, from records of the log to findings and other rows that the judge writes."""
 
 from __future__ import annotations
 

@@ -55,8 +55,8 @@ def test_a_busy_worker_refuses_a_request_without_blocking() -> None:
 
 @pytest.mark.parametrize(("failing", "reported"), [("UNAVAILABLE", 0), ("WRONG", 1)])
 def test_a_failure_loses_only_one_answer(failing: str, reported: int, caplog: pytest.LogCaptureFixture) -> None:
-    """The next question is answered as usual. If a broker is away, no warning is logged, because the question is
-    repeated soon."""
+    """The next question is answered as usual. If a broker is away, no warning is logged: the question will soon be
+    repeated."""
     with caplog.at_level(logging.WARNING), Echo() as echo:
         echo.may.set()
         assert echo.ask(failing)

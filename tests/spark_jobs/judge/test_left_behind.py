@@ -21,8 +21,8 @@ START_MS = NOW_MS - 120_000
 
 
 class Coordinators:
-    """Answers as brokers do that have restarted since partitions were added. `knows`: stands for a broker that has not
-    restarted, and still knows the ids that were left behind."""
+    """Answers as brokers that have restarted since partitions were added. With `knows`, one broker has not restarted,
+    and still knows the ids that were left behind."""
 
     def __init__(self, knows: bool = False) -> None:
         self.knows = knows
@@ -48,8 +48,13 @@ class Coordinators:
 
 
 class Judged:
-    """A transaction log of 5 partitions to which 3 were added. `exp-a` (partition 0, now 1) is Ongoing, `exp-b` (1, now
-    2) is idle, `exp-c` (2, now 3) has started again, and `pay-1` (4, unchanged) is Ongoing."""
+    """A transaction log of 5 partitions to which 3 were added.
+
+    - `exp-a` (partition 0, now 1) is Ongoing.
+    - `exp-b` (partition 1, now 2) is idle.
+    - `exp-c` (partition 2, now 3) has started again.
+    - `pay-1` (partition 4, unchanged) is Ongoing.
+    """
 
     def __init__(self, cluster: Cluster, reader: Engine, coordinators: Coordinators) -> None:
         self.cluster, self.reader, self.coordinators = cluster, reader, coordinators

@@ -1,5 +1,5 @@
-"""Tests of the audit of markers over a real store. The transaction log and the partitions are read independently; the
-audit compares the markers of a transaction only where both were read past its end."""
+"""Tests of the audit of markers over a real store. The transaction log and the partitions are read independently. The
+audit compares the markers of a transaction once both were read past its end."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Audited:
         return self.now_ms
 
     def beat(self, *, rounds: int = 4, without: Sequence[str] = ()) -> Counter[Result]:
-        """Runs a few rounds. In each, the log and the partitions are read to their ends, and the audit runs once.
-        `without`: topics that do not exist."""
+        """Runs a few rounds, and counts the results. In each round, the log and the partitions are read to their ends,
+        and the audit runs once. `without` has topics that do not exist."""
         results: Counter[Result] = Counter()
         for _ in range(rounds):
             self.read_log()
@@ -71,8 +71,8 @@ class Audited:
         return results
 
     def read_log(self, *path: int, epoch: int = 0, places: Sequence[Participants] = PLACES, pid: int = 7) -> None:
-        """Stores a read of the transaction log, with one record of `pay` for each state, and with the decisions among
-        these records."""
+        """Stores a read of the transaction log, with a record of `pay` for each state in `path`. The PrepareX among
+        them are also stored as decisions."""
         lo, asked_ms = self.log_offset, self.tick()
         entries = [
             entry(lo + n, state, epoch=epoch, pid=pid, start_ms=NOW_MS, at_ms=self.now_ms)
@@ -88,8 +88,8 @@ class Audited:
         self.log.apply(read_._replace(decided=decided), self.tick())
 
     def read(self, topic: str, *found: tuple[str, int], pid: int = 7, again: bool = False) -> None:
-        """Stores a read of a tailed partition. Each (kind, epoch) stands for data or a marker at the next offset.
-        `again`: the topic was created again."""
+        """Stores a read of a tailed partition. Each (kind, epoch) is data or a marker at the next offset. If `again` is
+        set, the topic was created again."""
         self.generations[topic] += again
         generation = self.generations[topic]
         lo, asked_ms = (0 if again else self.offsets[topic]), self.tick()
@@ -293,8 +293,8 @@ def test_a_topic_deleted_before_its_marker_is_read_tears_nothing(audited: Audite
 
 
 def test_an_earlier_transaction_without_marker_tears_no_later_one(audited: Audited) -> None:
-    """The marker of the first transaction was skipped on b (KAFKA-20734), which another finding reports. When b is
-    deleted, the records of the first transaction must not make the second one torn."""
+    """The marker of the first transaction was skipped on b (KAFKA-20734), which another kind of finding reports. Then b
+    is deleted. Records of the first transaction must not make the second one torn."""
     audited.read_log(*COMMITTED)
     audited.read("a", ("data", 0), ("commit", 0))
     audited.read("b", ("data", 0))
@@ -309,8 +309,8 @@ def test_an_earlier_transaction_without_marker_tears_no_later_one(audited: Audit
 
 
 def test_a_topic_that_comes_back_with_its_id_was_not_deleted(audited: Audited) -> None:
-    """A broker that has just started may not know a topic yet. The topic then seems to be deleted, and comes back
-    unchanged."""
+    """A broker that has just started may not know a topic yet. The topic seems to be deleted, and then comes back with
+    its topic id."""
     audited.read_log(states.ONGOING)
     audited.read("a", ("data", 0))
     audited.read("b", ("data", 0))

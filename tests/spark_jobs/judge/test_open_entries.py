@@ -1,5 +1,5 @@
-"""Tests of the three confirmation steps that come before an entry is reported as hanging: which observations count as a
-step, and which withdraw a verdict."""
+"""Tests of the three confirmation steps that precede a report of a hanging entry. They check which observations count
+as a step, and which withdraw a verdict."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class Scripted:
 
 
 class Lab:
-    """A cluster with one partition of the transaction log and with orders-0, where producer id 7 has an open entry at
-    offset 100. The producer id belongs to `pay`, or to no id."""
+    """A cluster with one partition of the transaction log, and with the partition orders-0. There, producer id 7 has an
+    open entry at offset 100. The producer id belongs to `pay`, or to no id."""
 
     def __init__(self, cluster: Cluster, reader: Engine) -> None:
         self.cluster, self.reader, self.watched = cluster, reader, Watched(cluster)
@@ -130,8 +130,8 @@ class Lab:
         is_open: bool = True,
         others: tuple[ActiveProducer, ...] = (),
     ) -> None:
-        """Gives the judge the end of the log, and a later check of the partition. `others`: further open entries of the
-        partition."""
+        """Gives the judge the end of the log, and a later check of the partition. `others` has further entries that are
+        open on the partition."""
         log_ends = {0: self.next_offset if end is None else end}
         leaders = {} if leader is None else {0: leader}
         seen = _seen(asked_at_ms, is_open)
@@ -166,8 +166,8 @@ class Lab:
             answers.facts[KEY] = asked, self.facts._replace(history=history, read_at_ms=asked_at_ms)
 
     def two_looks(self, now_ms: int = NOW_MS) -> None:
-        """Gives the judge the first two confirmation steps: the open entry, and then the end of the log. No round has
-        judged the second step yet."""
+        """Gives the judge the first two confirmation steps: the open entry, and then the end of the log. A round has
+        judged the first step only."""
         self.ended(now_ms)
         self.opened(now_ms)
         self.round(now_ms + 1_000)
@@ -211,8 +211,8 @@ def test_three_confirmation_steps_make_a_finding_with_the_id(lab: Lab) -> None:
 
 
 def test_a_finding_on_a_topic_that_turns_out_to_be_mirrored_is_withdrawn(lab: Lab) -> None:
-    """The producer ids of a mirrored topic belong to another cluster. The topic is no longer sampled, so its entry
-    never gets closed in the store."""
+    """The producer ids of a mirrored topic belong to another cluster. The topic is not sampled any more, so its entry
+    never ends in the store."""
     lab.confirmed()
     lab.restart(NOW_MS + 4_000, mirrored=("ord*",))
     found = lab.round(NOW_MS + 4_500)
@@ -225,8 +225,8 @@ def test_a_finding_on_a_topic_that_turns_out_to_be_mirrored_is_withdrawn(lab: La
 
 
 def test_an_entry_that_was_seen_before_its_id_was_read_has_the_id(lab: Lab) -> None:
-    """On a slow machine, the transaction log may be read later than the partition. The finding then still gets the name
-    of the id."""
+    """On a slow machine, the transaction log may be read later than the partition. The finding still gets the name of
+    the id."""
     lab.opened(NOW_MS)
     assert lab.round(NOW_MS + 500) is None
     found = lab.confirmed(NOW_MS + 1_000)
@@ -246,8 +246,8 @@ def test_a_sample_of_the_partition_and_the_log_end_make_a_candidate(lab: Lab) ->
 
 
 def test_a_log_end_counts_only_if_a_later_sample_shows_an_open_entry(lab: Lab) -> None:
-    """After the end of the log was requested, a sample must still show the entry as open. Otherwise the transaction may
-    have ended after the entry was stored, and nothing hangs."""
+    """A sample from after the request for the log end must still show the entry as open. Otherwise the transaction may
+    have ended since the entry was stored, and nothing hangs."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.round(NOW_MS + 1_000)
@@ -322,8 +322,8 @@ def test_the_next_round_comes_when_the_log_end_may_be_requested(lab: Lab) -> Non
 
 
 def test_the_judge_waits_while_the_previous_transaction_is_completed(lab: Lab) -> None:
-    """While the previous transaction completes, the coordinator refuses AddPartitionsToTxn (CONCURRENT_TRANSACTIONS),
-    and the client retries. The judge has to wait for this client."""
+    """While the previous transaction completes, the coordinator refuses AddPartitionsToTxn (CONCURRENT_TRANSACTIONS).
+    The client retries, and the judge has to wait for this client."""
     lab.log(NOW_MS, entry(lab.next_offset, states.PREPARE_COMMIT, start_ms=ENDED_MS, at_ms=NOW_MS, topics=PAYMENTS))
     lab.opened(NOW_MS)
     for after_ms in range(1_000, 10_000, 500):
@@ -355,7 +355,7 @@ def test_the_judge_waits_after_the_previous_transaction_is_complete(lab: Lab) ->
 
 def test_the_judge_waits_only_once_for_a_producer_that_keeps_committing(lab: Lab) -> None:
     """None of the producer's transactions lists the partition of the entry. The judge waits for the end of one of them,
-    and not for each."""
+    not of each."""
     lab.opened(NOW_MS)
     found = None
     for n in range(12):
@@ -395,8 +395,8 @@ def assert_reported_after_client_wait(lab: Lab) -> None:
 
 
 def test_the_judge_waits_for_clients_of_a_frozen_coordinator(lab: Lab) -> None:
-    """The coordinator has moved away from a frozen broker. An AddPartitionsToTxn to the old coordinator may be in
-    flight for request.timeout.ms, and the new coordinator does not know about it."""
+    """The coordinator has moved away from a frozen broker. An AddPartitionsToTxn to that broker may be in flight for
+    request.timeout.ms. The new coordinator does not know of it."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.judge.round(NOW_MS)
@@ -419,8 +419,8 @@ def test_the_judge_waits_for_clients_of_an_unresponsive_broker(lab: Lab) -> None
 
 
 def test_a_new_judge_assumes_that_brokers_were_unresponsive_before(lab: Lab) -> None:
-    """After a restart the judge does not know which brokers were unresponsive before. The failure that ended the
-    previous process may have hit a broker on the same node, too."""
+    """After a restart, the judge does not know which brokers were unresponsive before. The failure that ended the
+    earlier process may have hit a broker on the same node, too."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.restart(NOW_MS)
@@ -437,7 +437,7 @@ def test_steps_from_before_a_broker_failure_are_repeated(lab: Lab) -> None:
 
 
 def test_a_log_end_from_a_leader_the_log_was_not_read_from_is_no_step(lab: Lab) -> None:
-    """The judge does not know yet when the new leader was elected, nor whether a client still waits for the previous
+    """The judge does not know yet when the new leader was elected, or whether a client still waits for the previous
     leader."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
@@ -595,8 +595,8 @@ def test_a_manual_abort_loses_records_only_of_a_committed_transaction(lab: Lab, 
 
 
 def test_adopted_committed_records_are_found_without_a_hang(lab: Lab) -> None:
-    """The client continued at once, so the committed records never counted as hanging. The judge finds them because it
-    reads every entry that has been open for five seconds."""
+    """The client continued at once, so the committed records never counted as hanging. The judge reads every entry that
+    has been open for five seconds, and so finds them."""
     start_ms = NOW_MS - 1_000
     for state in (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
         lab.log(NOW_MS, entry(lab.next_offset, state, start_ms=ENDED_MS, at_ms=ENDED_MS))
@@ -617,8 +617,8 @@ def test_adopted_committed_records_are_found_without_a_hang(lab: Lab) -> None:
 
 
 def test_orphaned_records_stay_older_than_the_transaction_that_adopts_them(lab: Lab) -> None:
-    """The transaction began more than two seconds after the records were first seen. The order is certain even if the
-    clocks differ."""
+    """The transaction began more than two seconds after the records were first seen. So the records are older, even if
+    the clocks differ."""
     lab.two_looks()
     lab.round(NOW_MS + 2_000)
     lab.log(NOW_MS + 2_700, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS + 2_650, at_ms=NOW_MS + 2_650))
@@ -650,8 +650,8 @@ def test_a_marker_resolves_the_finding_and_shows_who_wrote_it(lab: Lab, is_commi
 
 
 def test_a_manual_marker_after_a_complete_commit_is_foreign(lab: Lab) -> None:
-    """KAFKA-20734: at the second step, the transaction log already has CompleteCommit. The coordinator writes no marker
-    after that, so a later marker was written manually."""
+    """At the second step, the transaction log already has CompleteCommit, although a marker is missing (KAFKA-20734).
+    The coordinator will write no marker after that, so a later one was written manually."""
     lab.log(NOW_MS, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS - 500, at_ms=NOW_MS - 500))
     lab.opened(NOW_MS)
     assert lab.round(NOW_MS + 500) is None
@@ -672,8 +672,8 @@ def test_a_manual_marker_after_a_complete_commit_is_foreign(lab: Lab) -> None:
 
 
 def close_while_the_log_lags(lab: Lab) -> int:
-    """Ends the entry while the log is not read to its end, and returns the time of the end. The producer continues
-    under the same epoch, so its next transaction may have adopted the records."""
+    """Ends the entry while the log is not read to its end. Returns the time of the end. The producer continues under
+    the same epoch, so its next transaction may have adopted the records."""
     lab.confirmed()
     closed_ms = NOW_MS + 12_000
     for at_ms in (closed_ms, closed_ms + 500):
@@ -707,8 +707,8 @@ def test_the_writer_of_a_marker_stays_unknown_while_the_log_stalls(lab: Lab) -> 
 
 @pytest.mark.parametrize("log_start", [10, 105], ids=["whole", "first records deleted while it hung"])
 def test_the_judge_waits_until_the_high_watermark_passes_the_marker(lab: Lab, log_start: int) -> None:
-    """DescribeProducers shows the effect of a marker before the high watermark passes it. The high watermark was
-    requested a moment earlier, so the judge has to wait for a later high watermark."""
+    """DescribeProducers shows the effect of a marker before the high watermark passes the marker. The high watermark of
+    the sample is even older, so the judge has to wait for a later one."""
     lab.confirmed()
     lab.seen(NOW_MS + 4_000, is_open=False, log_start=log_start)
     found = lab.round(NOW_MS + 4_500)

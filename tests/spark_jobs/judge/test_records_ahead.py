@@ -1,5 +1,5 @@
-"""Tests that the partition's log after a group's offset is rarely read: never for a group that moves, and once for a
-group that does not."""
+"""Tests that the log behind a group's offset is rarely read: never for a group that moves, and once for a group that
+does not."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def test_the_log_is_not_read_if_the_result_would_change_nothing(log: Log, row: d
 
 
 def test_the_lag_of_a_share_group_makes_a_read_unnecessary(log: Log) -> None:
-    """A share group's coordinator reports the lag up to the high watermark, so the log is read only if an older broker
-    reports no lag. The LSO is 50 offsets below the high watermark."""
+    """The coordinator of a share group reports the lag up to the high watermark. If an older broker reports no lag, the
+    log is read. The LSO is 50 offsets below the high watermark."""
     assert log.see(0, 0, lag=HW - LSO, isolation=IsolationLevel.READ_COMMITTED) is False
     assert log.see(0, KEPT_MS, lag=HW - LSO + 1, isolation=IsolationLevel.READ_COMMITTED) is True
     assert log.reads == []

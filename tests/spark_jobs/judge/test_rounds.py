@@ -1,5 +1,5 @@
-"""Tests that findings do not depend on the pieces in which the log is read. On a slow machine the findings come later,
-but are the same."""
+"""Tests that findings do not depend on the pieces in which the log is read. On a slow machine, the same findings come
+later."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ SCAN = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": {"value":
 
 
 class Ended(NamedTuple):
-    """An event of an id at `at_s` seconds after NOW_MS: its transaction ends by a timeout, or, if `expires` is set, the
-    id expires."""
+    """An event of an id, `at_s` seconds after NOW_MS. If `expires` is set, the id expires. Otherwise its transaction is
+    aborted after a timeout."""
 
     at_s: float
     name: str
@@ -96,8 +96,8 @@ class Watched:
             self.round(from_s + 2 * n)
 
     def found(self) -> dict[Key, int]:
-        """Returns the count of every finding so far, without the finding about added log partitions. Tests put ids into
-        any partition, which looks as if partitions had been added."""
+        """Returns the count of every finding so far, by key. Leaves out the finding about added log partitions: tests
+        put ids into any partition, as if partitions had been added."""
         with self.reader.connect() as connection:
             found = {key: one.life.count for key, one in load(connection, self.cluster.id, NOW_MS).items()}
         return {key: count for key, count in found.items() if key[0] != Kind.LOG_EXPANDED}

@@ -1,7 +1,7 @@
-"""Tests of the limits on each kind of finding: the store has the number of omitted findings by kind, and the service
+"""Tests of the limits on each kind of finding. The store has the number of omitted findings by kind, and the service
 returns it.
 
-The tests use the real limits where they can reach them, and reduce a few.
+The tests use the real limits, but reduce a few that they cannot reach.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def test_the_next_judge_replaces_the_stored_counts(judged: Judged) -> None:
 
 
 def test_gaps_and_partitions_beyond_the_limits_are_counted(cluster: Cluster, judged: Judged) -> None:
-    """230 partitions of the log have a data gap. Of these, 200 are read and have a finding each, and 30 are omitted."""
+    """230 partitions of the log have a data gap. Of these gaps, 200 have a finding each, and 30 are omitted."""
     for n in range(1, 231):
         cluster.writer.apply(batch([], span(0, 0, partition=n, gap=Gap(0, 5, "retention"))), NOW_MS)
     judged.at(NOW_MS + S)

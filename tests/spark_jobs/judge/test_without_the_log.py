@@ -1,5 +1,5 @@
-"""Tests of judging without the transaction log. Two equal answers of a coordinator make a hanging finding at most
-`likely`; an id that Kafka hides proves nothing."""
+"""Tests of judging without the transaction log. After two equal answers of a coordinator, a hanging finding is at most
+`likely`. An id that Kafka hides proves nothing."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ class Blind(Lab):
         assert self.at(now_ms + 2 * S + 100) == "confirmed"
 
     def relation(self, now_ms: int) -> tuple[str, str | None]:
-        """Returns the relation of the entry as users see it, such as hanging or unknown, and the reason why the
-        partition cannot be judged, or None."""
+        """Returns the relation of the entry as users see it, such as hanging or unknown. Also returns the reason why
+        the partition cannot be judged, or None."""
         self.watched.see(look(now_ms), now_ms=now_ms)
         with self.reader.connect() as connection:
             rows = partitions.stalled(connection, self.cluster.id)
@@ -185,8 +185,8 @@ def test_a_transaction_that_lists_the_partition_will_end(lab: Blind) -> None:
 
 @pytest.mark.parametrize("between", [ONGOING, None])
 def test_a_confirmation_needs_two_successive_answers(lab: Blind, between: DescribedOwner | None) -> None:
-    """Only two successive answers count. If there is another result between them, AddPartitionsToTxn may have arrived,
-    or the coordinator may have moved."""
+    """The two answers must be successive. If another result lies between them, AddPartitionsToTxn may have arrived, or
+    the coordinator may have moved."""
     lab.denied()
     lab.opened(NOW_MS)
     lab.at(NOW_MS + S)

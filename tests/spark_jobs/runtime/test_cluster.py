@@ -1,4 +1,4 @@
-"""Tests of the executors of a Spark cluster: they receive our modules, and the driver notices if executors are missing,
+"""Tests of the executors of a Spark cluster. They receive our modules. The driver notices if executors are missing,
 make progress, or end."""
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ QUERY = "run-of-the-query"
 
 
 class Cluster:
-    """A Spark session with `executors` executors, at the time `now_s`. `jobs` maps each job to its query, and to the
-    number of completed tasks of its only stage."""
+    """A Spark session with `executors` executors, at the time `now_s`. `jobs` has, by job, its query and the number of
+    completed tasks of its only stage."""
 
     def __init__(self) -> None:
         self.executors, self.jobs, self.is_stopped, self.now_s = 0, dict[int, tuple[str, int]](), False, 0.0

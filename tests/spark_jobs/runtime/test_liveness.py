@@ -1,5 +1,5 @@
-"""Tests that a part without progress is reported, by a clock that a busy machine does not distort. The lease is not
-renewed for such a part."""
+"""Tests that a part without progress is reported, and that the lease is then not renewed. A busy machine must not
+distort the clock that is used."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Machine:
         return self.used
 
     def seconds(self, watch: Liveness, count: int, *working: Part, ran: int = 0, waited: int = 0) -> list[str]:
-        """Returns the parts that are reported as stuck within `count` seconds. In each second, the parts `working` make
-        a step, and threads run for `ran` ns and wait for a processor for `waited` ns."""
+        """Returns the parts that are reported as stuck within `count` seconds. In each second, the parts in `working`
+        make a step; threads run for `ran` ns, and wait for a processor for `waited` ns."""
         found: set[str] = set()
         for _ in range(count):
             self.now_s += 1

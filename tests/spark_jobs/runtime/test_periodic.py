@@ -1,4 +1,4 @@
-"""Tests of periodic work beside the reading of the log: it continues after failures, and ends with the lease or the
+"""Tests of periodic work beside the reading of the log. It continues after failures, and ends with the lease or the
 block."""
 
 from __future__ import annotations

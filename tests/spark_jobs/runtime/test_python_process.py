@@ -1,5 +1,5 @@
-"""Tests of Spark's Python processes: they connect at once and end quietly. If there is a fork server, they are forked
-from a process that has already imported everything, and their parent sees no difference."""
+"""Tests of Spark's Python processes. They connect at once and end quietly. If there is a fork server, it has already
+imported everything, and they are forked from it; their parent sees no difference."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 class Jvm:
-    """Stands in for the JVM: listens at the address in `at` for the connection of a planner, on loopback with a
-    secret."""
+    """Replaces the JVM. Listens on loopback for the connection of a planner, which has to send a secret. `at` has the
+    port and the secret as environment variables."""
 
     secret: str | None = "of this planner"
 
@@ -75,8 +75,7 @@ class Jvm:
 
 
 class LocalJvm(Jvm):
-    """Stands in for the JVM of a session on this machine: it listens on a socket of the file system, without a
-    secret."""
+    """Replaces the JVM of a session on this machine. Listens on a socket of the file system, without a secret."""
 
     secret = None
 

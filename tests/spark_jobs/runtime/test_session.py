@@ -1,5 +1,5 @@
-"""Tests of the settings of Spark: the user's settings override those of the installation, which override ours. Other
-tests cover Spark's scratch folder."""
+"""Tests of the settings of Spark. The user's override those of the installation, which override ours. Also tests
+Spark's scratch folder."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Tests that a batch is stored while the next one is read. Batches are stored in the order of planning, one at a time,
-and no failure is lost."""
+"""Tests that a batch is stored while the next one is read. Batches are stored one at a time, in the order of their
+plans. No failure is lost."""
 
 from __future__ import annotations
 

@@ -122,8 +122,8 @@ def test_reading_continues_at_the_stored_position() -> None:
 
 
 def test_tailing_of_a_topic_begins_once_all_its_partitions_answer() -> None:
-    """If a topic began earlier, a partition that answers later would be taken for an added one, and its history would
-    be read."""
+    """If tailing began before a partition answers, that partition would later be taken for an added one, and its
+    history would be read."""
     planned = Planned(cluster := Cluster(pay=[(0, 50), (0, 60)], orders=[(0, 5)]))
     cluster.silent.add(("pay", 1))
     plan = planned.plan()
@@ -206,7 +206,7 @@ def test_a_recreated_topic_is_read_from_its_start_as_a_new_generation() -> None:
 
 
 def test_a_topic_recreated_a_moment_ago_is_not_taken_for_a_diverged_log() -> None:
-    """Brokers answer by topic name. The planner still had the old topic id, and got the end of the new log, which is
+    """Brokers answer by topic name. The planner still has the old topic id, and gets the end of the new log, which is
     below its position."""
     planned, cluster = begun(pay=[(0, 50)], orders=[(0, 7)])
     cluster.logs["pay"], cluster.ids["pay"] = [(0, 8)], "T2"

@@ -39,8 +39,8 @@ class Planned:
         delete_topics(self.bootstrap, self.topic)
 
     def plan(self, until: Reason | None = None) -> dict[int, RangeRead]:
-        """Plans until the reported trouble is `until`; a broker needs a while until all partitions of a topic answer.
-        Returns the first planned range of each partition."""
+        """Plans until the reported trouble is `until`: it may take a while until all partitions of a topic answer.
+        Returns the first planned range by partition."""
         reported: dict[int, RangeRead] = {}
 
         def trouble() -> Reason | None:

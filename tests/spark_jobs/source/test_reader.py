@@ -142,8 +142,8 @@ def test_the_reader_does_not_wait_for_a_deleted_topic(monkeypatch: pytest.Monkey
 def test_the_wait_for_a_broker_that_returns_no_records_is_bounded(
     broker_431: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """According to the high watermark the log has more records, but the broker never returns them, as after a batch
-    with a wrong length on disk."""
+    """By its high watermark, the log has more records, but the broker never returns them. A batch with a wrong length
+    on disk has this effect."""
     monkeypatch.setattr(reader, "PATIENCE_S", 0.5)
     open_producer(broker_431.bootstrap, "nothing-comes")
     with connect(broker_431.bootstrap) as client:

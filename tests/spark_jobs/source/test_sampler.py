@@ -254,8 +254,8 @@ def test_the_samples_around_the_record_at_the_lso_are_kept(cluster: Cluster) -> 
 
 
 def test_a_late_write_is_reported_with_samples_from_before_the_transaction(cluster: Cluster) -> None:
-    """The transaction was open at high watermark 11, and its marker moved the high watermark to 12. The late write came
-    in the next round."""
+    """While the transaction was open, the high watermark was 11. Its marker moved the high watermark to 12. The late
+    write came in the next round."""
     cluster.look(3)
     cluster.stand("orders", 10, 11)
     cluster.look()

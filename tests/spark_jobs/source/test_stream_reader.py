@@ -1,4 +1,4 @@
-"""Tests that a planner without new data reports to the driver directly, past Spark. A planner with new data requests a
+"""Tests of a planner. Without new data, it reports to the driver directly, past Spark. With new data, it requests a
 micro-batch."""
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ WITH_DATA = RangeRead(0, "T", 0, 0, 5, 1, 0, 0, 5, 0, 0, 0, None)
 
 @dataclass
 class Plans:
-    """A planner whose plan number `data_at` is the first one with data. `taken`: the troubles in batches that went
-    directly to the driver. `advanced`: the numbers of the plans that were passed to `advance`."""
+    """A planner. Plan number `data_at` is the first one with data. `taken` has the troubles in the batches that went
+    directly to the driver. `advanced` has the numbers of the plans that were passed to `advance`."""
 
     data_at: int
     driver: DirectBatches

@@ -1,5 +1,5 @@
-"""Tests of open producers and the volume of their records, both from batch headers alone, and of the cache of these
-data that workers share."""
+"""Tests of open producers and the volume of their records, both from batch headers alone. Also tests the cache of these
+data, which workers share."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Tests that support for a third database needs one backend module and one URL form, and no change in the rest of the
-store."""
+"""Tests that a third database needs one backend module and one URL form, and no other change in the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the text that says whether and when something heals by itself, and of the names and pages of findings'
+"""Tests of the text about whether and when something heals by itself. Also tests the names and pages of findings'
 subjects."""
 
 from __future__ import annotations
