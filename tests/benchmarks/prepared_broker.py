@@ -127,7 +127,7 @@ def _write_partition(partition: int, records: int, ids: int, directory: str) -> 
 
 
 def _wait_until_loaded(broker: BenchmarkBroker) -> int:
-    """Waits until the coordinator has loaded its log, and returns the number of records. The load would disturb the
+    """Waits until the coordinator has loaded its log, and returns the number of records. Loading would disturb the
     measurement."""
     log = broker.directory / "broker.log"
 

@@ -18,8 +18,8 @@ from tests.helpers.processes import send
 from tests.helpers.waiting import LIMIT_S, wait_until
 
 FIRST_READ, STANDS_BY = "first read of the transaction log", "standing by"
-"""Texts in two log lines of `ingest`. The first line reports the progress of the first read, as soon as a batch is
-stored. The second line reports that the process waits for the lease."""
+"""Texts in two log lines of `ingest`. The first line, from the first stored batch on, reports the progress of the first
+read. The second line reports that the process waits for the lease."""
 PLANNER = "python_streamin"
 """The process name that a planner gives itself. Linux truncates it."""
 

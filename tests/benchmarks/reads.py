@@ -124,7 +124,7 @@ def _application(rng: random.Random) -> str:
 
 def _deep(sort: str, ids: list[bytes]) -> Callable[[random.Random], str]:
     """Returns a function that makes the path of a request for a page deep in the list. The cursor has a random id. If
-    `sort` is `last_updated`, it also has a random time of the last seven days."""
+    `sort` is `last_updated`, the cursor also has a random time of the last seven days."""
     filters = (CLUSTER, sort, LIVE, b"", None, None, None, b"")
 
     def path(rng: random.Random) -> str:

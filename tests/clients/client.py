@@ -1,4 +1,5 @@
-"""Runs a process that uses a client library. The process answers each line, which is a command, with one line."""
+"""Runs a process that uses a client library. Each line to the process is a command, which the process answers with one
+line."""
 
 from __future__ import annotations
 

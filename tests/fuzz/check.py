@@ -1,7 +1,7 @@
 """Checks the properties of every input, and classifies its outcome.
 
-Many inputs are decoded together, as an executor decodes many partitions: each input is the log of one. If a group
-fails, its inputs are checked one by one, to find the failing one.
+Many inputs are decoded together, each as the log of one partition, as executors decode the answers for many partitions.
+If a group fails, its inputs are checked one by one, to find the failing one.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Round(NamedTuple):
 
     - `how`: KILL or FREEZE.
     - `gone_s`: seconds until the victims were gone, or None if no process noticed their freeze.
-    - `stood_s`: the longest time in which a source was not read, or the service did not answer.
+    - `stood_s`: the longest time in which some source was not read, or the service did not answer.
     """
 
     how: str
@@ -117,7 +117,7 @@ def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
 
 def _hit(app: Watch, kind: str, number: signal.Signals) -> psutil.Process:
     """Sends the signal to a process of this kind, and returns the process. If the process ends before it gets the
-    signal, sends the signal to the next one."""
+    signal, sends the signal to the next process of this kind."""
     while True:
         with suppress(psutil.NoSuchProcess):
             victim = app.victim(kind)

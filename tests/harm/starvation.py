@@ -86,8 +86,8 @@ def starve(broker: Broker, tool: Broker, directory: Path, seconds: float, hangs:
 
 
 def _hang_meanwhile(app: Watch, link: Connection, seconds: float, hangs: int) -> tuple[dict[Key, Hang], float]:
-    """Makes `hangs` transactions hang, spread over `seconds`. Returns them, and the greatest age in seconds that the
-    data of a source had in this time."""
+    """Makes `hangs` transactions hang, spread over `seconds`. Returns the transactions, and the greatest age in seconds
+    that the data of a source had in this time."""
     injected: dict[Key, Hang] = {}
     began, oldest_s = time.monotonic(), 0.0
     while (elapsed_s := time.monotonic() - began) < seconds:

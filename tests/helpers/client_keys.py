@@ -63,8 +63,8 @@ def main() -> None:
 
 
 def document() -> dict[str, dict[str, Any]]:
-    """Returns, by key: the clients and versions that know the key, its values if they are a closed set, and the
-    treatment by txnscope."""
+    """Returns, by key: the clients and versions that know the key; its values, if they are a closed set; and how
+    txnscope treats the key."""
     found: dict[str, dict[str, Any]] = {}
     for version in sorted(VERSIONS):
         for client in CLIENTS:
@@ -92,8 +92,8 @@ def sample(key: str, entry: Mapping[str, Any]) -> str:
 
 
 def outcome(key: str, value: str) -> Outcome:
-    """Returns the treatment of a key with this value by txnscope. The file also has a login over TLS, or without TLS if
-    the key is of a store."""
+    """Returns how txnscope treats a key with this value. The file also has a login over TLS, or without TLS if the key
+    is of a store."""
     lines = {name: _SAMPLES[name] for name in ("security.protocol", "sasl.mechanism", "sasl.jaas.config")}
     if key.startswith(_STORES):  # over TLS, the file of the store would be read
         lines["security.protocol"] = "SASL_PLAINTEXT"

@@ -12,8 +12,8 @@ from tests.service.store.logs import NOW_MS
 
 
 def open_ids(engine: Engine, count: int) -> None:
-    """Inserts `count` open transactions of cluster 1. Each began a second earlier than the one before it in the list,
-    so the last id is the oldest."""
+    """Inserts `count` open transactions of cluster 1. The first began at NOW_MS, the second one second earlier, and so
+    on."""
     blank = dict.fromkeys((c.name for c in schema.transactional_ids.c), 0) | dict.fromkeys(schema.OF_APPLICATION)
     blank |= {"cluster_id": 1, "state": states.ONGOING}
     rows: list[dict[str, Any]] = [

@@ -49,8 +49,8 @@ from tests.service.store.logs import batch, read
 
 DOCUMENT: Final = ROOT / "docs" / "metrics.md"
 SHOWN: Final = 6
-"""Maximum number of series of a metric in the document. Series with the value 0 are left out, unless all have it. A
-histogram is shown for one set of labels."""
+"""Maximum number of series of a metric in the document. Series that are 0 are left out, unless all are 0. A histogram
+is shown for one set of labels."""
 
 OURS: Final = (*OF_RECEIVERS, OTLP_REQUESTS, OTLP_DROPPED, UP, RENDER_SECONDS, HTTP_REQUESTS, HTTP_SECONDS)
 

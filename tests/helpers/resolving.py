@@ -42,12 +42,12 @@ class Sent(NamedTuple):
 
 
 class Brokers:
-    """Replaces real brokers.
+    """Stands in for real brokers.
 
     - `seen`: the partitions as an observation returns them.
     - `before_look`: called before each observation, with its number.
     - `facts`: the facts from which the verdict is derived.
-    - `answer`: returns the error code of the answer to a marker.
+    - `answer`: returns the error code for a marker.
     """
 
     def __init__(self) -> None:

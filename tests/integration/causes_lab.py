@@ -111,8 +111,8 @@ class Lab:
         return rows[-1].marker_ms if rows else None
 
     def _rows(self, name: str) -> list[str]:
-        """Returns the rows of the history. If a row has a note about an odd record, which needs data loss, the row
-        shows it. Rows of slow commits are left out: they depend on the speed of the machine."""
+        """Returns the rows of the history, with their notes about odd records. Without data loss, there are no notes.
+        Rows of slow commits are left out, because they depend on the speed of the machine."""
         return [
             " ".join(filter(None, (_WORDS[r.to_state], r.cause, r.confidence, r.note)))
             for r in self.transitions(name)

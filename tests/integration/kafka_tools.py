@@ -17,8 +17,7 @@ CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
 
 class Printed(NamedTuple):
-    """A record of an id as Kafka prints it. Contains the number of its state, the number of its partitions, and its
-    times."""
+    """A record of an id as Kafka prints it: the number of its state, the number of its partitions, and its times."""
 
     state: int
     partitions: int

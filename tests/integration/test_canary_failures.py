@@ -49,9 +49,9 @@ class Lab:
         return next(broker for broker in ALL if broker != clock.node)
 
     def is_named(self, wanted: dict[int, set[str]]) -> None:
-        """Waits up to 15 s until exactly the coordinators in `wanted` are named. Each must have one of its errors in
-        `wanted`. Then waits until each other coordinator has finished one more round. Fails if an other coordinator is
-        named meanwhile."""
+        """Waits up to 15 s until exactly the coordinators in `wanted` are named, each with one of its errors there.
+        Then waits until each other coordinator has finished one more round. Fails if any other coordinator is named
+        meanwhile."""
         seen: dict[int, set[str]] = {}
 
         def failing() -> dict[int, str]:

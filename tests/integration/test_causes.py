@@ -150,8 +150,8 @@ def test_a_late_copy_of_an_end_ends_the_next_transaction(here: Lab) -> None:
 
 @on("4.3.1")
 def test_a_framework_that_fences_its_own_ids_is_no_administrator(here: Lab) -> None:
-    """Kafka Connect sends the same request as fenceProducers. Its task starts right after that request, so the cause is
-    not an administrator."""
+    """Kafka Connect sends the same request as fenceProducers. Connect's task starts right after that request, so the
+    cause is not an administrator."""
     create_topic(here.bootstrap, "connect")
     here.begin("connect-0", "connect")
     here.begin("connect-1", "connect")

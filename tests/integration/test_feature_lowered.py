@@ -1,5 +1,5 @@
-"""Tests a transaction under TV2 during which transaction.version is lowered. Its end stays pending in the memory of its
-coordinator. The coordinator works for all other ids."""
+"""Tests a transaction under TV2 during which transaction.version is lowered. The end of the transaction stays pending
+in the memory of its coordinator, which works for all other ids."""
 
 from __future__ import annotations
 

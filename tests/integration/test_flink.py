@@ -1,5 +1,5 @@
 """Tests an Apache Flink job with exactly-once sinks of both naming strategies. No finding may be wrong in the eyes of
-its operator.
+the job's operator.
 
 The job goes through an exception, kills, a recovery that commits the transactions of a checkpoint, a recovery that
 comes too late, and a savepoint.

@@ -212,8 +212,8 @@ def test_l_two_hang_on_one_partition_and_end_one_by_one(here: HangLab) -> None:
 
 @on("4.3.1")
 def test_o_it_outlives_its_records(here: HangLab) -> None:
-    """Retention removed the first records of the transaction. The LSO then depends on the version of Kafka; the finding
-    does not."""
+    """Retention removed the first records of the transaction. The LSO then depends on the version of Kafka, but the
+    finding does not."""
     here.create_topic("o-past")
     hang, now = outlives_its_records(old_producer(here.connection, "o-past-1"), "o-past", 0)
     here.wait_until_confirmed(hang)

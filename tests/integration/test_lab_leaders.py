@@ -134,8 +134,8 @@ STORIES = {
 }
 """The actions of clients during one outage, and the decision on the records that hang afterwards."""
 NEEDS_SAMPLES = "k2-next-aborted"
-"""The case that needs samples. Both transactions list the partition under one epoch. Only samples from the time between
-them prove which one wrote the records."""
+"""The case that needs samples. Both transactions list the partition under one epoch. Only samples taken between the
+transactions prove which of them wrote the records."""
 
 
 @on_those(SKIPS_THE_LOST, "4.3.1")

@@ -55,7 +55,7 @@ def test_b_long_and_legal_with_a_group_behind_it(here: HangLab) -> None:
             assert (blocker["transactional_id"], blocker["start_offset"]) == (producer.name, at)
 
         def relations() -> set[str]:
-            """Returns the relations that were reported of the group, except "unknown". That one is right until the
+            """Returns the reported relations of the group, except "unknown". The relation is rightly unknown until the
             group has committed the offsets that it read."""
             return {one["relation"] for one in here.groups("b-readers")} - {"unknown"}
 
@@ -92,8 +92,8 @@ def test_d2_its_id_expires_under_it(here: HangLab) -> None:
 
 @on("3.9.2")
 def test_stale_records_are_adopted_by_a_later_transaction(here: HangLab) -> None:
-    """A later transaction of the same producer adopts the stale records. They no longer hang, because its COMMIT will
-    commit them. A finding reports the adoption."""
+    """A later transaction of the same producer adopts the stale records. The COMMIT of that transaction will commit the
+    records, so they no longer hang. A finding reports the adoption."""
     here.create_topic("adopted")
     producer = old_producer(here.connection, "adopted-1", OPEN_MS)
     hang = late_write(producer, "adopted", 0)
@@ -144,7 +144,7 @@ def test_m_a_topic_is_deleted_under_a_transaction(here: HangLab) -> None:
 
 @on("3.9.2")
 def test_a_marker_that_is_refused_for_good(here: HangLab) -> None:
-    """The coordinator gives up on the marker, but the transaction is still decided. It does not count as hanging. The
+    """The coordinator gives up on the marker, but the transaction stays decided. It does not count as hanging, and the
     partition does not recover by itself."""
     here.create_topic("k-refused")
     producer = old_producer(here.connection, "k-refused-1")

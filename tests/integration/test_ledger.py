@@ -1,5 +1,5 @@
-"""Tests of tailed partitions, from a broker through Spark into the store. The counts must equal those of Kafka's own
-files."""
+"""Tests of tailed partitions, from a broker through Spark into the store. The counts must equal the content of Kafka's
+own files."""
 
 from __future__ import annotations
 

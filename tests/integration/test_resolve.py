@@ -1,5 +1,5 @@
-"""Tests of ending hanging transactions on real brokers, over REST and on the command line. They check which requests
-are refused, which markers are written, and how readers and the finding change."""
+"""Tests of ending hanging transactions on real brokers, over REST and on the command line: which requests are refused,
+which markers are written, and how readers and the finding change."""
 
 from __future__ import annotations
 
@@ -184,8 +184,8 @@ def test_no_marker_is_written_while_the_log_is_not_read_to_its_end(here: Resolve
 
 @on("4.3.1")
 def test_a_committed_transaction_gets_its_skipped_commit_marker(tmp_path: Path, version: str) -> None:
-    """A COMMIT marker was skipped (KAFKA-20734). Once it is written, both halves of the transaction are readable. The
-    ABORT of Kafka's own tool would destroy one half."""
+    """A COMMIT marker was skipped (KAFKA-20734). Once the marker is written, both halves of the transaction are
+    readable. The ABORT of Kafka's own tool would destroy one half."""
     with (
         Cluster(version, tmp_path / "kafka", GUARDLESS_CLUSTER) as brokers,
         hang_lab(brokers.nodes[1], tmp_path, brokers.bootstrap) as lab,

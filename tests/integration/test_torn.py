@@ -108,8 +108,8 @@ def tailed(app: Ingest) -> dict[str, str]:
 
 
 def wait_until_gone(app: Ingest, before: dict[str, str], topics: set[str], again: str) -> None:
-    """Waits until txnscope has seen the deletion of `topics`, and of the former topic `again`. Then waits until it has
-    read the transaction log to its end."""
+    """Waits until txnscope has seen the deletion of `topics`, and of the former topic `again`. Then waits until
+    txnscope has read the transaction log to its end."""
 
     def are_seen() -> bool:
         now = tailed(app)

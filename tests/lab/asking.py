@@ -58,7 +58,8 @@ def ends(connection: Connection, topic: str, partition: int) -> Ends:
 
 
 def mark(connection: Connection, topic: str, partition: int, one: Open, *, commit: bool) -> None:
-    """Writes the missing marker directly to the leader. No tool of Kafka writes a COMMIT; one can write an ABORT."""
+    """Writes the missing marker directly to the leader. Kafka's own tool can write an ABORT, but no tool of Kafka
+    writes a COMMIT."""
     last = coordinator_epoch(connection, topic, partition, one.producer_id)
 
     def ask(client: KafkaClient, node: int) -> tuple[int, Any]:

@@ -143,7 +143,7 @@ def committed_without_listing(connection: Connection, name: str, topic: str) -> 
 
 def of_another_cluster(connection: Connection, name: str, topic: str, *, epoch: int) -> Hang:
     """Writes records as if the partition was copied from another cluster. This cluster then assigns their producer id
-    to a transactional.id of its own. If `epoch` is above 0, that id never had it."""
+    to a transactional.id of its own. If `epoch` is above 0, that id never had this epoch."""
     before = old_producer(connection, f"{name}-before")
     copied = orphan_producer(connection, name)
     copied.producer_id, copied.producer_epoch = before.producer_id + 2, epoch
@@ -169,8 +169,8 @@ def outlives_its_records(producer: OldProducer, topic: str, partition: int) -> t
     """Deletes the first records of a hanging transaction, which the leader still reports as open. Returns the
     transaction, and the start and end offsets of the partition.
 
-    On 3.9.2 the LSO is then the log start. On 4.3.1 it is the base offset of the batch that contains the log start, and
-    so lies below the log start.
+    On 3.9.2 the LSO is then the log start. On 4.3.1 the LSO is the base offset of the batch that contains the log
+    start, and so lies below the log start.
     """
     hang = never_added(producer, topic, partition, timestamp_ms=an_hour_ago())
     for _ in range(2):

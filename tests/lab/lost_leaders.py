@@ -39,8 +39,8 @@ LOST, LIVING = 0, 1
 
 
 class Torn(NamedTuple):
-    """A transaction on the partitions LIVING and LOST. Only LIVING gets its marker. `start_offset` is that of its first
-    record on LOST."""
+    """A transaction on the partitions LIVING and LOST. Only LIVING gets its marker. `start_offset` is the offset of the
+    transaction's first record on LOST."""
 
     topic: str
     transactional_id: str
@@ -78,8 +78,8 @@ def aborts(producer: OldProducer, _: Torn) -> None:
 
 
 def commits_and_aborts_the_next(producer: OldProducer, torn: Torn) -> None:
-    """Commits the transaction, and aborts the next one. Both list LOST. The next transaction writes no record to LOST,
-    and its marker there is skipped, too."""
+    """Commits the transaction, and aborts the next one. Both list LOST. The next transaction cannot write to LOST, and
+    its marker there is skipped, too."""
     commits(producer, torn)
     _wait_until_complete(producer, torn, "CompleteCommit")
     producer.add(torn.topic, LOST, LIVING)
@@ -178,8 +178,8 @@ def begin(cluster: Cluster, name: str) -> Torn:
 
 
 def _controller(client: KafkaClient) -> int:
-    """Returns the node of the active controller. The victim must be another node: the loss of the controller stops more
-    than one leader."""
+    """Returns the node of the active controller. The victim must be another node, because the loss of the controller
+    stops more than one leader."""
     partition = DescribeQuorumRequest.TopicData.PartitionData(partition_index=0)
     topic = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[partition])
     answer = client.ask(DescribeQuorumRequest(topics=[topic]))

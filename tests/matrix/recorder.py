@@ -1,8 +1,9 @@
 """A pytest plugin (`-p tests.matrix.recorder`) that records a run on one version of Kafka.
 
-Records only tests that run on the version of TXNSCOPE_TEST_VERSIONS; others show nothing about that version. Tests add
-three things to the record: the abilities of the version (`record_property(ABILITIES, …)`), behavior of some versions
-only (SEEN), and the findings and causes that txnscope reported (`tell`).
+Only tests that run on the version of TXNSCOPE_TEST_VERSIONS are recorded, because a test on another version shows
+nothing about the recorded version. Tests add three things to the record: the abilities of the version
+(`record_property(ABILITIES, …)`), behavior of some versions only (SEEN), and the findings and causes that txnscope
+reported (`tell`).
 """
 
 from __future__ import annotations

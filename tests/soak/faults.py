@@ -45,7 +45,7 @@ class Done(NamedTuple):
 
 
 class Faults:
-    """Causes one fault at a time. `away` has the brokers that do not answer now. `roll_to` is the version to which
+    """Causes faults, one at a time. `away` has the brokers that do not answer now. `roll_to` is the version to which
     brokers are upgraded."""
 
     def __init__(self, cluster: Cluster, seed: int, roll_to: str | None = None) -> None:

@@ -31,7 +31,7 @@ class Sample(NamedTuple):
     """One sample of the answers.
 
     - `as_of_s`: the time of the data in the answers; 0 without an answer.
-    - `lit`: the number of partitions that are judged and whose leader is up.
+    - `lit`: the number of judged partitions whose leader is up.
     - `dark`: the other partitions whose leader is up, each with the reason.
     - `unknown`: the number of unknown partitions in the answer about the cluster; -1 without an answer.
     """
@@ -76,7 +76,7 @@ class Seen:
 
 
 class Watching:
-    """Takes samples until the block ends. `away` returns the brokers that are known to be unresponsive. `topics` is the
+    """Takes samples until the block ends. `away` returns the brokers that are known not to answer; `topics` is a
     pattern of the watched topics."""
 
     def __init__(

@@ -102,7 +102,8 @@ BEGIN_MS: Final = 1_790_000_000_000
 
 class Cluster:
     """The model of a cluster. If `can_skip` is set, a coordinator that sends markers takes a partition without a leader
-    for deleted (KAFKA-20734, 4.3.0 to 4.4.0). The clocks of coordinator, leader and client are wrong by `…_skew_ms`."""
+    for a deleted partition (KAFKA-20734, 4.3.0 to 4.4.0). The clocks of coordinator, leader and client are wrong by
+    `…_skew_ms`."""
 
     def __init__(self, random: Random, protocol: Protocol, *, can_skip: bool, first_epoch: int = 0) -> None:
         self.random, self.protocol, self.can_skip = random, protocol, can_skip
@@ -203,10 +204,10 @@ class Cluster:
             self.data[-1].sequence, self.data[-1].is_foreign = sequence, True
 
     def is_foreign(self, batches: list[Batch]) -> bool:
-        """Returns whether the entry has copied batches whose producer id this cluster has assigned by now.
+        """Returns whether the entry holds copied batches whose producer id this cluster has assigned by now.
 
-        Before that, the producer id is an orphan. If the id of this cluster has listed the partition under the same
-        epoch, the copied batches cannot be distinguished from its own.
+        Before the assignment, the producer id is an orphan. If the id of this cluster has listed the partition under
+        the same epoch, the copied batches cannot be distinguished from its own.
         """
         own = {(one.producer_id, one.epoch) for one in self.txns if JUDGED in one.listed}
         first = batches[0]

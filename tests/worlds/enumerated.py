@@ -181,8 +181,8 @@ def play(world: SmallWorld, tally: Tally) -> None:
 
 
 def play_slice(first: int, step: int) -> tuple[int, Tally, list[str]]:
-    """Plays every `step`-th world, from number `first` on. Returns the number of worlds played, their tally, and a line
-    for each wrong one."""
+    """Plays every `step`-th world from number `first` on. Returns the number of worlds, their tally, and a line for
+    each wrong world."""
     number, tally, wrong = 0, Tally(), []
     for i, world in enumerate(small_worlds()):
         if i % step != first:

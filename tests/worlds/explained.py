@@ -1,5 +1,5 @@
-"""Explains the bytes of a partition as the service does: from a store and a simulated broker, and from segment
-files."""
+"""Explains the bytes of a partition as the service does: once from a store and a simulated broker, and once from
+segment files."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ JUDGED_BLOCK: Final = 50
 HASHED_AMONG: Final = 4
 """Number of partitions of the transaction log with which `id` hashes to the partition that has its records."""
 GROWN_TO: Final = 5
-"""Number of partitions of the transaction log after one was added. The records of `id` are then left behind. Its
+"""Number of partitions of the transaction log after one was added. The records of `id` are then left behind, and its
 coordinator has not restarted."""
 ROUNDS: Final = 4
 """Number of rounds of the judge in a longer pause."""

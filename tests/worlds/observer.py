@@ -22,8 +22,8 @@ LOG_PARTITION: Final = 3
 
 @dataclass(slots=True)
 class Observer:
-    """Requests the ends of the transaction log and of the partition in rounds, while it runs. In a round, both requests
-    are sent at the same time, and may be answered in any order."""
+    """Requests the ends of the transaction log and of the partition in rounds, while the observer runs. The requests of
+    a round are sent at the same time, and may be answered in any order."""
 
     cluster: Cluster
     is_running: bool = False

@@ -224,8 +224,8 @@ def test_equal_markers_far_apart_are_of_two_transactions() -> None:
 
 
 def test_a_marker_that_may_be_a_copy_proves_nothing() -> None:
-    """The coordinator moves while it sends the marker of the first commit, and the new one sends it again. The second
-    marker may be this copy, so the marker of the second commit may have been skipped."""
+    """The coordinator moves while it sends the marker of the first commit, and the new coordinator sends the marker
+    again. The second marker may be such a copy, so the marker of the second commit may have been skipped."""
     story = Story(Protocol.OLD).init()
     story.begin(JUDGED)
     story.cluster.end(is_commit=True)

@@ -81,7 +81,7 @@ class Demo:
 @contextmanager
 def showing(scratch: Path) -> Iterator[Demo]:
     """Runs a demo until it has printed its tour. At the end of the block, sends SIGTERM to the demo, and checks that no
-    process of it remains."""
+    process of the demo remains."""
     demo = Demo(scratch)
     try:
         demo.read_until("Ctrl-C ends the demo.")

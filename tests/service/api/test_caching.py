@@ -152,8 +152,8 @@ def test_a_request_after_a_change_of_the_store_sees_it(service: Service, cluster
 
 
 def test_requests_during_a_rendering_share_the_next_rendering(service: Service, cluster: SeededCluster) -> None:
-    """A request that arrives during a rendering gets the next one. The sender may know of a change that the present
-    rendering lacks."""
+    """A request that arrives during a rendering gets the next rendering. The sender may know of a change that the
+    present rendering lacks."""
     begun, may_end = threading.Event(), threading.Event()
 
     def stand() -> None:

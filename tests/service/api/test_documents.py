@@ -47,7 +47,7 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 
 def spelt(body: Any) -> Iterator[tuple[str, int | None, str | None]]:
     """Yields (key, value, text) for every number at any depth. The value is None up to 2^53, since a double has such a
-    number exactly. The text is that of the field `<key>_str`, or None."""
+    number exactly. The text is the content of the field `<key>_str`, or None."""
     if isinstance(body, dict):
         for key, item in body.items():
             if isinstance(item, int):

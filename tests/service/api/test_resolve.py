@@ -113,7 +113,7 @@ def test_the_decision_determines_the_marker(
 
 def test_a_partition_without_a_marker_gets_coordinator_epoch_0(here: ResolveApi) -> None:
     """A leader that knows no marker of the producer reports -1. The request then has coordinator epoch 0, as with
-    Kafka's own tool. -1 would be refused by a leader that does know a marker."""
+    Kafka's own tool. A leader that does know a marker would refuse -1."""
     here.brokers.seen[PLACE] = shows(hanging(coordinator_epoch=-1))
     assert here.execute().json()["coordinator_epoch"] == 0
     assert here.brokers.sent[0].coordinator_epoch == 0

@@ -72,8 +72,8 @@ def marker(offset: int, after_ms: int, kind: int, epoch: int = 0) -> bytes:
 
 @pytest.fixture
 def explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Explained:
-    """Returns a function that runs `explain` on partition y-0 with the id's log, and returns the spans of the JSON
-    answer. Afterwards, `capsys` contains the same answer as text."""
+    """Returns a function that runs `explain` on partition y-0 with the id's log. The function returns the spans of the
+    JSON answer. Afterwards, `capsys` contains the same answer as text."""
 
     def spans(log: str, partition: Sequence[bytes]) -> list[dict[str, Any]]:
         files = []

@@ -1,4 +1,4 @@
-"""A model of a transaction coordinator, and of the producers of one transactional.id.
+"""A model of a transaction coordinator and of the producers of one transactional.id.
 
 The model writes the transaction log, and notes the true cause of each record. Source: TransactionCoordinator
 (endTransaction, prepareInitProducerIdTransit), TransactionMetadata.prepareIncrementProducerEpoch. The module `lives`
@@ -363,8 +363,9 @@ class Coordinator:
             self.now_ms += self.rng.choice([1, 100])
 
     def _write(self, cause: str, **changes: int) -> bool:
-        """Appends a record with the coordinator's memory and `changes`. If it succeeds, keeps the changes in memory and
-        returns True. If the coordinator believes that it failed, drops them and returns False."""
+        """Appends a record with the coordinator's memory and `changes`. If the append succeeds, keeps the changes in
+        memory and returns True. If the coordinator believes that the append failed, drops the changes and returns
+        False."""
         after = replace(self.memory, failed_to_fence=False, **changes)
         was = after.pid if self.memory.pid == NO_ID else self.memory.pid
         record = LogRecord(

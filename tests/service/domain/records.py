@@ -25,12 +25,12 @@ FIELDS = {
 
 
 def log(text: str) -> list[LogRecord]:
-    """Parses the records of one id, one a line: `at_ms State(pid,epoch) field=number …`. Blank lines and `#` comments
-    are ignored.
+    """Parses the records of one id, one in a line: `at_ms State(pid,epoch) field=number …`. Blank lines and `#`
+    comments are ignored.
 
-    An Ongoing after an idle state starts a transaction. Later records keep its start time until an Empty. A record
-    without a timeout keeps that of the record before. By default, a record has no tags, and an open transaction has one
-    partition. Offsets count from 0.
+    An Ongoing after an idle state starts a transaction. Later records keep its start time until an Empty. Each record
+    keeps the timeout of the record before, unless it gives its own. By default a record has no tags, and an open
+    transaction has one partition. Offsets count from 0.
     """
     records: list[LogRecord] = []
     for line in filter(None, (line.partition("#")[0].split() for line in text.splitlines())):

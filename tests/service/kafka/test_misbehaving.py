@@ -1,7 +1,7 @@
 """Tests of misbehaving servers and brokers. The client reports each one in one line, after a bounded wait and with
 bounded memory.
 
-It still reads the partitions of other brokers.
+The client still reads the partitions of other brokers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests of the search for the owner of a producer id, and for a transaction that is left behind in a partition of the
+"""Tests of the search for the owner of a producer id, and for a transaction that is left in a former partition of the
 transaction log. A conclusion needs the answers of all brokers."""
 
 from __future__ import annotations

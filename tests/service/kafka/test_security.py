@@ -143,8 +143,8 @@ class TestTokens:
         assert "scope=%22of+this+test%22" in secured.issuer.forms[-1]
 
     def test_a_header_may_be_url_encoded(self, secured: SecuredBroker) -> None:
-        """With header.urlencode, the client sends the space in the secret as `+`. The issuer of the tests does not
-        decode this."""
+        """With header.urlencode, the client sends the space in the secret as `+`. The issuer of these tests does not
+        decode the secret."""
         failure = refusal(secured, "OAUTHBEARER", "sasl.oauthbearer.header.urlencode=true")
         assert str(failure).endswith("it answers 401: invalid_client")
         secured.issuer.clients["oauth-client"] = "oauth+secret"

@@ -107,7 +107,7 @@ def task(subtopology: str, *partitions: int) -> bytes:
 
 
 def member(number: int, *active: bytes) -> bytes:
-    """Returns the bytes of a member with active tasks, and a standby task, which reads no topic.
+    """Returns the bytes of a member with active tasks and a standby task. A standby task reads no topic.
 
     Even-numbered members also have an endpoint, tags and task offsets.
     """

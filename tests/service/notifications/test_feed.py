@@ -95,8 +95,8 @@ def test_two_hundred_streams_query_the_store_no_more_often_than_one(cluster: Wit
 def test_a_stream_far_behind_reads_all_old_events_and_then_new_ones(
     cluster: WithFindings, streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stream of a slow or returning client can lag behind the events in memory. It then reads the older events from
-    the store."""
+    """The stream of a slow or returning client can be behind the events in memory. The stream then reads the older
+    events from the store."""
     monkeypatch.setattr(feed, "AT_ONCE", 3)
     streams.feed = EventFeed(Store(streams.engine).read, lambda one: one.event, kept=2)
     happen(cluster, 10)

@@ -1,4 +1,4 @@
-"""Tests of the identities of processes, and of their working time, with real processes that are killed.
+"""Tests of the identities of processes, with real processes that are killed, and of the working time of processes.
 
 An identity is enough to find out whether its process has ended. Working time leaves out the time in which processes
 only waited for a processor.

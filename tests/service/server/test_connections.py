@@ -1,4 +1,4 @@
-"""Tests of a server's limits. If there are too many connections, the server closes idle ones. A flood of log lines is
+"""Tests of a server's limits. If there are too many connections, idle connections are closed. A flood of log lines is
 cut."""
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def cuts(draw: st.DrawFn, found: Logs) -> list[tuple[int, int, int]]:
 
 
 def follow(cluster: Cluster, found: Logs, ranges: Sequence[tuple[int, int, int]]) -> None:
-    """Reads the ranges, in a cluster that had no transaction log at its first start. A partition is added when it is
+    """Reads the ranges of a cluster that had no transaction log at its first start. Each partition is added when it is
     first read."""
     cluster.start({})
     for partition, lo, hi in ranges:
@@ -190,8 +190,8 @@ def _homes(name: bytes) -> tuple[int | None, ...]:
 
 
 def test_a_partition_that_does_not_answer_yet_counts_for_the_hash(cluster: Cluster) -> None:
-    """`exp-c` is in partition 3 of 8, and the highest partition that was read is 6. If the store took the log for one
-    of 7 partitions, `exp-c` would hash to another one."""
+    """`exp-c` is in partition 3 of 8, and the highest partition that was read is 6. If the store assumed 7 partitions,
+    `exp-c` would hash to another partition."""
     assert coordinator_partition(b"exp-c", 7) != 3
     cluster.start({})
     span = read(0, 3, partition=3)._replace(topic_partitions=8)

@@ -1,4 +1,4 @@
-"""Tests that a standby takes over only from a dead holder, whatever time the clocks of the hosts and of the database
+"""Tests that a standby takes over only from a dead holder, whatever the clocks of the hosts and of the database
 show."""
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ _INLINE: Final = frozenset({"a", "b", "time", "wbr", "code", "svg", "path", "cir
 class PageText(HTMLParser):
     """A parsed page.
 
-    - `texts`: by id of an element, its text; by "", the text of the whole page.
-    - `links`: by text of a hyperlink, its address.
+    - `texts`: the text of each element, by its id; under "", the text of the whole page.
+    - `links`: the address of each hyperlink, by its text.
     - `title`: the headline.
     - `html`: the source.
     """

@@ -1,5 +1,5 @@
 """Tests of the explanation of an offset on the page of its partition: who wrote the record, and what became of it. A
-list of batches replaces Kafka."""
+list of batches stands in for Kafka."""
 
 from __future__ import annotations
 

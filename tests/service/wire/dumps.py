@@ -17,7 +17,7 @@ _PAIR = re.compile(r"(\w+): (\S+)")
 
 
 class DumpedRecord(NamedTuple):
-    """A record of a dump: a line that begins with `| offset`. `text` is the part of the line after the sizes."""
+    """A record of a dump: a line that begins with `| offset`. `text` is the rest of the line after the sizes."""
 
     offset: int
     timestamp_ms: int

@@ -148,8 +148,8 @@ def test_a_decompression_bomb_is_refused_before_it_fills_the_memory(codec: int) 
 
 @pytest.mark.parametrize("codec", [LZ4, ZSTD])
 def test_broken_streams_keep_no_memory(codec: int) -> None:
-    """If a decompressor leaks address space with each broken batch, it fails after some thousand of them, even if the
-    leaked memory is never used."""
+    """A decompressor that leaks address space with each broken batch fails after some thousand broken batches, even if
+    the leaked memory is never used."""
     broken = compress(codec, b"plain" * 100)[:-12] + b"no frame"
     before = _address_space()
     for _ in range(40):

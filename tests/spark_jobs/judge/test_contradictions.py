@@ -37,7 +37,7 @@ def contradicted(lab: Lab) -> Finding:
 
 
 def counted(url: str) -> tuple[float, Any]:
-    """Returns the number of contradictions that a service over the store reports, on its metrics page and in the REST
+    """Returns the number of contradictions that a service over the store reports: on its metrics page, and in the REST
     answer about the cluster."""
     with client_of(patient(url)) as client:
         page = client.get("/metrics").text

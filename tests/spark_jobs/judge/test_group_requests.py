@@ -30,8 +30,8 @@ HELD = Committed(-1, UNSTABLE_OFFSET_COMMIT)
 
 
 class Coordinator:
-    """Replaces a coordinator. OffsetFetch for all partitions returns `stable`. OffsetFetch for named partitions returns
-    `named` if it requires stable offsets, and the earlier commits in `before` otherwise."""
+    """Stands in for a coordinator. OffsetFetch for all partitions returns `stable`. OffsetFetch for named partitions
+    returns `named` if it requires stable offsets, and otherwise the earlier commits in `before`."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.stable: dict[str, GroupOffsets] = {}

@@ -21,8 +21,8 @@ START_MS = NOW_MS - 120_000
 
 
 class Coordinators:
-    """Answers as brokers that have restarted since partitions were added. With `knows`, one broker has not restarted,
-    and still knows the ids that were left behind."""
+    """Stands in for brokers that have restarted since partitions were added. With `knows`, one broker has not
+    restarted, and still knows the ids that were left behind."""
 
     def __init__(self, knows: bool = False) -> None:
         self.knows = knows

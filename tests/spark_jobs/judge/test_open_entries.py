@@ -225,8 +225,8 @@ def test_a_finding_on_a_topic_that_turns_out_to_be_mirrored_is_withdrawn(lab: La
 
 
 def test_an_entry_that_was_seen_before_its_id_was_read_has_the_id(lab: Lab) -> None:
-    """On a slow machine, the transaction log may be read later than the partition. The finding still gets the name of
-    the id."""
+    """On a slow machine, the transaction log may be read later than the partition. The finding then still gets the name
+    of the id."""
     lab.opened(NOW_MS)
     assert lab.round(NOW_MS + 500) is None
     found = lab.confirmed(NOW_MS + 1_000)
@@ -419,8 +419,8 @@ def test_the_judge_waits_for_clients_of_an_unresponsive_broker(lab: Lab) -> None
 
 
 def test_a_new_judge_assumes_that_brokers_were_unresponsive_before(lab: Lab) -> None:
-    """After a restart, the judge does not know which brokers were unresponsive before. The failure that ended the
-    earlier process may have hit a broker on the same node, too."""
+    """After a restart the judge does not know which brokers were unresponsive before. The failure that ended the
+    previous process may have hit a broker on the same node, too."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.restart(NOW_MS)
@@ -672,8 +672,8 @@ def test_a_manual_marker_after_a_complete_commit_is_foreign(lab: Lab) -> None:
 
 
 def close_while_the_log_lags(lab: Lab) -> int:
-    """Ends the entry while the log is not read to its end. Returns the time of the end. The producer continues under
-    the same epoch, so its next transaction may have adopted the records."""
+    """Ends the entry while the log is not read to its end, and returns the time of the end. The producer continues
+    under the same epoch, so its next transaction may have adopted the records."""
     lab.confirmed()
     closed_ms = NOW_MS + 12_000
     for at_ms in (closed_ms, closed_ms + 500):

@@ -1,5 +1,5 @@
-"""Tests of the advice on an overdue id while other ids of its log partition progress. The advice uses the stored data
-about those ids."""
+"""Tests of the advice on an overdue id while other ids of the same log partition progress. The advice uses the store's
+data about those ids."""
 
 from __future__ import annotations
 

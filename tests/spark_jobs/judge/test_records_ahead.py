@@ -1,5 +1,5 @@
-"""Tests that the log behind a group's offset is rarely read: never for a group that moves, and once for a group that
-does not."""
+"""Tests that the partition's log after a group's offset is rarely read: never for a group that moves, and once for a
+group that does not."""
 
 from __future__ import annotations
 

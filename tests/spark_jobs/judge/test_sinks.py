@@ -1,5 +1,5 @@
-"""Tests of findings about the ids of Apache Flink's sink, from a recorded log. The findings must be right for the job's
-operator, and must warn of data loss before it happens."""
+"""Tests of findings about the ids of Apache Flink's sink, from a recorded log. The findings must be right for the
+operator of the job, and must warn of data loss before it happens."""
 
 from __future__ import annotations
 

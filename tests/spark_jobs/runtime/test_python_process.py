@@ -46,8 +46,8 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 class Jvm:
-    """Replaces the JVM. Listens on loopback for the connection of a planner, which has to send a secret. `at` has the
-    port and the secret as environment variables."""
+    """Stands in for the JVM. Listens on loopback for the connection of a planner, which has to send a secret. `at` has
+    the port and the secret as environment variables."""
 
     secret: str | None = "of this planner"
 
@@ -75,7 +75,7 @@ class Jvm:
 
 
 class LocalJvm(Jvm):
-    """Replaces the JVM of a session on this machine. Listens on a socket of the file system, without a secret."""
+    """Stands in for the JVM of a session on this machine. Listens on a socket of the file system, without a secret."""
 
     secret = None
 

@@ -1,4 +1,4 @@
-"""Tests of churn. New transactional ids are churn if the application has abandoned its earlier ones. A normal start is
+"""Tests of churn. New transactional ids are churn if the application has abandoned its earlier ids. A normal start is
 no churn."""
 
 from __future__ import annotations

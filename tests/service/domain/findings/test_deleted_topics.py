@@ -103,7 +103,7 @@ class World(NamedTuple):
     """Two transactions of one producer id, both with b-0 among their partitions.
 
     Each transaction has four steps of one second: write, decision, marker on b-0, completion. The topic is deleted
-    before step `deleted`; by then, the first `read` steps were read from b-0. The deletion becomes known before step
+    before step `deleted`. By then, the first `read` steps were read from b-0. The deletion becomes known before step
     `known`.
     """
 

@@ -165,8 +165,8 @@ def test_a_source_that_fails_for_a_while_is_a_coverage_gap(error: Reason | None,
 
 @pytest.mark.parametrize(("ahead_ms", "gaps"), [(30 * S - 1, 0), (30 * S, 1), (H, 1)])
 def test_a_source_whose_last_success_lies_in_the_future_is_a_gap(ahead_ms: int, gaps: int) -> None:
-    """The clock was set back to before a source's last success. New samples are then dropped as too old until the clock
-    has caught up."""
+    """The clock was set back to before a source's last success. New samples are then dropped as old until the clock has
+    caught up."""
     one = SourceReport("partitions", None, NOW_MS + ahead_ms, None, None)
     found = unreadable.coverage_gaps([one], NOW_MS)
     assert len(found) == gaps

@@ -132,8 +132,8 @@ def test_an_idle_pool_is_no_conflict() -> None:
 
 @pytest.mark.parametrize("ctv", ["", "ctv=2"])
 def test_a_producer_that_fences_itself_is_no_conflict(ctv: str) -> None:
-    """The producer aborts its own transaction with InitProducerId (KIP-360). Under TV2 it goes on at once. Under the
-    old protocol it is refused, and the application creates a new producer later."""
+    """The producer aborts its own transaction with InitProducerId (KIP-360). Under TV2 the producer goes on at once.
+    Under the old protocol the producer is refused, and the application creates a new producer later."""
     lines, epoch = [f"0 Empty(7,0) {ctv}"], 0
     for n in range(1, 8):
         at_ms, empty = 20_000 * n, (300, epoch + 1) if ctv else (8_000, epoch + 2)

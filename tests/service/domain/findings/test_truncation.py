@@ -1,4 +1,5 @@
-"""Tests of a kind of finding with too many cases. A case that gets no finding is counted until it gets one or ends."""
+"""Tests of a kind of finding with too many cases. A case without a finding is counted until the case gets a finding or
+ends."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tests of consumer groups behind an open transaction, by committed offset, LSO, members and time without progress.
 
-The last tests are about the blocking transaction.
+The last tests are about the transaction that blocks a group.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def test_the_offset_of_a_group_shows_its_relation_to_a_stalled_lso(
 
 @pytest.mark.parametrize("committed", [0, HW - 1, HW])
 def test_no_group_waits_where_the_lso_is_at_the_high_watermark(committed: int) -> None:
-    """No transaction blocks a group there. It may be idle on a partition that ends in a marker (the lag stays 1), or be
-    stuck for another reason."""
+    """No transaction blocks such a group. A group may be idle on a partition that ends in a marker (the lag stays 1),
+    or be stuck for another reason."""
     assert seen(offset(committed, STOPPED_AFTER_MS), LsoSample(HW, HW, None)) == []
     assert seen(offset(committed, STOPPED_AFTER_MS), LsoSample(HW, HW, SINCE_MS)) == []
 

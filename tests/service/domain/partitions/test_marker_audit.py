@@ -218,8 +218,8 @@ def in_pieces(
 ) -> tuple[dict[Decision, Result], set[Decision]]:
     """Compares decisions with markers while both are read in pieces.
 
-    Each step reads the transaction log up to some transaction, and each partition at most up to the markers of the same
-    one. The comparison learns of a partition's progress `behind` transactions later.
+    Each step reads the transaction log up to some transaction, and each partition at most up to the markers of this
+    transaction. The comparison learns of a partition's progress `behind` transactions later.
     """
     results: dict[Decision, Result] = {}
     torn: set[Decision] = set()
@@ -269,10 +269,10 @@ def test_only_torn_transactions_are_called_torn_however_they_are_read(
 
 
 def test_a_comparison_from_the_middle_contradicts_no_decision() -> None:
-    """Under the old protocol, all transactions have one epoch, so a marker does not show to which decision it belongs.
+    """Under the old protocol all transactions have one epoch, so a marker does not show to which decision it belongs.
 
-    The markers of the first three decisions lie before the first offset that is compared. Those of the next five are
-    known.
+    The markers of the first three decisions lie before the first compared offset. The markers of the next five
+    decisions are known.
     """
     decisions = [decided(n, commit=n != 8, places=(A,)) for n in range(1, 10)]
     markers = [marker(A, 10 * n, 100 * n + 5, commit=n != 8, ends=10 * n - 1 if n > 4 else -1) for n in range(4, 9)]

@@ -1,4 +1,4 @@
-"""Tests that a reason is the same after it was stored or sent through Spark, and that it is shown as one line."""
+"""Tests that a reason is unchanged after it was stored or sent through Spark, and that it is shown as one line."""
 
 from __future__ import annotations
 

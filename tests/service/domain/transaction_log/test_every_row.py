@@ -1,8 +1,8 @@
 """Tests the cause of every kind of end (docs/causes.md) on a whole log. The log is encoded as each kind of broker
 writes it, and then read back.
 
-The kinds of brokers differ in the record's value. A v0 has no tags. A v1 contains the client's transaction version, and
-from 4.3 on also the producer ids. The comment beside a record is its expected cause.
+The kinds of brokers differ in the record's value. A value of v0 has no tags, v1 contains the client's transaction
+version, and from 4.3 on v1 also contains the producer ids. The comment beside a record gives its expected cause.
 """
 
 from __future__ import annotations

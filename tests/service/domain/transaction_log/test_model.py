@@ -1,4 +1,4 @@
-"""Tests of causes against a model that knows the true ones. A `certain` cause is never wrong, even if most of the log
+"""Tests of causes against a model that knows the true cause. A `certain` cause is never wrong, even if most of the log
 is gone."""
 
 from __future__ import annotations

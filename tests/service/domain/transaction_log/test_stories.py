@@ -1,5 +1,5 @@
-"""Tests of whole histories: the stored logs of the lab's scenarios on 4.3.1 and 3.9.2, and logs in the tests
-themselves."""
+"""Tests of whole histories: the stored logs of the lab's scenarios on 4.3.1 and 3.9.2, and logs that are written in the
+tests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Tests of the cause of an abort, derived from the records alone: from tags, epochs and times, and from the records
-that follow."""
+"""Tests of the cause of an abort as derived from the records alone: from their tags, epochs and times, and from the
+records that follow."""
 
 from __future__ import annotations
 

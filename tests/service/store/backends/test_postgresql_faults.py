@@ -1,7 +1,7 @@
 """Tests of a PostgreSQL server that ends sessions, is locked, or is read-only.
 
-Each fault raises an error of one line. After it, the store works again, and no row is lost or counted twice. Restarts
-are in test_postgresql.py. The last tests check the helper that starts the PostgreSQL server.
+Each fault raises an error of one line. After the fault the store works again, and no row is lost or counted twice.
+Restarts are in test_postgresql.py. The last tests check the helper that starts the PostgreSQL server.
 """
 
 from __future__ import annotations

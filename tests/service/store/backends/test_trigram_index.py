@@ -1,4 +1,4 @@
-"""Tests that a text search over ids returns the same rows with and without the trigram index, whatever the state of the
+"""Tests that a text search over ids returns the same rows with and without the trigram index, in every state of the
 index."""
 
 from __future__ import annotations
