@@ -9,7 +9,7 @@ from dashboards.frame import Board
 from dashboards.links import of_row, of_series, page
 from dashboards.panels import Column, Query, at_least, big, lines, rows, steps
 from dashboards.queries import data_age, increase, of_service, quantile, rate, value
-from dashboards.the_service import NOTIFICATIONS, THE_SERVICE
+from dashboards.the_service import NOTIFICATIONS, OTLP, THE_SERVICE
 from service.metrics import catalogue
 
 _MOST: Final = 10
@@ -209,6 +209,7 @@ BOARD: Final = Board(
         ("Reading", _READING),
         ("The service", THE_SERVICE),
         ("Notifications", NOTIFICATIONS),
+        ("OpenTelemetry", OTLP),
         ("Clusters", _CLUSTERS),
     ],
 )

@@ -1,4 +1,5 @@
-"""Panels about the service itself: its page of metrics, its answers, its process, its notifications."""
+"""Panels about the service itself: its page of metrics, its answers, its process, its notifications, its
+requests to an OpenTelemetry endpoint."""
 
 from __future__ import annotations
 
@@ -119,5 +120,34 @@ NOTIFICATIONS: Final = [
         unit="short",
         empty=True,
         width=8,
+    ),
+]
+
+OTLP: Final = [
+    lines(
+        "Requests to the OpenTelemetry endpoint",
+        "Per second, by what they carry, and whether the endpoint took them. After a failure the next request follows"
+        " after up to a minute; the log of the service has the error.",
+        [
+            Query(
+                f"max by (signal, outcome) (rate({of_service(catalogue.OTLP_REQUESTS)}[{INTERVAL}]))",
+                "{{signal}} {{outcome}}",
+            )
+        ],
+        unit="ops",
+        empty=True,
+    ),
+    lines(
+        "What the OpenTelemetry endpoint never gets",
+        "Data points, traces and spans in each step, by reason: refused by the endpoint, above the cap, deleted from"
+        " the store before they were sent, or without a valid time.",
+        [
+            Query(
+                f"max by (signal, reason) (increase({of_service(catalogue.OTLP_DROPPED)}[{INTERVAL}]))",
+                "{{signal}} {{reason}}",
+            )
+        ],
+        unit="short",
+        empty=True,
     ),
 ]

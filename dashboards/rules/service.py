@@ -84,6 +84,20 @@ NOTIFICATIONS: Final = Alert(
     " notifications shows the error.",
 )
 
+_OTLP_FAILED: Final = f"max by (signal) (increase({pick(of.OTLP_REQUESTS, outcome='failed')}[5m]))"
+_OTLP_TAKEN: Final = f"max by (signal) (increase({pick(of.OTLP_REQUESTS, outcome='taken')}[5m]))"
+
+OTLP: Final = Alert(
+    name="KafkaTxnOtlpFailing",
+    expr=f"{_OTLP_FAILED} > 0\n  unless\n{_OTLP_TAKEN} > 0",
+    severity=WARNING,
+    wait="5m",
+    summary="The OpenTelemetry endpoint takes no {{ $labels.signal }} of txnscope",
+    description="{{ $value | humanize }} requests with {{ $labels.signal }} to the endpoint of `[otlp]` failed in 5"
+    " minutes, and none succeeded. Traces wait in the store and are sent when the endpoint answers again; gauges of the"
+    " meantime are lost. The log of the service has the error.",
+)
+
 WATCHDOG: Final = Alert(
     name="KafkaTxnWatchdog",
     expr="vector(1)",
@@ -95,7 +109,7 @@ WATCHDOG: Final = Alert(
 
 GROUP: Final = Group(
     "txnscope-service",
-    (DOWN, ABSENT, MISSING, STORE_DOWN, SLOW, NOTIFICATIONS, WATCHDOG),
+    (DOWN, ABSENT, MISSING, STORE_DOWN, SLOW, NOTIFICATIONS, OTLP, WATCHDOG),
     "txnscope-pipeline",
     page="/",
 )

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from service.domain.application_rules import Assigned
 from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.transaction_log import states
+from service.metrics.exports import Signal
 from service.store.receivers import add_receiver
 from service.store.writers.applications import ApplicationWriter
 from service.store.writers.groups import GroupWriter
@@ -51,6 +52,9 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithPartitions]
 def series(seeded: WithPartitions) -> Series:
     """Returns the series on the metrics page that a service renders from the store."""
     with client_of(seeded.url) as client:
+        exports = client.app.state.txnscope.metrics.exports  # type: ignore[attr-defined]
+        exports.expect(Signal.METRICS)
+        exports.expect(Signal.TRACES)
         client.get("/api/v1/clusters")
         text = client.get("/metrics").text
     found = defaultdict(list, NOT_OURS)

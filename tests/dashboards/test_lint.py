@@ -122,7 +122,7 @@ def test_counters_are_never_shown_raw(board: Json) -> None:
 
 def test_metrics_of_clusters_are_selected_by_cluster(board: Json) -> None:
     for _, target in targets(board):
-        selectors = re.findall(r"kafka_txn_(?!exporter_|notifications_)\w+(\{[^}]*\})?", target["expr"])
+        selectors = re.findall(r"kafka_txn_(?!exporter_|notifications_|otlp_)\w+(\{[^}]*\})?", target["expr"])
         assert all('cluster=~"$cluster"' in found for found in selectors), target["expr"]
 
 

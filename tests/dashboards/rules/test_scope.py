@@ -16,7 +16,7 @@ from tests.dashboards.rules.files import accepts, run
 
 SELECTOR: Final = re.compile(r"(?<![\w:])((?:kafka_txn_|cluster\w*:)[\w:]+|up(?=\{))(\{[^}]*\})?")
 GROUPING: Final = re.compile(r"\b(?:by|on) \(([^)]*)\)")
-WITHOUT_CLUSTER: Final = ("up", "kafka_txn_exporter_", "kafka_txn_notifications_")
+WITHOUT_CLUSTER: Final = ("up", "kafka_txn_exporter_", "kafka_txn_notifications_", "kafka_txn_otlp_")
 
 
 def made(folder: Path, *options: str) -> list[dict[str, Any]]:
