@@ -17,14 +17,13 @@ LEASE_LAPSES_AFTER_MS: Final = 10_000
 compares them)."""
 
 STALLED_AFTER_MS: Final = LEASE_LAPSES_AFTER_MS
-"""Age of the last success from which a source counts as stalled. A healthy source succeeds at least once a second, so
-ten successes in a row are missing. A shorter time could not distinguish an application that is gone from one that runs
-without progress, because the lease of the former needs this time to lapse. With a longer time, pages would show data
-that is too old."""
+"""Age of the last success above which a source counts as stalled. A healthy source succeeds at least once a second, so
+ten successes in a row are missing. A shorter time could not distinguish an application that is gone from one without
+progress, because a lease needs this time to lapse."""
 
 COVERED_WITHIN_MS: Final = 30_000
-"""A partition counts as covered, in metrics and on the page of the pipeline, if its last answer is at most this old.
-Each partition is asked every second; a long batch of the first read takes longer."""
+"""Maximum age (ms) of the last answer of a partition that counts as covered, in metrics and on the pipeline page.
+Partitions are asked every second; a long batch of the first read takes longer."""
 
 
 class SourceName(StrEnum):
@@ -69,10 +68,11 @@ class LeaseState:
 class Stall:
     """The stall of a source: no new data of the source is stored.
 
-    - `since_ms`: its last success; None if it was never read, or if the time is unknown because a clock was set back.
+    - `since_ms`: the source's last success; None if there was none, or if a clock was set back, so that the time is
+      unknown.
     - `error`: the source's error, for the cause FAILING.
-    - `unread_since_ms`: the last time at which the application, now gone, renewed its lease or read this source; may be
-      given together with an error; None while an application reads the cluster, or if none ever held the lease.
+    - `unread_since_ms`: if the application is gone, the last time at which it renewed its lease or read this source;
+      may be given together with an error. None while an application reads the cluster, or if none ever held the lease.
     - `until_ms`: for the cause CLOCK_SET_BACK, the time from which reads count as new again.
     """
 
@@ -86,11 +86,11 @@ class Stall:
 def stall_of(as_of_ms: int | None, error: Reason | None, lease: LeaseState | None, now_ms: int) -> Stall | None:
     """Returns the stall of the source; None while it does not stall.
 
-    `as_of_ms`: its last success, None if there was none. `error`: its last report, None if that was a success.
+    `as_of_ms`: the source's last success, None if there was none. `error`: its last report, None if that was a success.
 
-    The reader's clock may be ahead of `now_ms`. While the reader renews its lease, the age of its last success is
-    measured against the renewal, which is by the same clock, so a stall is noticed all the same. If the reader is gone,
-    its absence is noticed only once `now_ms` has caught up with the reader's clock.
+    The reader's clock may be ahead of `now_ms`. While the reader renews its lease, the age of the last success is
+    measured against the renewal, because both times come from the reader's clock. If the reader is gone, its absence is
+    noticed only once `now_ms` has caught up with the reader's clock.
     """
     latest_ms = now_ms if lease is None else max(now_ms, lease.renewed_at_ms)
     if as_of_ms is not None and abs(latest_ms - as_of_ms) <= STALLED_AFTER_MS:

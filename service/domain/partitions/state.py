@@ -83,11 +83,11 @@ class PartitionState(ObservedPartition):
 
 
 class CommittedRecords:
-    """Searches [offset, lso) for a record that a read_committed consumer gets: a record outside of transactions, or of
-    a committed transaction. `found`: whether there is such a record; None while the batches so far do not show it.
+    """Searches [offset, lso) for a record that a read_committed consumer gets: one outside of transactions, or one of a
+    committed transaction. `found`: True or False; None while the batches so far leave it open.
 
-    Every transaction with records below the LSO is decided; its marker may lie beyond the LSO. Markers and aborted
-    records do not count, because the consumer does not get them.
+    Batches beyond the LSO may be needed, because the marker of a transaction may lie there. Markers and aborted records
+    do not count.
     """
 
     def __init__(self, offset: int, lso: int) -> None:
@@ -96,8 +96,8 @@ class CommittedRecords:
         self.found: bool | None = None
 
     def add(self, batch: BatchOffsets, records: int) -> None:
-        """Adds the next batch of the log. The first batch contains the offset, or follows it. `records`: the number of
-        records in the batch, which compaction may reduce to 0."""
+        """Adds the next batch of the log; the first batch contains the offset, or follows it. `records`: the number of
+        records in the batch, 0 if compaction removed all."""
         if batch.is_control:
             self._end(batch)
         elif batch.first < self._lso and batch.next > self._offset and records:

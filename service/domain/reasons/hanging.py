@@ -1,5 +1,4 @@
-"""Reasons why a transaction hangs, as far as these are proven, and reasons why the decision about its marker is known
-or unknown."""
+"""Reasons why a transaction hangs, and why the decision about its marker is known or unknown."""
 
 from __future__ import annotations
 
@@ -42,8 +41,8 @@ _NOT_THERE: Final = {
     True: "was never written here, or was lost with a leader",
 }
 SKIPPING: Final = "4.3.0, 4.3.1 and 4.4.0"
-"""Kafka versions whose coordinators were seen to treat a participant without leader as deleted, so that a committed
-transaction hangs (KAFKA-20734). No feature level distinguishes them from later patch releases."""
+"""Kafka versions whose coordinators were seen to treat a participant without a leader as deleted. A committed
+transaction then hangs (KAFKA-20734). No feature level distinguishes these versions from later patch releases."""
 _SKIPS: Final = f"; coordinators of Kafka {SKIPPING} skip the marker of a partition without a leader (KAFKA-20734)"
 _SKIPPED: Final = {True: _SKIPS, False: "", None: f"{_SKIPS}; whether these do is not known"}
 _MISSING: Final = (HangCause.NO_MARKER, HangCause.NO_MARKER_OR_OUTSIDE)
@@ -51,9 +50,9 @@ _MISSING: Final = (HangCause.NO_MARKER, HangCause.NO_MARKER_OR_OUTSIDE)
 
 class HangReason(Reason):
     """Reason why an entry hangs. `log_start`: the log start of the partition; records below it were deleted.
-    `may_skip_markers`: from `service.domain.releases`, for the brokers of the cluster. `decided_by`: the reason why the
-    coordinator's decision about the transaction is known or unknown. `is_behind`: an older entry pins the LSO below the
-    start of this entry. `leader_changed`: the partition has had another leader since the entry was written."""
+    `may_skip_markers`: the result of `service.domain.releases` for the cluster's brokers. `decided_by`: why the
+    coordinator's decision is known or unknown. `is_behind`: an older entry pins the LSO below the start of this entry.
+    `leader_changed`: the partition has had another leader since the entry was written."""
 
     cause: HangCause
     log_start: int
@@ -64,8 +63,8 @@ class HangReason(Reason):
     code = "hangs"
 
     def __post_init__(self) -> None:
-        """Accepts the cause also as the text that the store has. Raises ValueError for a cause that only a later
-        version of txnscope knows."""
+        """Accepts `cause` as its text in the store, too. Raises ValueError for a cause that only a later version of
+        txnscope knows."""
         object.__setattr__(self, "cause", HangCause(self.cause))
 
     def __str__(self) -> str:
@@ -125,9 +124,9 @@ class RecordsGone(Reason):
 
 
 class SeveralLeft(Reason):
-    """No proof excludes some transactions that may have written the entry. `committed`, `aborted`: whether one of these
-    transactions has this outcome. `holds_committed`: records of a committed transaction are proven to be in the entry,
-    so an ABORT destroys them."""
+    """The proofs leave several worlds of the entry. `committed`, `aborted`: whether a transaction with that outcome may
+    have written it. `holds_committed`: records of a committed transaction are proven to be in the entry, so an ABORT
+    destroys them."""
 
     committed: bool
     aborted: bool
@@ -144,8 +143,9 @@ class SeveralLeft(Reason):
 
 
 class UnlistedWriter(Reason):
-    """A transaction may have written behind the entry's first batch without listing the partition. `is_committed`:
-    whether that transaction was committed; None while it is open. `holds_committed`: as in SeveralLeft."""
+    """A transaction that does not list the partition may have written to the entry, behind its first batch.
+    `is_committed`: whether that transaction was committed; None while it is open. `holds_committed`: as in
+    SeveralLeft."""
 
     is_committed: bool | None
     holds_committed: bool
@@ -181,8 +181,8 @@ _SIGNS: Final = {
 
 class ForeignRecords(Reason):
     """The transactional.id that has the entry's producer id in this cluster did not write the entry. `found`: the value
-    in the records. `limit`: the highest value that records of the id can have (EPOCH, LEADER_EPOCH), the only one that
-    they can have (SEQUENCE), or the time at which the id got the producer id and epoch (OLDER). ORDER has neither."""
+    in the records. `limit`: for EPOCH and LEADER_EPOCH, the highest possible value; for SEQUENCE, the only possible
+    value; for OLDER, the time at which the id got the producer id and epoch. ORDER uses neither field."""
 
     sign: ForeignSign
     found: int
@@ -190,8 +190,8 @@ class ForeignRecords(Reason):
     code = "foreign_records"
 
     def __post_init__(self) -> None:
-        """Accepts the sign also as the text that the store has. Raises ValueError for a sign that only a later version
-        of txnscope knows."""
+        """Accepts `sign` as its text in the store, too. Raises ValueError for a sign that only a later version of
+        txnscope knows."""
         object.__setattr__(self, "sign", ForeignSign(self.sign))
 
     @property

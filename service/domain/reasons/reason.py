@@ -10,11 +10,12 @@ from typing import Any, ClassVar, dataclass_transform
 @dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
 class Reason:
-    """Base class. Every subclass becomes a frozen dataclass without a decorator. It has its own `code`, and fields that
-    are text, numbers, reasons or tuples of these.
+    """Base class of all reasons. Each subclass becomes a frozen dataclass without a decorator, and has its own `code`.
+    Its fields are text, numbers, reasons, or tuples of these.
 
-    The text of a reason is one line for people, without a full stop. It comes from `sentence`, in which `{0.x}` stands
-    for an attribute, or from an own `__str__`."""
+    The text of a reason is one line for people, without a full stop: `sentence`, in which `{0.x}` stands for an
+    attribute, or an own `__str__`.
+    """
 
     code: ClassVar[str]
     sentence: ClassVar[str]

@@ -43,9 +43,9 @@ class LogUnread(Reason):
 
 
 class BeingConfirmed(Reason):
-    """No id is known that will end the entry; the three confirmation steps decide. `owner_state`: in the words of the
-    API; None if the id that wrote the entry is not known. `has_other_owner`: the producer id belongs to an id that
-    cannot have written the entry."""
+    """No id is known that will end the entry; the three confirmation steps decide. `owner_state`: the state of the id
+    that wrote the entry, in the words of the API; None if that id is not known. `has_other_owner`: the producer id
+    belongs to an id that cannot have written the entry."""
 
     owner_state: str | None
     has_other_owner: bool = False
@@ -60,9 +60,8 @@ class BeingConfirmed(Reason):
 
 
 class OwnerLeftBehind(Reason):
-    """The owner's record is in partition `log_partition` of the transaction log, where the id's coordinator does not
-    look for it, because partitions were added. Only a coordinator that has not restarted since then still ends the
-    entry."""
+    """The owner was left behind in partition `log_partition` of the transaction log when partitions were added. Only a
+    coordinator that has not restarted since then still ends the entry."""
 
     log_partition: int
     code = "owner_left_behind"

@@ -168,8 +168,8 @@ class NoTransactionLog(Reason):
     code = "no_transaction_log"
 
     def __post_init__(self) -> None:
-        """Accepts the sign also as the text that the store has. Raises ValueError for a sign that only a later version
-        of txnscope knows."""
+        """Accepts `sign` as its text in the store, too. Raises ValueError for a sign that only a later version of
+        txnscope knows."""
         object.__setattr__(self, "seen", TransactionsSeen(self.seen))
 
     def __str__(self) -> str:
@@ -195,8 +195,8 @@ class LeadersUnresponsive(Reason):
 
 
 class FirstStartIncomplete(Reason):
-    """At the first start, not every partition answered. Every partition has to answer, because counting begins at the
-    end offset that it reports then."""
+    """Some partitions did not answer at the first start. Each has to answer, because counting begins at the end offset
+    that it reports then."""
 
     because: Reason | None
     code = "first_start_incomplete"

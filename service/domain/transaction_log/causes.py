@@ -3,11 +3,16 @@
 Source: `TransactionCoordinator` (endTransaction, InitProducerId, timeout scan), `TransactionMetadata.prepare*`,
 KIP-360, KIP-890.
 
-No abort of a transaction with partitions has a certain cause. Under the old protocol an EndTxn names an epoch and not a
-transaction: a late duplicate may have ended the next one (KAFKA-17754). Under TV2 a client's abort, a timeout and a
-fence all raise the epoch by one. The recovery of a two-phase producer (KIP-939, InitProducerId with keepPreparedTxn)
-raises the epoch before it ends the kept transaction, under any version, so a raised epoch is no sign of a fence there.
-The next records of the id often decide the cause (`refine`), because they show which producer was let in."""
+No abort of a transaction with partitions has a certain cause:
+
+- Under the old protocol an EndTxn names an epoch and not a transaction: a late duplicate may have ended the next one
+  (KAFKA-17754).
+- Under TV2 a client's abort, a timeout and a fence all raise the epoch by one.
+- The recovery of a two-phase producer (KIP-939, InitProducerId with keepPreparedTxn) raises the epoch before it ends
+  the kept transaction, under any version. There a raised epoch is no sign of a fence.
+
+The next records of the id often decide the cause (`refine`), because they show which producer was let in.
+"""
 
 from __future__ import annotations
 
@@ -54,11 +59,12 @@ class Confidence(StrEnum):
 
 
 FOLLOWS_WITHIN_MS: Final = 3_000
-"""Time within which an Empty follows a fence, because the client retries its InitProducerId at least once a second
-until the abort is complete. If no Empty follows, the InitProducerId was refused, or the client gave up."""
+"""Maximum time (ms) from a fence's CompleteAbort to the Empty that follows: the client retries its InitProducerId at
+least once a second until the abort is complete. If no Empty follows, the InitProducerId was refused, or the client gave
+up."""
 
 RETURNS_WITHIN_MS: Final = 10_000
-"""An application that its own framework fenced is back within this time after the abort: Kafka Connect calls
+"""Time (ms) after the abort within which an application is back that its own framework fenced. Kafka Connect calls
 `fenceProducers` for the ids of its tasks, then starts the tasks (KIP-618)."""
 
 _LAST_CLIENT_EPOCH: Final = 32_766
@@ -78,8 +84,8 @@ class Cause(NamedTuple):
 
 
 def cause_of(before: LogRecord, after: LogRecord) -> Cause | None:
-    """Returns why `after` was written, if it ends a transaction, initializes or expires the id, or changes its producer
-    id; None for any other record."""
+    """Returns the cause of `after`, if this record ends a transaction, initializes or expires the id, or changes its
+    producer id; None for any other record."""
     if after.state == PREPARE_COMMIT:
         is_unchanged = is_same_transaction(before, after) and before.producer_epoch == after.producer_epoch
         return Cause(CauseCode.COMMIT, Confidence.LIKELY) if is_unchanged else cause_of_commit(after)
@@ -141,8 +147,8 @@ def _abort(before: LogRecord, after: LogRecord) -> Cause:
 
 
 def _ran_out(abort: LogRecord) -> bool:
-    """Returns whether the coordinator's scan would have timed the transaction out: whether it was open for longer than
-    its timeout, by the coordinator's own clock (`TransactionStateManager.timedOutTransactions`)."""
+    """Returns whether the transaction was open for longer than its timeout, by the coordinator's own clock. If so, the
+    coordinator's scan would have aborted it (`TransactionStateManager.timedOutTransactions`)."""
     if abort.timeout_ms == TWO_PHASE_TIMEOUT_MS or abort.start_ms <= 0:
         return False
     return abort.last_update_ms - abort.start_ms > abort.timeout_ms
@@ -214,10 +220,9 @@ def _asks_for_the_same(complete: LogRecord, after: LogRecord) -> bool:
 
 
 def _is_application(admin: LogRecord, after: LogRecord) -> bool:
-    """Returns whether the record `after` shows that the application is back after `admin`, an Empty with an
-    administrator's timeout. Either the application has initialised the id with its own timeout. Or it begins a
-    transaction right after the Empty; then the Empty was the application's, because the admin API never begins a
-    transaction."""
+    """Returns whether `after` shows that the application is back after `admin`, an Empty with an administrator's
+    timeout. One sign is an Empty with the application's own timeout. The other is a transaction right after `admin`:
+    the admin API never begins one."""
     is_back = _is_next_init(admin, after) and after.timeout_ms not in ADMIN_TIMEOUTS_MS
     return admin.state == EMPTY and (is_back or _goes_on(admin, after))
 

@@ -33,9 +33,8 @@ def partition_of(text: str, partition_count: int) -> int:
 
 
 def coordinator_partition(transactional_id: bytes, partition_count: int) -> int | None:
-    """Returns the partition of the id among `partition_count` partitions. None if the partition is not known, because
-    `partition_count` is 0, or because the bytes are no UTF-8 (Java hashes a text in which it has replaced the invalid
-    bytes)."""
+    """Returns the partition of the id among `partition_count` partitions. Returns None if `partition_count` is 0, or if
+    the bytes are no UTF-8 (Java hashes a text in which it has replaced the invalid bytes)."""
     if partition_count < 1:
         return None
     try:
@@ -45,14 +44,15 @@ def coordinator_partition(transactional_id: bytes, partition_count: int) -> int 
 
 
 def is_left_behind(transactional_id: bytes, partition: int, partition_count: int) -> bool:
-    """Returns whether `partition`, in which the id has a record (-1: it has none), is another one than the partition in
-    which a coordinator looks for the id. False if that is not known."""
+    """Returns whether the id's record lies in another partition than the one in which a coordinator looks for the id.
+    `partition`: the record's partition; -1 if there is no record. Returns False if the coordinator's partition is not
+    known."""
     found = coordinator_partition(transactional_id, partition_count)
     return found is not None and partition not in (found, -1)
 
 
 def partition_count(partitions: Iterable[int], reported: Iterable[int | None] = ()) -> int:
-    """Returns the number of partitions of the log: the largest number that follows from the arguments. `partitions`:
-    the partitions that answered, numbered from 0. `reported`: the numbers of partitions in answers about the topic's
-    metadata (None: not known), which include new partitions that do not answer yet."""
+    """Returns the number of partitions of the log: the largest that the arguments show. `partitions`: those that
+    answered, numbered from 0. `reported`: counts from answers about the topic's metadata (None: not known), which
+    include new partitions that do not answer yet."""
     return max([max(partitions, default=-1) + 1, *(number or 0 for number in reported)])

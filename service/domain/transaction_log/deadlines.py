@@ -29,21 +29,21 @@ def abort_due_at_ms(state: int, started_at_ms: int | None, timeout_ms: int, scan
 
 
 def is_overdue(state: int, started_at_ms: int | None, timeout_ms: int, partition: int, log: KnownLog) -> bool:
-    """Returns whether the transaction is still Ongoing although its abort was due. The log partition has to be known up
-    to the due time; otherwise returns False."""
+    """Returns whether the transaction is still Ongoing although its abort was due. Returns False if the log partition
+    is not known up to the due time."""
     due_ms = abort_due_at_ms(state, started_at_ms, timeout_ms, log.limits.scan_ms)
     return due_ms is not None and log.is_known_until(partition, due_ms)
 
 
 def overdue_timed_out_by_ms(known_until_ms: int, scan_ms: int) -> int:
-    """Returns the latest time at which a transaction can have timed out if it is overdue in a log known until
+    """Returns the time by which a transaction must have timed out to be overdue in a log that is known until
     `known_until_ms`. The store selects transactions by this time, and `is_overdue` decides."""
     return known_until_ms - scan_ms - ABORT_SLACK_MS
 
 
 def expires_at_ms(state: int, last_update_ms: int, expiration_ms: int) -> int | None:
-    """Returns the time from which the coordinator may remove the id in its next sweep. None while a transaction is
-    open, if the id is already removed, and if its state or last update is not known."""
+    """Returns the time from which the coordinator may remove the id in its next sweep. Returns None if a transaction is
+    open, if the id is already removed, or if its state or last update is not known."""
     if state not in EXPIRABLE or not is_time(last_update_ms):
         return None
     return last_update_ms + expiration_ms

@@ -50,16 +50,17 @@ class RecordFields(NamedTuple, Generic[Value]):
 class LogRecord(RecordFields[int]):
     """One record of `__transaction_state`, reduced to the fields that the store keeps.
 
-    `state` is a number of `transaction_log.states`: EXPIRED for a tombstone, UNKNOWN for an undecodable value. Both
-    have -1 as producer id, producer epoch and times from the value. `timestamp_ms` is the coordinator's append time
-    (the record's own timestamp)."""
+    `state` is a number of `transaction_log.states`: EXPIRED for a tombstone, UNKNOWN for an undecodable value. In both
+    cases the producer id, the epoch and the value's times are -1. `timestamp_ms` is the coordinator's append time (the
+    record's own timestamp).
+    """
 
     __slots__ = ()
 
 
 VALUE_FROM: Final = LogRecord._fields.index("producer_id")
-"""Index of the first field that comes from a record's value, as do all fields after it. A tombstone, and a record that
-cannot be decoded, have no such values."""
+"""Index of the first field that comes from a record's value; so do all fields after it. Tombstones and undecodable
+records have no such values."""
 
 NO_RECORD = LogRecord(-1, -1, -1, states.NEVER_SEEN, NO_ID, -1, -1, -1, -1, 0, NO_ID, 0)
 """Stands for the predecessor of a record if there is none, or if it is not known (compacted away)."""
@@ -102,12 +103,12 @@ class Run(NamedTuple):
     """Consecutive records of one id under one producer id, reduced to their first and last: the unit in which the store
     takes records.
 
-    - `joined`: the same micro-batch has the record before `first`, so that the pair of these two is among the steps
-      unless it is plain. If not `joined`, the store judges the pair of its own last record and `first`.
+    - `joined`: the record before `first` is in the same micro-batch. Then the pair of these two is among the steps,
+      unless it is plain. Otherwise the store judges the pair of its own last record and `first`.
     - `participants`: the participants of `last`, present only while its transaction is open.
     - `ended_value`: the newest PrepareX with partitions in the run, as Kafka wrote it at `ended_offset` with
-      `ended_state`. It contains the decision, its partitions and its epoch. The three fields are -1, -1 and None if
-      there is no such PrepareX.
+      `ended_state`. It contains the decision, its partitions and its epoch. Without such a PrepareX, `ended_value` is
+      None and the other two are -1.
     """
 
     partition: int
@@ -231,7 +232,8 @@ class Gap(NamedTuple):
     - `away` (an empty range): the last read was so long ago that tombstones may be gone, or the store was made anew
       (`service.store.rebuild`), so the log is read again.
 
-    After the last three reasons the log is a new generation; its records below `from_offset` were counted already.
+    After `recreated`, `diverged` and `away` the log is a new generation; its records below `from_offset` were counted
+    already.
     """
 
     from_offset: int

@@ -30,8 +30,8 @@ SETTLES_AFTER_MS: Final = causes.FOLLOWS_WITHIN_MS + _CLOCKS_MS
 """Time after the CompleteAbort of an abort, from which its open cause is final."""
 
 ADMIN_SETTLES_AFTER_MS: Final = causes.RETURNS_WITHIN_MS + _CLOCKS_MS
-"""Time after the CompleteAbort from which the open cause ADMIN is final: the application may be back soon after an
-Empty with an administrator's timeout."""
+"""Time after the CompleteAbort from which an open cause ADMIN is final. Until then the application may come back, which
+shows that its own framework fenced it."""
 
 
 class LastAbort(NamedTuple):
@@ -47,8 +47,8 @@ class LastAbort(NamedTuple):
 
     @property
     def is_waiting(self) -> bool:
-        """Returns whether the abort is complete, and the next record may still change its cause. As long as that is so,
-        the abort is not counted."""
+        """Returns whether the abort is complete while the next record may still change its cause. Until the cause is
+        final, the abort is not counted."""
         return self.cause.is_open and self.completed_at_ms is not None
 
     @property
@@ -132,9 +132,9 @@ def judge(last_abort: LastAbort, before: LogRecord, after: LogRecord, *, counts:
 
 
 def settle(last_abort: LastAbort) -> LastAbort:
-    """Returns the abort with its cause as final, because no record came in time to change it. The final cause may be
-    more certain than before. The caller counts the abort under this cause, if it counts, and gives the cause to its
-    row."""
+    """Returns the abort with its cause made final, because no record came in time to change it. The final cause may be
+    more certain than before. The caller gives the cause to the abort's row and, if the abort counts, counts it under
+    this cause."""
     return last_abort._replace(cause=causes.settled(last_abort.cause))
 
 
@@ -157,7 +157,7 @@ def marker_ms(before: LogRecord, after: LogRecord) -> int | None:
 
 
 def with_first_append_time(before: LogRecord, after: LogRecord) -> LogRecord:
-    """Returns `after`; if `after` repeats the PrepareX `before`, with the append time of `before`. For a third PrepareX
+    """Returns `after`, with the append time of `before` if `after` repeats the PrepareX `before`. For a third PrepareX
     the caller passes the earlier result as `before`, so that the time of the first append is kept."""
     return after._replace(timestamp_ms=before.timestamp_ms) if transitions.is_prepared_again(before, after) else after
 

@@ -17,8 +17,8 @@ PROGRESS_FRESH_MS: Final = 10_000
 offset, everything written there is known."""
 
 CLOCK_AHEAD_MS: Final = 1_000
-"""An end offset may have been requested up to this time after the start of the round that uses it. If its time is
-further ahead, it was stored before the clock was set back, so its age is unknown."""
+"""Maximum time by which the request for an end offset may be later than the start of the round that uses the offset. A
+time further ahead was stored before the clock was set back, so the age of the offset is unknown."""
 
 
 class Limits(NamedTuple):

@@ -47,9 +47,9 @@ def entry_query(entry: Entry, owner: Owner | None, samples: tuple[Sample, ...], 
 
 
 class FirstBatch(NamedTuple):
-    """The batch that began the entry. `first_timestamp_ms`: of its first record, by its producer's clock;
-    `leader_epoch`: of the leader that wrote it. `is_first_of_epoch`: the partition's log was read from offset 0 to the
-    entry, and has no earlier batch of that producer id and epoch."""
+    """The batch that began the entry. `first_timestamp_ms`: the timestamp of its first record, by the producer's clock.
+    `leader_epoch`: the epoch of the leader that wrote the batch. `is_first_of_epoch`: the partition's log was read from
+    offset 0 to the entry, and has no earlier batch of that producer id and epoch."""
 
     producer_epoch: int
     sequence: int
@@ -76,11 +76,11 @@ class Batches(NamedTuple):
 
 
 class EntryFacts(NamedTuple):
-    """The brokers' answer about an entry, read at `read_at_ms`. `history` None: the producer id has no known owner.
+    """The brokers' answer about an entry, read at `read_at_ms`. `history`: None if the producer id has no known owner.
 
     `markers`: the newest markers before the entry, or all of them, oldest first; empty if the offsets right before the
-    entry could not be read. `markers_from`: all offsets from there to the entry were read, so no other marker lies in
-    that range. `leader_epoch`: the epoch of the partition's present leader.
+    entry could not be read. `markers_from`: the offset from which everything up to the entry was read, so that no other
+    marker lies in that range. `leader_epoch`: the epoch of the partition's present leader.
     """
 
     history: LogHistory | None

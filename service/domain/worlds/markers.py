@@ -37,7 +37,7 @@ def ended_before(transactions: Sequence[Transaction], markers: Sequence[Marker],
 
 def _older_than_newest(transactions: Sequence[Transaction], markers: Sequence[Marker]) -> int:
     """Returns the number of transactions that are over by their epochs alone: after a marker, the partition's leader
-    refuses records of a lower epoch (`ProducerAppendInfo.checkProducerEpoch`)."""
+    refuses records of an epoch lower than the marker's (`ProducerAppendInfo.checkProducerEpoch`)."""
     newest = max((one.producer_epoch for one in markers), default=-1)
     older = [i for i, one in enumerate(transactions, 1) if one.data_epochs.last < newest]
     return older[-1] if older else 0

@@ -1,5 +1,5 @@
-"""Decides whether records are those of the id that has their producer id in this cluster, or were written in, or copied
-from, another cluster.
+"""Decides whether the id that has a producer id in this cluster wrote the records with that producer id, or whether
+these were written in, or copied from, another cluster.
 
 Every cluster assigns its producer ids from 0 on, so an equal producer id proves nothing about a partition that was
 copied byte for byte. If one sign shows that the id cannot have written an entry, the finding names no owner and advises
@@ -29,8 +29,8 @@ def foreign_records(
     is no sign.
 
     `history`: the records of that id, without a hole that could hide the entry's transaction. `transactions`: the
-    transactions of that id. Timestamps are a sign only if neither samples nor a transaction of the id show that it
-    wrote the entry, because a producer may set any timestamp.
+    transactions of that id. A producer may set any timestamp, so timestamps are a sign only if neither samples nor a
+    transaction show that the id wrote the entry.
     """
     first, leader_epoch = entry.facts.batches.first, entry.facts.leader_epoch
     if first is None:

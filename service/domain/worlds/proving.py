@@ -2,9 +2,9 @@
 the marker.
 
 An entry was written within a transaction that its coordinator committed, within one that it aborted, or within none.
-While a committed world is left, an ABORT marker may destroy committed records; while another one is left, a COMMIT
-marker may publish records that were never committed. Timestamps of brokers and clients prove nothing here: they can
-only keep a world that a proof would otherwise remove.
+While a committed world is left, an ABORT marker may destroy committed records. While an aborted world or none is left,
+a COMMIT marker may publish records that were never committed. Timestamps of brokers and clients prove nothing here:
+they can only keep a world that a proof would otherwise remove.
 """
 
 from __future__ import annotations
