@@ -86,8 +86,8 @@ def send(
 
 @contextmanager
 def _ending(request: httpx2.Request, within_s: float) -> Iterator[None]:
-    """Ends a request `within_s` after its first byte was sent. The timeout of a socket cannot do this: it starts anew
-    with every byte. Raises httpx2.ReadTimeout."""
+    """Ends a request `within_s` after its first byte was sent; a socket's timeout would start anew with every byte.
+    Raises httpx2.ReadTimeout."""
     streams: list[Any] = []
     was_cut = threading.Event()
 
@@ -127,8 +127,8 @@ def _proxy_of(url: str) -> str | None:
 
 
 def _no_answer(error: BaseException) -> NoAnswer:
-    """Returns the failure with the text of the operating system, or the reason why a certificate is refused, if one of
-    these is the cause. Otherwise the failure has the library's text."""
+    """Returns the failure with a text from its cause: the reason why the certificate is refused, or the operating
+    system's text. Without such a cause the text is the library's."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, OSError):
         cause = cause.__cause__ or cause.__context__

@@ -76,8 +76,8 @@ def min_in_sync(client: KafkaClient, topic: str) -> int | None:
 def create_topic(
     client: KafkaClient, topic: str, assignment: Sequence[Sequence[int]], configs: Mapping[str, str]
 ) -> None:
-    """Creates the topic. `assignment`: the replicas of each partition. Does nothing if the topic exists. Raises
-    KafkaRefused if that is not permitted, KafkaUnavailable for other failures."""
+    """Creates the topic; does nothing if it exists. `assignment`: the replicas of each partition. Raises KafkaRefused
+    if creating it is not permitted, KafkaUnavailable for other failures."""
     one = CreateTopicsRequest.CreatableTopic
     wanted = one(
         name=topic,

@@ -67,8 +67,8 @@ class KafkaClient:
         return self._ask_any(request, timeout_ms) if node is None else self._ask(request, node, timeout_ms)
 
     def _ask_any(self, request: Any, timeout_ms: int) -> Any:
-        """Asks one broker, and then a second broker if the first fails or does not answer within NEXT_SERVER_AFTER_MS.
-        A cluster's only broker gets the whole `timeout_ms`."""
+        """Asks one broker. If it fails or does not answer within NEXT_SERVER_AFTER_MS, asks a second broker. A
+        cluster's only broker gets the whole `timeout_ms`."""
         first = self._client.least_loaded_node()
         others = [broker.node_id for broker in self._client.cluster.brokers() if broker.node_id != first]
         if first is None:
@@ -98,10 +98,10 @@ class KafkaClient:
         self, requests: Mapping[int, Sequence[Any]], timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> dict[int, list[Any] | KafkaFailure]:
         """Asks all brokers at the same time, and waits at most `timeout_ms` in total. Sends each broker its requests in
-        order. Returns each broker's responses in the same order, or the failure if a response is missing.
+        order. Returns each broker's responses in the same order, or a failure if one of its responses is missing.
 
-        After a broker has failed, later calls return its failure until the broker is connected again. Send at most four
-        requests to a broker: the library allows no more than five in flight.
+        After a broker has failed, later calls return the same failure until the broker is connected again. Send at most
+        four requests to a broker: the library allows no more than five in flight.
         """
         waiting.step()
         give_up = time.monotonic() + timeout_ms / 1000
@@ -148,10 +148,8 @@ class KafkaClient:
         self._client.close()
 
     def _connected(self, nodes: Collection[int]) -> set[int]:
-        """Returns the brokers of `nodes` that are connected. Starts to connect to the others, and waits for these
-        connections for at most RECONNECT_MS. Skips brokers to which the library does not connect yet because the last
-        attempt failed.
-        """
+        """Returns the brokers of `nodes` that are connected. Starts to connect to the others, and waits for them for at
+        most RECONNECT_MS. Skips a broker while the library still delays the next attempt after a failed one."""
         give_up = time.monotonic() + RECONNECT_MS / 1000
         while True:
             self._client.poll(timeout_ms=0)

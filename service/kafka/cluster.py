@@ -24,8 +24,8 @@ _TOPIC_IDS = 12  # the last Metadata version that finds topics by name and shows
 @dataclass(frozen=True, slots=True)
 class Leader:
     """The broker that leads a partition, and the leader epoch; `node` is -1 if there is no leader. `leader_check`
-    compares the Leader values that different brokers report, so a field that may differ without a change of leader
-    belongs in TopicLayout."""
+    compares Leaders that different brokers report, so it has no field that may differ under the same leader: such a
+    field belongs in TopicLayout."""
 
     node: int
     epoch: int

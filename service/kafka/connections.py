@@ -1,8 +1,8 @@
 """The library's connections with limits: on memory, on every wait, and on what a misbehaving server can cause.
 
-kafka-python 3.0.12 reads from a socket for as long as bytes come, waits for a TLS handshake without a time limit,
-accepts a pause of any length from a broker, drops the reason of a failed connection, logs in with the credentials of
-its start, and does not escape SCRAM names. The classes here change only that.
+The classes here change only these faults of kafka-python 3.0.12. It reads from a socket for as long as bytes come,
+waits for a TLS handshake without a time limit, accepts a pause of any length from a broker, and drops the reason of a
+failed connection. It also logs in with the credentials of its start, and does not escape SCRAM names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ READ_AT_ONCE: Final = 1 << 20
 """Bytes read from a socket before they are parsed and before timeouts are checked."""
 
 LONGEST_PAUSE_S: Final = 15.0
-"""Longest pause that a broker may demand: the window of its quotas is 11 s by default. The field allows 24 days."""
+"""Longest pause (s) that a broker may demand: the window of its quotas is 11 s by default, and the field allows 24
+days."""
 
 REFUSALS: Final = (
     kafka.errors.AuthorizationError,
@@ -167,7 +168,7 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]  # the library 
 
 class PlainTransport(KafkaTCPTransport):  # type: ignore[misc]
     """A connection without TLS. It reads about READ_AT_ONCE bytes, hands them on, and lets other work run before it
-    continues: a server that never stops sending can neither fill the memory nor delay timeouts."""
+    reads more. So a server that never stops sending can neither fill the memory nor delay timeouts."""
 
     async def _read_from_sock(self) -> None:
         while self._read and not self._closed:
@@ -238,8 +239,8 @@ def _limit_pause(connection: KafkaConnection) -> None:
 
 
 def _unreadable(e: Exception) -> kafka.errors.KafkaProtocolError:
-    """Returns the failure for bytes that are no answer: a new exception, because the traceback of `e` keeps the bytes
-    in memory."""
+    """Returns the failure for bytes that are no answer. It is a new exception, because the traceback of `e` keeps the
+    bytes in memory."""
     if isinstance(e, kafka.errors.InvalidReceiveError):
         size = int(str(e).rpartition(" ")[2])
         known = _FOREIGN.get(size)

@@ -63,8 +63,8 @@ class EndsWatcher:
     def sample(self, layouts: Mapping[str, TopicLayout], *, with_start: bool) -> dict[tuple[str, int], Ends]:
         """Returns the ends of every partition of the layouts. Needs DESCRIBE on the topics.
 
-        The LSO is requested before the high watermark. So the offsets between them may be of a transaction that began
-        between the two requests, but no open transaction is overlooked.
+        The LSO is requested before the high watermark. So no open transaction is overlooked, but the offsets between
+        both may be of a transaction that began between the two requests.
 
         Does not raise if a broker does not answer within TIMEOUT_MS: its partitions get LEADER_NOT_AVAILABLE. Later
         calls ask that broker again once it is connected (`KafkaClient.ask_all`).
@@ -118,9 +118,8 @@ class EndsWatcher:
 
 
 class _LedPartitions:
-    """The partitions that one broker leads: the requests for them and the readers of its answers. `slots`: positions of
-    these partitions among all that are watched.
-    """
+    """The partitions that one broker leads, with the requests for them and the readers of the broker's answers.
+    `slots`: positions of these partitions among all that are watched."""
 
     def __init__(self, wanted: Mapping[str, Sequence[tuple[int, int]]], slots: Sequence[int], version: int) -> None:
         self._version = version
@@ -167,9 +166,7 @@ def request_body(wanted: Mapping[str, Sequence[tuple[int, int]]], isolation: int
 
 class AnswerReader:
     """Reads the answers to one request that is sent many times. A broker answers in the same order every time, so the
-    reader finds the position of each partition's numbers once. It finds the positions again only if any other byte of
-    the answer differs.
-    """
+    positions of the partitions' numbers are found once, and again only if any other byte of the answer differs."""
 
     def __init__(self, places: Sequence[tuple[str, int]]) -> None:
         """`places`: the partitions, in the order of the arrays that `read` returns."""

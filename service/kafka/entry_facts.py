@@ -15,16 +15,16 @@ from service.kafka.log_range import BatchesRead, DataBatch, batches_between
 from service.kafka.offsets import offset_at_time
 
 _LOG_MARGIN: Final = 5_000
-"""Reading of the owner's log partition begins this many offsets before the lowest end offset in the samples, because a
-transaction may have been open at that time. A deep read begins at offset 0."""
+"""Distance (offsets) from the lowest end offset in the samples back to the offset at which the owner's log partition is
+read: a transaction may have been open at the time of that sample. A deep read begins at offset 0."""
 _RECORDS_BACK: Final = 300
 """Number of the owner's newest records in the transaction log whose markers are searched for: about a hundred
 transactions."""
 _TIME_MARGIN_MS: Final = 60_000
 """Allowance for clocks that differ. The offset at which the search for markers begins is a hint, never a proof."""
 _OFFSETS_BACK: Final = 10_000
-"""If the owner's records are known, a deep read, or a read without a sample from before the entry, covers at least this
-many offsets before the entry. A short partition is then read whole, which proves more."""
+"""Least number of offsets before the entry that are read if the owner's records are known, and the read is deep or has
+no sample from before the entry. A short partition is then read whole, which proves more."""
 
 
 def read_facts(

@@ -70,9 +70,11 @@ def fetch_many(
     *,
     is_committed: bool = False,
 ) -> list[Fetched]:
-    """Sends one Fetch, read uncommitted unless `is_committed`. Only the first non-empty partition may exceed its
-    `max_bytes`. A later one with a first batch that does not fit comes back empty without an error, so callers rotate
-    the order. Needs READ on the topics. Raises KafkaUnavailable or KafkaRefused.
+    """Sends one Fetch, read uncommitted unless `is_committed`. Needs READ on the topics. Raises KafkaUnavailable or
+    KafkaRefused.
+
+    Only the first non-empty partition may exceed its `max_bytes`. Any other partition comes back empty, without an
+    error, if its first batch does not fit. So callers rotate the order.
     """
     of_topic = FetchRequest.FetchTopic
     request = FetchRequest(

@@ -29,10 +29,9 @@ class GroupMembers(NamedTuple):
 
 
 def describe_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> dict[str, GroupMembers | None]:
-    """Returns the members of groups that `node` coordinates; None for a group that `node` does not report: another
+    """Returns the members of groups that `node` coordinates. A group that `node` does not report gets None: another
     broker coordinates the group, it does not exist, DESCRIBE on it is missing, or it is a share group. Raises
-    KafkaUnavailable or KafkaRefused.
-    """
+    KafkaUnavailable or KafkaRefused."""
     found: dict[str, GroupMembers | None] = dict.fromkeys(groups)
     if not groups:
         return found

@@ -85,8 +85,8 @@ def committed(
     places: Mapping[str, Collection[tuple[str, int]]] | None = None,
 ) -> dict[str, GroupOffsets]:
     """Returns the offsets that the groups, all coordinated by `node`, committed: all of them, or only those of the
-    partitions that `places` names for a group. Needs DESCRIBE on the groups and the topics. A topic without it gets
-    error 29 if `places` names the topic; otherwise the topic is left out. Raises KafkaUnavailable or KafkaRefused.
+    partitions that `places` names for a group. Needs DESCRIBE on the groups and the topics. A topic without DESCRIBE
+    gets error 29 if `places` names it, and is left out otherwise. Raises KafkaUnavailable or KafkaRefused.
 
     `require_stable`: a partition with a commit in an open transaction is answered with UNSTABLE_OFFSET_COMMIT, as the
     consumers of the group see it. A request for all offsets covers only partitions with an earlier commit. A partition
@@ -108,8 +108,8 @@ def committed(
 
 
 def _topics(of_topic: Any, places: Collection[tuple[str, int]] | None) -> list[Any] | None:
-    """Returns the partitions by topic, as objects of the request class `of_topic`. Returns None, which requests all
-    partitions, if `places` is None."""
+    """Returns the partitions by topic, as objects of the request class `of_topic`. Returns None if `places` is None; in
+    a request this means all partitions."""
     if places is None:
         return None
     return [of_topic(name=topic, partition_indexes=of) for topic, of in by_topic(places).items()]

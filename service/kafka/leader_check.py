@@ -1,4 +1,5 @@
-"""Observes partitions. An observation counts only if another broker reports the same leader before and after it.
+"""Observes partitions. An observation counts only if a broker other than the leader reports the same leader before and
+after it.
 
 A broker that has lost the lead without knowing it yet answers as if it still led. Only another broker reveals the
 change, so verdicts use only observations that are checked in this way.
@@ -27,8 +28,8 @@ BROKERS_ASKED: Final = 3
 
 
 class CheckedPartition(NamedTuple):
-    """An observation of a partition between `asked_at_ms` and the answer. `described`: True if `open` has all open
-    transactions of the partition; False if they cannot be read (no READ on the topic, or a broker before 2.8)."""
+    """An observation of a partition, made between `asked_at_ms` and the answer. `described`: True if `open` has all
+    open transactions of the partition; False if they cannot be read (no READ on the topic, or a broker before 2.8)."""
 
     topic: str
     partition: int
@@ -65,8 +66,8 @@ class LeaderCheck:
         """Time of the last request that a broker did not answer; None if there was none."""
 
     def end_offsets(self, topic: str, partitions: Collection[int]) -> LogEnds:
-        """Returns the end offsets of the partitions that kept their leader, records above the high watermark included:
-        these become readable once a frozen replica leaves the ISR. Raises KafkaFailure."""
+        """Returns the end offsets of the partitions that kept their leader. They include records above the high
+        watermark, which become readable once a frozen replica leaves the ISR. Raises KafkaFailure."""
         before = self._leaders({topic})
         asked_at_ms = self._now_ms()
         layout = TopicLayout(topic, "", {})
@@ -104,7 +105,7 @@ class LeaderCheck:
         return checked
 
     def _leaders(self, topics: set[str]) -> dict[TopicPartition, tuple[str, Leader]]:
-        """Returns (topic id, leader) of each partition, as reported by other brokers than its leader; in a cluster of
+        """Returns (topic id, leader) of each partition, as reported by brokers other than that leader; in a cluster of
         one broker, by the leader itself. Leaves out a partition if brokers disagree about its leader."""
         by_broker = self._ask_layouts(topics)
         led: dict[TopicPartition, tuple[str, Leader]] = {}

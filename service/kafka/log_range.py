@@ -24,9 +24,10 @@ MAX_S: Final = 5.0
 class LogRange:
     """The batches that begin in [lo, hi) of a partition. `batches` may be called once.
 
-    `reached`: the offset up to which the range was read; `read_bytes`: bytes fetched; `damaged`: batches that could
-    not be read. `is_whole`: no batch was damaged, no offset was outside the log, and no bound ended the reading.
-    `unbroken_from`: from this offset to `reached` no offset is missing (compaction removes offsets).
+    `reached`: the offset up to which the range was read. `read_bytes`: the number of bytes fetched. `damaged`: the
+    number of batches that could not be read. `is_whole`: no batch was damaged, no offset was outside the log, and no
+    bound ended the reading. `unbroken_from`: from this offset to `reached` no offset is missing (compaction removes
+    offsets).
     """
 
     def __init__(
@@ -86,7 +87,7 @@ _OUTCOMES: Final = {records.ABORT: False, records.COMMIT: True}
 
 class DataBatch(NamedTuple):
     """A batch of data: its first and last offset, its producer epoch, and the leader epoch in which it was written.
-    `first_timestamp_ms`: of its first record, by its producer's clock."""
+    `first_timestamp_ms`: the timestamp of the batch's first record, by the producer's clock."""
 
     first: int
     last: int
@@ -160,10 +161,9 @@ MOST_S: Final = 0.5
 def has_records_ahead(
     client: KafkaClient, topic: str, partition: int, leader: Leader, offset: int, lso: int, hi: int
 ) -> bool | None:
-    """Returns whether a group with this committed offset has a record to read. From an offset below the LSO, only a
-    committed record below the LSO counts; from any other offset, any record below `hi` (the high watermark). None if
-    that is not known: reading reached MOST_BYTES or MOST_S, the offset is not in the log any more, or a batch is
-    damaged.
+    """Returns whether a group with the committed offset `offset` has a record to read. If that offset is below the LSO,
+    only a committed record below the LSO counts; otherwise any record below `hi` (the high watermark). Returns None if
+    reading reached MOST_BYTES or MOST_S, if the offset is not in the log any more, or if a batch is damaged.
 
     Raises KafkaUnavailable, or KafkaRefused (READ on the topic).
     """

@@ -39,7 +39,7 @@ KEYS: Final = (COMMAND, ENDPOINT, CLIENT_ID, CLIENT_SECRET, SCOPE, URL_ENCODES)
 
 COMMAND_TIMEOUT_S: Final = 10.0
 ENDPOINT_TIMEOUT_S: Final = 10.0
-"""Time limit (s) of each of these: the connection, the TLS handshake, and the time from the request to the last byte of
+"""Time limit (s), each for the connection, for the TLS handshake, and for the time from the request to the last byte of
 the answer."""
 REFRESH_AFTER: Final = 0.8
 """Part of a token's life after which a new one is requested, as with Java's `sasl.login.refresh.window.factor`."""
@@ -64,11 +64,12 @@ class Token(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:
     """An OAuth server that gives tokens for a client id and its secret (RFC 6749, 4.4). `trusted`: PEM file of the
-    authorities that may sign the server's certificate; None: those of the system. `url_encodes`: id and secret are
+    authorities that may sign the server's certificate; None: the system's authorities. `url_encodes`: id and secret are
     form-encoded before they go into the header (RFC 6749, 2.3.1).
 
-    `fetch`, here and in the other sources, returns a new token. It raises KafkaUnavailable with a text that names the
-    source, but neither token nor secret."""
+    Every source of tokens has a method `fetch` that returns a new token. It raises KafkaUnavailable with a text that
+    names the source, but neither token nor secret.
+    """
 
     url: str
     client_id: str
@@ -191,7 +192,7 @@ def extensions_of(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # the library has no types
     """Gives kafka-python a token, and fetches a new one after REFRESH_AFTER of its life. If the fetch fails, the old
-    token is used until it expires; an old token with an unknown time of expiry is not used."""
+    token is used until it expires, but not if its time of expiry is unknown."""
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ class OffsetCommits:
 
 class CommitsRead(NamedTuple):
     """The result of one pass over a partition. `commits`: by producer id, the commits in batches that begin below
-    `reached`. `damaged`: number of batches that could not be read."""
+    `reached`. `damaged`: the number of batches that could not be read."""
 
     commits: Mapping[int, OffsetCommits]
     reached: int

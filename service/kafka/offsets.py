@@ -39,8 +39,8 @@ def list_offsets(client: KafkaClient, layout: TopicLayout, which: int, *, unrepl
     leaders at the same time.
 
     Requests carry the leader epoch. So a broker that no longer leads, or a leader that does not know its high watermark
-    yet, refuses (Partition.fetchOffsetForTimestamp). Raises KafkaUnavailable if a leader does not answer and no other
-    leader returns an offset; KafkaRefused if any leader refuses the request.
+    yet, refuses (Partition.fetchOffsetForTimestamp). Raises KafkaRefused if any leader refuses the request;
+    KafkaUnavailable if a leader does not answer and no other leader returns an offset.
 
     `unreplicated`: LATEST is the log end offset, which may be above the high watermark. Kafka returns this offset to a
     debugging replica (ReplicaManager.fetchOffset).
@@ -102,8 +102,8 @@ def offset_at_time(client: KafkaClient, topic: str, partition: int, leader: Lead
 
 
 def epoch_end_offset(client: KafkaClient, topic: str, partition: int, leader: Leader, epoch: int) -> int | None:
-    """Returns the end offset of the records written in `epoch`, or, if it has none, in the last epoch before it; None
-    if no such records are left.
+    """Returns the end offset of the records written in `epoch`. If there are none, returns that of the last earlier
+    epoch with records; None if no such records are left.
 
     If a reader has read beyond the returned offset, the log has diverged there (KIP-101, KIP-320). Raises
     KafkaUnavailable or KafkaRefused.

@@ -1,6 +1,5 @@
-"""Finds out what the principal may do, by requests about topics, ids and groups, some of them invented. The requests
-write and create nothing.
-"""
+"""Finds out what the principal may do, by requests about topics, ids and groups, some of which are made up. The
+requests write and create nothing."""
 
 from __future__ import annotations
 
@@ -52,8 +51,8 @@ class Broker(NamedTuple):
 
 
 class Versions(NamedTuple):
-    """Versions of a broker. `apis`: the highest version of each API, by key; `supported`: the highest level of each
-    feature; `finalized`: the level of each feature that is in force."""
+    """Versions of a broker. `apis`: by key, the highest version of each API. `supported`: the highest level of each
+    feature. `finalized`: the level of each feature that is in force."""
 
     apis: dict[int, int]
     supported: dict[str, int]
@@ -161,9 +160,8 @@ def readable_configs(client: KafkaClient, node: int, names: Sequence[str]) -> se
 
 
 def has_authorizer(client: KafkaClient, node: int) -> bool | None:
-    """Returns True if the brokers check permissions, False if they do not; None if the broker does not answer, or
-    refuses DescribeAcls (which needs DESCRIBE on the cluster).
-    """
+    """Returns whether the brokers check permissions. Returns None if the broker does not answer, or refuses
+    DescribeAcls (which needs DESCRIBE on the cluster)."""
     request = DescribeAclsRequest(
         resource_type_filter=_ANY,
         resource_name_filter=None,
@@ -184,7 +182,7 @@ def controller_clock(client: KafkaClient, node: int) -> ControllerClock | None:
     """Returns the time by the active controller's clock. DescribeQuorum returns, for each voter, the time at which it
     was last caught up; for the active controller that is the present time (DescribeQuorumResponse.json).
 
-    None without DESCRIBE on the cluster, or if the broker does not answer or does not report the time.
+    Returns None without DESCRIBE on the cluster, or if the broker does not answer or does not report the time.
     """
     topic = DescribeQuorumRequest.TopicData
     metadata = topic(topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)])

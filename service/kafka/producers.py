@@ -22,11 +22,10 @@ TIMEOUT_MS: Final = 2_000
 
 
 class ActiveProducer(NamedTuple):
-    """One producer id in a partition's producer state, which also holds plain idempotent producers. -1 means that the
-    leader knows none: no batch of this epoch (`last_sequence`), no marker (`coordinator_epoch`), no open transaction
-    (`transaction_start_offset`). `last_timestamp_ms`: timestamp of the newest batch, by the
-    producer's clock; if that batch is a marker, by the coordinator's.
-    """
+    """One producer id in a partition's producer state, which also holds plain idempotent producers. `last_sequence` is
+    -1 if no batch of this epoch is kept, `coordinator_epoch` if the leader knows no marker,
+    `transaction_start_offset` if no transaction is open. `last_timestamp_ms`: timestamp of the newest batch, by the
+    producer's clock; if that batch is a marker, by the coordinator's."""
 
     producer_id: int
     producer_epoch: int
@@ -47,8 +46,8 @@ def describe_producers(
     client: KafkaClient, node: int, partitions: Mapping[str, Sequence[int]], timeout_ms: int = REQUEST_TIMEOUT_MS
 ) -> dict[tuple[str, int], Producers]:
     """Returns the producers of each partition, as `node` reports them: the leader, or any broker that has a replica.
-    Needs READ on the topic (else error 29). `timeout_ms` is for each request. Raises KafkaUnavailable or KafkaRefused.
-    """
+    Needs READ on the topic (else error 29). `timeout_ms` limits each request. Raises KafkaUnavailable or
+    KafkaRefused."""
     found: dict[tuple[str, int], Producers] = {}
     places = ((topic, p) for topic, of_this in partitions.items() for p in of_this)
     while some := tuple(islice(places, AT_ONCE)):
@@ -73,7 +72,7 @@ def describe_producers(
 
 
 def describe_owners(client: KafkaClient, producer_ids: Sequence[int]) -> dict[int, DescribedOwner]:
-    """Returns the owner of each producer id that has one. If an owner is missing, that proves nothing: Kafka hides a
+    """Returns the owner of each producer id that has one. A missing owner proves nothing, because Kafka hides a
     transactional.id without DESCRIBE on it.
 
     Every broker has to answer, because a broker that has lost the lead of a log partition without knowing it yet still

@@ -1,9 +1,8 @@
 """Requests that txnscope encodes itself, and their answers as bytes; both use the library's connections.
 
-Used where the library's codec is too slow (thousands of partitions many times a minute) or lacks a request. These
+They are for requests that the library lacks, or encodes too slowly (thousands of partitions many times a minute). These
 classes have the few methods that `kafka.net.connection` and `kafka.protocol.parser` (3.0.12) call on a request and on
-its answer. The library reads Kafka's own schemas, so the messages that it lacks need only their schemas: the files in
-`schemas` are those of Kafka 4.3.1.
+its answer. The library reads Kafka's own schemas: the files in `schemas` are those that it lacks, from Kafka 4.3.1.
 """
 
 from __future__ import annotations

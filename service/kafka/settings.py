@@ -32,8 +32,8 @@ _SECRET_OPTION: Final = re.compile(r"""(?i)(?:password|secret)\s*=(?!\s*(?:""|''
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
     """Bootstrap servers and client properties of a cluster. `properties`: keys and values of the file as written; the
-    variables of config providers (`${…}`) are replaced only where the values are used. `file`: None if the settings
-    were not read from a file of this machine."""
+    variables of config providers (`${…}`) stay until a value is used. `file`: None if the settings were not read from a
+    file of this machine."""
 
     bootstrap_servers: tuple[str, ...]
     properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -67,8 +67,8 @@ class ClientSettings:
 
     @property
     def has_secret(self) -> bool:
-        """True if the file itself contains a password, a client secret or a private key, and not only a variable for
-        it."""
+        """True if the file itself contains a password, a client secret or a private key; a variable for one does not
+        count."""
         written = reading.without_variables(dict(self.properties))
         return any(
             (key in _SECRETS and value.strip()) or (key == keys.JAAS and _SECRET_OPTION.search(value))
@@ -156,8 +156,8 @@ class ClientSettings:
 
 
 class Clients(NamedTuple):
-    """The connection settings of all clusters. `by_name`: of each cluster that has its own settings; `other`: of all
-    other clusters, None if their brokers are not known."""
+    """The connection settings of all clusters. `by_name`: the settings of each cluster that has its own. `other`: the
+    settings of all other clusters; None if their brokers are not known."""
 
     other: ClientSettings | None
     by_name: Mapping[str, ClientSettings]

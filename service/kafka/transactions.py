@@ -15,7 +15,7 @@ from service.kafka.cluster import broker_ids, topic_layout
 
 TRANSACTIONAL_ID_NOT_FOUND: Final = 105
 _DOES_NOT_KNOW: Final = (errors.NONE, TRANSACTIONAL_ID_NOT_FOUND)
-"""Error codes of a broker that does not have the id under the producer id in question: it returns the id with another
+"""Error codes of a broker that does not have the id under the producer id in question: it has the id under another
 producer id (NONE), or does not find the id."""
 
 
@@ -23,7 +23,7 @@ class TransactionDescription(NamedTuple):
     """A coordinator's description of one id. `state`: Kafka's name of the state; None if the coordinator does not know
     the id.
 
-    `partitions`: in Ongoing all partitions of the transaction, in PrepareX those still without a marker, else none.
+    `partitions`: in Ongoing all partitions of the transaction, in PrepareX those that have no marker yet, else none.
     """
 
     state: str | None
@@ -56,11 +56,11 @@ def list_transactions(
 
 
 def lists_ids_without_log(client: KafkaClient) -> bool:
-    """Returns whether a broker lists transactional ids and has no topic `__transaction_state`. A broker of Apache Kafka
-    that lists an id leads a partition of the topic, and so has it in its metadata.
+    """Returns whether a broker lists transactional ids although the cluster has no topic `__transaction_state`. A
+    broker of Apache Kafka that lists an id leads a partition of the topic, and so has the topic in its metadata.
 
-    A broker that does not answer ListTransactions counts as a broker that lists no ids. Raises KafkaUnavailable if no
-    broker answers, KafkaRefused if the topic may not be described.
+    A broker that does not answer ListTransactions counts as one that lists no ids. Raises KafkaUnavailable if no broker
+    answers, KafkaRefused if the topic may not be described.
     """
     for node in broker_ids(client):
         try:
@@ -82,14 +82,14 @@ def describe_transactions(
 def no_coordinator_knows(
     client: KafkaClient, transactional_id: str, producer_id: int, timeout_ms: int = REQUEST_TIMEOUT_MS
 ) -> bool | None:
-    """Returns True if no coordinator will end the transaction of an id that hashes to another partition of the
-    transaction log since partitions were added; False if a broker still has the transaction; None if not known now.
+    """Returns whether no coordinator will end the transaction of an id that was left behind; None if not known now.
 
     A broker that has not restarted since partitions were added still ends the transaction, and describes the id with
-    `producer_id`. So for True, every broker has to answer that it is not the coordinator, does not find the id, or has
-    the id under another producer id. The leader of the partition to which the id hashes now has to give the second or
-    the third answer. A broker that starts later reads the present number of partitions; one that has not restarted
-    loads no further partition (`TransactionStateManager.validateTransactionTopicPartitionCountIsStable`).
+    `producer_id`: the result is then False. For True, every broker has to answer that it is not the coordinator, does
+    not find the id, or has the id under another producer id. The leader of the partition to which the id hashes now has
+    to give the second or the third answer. A broker that starts later reads the present number of partitions. One that
+    has not restarted loads no further partition
+    (`TransactionStateManager.validateTransactionTopicPartitionCountIsStable`).
 
     Raises KafkaUnavailable or KafkaRefused.
     """

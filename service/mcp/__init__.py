@@ -1,3 +1,3 @@
 """Answers questions of language models by the Model Context Protocol: tools over REST that read and change nothing, and
-the runbooks as resources. `service.app` and the command `mcp` serve it; only they import the package, because it needs
-the extra `mcp`."""
+the runbooks as resources. Only `service.app` and the command `mcp` may import the package, because it needs the extra
+`mcp`."""

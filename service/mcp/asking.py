@@ -9,8 +9,8 @@ from urllib.parse import quote, urlencode
 
 
 class Refused(Exception):
-    """REST refuses the request, or does not answer. The message is one line. `status`: of the answer; None if there was
-    none."""
+    """REST refuses the request, or does not answer. The message is one line. `status`: the HTTP status of the answer;
+    None without an answer."""
 
     def __init__(self, text: str, status: int | None = None) -> None:
         super().__init__(text)
@@ -25,8 +25,8 @@ class Ask(Protocol):
 
 
 def path_of(segments: Sequence[str], query: Mapping[str, str | Sequence[str]]) -> str:
-    """Returns the path below `/api/v1`, with the query. Raises Refused for a segment that would lead elsewhere: servers
-    interpret dots, and slashes that are encoded, too. No cluster or topic has such a name."""
+    """Returns the path below `/api/v1`, with the query. Raises Refused for a segment with dots or slashes that servers
+    interpret even when encoded, so that it would lead elsewhere. No cluster or topic has such a name."""
     for one in segments:
         if "/" in one or one in (".", ".."):
             raise Refused(f"no cluster or topic has the name {one!r}")

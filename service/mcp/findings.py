@@ -19,8 +19,8 @@ Finding = Mapping[str, Any]
 
 
 class Place(NamedTuple):
-    """The place of a finding among others. `is_muted`: now; a mute that is over does not count. `heals`: the order of
-    its kind's outlook, what does not heal first."""
+    """The place of a finding among others. `is_muted`: a mute is in force now. `heals`: the order of its kind's
+    outlook; findings that do not heal come first."""
 
     is_muted: bool
     rank: int

@@ -1,5 +1,5 @@
-"""Serves MCP by HTTP (streamable, stateless) within the service. Tools ask the service's own REST, each with the
-credentials of the request that calls it, so a caller sees by MCP what it may see by REST."""
+"""Serves MCP by HTTP (streamable, stateless) within the service. Tools ask the service's own REST with the credentials
+of the request that calls them, so a caller sees the same by MCP as by REST."""
 
 from __future__ import annotations
 

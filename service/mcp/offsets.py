@@ -1,5 +1,5 @@
-"""Answers what became of the record at an offset: who wrote it, how its transaction ended and why, and whether readers
-of committed records get it."""
+"""Answers what became of the record at an offset: who wrote it, how its transaction ended and why, and whether
+`read_committed` consumers get it."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ class BadArguments(Exception):
 
 
 class Tool(NamedTuple):
-    """A tool. `arguments`: the JSON schema of each; those in `optional` may be left out. `run`: takes the arguments by
-    their names, None for one that is left out."""
+    """A tool. `arguments`: by name, the JSON schema of each argument; those in `optional` may be left out. `run`: takes
+    the arguments by name; an argument that is left out is None."""
 
     name: str
     description: str

@@ -37,9 +37,8 @@ APPLICATIONS_NAMED: Final = 50
 
 
 class Distribution(NamedTuple):
-    """The value of a histogram. `buckets`: (upper bound as Prometheus writes it, number of values up to it), the last
-    one "+Inf".
-    """
+    """The value of a histogram. `buckets`: pairs of an upper bound, as Prometheus writes it, and the number of values
+    up to this bound; the last bound is "+Inf"."""
 
     buckets: tuple[tuple[str, float], ...]
     sum: float
@@ -61,12 +60,12 @@ class Series(NamedTuple):
 
 
 def bounded(of_clusters: Sequence[tuple[str, Iterable[Series]]], limit: int) -> list[tuple[str, Series]]:
-    """Returns (cluster, series) of all clusters, at most `limit` series of Prometheus, including one SERIES_DROPPED for
+    """Returns (cluster, series) of all clusters: at most `limit` series of Prometheus, including one SERIES_DROPPED for
     each cluster.
 
     Series of metrics without `many` are always kept, even above the limit. Of the other series every cluster gets a
-    fair share, and keeps those that come first, which are the worst. If a given series is SERIES_DROPPED, its value
-    counts series that were not even read.
+    fair share, and keeps those that come first, which are the worst. A SERIES_DROPPED in `of_clusters` counts series
+    that were not even read.
     """
     kept: list[tuple[str, Series]] = []
     rest: list[tuple[str, list[Series], int]] = []
@@ -213,9 +212,8 @@ _OF_ONE: Final = (
 
 
 def partitions(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
-    """Yields the series of data partitions, the longest stalled first. No partition counts as judged once the last
-    sample is older than SAMPLE_FRESH_MS.
-    """
+    """Yields the series of data partitions, the longest stalled first. If the last sample is older than
+    SAMPLE_FRESH_MS, no partition counts as judged."""
     yield Series(catalogue.HANGING, (), facts.findings.get((Kind.HANGING, Status.CONFIRMED), 0))
     for finding in facts.hanging:
         subject = finding.subject
@@ -242,9 +240,8 @@ REASONS: Final = tuple(sorted(error.reason for error in DecodeError.__subclasses
 
 
 def pipeline(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
-    """Yields the series of each source; a source that was never read is at 0. Data partitions are sampled, not read in
-    order, so they have no lag and no counts.
-    """
+    """Yields the series of each source; the time of a source that was never read is 0. Data partitions are sampled, not
+    read in order, so they have no lag and no counts."""
     yield from _looked_at(facts, now_ms)
     for source in sorted({SourceName.TRANSACTION_LOG, *facts.statuses} - {SourceName.PARTITIONS}):
         logs = [log for log in facts.logs if log.source == source]

@@ -1,5 +1,5 @@
 """The metrics of a service: those that a collector reads from the store, and those of the process. The page is made at
-most once a second for each format, however many scrapers ask."""
+most once a second for each format, whatever the number of scrapers."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ _GZIP_LEVEL = 1  # a tenth more bytes than level 9, a tenth of its time
 
 
 class Collected(NamedTuple):
-    """The families of a store at one moment. `since_ms`: the time at which the counters of a cluster began, by the
-    cluster's label; a cluster is absent if counting has not begun."""
+    """The families of a store at one moment. `since_ms`: by the cluster's label, the time at which its counters began;
+    a cluster is absent if counting has not begun."""
 
     families: Sequence[Family]
     since_ms: Mapping[str, int]

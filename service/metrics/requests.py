@@ -65,9 +65,8 @@ class HttpMetrics:
 
 
 def route_of(scope: Scope) -> str:
-    """Returns the template that the router left in the scope, with the prefix under which its router is included: a
-    REST route and a page may have the same path.
-    """
+    """Returns the route's template, which the router left in the scope, after the prefix of that router. Without the
+    prefix, a REST route and a page could have the same path."""
     declared = getattr(scope.get("route"), "path", None)
     if declared is None:
         return UNROUTED

@@ -27,7 +27,7 @@ AT_ONCE: Final = 500
 
 class Batch(NamedTuple):
     """The next notifications of a receiver, from the events with numbers above `after` and up to `sequence`. `dropped`:
-    number of events that the store no longer has. `is_all`: there are no later events."""
+    the number of events that the store no longer has. `is_all`: there are no later events."""
 
     notifications: tuple[Notification, ...]
     after: int
@@ -42,7 +42,7 @@ class Batch(NamedTuple):
 
 class Outbox:
     """One receiver's notifications. `render`: returns a finding's body and the address of its page. `reading`: an
-    engine that cannot write to the store. A method that raises StoreError or LeaseLost has written nothing."""
+    engine that cannot write to the store. If a method raises StoreError or LeaseLost, it has written nothing."""
 
     def __init__(
         self,
@@ -80,9 +80,12 @@ class Outbox:
         )
 
     def overlooked(self, sequence: int, now_ms: int, *, with_mutes: bool) -> Batch:
-        """Returns notifications for which no event after `sequence` exists: OPENED for a finding that the receiver
-        wants and does not know, if it is open and not muted; RESOLVED for a finding that the receiver knows, if it has
-        ended. `with_mutes`: also MUTED for a finding that the receiver knows, if it is muted now."""
+        """Returns notifications for which no event after `sequence` exists.
+
+        - OPENED: the finding is open and not muted; the receiver wants it and does not know it.
+        - RESOLVED: the receiver knows the finding, which has ended.
+        - MUTED (only `with_mutes`): the receiver knows the finding, which is muted now.
+        """
         with self._reading.connect() as connection:
             knows = receivers.notified_of(connection, self.name)
             standing = findings.standing(connection)

@@ -37,8 +37,8 @@ class AllPlacesTaken(Exception):
 
 
 class Start(NamedTuple):
-    """The place at which a stream begins: after `sequence`. `is_reset`: the store no longer has every event after the
-    last event that the client received, or never had that event. The stream then goes on after the newest event."""
+    """The place at which a stream begins: after `sequence`. `is_reset`: the store has lost events after the last event
+    that the client received, or never had that event. The stream then goes on after the newest event."""
 
     sequence: int
     is_reset: bool
@@ -54,8 +54,8 @@ def start_after(connection: Connection, last: int | None) -> Start:
 
 
 class EventFeed(Generic[T]):
-    """The store's events for any number of streams of one event loop; at most MOST_STREAMS have a place. `reading`
-    opens a connection to the store; `render` turns an event into the form that is sent, once for all streams."""
+    """The store's events for at most MOST_STREAMS streams of one event loop. `reading` opens a connection to the store.
+    `render` turns an event into the form that is sent, once for all streams."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""Defines a notification, the selection of findings that a receiver wants, the base of receivers, and the finding with
-which a receiver is tried."""
+"""Defines a notification, the selection of findings that a receiver wants, the base of receivers, and the finding that
+tests a receiver."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Notification(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The findings that a receiver wants: those that fit every filter. None, or an empty set, does not filter; texts
-    are globs."""
+    """The findings that a receiver wants: those that fit every filter. A filter that is None or an empty set lets all
+    pass; texts are globs."""
 
     min_severity: Severity = Severity.WARNING
     kinds: frozenset[Kind] = frozenset()
@@ -83,8 +83,8 @@ class Undelivered(Exception):
     """The receiver did not take a notification; the message says why, in one line without secrets.
 
     `taken`: the number of notifications, from the first, that the receiver took before this one. `is_refused`: the
-    receiver refused the notification as such, so that sending the same notification again would not help.
-    `retry_after_s`: the pause that the receiver asked for; 0: none.
+    receiver refuses this notification, so sending it again would not help. `retry_after_s`: the pause that the receiver
+    asked for; 0: none.
     """
 
     def __init__(self, text: str, *, taken: int = 0, is_refused: bool = False, retry_after_s: float = 0.0) -> None:
@@ -96,7 +96,8 @@ class Receiver(ABC):
     """The base of receivers. A new kind of receiver is a subclass, and an entry in service.notifications.receivers.
 
     - `repeats_every_s`: the interval at which the receiver wants all open findings again; None: never.
-    - `gathers_s`: the shortest time between two messages. Events in between are sent in one message. 0: no such limit.
+    - `gathers_s`: the shortest time between two messages. Later events are sent together in the next message. 0: no
+      such limit.
     """
 
     repeats_every_s: float | None = None

@@ -28,8 +28,8 @@ log = logging.getLogger("txnscope.notifications")
 READ_EVERY_S: Final = 0.5
 OVERLOOKED_EVERY_S: Final = 10.0
 GATHER_S: Final = 1.0
-"""Time (s) from the first event to the message of a receiver that gathers events, so that the events of one outage are
-in one message."""
+"""Time (s) from the first event to the message of a receiver that gathers events. So the events of one outage are in
+one message."""
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
@@ -168,8 +168,8 @@ class _Delivery:
         return max(self._note_failure(str(error)), error.retry_after_s)
 
     def _note_failure(self, error: str) -> float:
-        """Stores the failure, and returns the pause (s) before the next attempt: with jitter, so that several receivers
-        on one server do not come back at the same moment."""
+        """Stores the failure, and returns the pause (s) before the next attempt. Jitter keeps several receivers on one
+        server from coming back at the same moment."""
         self._is_failing = True
         pause_s = self._backoff.next_s() * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
         log.warning("%s: %s; the next attempt follows in %.0f s", self.name, error, pause_s)

@@ -135,8 +135,8 @@ def read_own(metrics: Metrics) -> Read:
 
 
 class MetricsExport:
-    """Sends metrics at an interval. After a failure, the next attempt sends what is true then: counters hold all that
-    happened meanwhile."""
+    """Sends metrics at an interval. After a failure, the next attempt sends the values of its own time; counters
+    include everything that happened meanwhile."""
 
     def __init__(
         self,

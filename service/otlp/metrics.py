@@ -1,8 +1,8 @@
 """Turns Prometheus families into metrics of OTLP: the same names, labels and values as on the page of metrics.
 
 A counter becomes a monotonic cumulative sum, a histogram a cumulative explicit-bucket histogram, everything else a
-gauge. Names keep the suffixes of Prometheus (`_total`, `_seconds`), which a Prometheus that takes OTLP does not add a
-second time.
+gauge. Names keep the suffixes of Prometheus (`_total`, `_seconds`); a Prometheus that takes OTLP does not add them
+twice.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UNITS: Final = {"_seconds": "s", "_bytes": "By", "_ratio": "1"}
 """The unit by the end of a metric's name, `_total` left out. Other metrics count things, and have no unit."""
 
 UNKNOWN_START_NS: Final = 0
-"""The start of a counter of which it is not known when it began. OTLP then compares each value with the one before."""
+"""The start of a counter whose real start is not known. OTLP then compares each value with the one before."""
 
 _CUMULATIVE: Final = AggregationTemporality.CUMULATIVE
 

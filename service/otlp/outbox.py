@@ -1,7 +1,7 @@
 """Reads from the store which traces are sent next, and writes back which were sent.
 
 The history of ids and the events of findings are the outbox: the store keeps a position in each. An end is read
-SETTLES_S after it was stored, because its cause and its finding may come later than its record.
+SETTLES_S after it was stored, because its cause and its finding may be stored later than the end itself.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _Minute = tuple[int, CauseCode, int]
 
 
 class Batch(NamedTuple):
-    """The next traces, from the position `after` to `position`. `taken`: how many traces each cause had in its newest
-    minutes. `deleted`: upper bound of the events and rows that are not in the store any more. `is_all`: there is no
-    later one that can be sent now."""
+    """The next traces, from the position `after` to `position`. `taken`: the number of traces that each cause had in
+    its newest minutes. `deleted`: at most this many events and rows are not in the store any more. `is_all`: nothing
+    later can be sent now."""
 
     traces: tuple[Trace, ...]
     after: TracePosition

@@ -158,9 +158,9 @@ def _ended_before_entry(
     """Returns the transactions that ended on the partition before the entry began, as the partition's markers prove.
     Each transaction is named by the position of its decision.
 
-    Markers are matched once without a proof of absence, and once for each proof with the markers and transactions after
-    it: a newer proof leaves fewer transactions to match, an older proof leaves more markers. The result of each match
-    is valid by itself, so the results are joined.
+    Markers are matched with all transactions, and again for each proof of absence, with only the markers and
+    transactions after it. A newer proof leaves fewer transactions to match, an older proof leaves more markers. Each
+    match is valid by itself, so the results are joined.
     """
     over = _ended(listing, entry.facts.markers, is_complete=not any(_may_hide(entry, one, None) for one in hidden))
     for absence in entry.absence_proofs(entry.query.log_partition):
@@ -219,24 +219,24 @@ def _committed_within(entry: EntryRead, left: Sequence[Transaction], proofs: _Pr
 
 
 def _began_before(entry: EntryRead, one: Transaction) -> bool:
-    """Returns whether the entry's first record may be older than the decision. If it is not, the transaction wrote to
-    an earlier log of the partition: the topic was deleted and created again since."""
+    """Returns whether the entry's first record may be older than the decision of the transaction. If it is not, the
+    transaction wrote to an earlier log of the partition: the topic was deleted and created again since."""
     first = entry.facts.batches.first
     return first is None or first.first_timestamp_ms <= one.decided_ms + LATER_MS
 
 
 def _ends_with(entry: EntryRead, one: Transaction) -> bool:
-    """Returns whether the entry holds no records behind those of the transaction `one`, which are in the entry. If the
-    end of `one` kept the epoch, the next transaction of a TV2 client may write behind them before the transaction log
-    has a record of that next transaction."""
+    """Returns whether the entry, which holds records of the transaction `one`, holds none behind them. If the end of
+    `one` kept the epoch, a TV2 client's next transaction may write behind them before the transaction log has a record
+    of it."""
     keeps_epoch = one.data_epochs.first <= one.marker_epoch <= one.data_epochs.last
     may_go_on = one.is_added_by_leaders and keeps_epoch and not entry.facts.batches.is_single
     return not may_go_on and entry.query.newest_ms <= one.decided_ms + LATER_MS
 
 
 def _has_no_marker(entry: EntryRead, markers_from: int, one: Transaction) -> bool:
-    """Returns whether it is proven that no marker before the entry ended the transaction. `markers_from`: an offset
-    below which the transaction's marker cannot lie."""
+    """Returns whether no marker before the entry ended the transaction, as far as that is proven. `markers_from`: an
+    offset below which the transaction's marker cannot lie."""
     read_from = entry.facts.markers_from
     markers = [marker for marker in entry.facts.markers if marker.offset >= max(markers_from, read_from)]
     # a producer id's markers lie in the order of epochs: if one of an older epoch was read, so were all of this epoch

@@ -1,9 +1,9 @@
 """Rebuilds the transactions of one producer id from the transaction log, and sets bounds to the transactions whose
 records the log may have lost.
 
-Compaction keeps the newest record of each transactional.id and may remove every other one. The other records keep their
-offsets, so an unseen transaction can only lie in a range of missing offsets (a hole). The epochs of the neighbouring
-records limit the epochs under which such transactions wrote.
+Compaction keeps the newest record of each transactional.id and may remove any other. The records that remain keep their
+offsets, so an unseen transaction can only lie in a range of missing offsets (a hole). The records next to a hole limit
+the epochs under which its transactions wrote.
 
 Source: `TransactionMetadata.prepare*`, `TransactionStateManager`, KIP-890.
 """
@@ -28,8 +28,8 @@ from service.domain.transaction_log.transitions import LAST_EPOCH
 from service.domain.worlds.order import NO_POSITION, LogPosition
 
 TV2: Final = 2
-"""From this transaction version on, each EndTxn of a client raises the epoch (KIP-890). An EndTxn of the old protocol
-can also end a transaction of such a client, and keeps the epoch: the recovery of Flink's sink sends one."""
+"""The transaction version from which on each EndTxn of a client raises the epoch (KIP-890). An EndTxn of the old
+protocol can also end a transaction of such a client, and keeps the epoch: the recovery of Flink's sink sends one."""
 
 UNDECIDED: Final = LogPosition((1 << 63) - 1, -1)
 """The position of a decision that has not been made; it sorts behind every record of the log."""
@@ -67,10 +67,10 @@ def position_of(record: LogRecord) -> LogPosition:
 class LogHistory(NamedTuple):
     """The records of the id that owns the producer id, in log order, as far as log partition `partition` was read.
 
-    `listing`: offsets of those records whose partitions contain the data partition in question. `holes`: ranges below
-    `to_offset` whose records were not read: removed by compaction or retention, lost with a leader, or below the offset
-    at which reading began. `unread`: offsets among which the newest record of the id may be, because their records
-    could not be decoded, or were not read yet.
+    `listing`: offsets of the records that list the data partition in question. `holes`: ranges below `to_offset` whose
+    records were not read: removed by compaction or retention, lost with a leader, or below the offset at which reading
+    began. `unread`: offsets among which the newest record of the id may be, because their records could not be decoded,
+    or were not read yet.
     """
 
     partition: int
@@ -111,8 +111,8 @@ class Transaction(NamedTuple):
 
 
 class HiddenTransactions(NamedTuple):
-    """Transactions, with any outcome and any partitions, whose decisions may lie in the offsets `decided` of the log
-    that were not read. They began after `began` was appended (NO_POSITION: at any time), and wrote under
+    """Transactions, with any outcome and any partitions, that the log may hide: the offsets `decided`, where their
+    decisions may lie, were not read. They began after `began` was appended (NO_POSITION: at any time), and wrote under
     `data_epochs`."""
 
     log_partition: int
@@ -146,8 +146,8 @@ def _groups(records: Iterable[LogRecord]) -> Iterator[list[LogRecord]]:
 
 
 def _is_same_transaction(before: LogRecord, after: LogRecord) -> bool:
-    """Returns whether both records belong to one transaction, which its start time identifies. Its CompleteX may carry
-    the next producer id (epoch exhaustion, TV2)."""
+    """Returns whether both records belong to one transaction, by its start time. The CompleteX may carry the next
+    producer id (epoch exhaustion, TV2)."""
     if after.state in (EMPTY, EXPIRED) or before.start_ms < 0 or before.start_ms != after.start_ms:
         return False
     if before.producer_id == after.producer_id:
@@ -156,9 +156,8 @@ def _is_same_transaction(before: LogRecord, after: LogRecord) -> bool:
 
 
 def _first_prepare(group: Sequence[LogRecord], decision: LogRecord) -> LogRecord:
-    """Returns the first PrepareX of the transaction with the same decision, after which a coordinator may have sent the
-    markers. A new coordinator sends markers for the PrepareX that it finds in the log, and the same PrepareX may be
-    appended again later."""
+    """Returns the earliest PrepareX with the decision's outcome. From that record on a coordinator may have sent the
+    markers: a new coordinator sends them for the PrepareX in the log, and may append the same PrepareX again later."""
     before = reversed(group[: group.index(decision)])
     return [decision, *takewhile(lambda one: one.state == decision.state, before)][-1]
 
@@ -208,8 +207,8 @@ def _undecided(producer_id: int, began: LogPosition, group: Sequence[LogRecord],
 
 def _is_added_by_leaders(ongoing: Sequence[LogRecord]) -> bool:
     """Returns whether leaders may have added partitions to the transaction. False only if there are Ongoing records and
-    all show a client that adds partitions itself. A PrepareX proves nothing, because the PrepareX of a transaction that
-    an old EndTxn ended does not show TV2."""
+    all show a client that adds partitions itself. A PrepareX proves nothing: if an old EndTxn ended the transaction,
+    its PrepareX does not show TV2."""
     return not ongoing or any(one.client_transaction_version >= TV2 for one in ongoing)
 
 
@@ -262,7 +261,7 @@ def _hidden(producer_id: int, history: LogHistory) -> Iterator[HiddenTransaction
 
 def _hidden_epochs(producer_id: int, before: LogRecord | None, after: LogRecord | None) -> Epochs:
     """Returns the epochs under which the producer id may have had transactions that ended between two neighbouring
-    records of its id, other than the transaction that `after` belongs to."""
+    records of its id. The transaction of `after` does not count."""
     had_it_before = before is not None and before.producer_id == producer_id
     if after is None:
         return ANY_EPOCH

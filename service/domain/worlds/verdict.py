@@ -106,8 +106,8 @@ class Verdict(NamedTuple):
 
     @property
     def overrules(self) -> bool:
-        """Returns whether the verdict revokes a decision that was known before: a transaction may have written to the
-        entry without listing the partition, or the id did not write the entry."""
+        """Returns whether the verdict revokes an earlier decision: a transaction may have written to the entry without
+        listing the partition, or the id did not write the entry."""
         return isinstance(self.open_question, (ForeignRecords, UnlistedWriter))
 
 
@@ -157,10 +157,10 @@ _NO_LOG: Final = undecided(NoLogAccess())
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision about an entry: its state, and what the readings so far have shown. `newest`: the verdict of the
-    reading, or of the finding, that led to the state. `read_at_ms`: the time of the last reading that was made while no
-    transaction would end the entry; -1 if there was none. `is_deep`: that reading went as far back as its bounds
-    allow."""
+    """The decision about an entry: its state, and the results of the readings so far. `newest`: the verdict of the
+    reading, or of the finding, that led to the state. `read_at_ms`: the time of the last reading made when no
+    transaction could end the entry any more; -1 if there was none. `is_deep`: that reading went as far back as its
+    bounds allow."""
 
     state: State = State.UNREAD
     newest: Verdict = NOT_READ
@@ -173,22 +173,22 @@ class Decision:
         return NOT_READ if self.state is State.PRELIMINARY else self.newest
 
     def reported(self, grown_ms: int, *, is_growing: bool = False) -> Verdict:
-        """Returns the verdict to report. If the entry has grown since the facts were read (`grown_ms`, as in `is_due`),
-        or while `is_growing`, records of a transaction that commits may be in the entry. Then HasGrown replaces a
-        verdict of ABORT or NONE."""
+        """Returns the verdict to report. HasGrown replaces a verdict of ABORT or NONE while `is_growing`, and if the
+        entry has grown since the facts were read (`grown_ms`, as in `is_due`): records of a transaction that commits
+        may then be in the entry."""
         found = self.verdict
         is_stale = self.state in (State.KNOWN, State.RECALLED) and (is_growing or self.read_at_ms < grown_ms)
         return undecided(HasGrown()) if is_stale and found.decision in (Decided.ABORT, Decided.NONE) else found
 
     @property
     def was_listed(self) -> bool:
-        """Returns whether the entry is proven to be written by a transaction that has listed the partition and has
-        ended. Then no client is still waiting for the partition to be added."""
+        """Returns whether a transaction that has listed the partition and has ended is proven to have written the
+        entry. Then no client is still waiting for the partition to be added."""
         return World.NONE not in self.newest.possible and bool(self.newest.proofs)
 
     def recalled(self, verdict: Verdict) -> Decision:
-        """Returns the decision that a finding reported before a restart: RECALLED, or CONTRADICTED for a contradiction.
-        Returns this decision unchanged if its facts were read since."""
+        """Returns the decision for a verdict that a finding had before a restart: CONTRADICTED if it is a
+        contradiction, else RECALLED. Returns this decision unchanged if the facts were read since."""
         if self.state not in (State.UNREAD, State.RECALLED):
             return self
         return self._to(State.CONTRADICTED if verdict.is_contradiction else State.RECALLED, verdict)
@@ -199,9 +199,9 @@ class Decision:
         return self._to(State.NO_LOG, _NO_LOG) if self.state is State.UNREAD else self
 
     def is_due(self, now_ms: int, unowned_ms: int | None, grown_ms: int = -1) -> bool:
-        """Returns whether to read the facts. `unowned_ms`: the time (ms) at which it became known that no transaction
-        will end the entry; None if one may. `grown_ms`: the last time at which a record of the owner showed that a
-        transaction may have written to the entry; -1 if there was none."""
+        """Returns whether to read the facts now. `unowned_ms`: the time (ms) at which it became known that no
+        transaction will end the entry; None if one may. `grown_ms`: the last time at which a record of the owner showed
+        that a transaction may have written to the entry; -1 if there was none."""
         match self.state:
             case State.CONTRADICTED | State.NO_LOG:
                 return False

@@ -1,2 +1,2 @@
-"""Reads client.properties as Kafka's Java clients do: the file, the values that config providers add, the meaning of
-each key. Only modules of `service.kafka` import it."""
+"""Reads client.properties as Kafka's Java clients do: the file, the values of its config providers, and the meaning of
+each key. Only modules of `service.kafka` import this package."""

@@ -114,8 +114,8 @@ CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class _Choice(NamedTuple):
-    """The values that a key may have. `folds`: upper and lower case are the same; `many`: the key takes a
-    comma-separated list of them."""
+    """The values that a key may have. `folds`: case does not matter. `many`: the key takes a comma-separated list of
+    these values."""
 
     values: tuple[str, ...]
     folds: bool = True

@@ -98,15 +98,15 @@ _MODULES: Final = {
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule": (OAUTHBEARER,),
     "security.auth.module.Krb5LoginModule": (GSSAPI,),
 }
-"""The mechanisms that each JAAS login module serves. The first three may be shaded, with a package in front; the last
-one belongs to com.sun or com.ibm. Any other module is refused, because the meaning of its options is unknown."""
+"""By JAAS login module, the mechanisms that it serves. The first three may be shaded (a package in front); the last one
+belongs to com.sun or com.ibm. Any other module is refused, because the meaning of its options is unknown."""
 
 _DEFAULT_HANDLER: Final = "org.apache.kafka.common.security.authenticator.AbstractLogin$DefaultLoginCallbackHandler"
 
 
 def arguments(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Returns kafka-python's arguments that begin with `sasl_`. `properties`: after `reading.resolve`, and without
-    `keys.mistakes`. Raises ValueError with a text that names the key and contains no secret."""
+    """Returns kafka-python's arguments that begin with `sasl_`. `properties`: resolved by `reading.resolve`, and
+    without mistakes by `keys.mistakes`. Raises ValueError with a text that names the key and contains no secret."""
     logs_in = properties.get(PROTOCOL, "").upper().startswith("SASL_")
     mechanism = properties.get(MECHANISM, GSSAPI if logs_in else "").upper()
     shown = f"{MECHANISM}={mechanism}" + ("" if MECHANISM in properties else " (the default)")

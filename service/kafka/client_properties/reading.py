@@ -1,9 +1,9 @@
-"""Reads client.properties as java.util.Properties does, and the values that it takes from elsewhere:
+"""Reads client.properties as java.util.Properties does, and the values that the file takes from elsewhere:
 `${file:/run/secrets/kafka.properties:password}` (KIP-297).
 
 Providers (KIP-297): FileConfigProvider, DirectoryConfigProvider (KIP-421) and EnvVarConfigProvider (KIP-887) of Kafka's
-clients; the syntax is that of ConfigTransformer.java. Java leaves a variable whose key is missing as it is, and sends
-the variable as the password. Here every variable of a declared provider gets a value, or the file is refused.
+clients; the syntax is that of ConfigTransformer.java. Where a variable's key is missing, Java sends the variable itself
+as the password. Here every variable of a declared provider gets a value, or the file is refused.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import javaproperties
 
 
 def read(path: Path) -> dict[str, str]:
-    """Returns the keys and values of a file; if a key occurs twice, its last value. Raises ValueError with a text that
-    names the file.
+    """Returns the keys and values of a file; the last value of a key counts. Raises ValueError with a text that names
+    the file.
 
     The file is UTF-8, with or without a byte order mark, or ISO 8859-1, the only encoding that Java reads.
     """
@@ -54,8 +54,8 @@ none."""
 
 
 class Resolved(NamedTuple):
-    """Properties with the values in place of the variables, and without the providers. `files`: the files from which
-    values were read; `values`: each variable with its value."""
+    """The properties with each variable replaced by its value, and without the providers. `files`: the files from which
+    values were read. `values`: pairs of a variable and its value."""
 
     properties: dict[str, str]
     files: tuple[Path, ...]
@@ -65,8 +65,8 @@ class Resolved(NamedTuple):
         return f"Resolved({len(self.properties)} properties)"
 
     def masked(self, text: str) -> str:
-        """Returns the text of an error with variables in place of their values, because the text may show the value of
-        any key, and a password may be under a wrong key. Keeps values of less than _SHORTEST_SECRET characters."""
+        """Returns an error's text with values replaced by their variables. The text may show the value of any key, and
+        a password may be under a wrong key. Values of less than _SHORTEST_SECRET characters are kept."""
         for variable, value in self.values:
             if len(value.strip()) >= _SHORTEST_SECRET:
                 text = text.replace(value.strip(), variable)
@@ -87,10 +87,10 @@ def without_variables(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def resolve(properties: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> Resolved:
-    """Reads the value of every variable, anew at each call. Raises ValueError with a text that names the key, and the
-    provider's class, file or key that is wrong, but no value.
+    """Reads the value of every variable, anew at each call. A `${…}` that names no declared provider is plain text.
 
-    A `${…}` that names no declared provider is plain text.
+    Raises ValueError with a text that names the key, and the provider's class, file or key that is wrong. The text
+    contains no value.
     """
     files: list[Path] = []
     found: list[tuple[str, str]] = []
@@ -105,8 +105,8 @@ def _names(properties: Mapping[str, str]) -> list[str]:
 
 
 def _pieces(key: str, value: str, lookups: Mapping[str, _Lookup], found: list[tuple[str, str]]) -> Iterator[str]:
-    """Yields the parts of a value, each variable replaced by its value, and adds (variable, value) to `found`. Does not
-    search a provider's value for more variables."""
+    """Yields the parts of a value, each variable replaced by its value, and adds (variable, value) to `found`.
+    Variables inside a provider's value are not replaced."""
     at = 0
     for variable in _VARIABLE.finditer(value):
         if variable[1] in lookups:

@@ -34,8 +34,9 @@ _REFUSED: Final = (400, 413, 415, 422)
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address, and the token that proves who we are. `url` and `bearer` read them anew for each request, because
-    files change. `ca`: file of the authorities that may sign the server's certificate; None: the system's."""
+    """An address, and the token that proves who we are; `url` and `bearer` read both anew for each request, because
+    files change. `ca`: file of the authorities that may sign the server's certificate; None: the system's
+    authorities."""
 
     url: Callable[[], str] = field(repr=False)
     bearer: Callable[[], str | None] = field(repr=False)
@@ -159,8 +160,8 @@ class Alertmanager(Receiver):
         self._post([alert for one in newest.values() for alert in self._alerts(one)])
 
     def repeat(self, notifications: Sequence[Notification]) -> None:
-        """Posts the alerts again, and ends those of the same findings that Alertmanager has under other labels: the
-        severity grew, or the owner changed."""
+        """Posts the alerts again. Ends alerts of the same findings that Alertmanager has under other labels, because
+        the severity grew or the owner changed."""
         alerts = {one.finding.id: self._alert(one, one.finding.severity) for one in notifications}
         outdated = [
             {"labels": theirs["labels"], "startsAt": theirs["startsAt"], "endsAt": self._now().isoformat()}
@@ -170,8 +171,8 @@ class Alertmanager(Receiver):
         self._post([*alerts.values(), *outdated])
 
     def _alerts(self, one: Notification) -> list[dict[str, Any]]:
-        """Returns the alert of a finding. For a finding that is resolved or muted, returns an ended alert for each
-        severity that the finding may have had."""
+        """Returns the alert of a finding. If the finding is resolved or muted, returns an ended alert for each severity
+        that it may have had."""
         is_over = not one.finding.is_open or one.event == MUTED
         severities = CATALOGUE[one.finding.kind].severities if is_over else (one.finding.severity,)
         holds = timedelta() if is_over else TEST_HOLD if one.event == TEST else HOLD
@@ -214,8 +215,8 @@ class Alertmanager(Receiver):
 
 
 def labels_of(one: Notification, severity: Severity) -> dict[str, str]:
-    """Returns the labels of the alert of a finding. Alertmanager takes another set of labels for another alert. So
-    labels hold only values that stay the same, except severity and owner (`Alertmanager.repeat` ends outdated
+    """Returns the labels of a finding's alert. Alertmanager takes another set of labels for another alert, so labels
+    hold only values that stay the same. Exceptions are severity and owner (`Alertmanager.repeat` ends outdated
     alerts)."""
     finding = one.finding
     labels = {

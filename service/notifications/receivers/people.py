@@ -1,7 +1,7 @@
 """A receiver for people: Slack, Teams, PagerDuty, Opsgenie, mail and whatever else Apprise knows.
 
-An outage of 500 ids is one message. A message contains the events of `gathers_s`: a line for each finding (MOST_LINES
-at most), with the finding's last event.
+A message contains the events of `gathers_s`: a line for each finding (MOST_LINES at most), with the finding's last
+event. So an outage of 500 ids is one message.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ GATHER_S: Final = 20.0
 MOST_LINES: Final = 10
 
 _MENTIONS: Final = str.maketrans("<>@", "‹›＠")  # noqa: RUF001 - similar on purpose
-"""Replaces the characters of <!channel>, <@user> and @everyone by similar ones. Slack, Discord and other chats notify
-people if a message contains one of these, even as a part of a transactional.id. The linked page of the finding shows
-the real characters."""
+"""Similar characters for those of <!channel>, <@user> and @everyone. Slack, Discord and other chats notify people if a
+message contains one of these, even as a part of a transactional.id. The linked page of the finding shows the real
+characters."""
 
 
 class People(Receiver):
