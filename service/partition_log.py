@@ -76,9 +76,8 @@ def piece_of(batch: Batch) -> BatchOffsets:
 
 
 def logged_transactions(owner: Owner, producer_id: int, place: TopicPartition) -> list[LoggedTransaction]:
-    """Returns those of the owner's transactions under the producer id that the store still has: the last decided
-    transaction, and the open transaction. Returns an empty list if the record of the decided transaction cannot be
-    decoded."""
+    """Returns those of the owner's transactions under the producer id that the store still has: the last decided one,
+    and the open one. Returns an empty list if the record of the decided transaction cannot be decoded."""
     found = []
     if owner.ended_value is not None:
         try:

@@ -67,8 +67,8 @@ class Batch(NamedTuple):
 
 class TraceOutbox:
     """The traces of all clusters. `reading` cannot write to the store. `per_minute`: maximum number of traces of each
-    cause in each cluster, by the minute in which transactions ended. `position`: the stored one. A method that raises
-    StoreError or LeaseLost has written nothing."""
+    cause in each cluster, by the minute in which transactions ended. `position`: the position in the store. If a method
+    raises StoreError or LeaseLost, it has written nothing."""
 
     def __init__(
         self,
@@ -168,8 +168,8 @@ class TraceOutbox:
         )
 
     def _settled_number(self, newest: int) -> int:
-        """Returns the highest number that a row had SETTLES_S ago. By then, rows with lower numbers are visible, too:
-        writers of two clusters may commit in another order than they were given numbers."""
+        """Returns the highest row number of SETTLES_S ago. By now, rows with lower numbers are visible, too: writers of
+        two clusters may commit in another order than they were given numbers."""
         now_s = self._monotonic()
         if not self._seen or now_s - self._seen[-1][1] >= _LOOKS_EVERY_S:
             self._seen.append((newest, now_s))

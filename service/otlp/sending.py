@@ -1,5 +1,5 @@
-"""Sends the requests of one signal to the OpenTelemetry endpoint, and logs when they begin to fail and when they work
-again."""
+"""Sends the requests of one signal to the OpenTelemetry endpoint. Logs when requests begin to fail, and when they
+succeed again."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Sender:
         counts.expect(signal)
 
     def send(self, request: Message) -> None:
-        """Sends a request. Counts and logs what the endpoint refuses of it. Raises Undelivered if the endpoint has not
-        taken the request."""
+        """Sends a request. Counts and logs the parts that the endpoint refuses. Raises Undelivered if the endpoint has
+        not taken the request."""
         body = gzip.compress(request.SerializeToString(), _GZIP_LEVEL)
         headers = {"Content-Type": "application/x-protobuf", "Content-Encoding": "gzip"}
         try:
@@ -59,8 +59,8 @@ class Sender:
         self._note(f"it refused {rejected} of a request: {words or 'it gave no reason'}" if rejected or words else None)
 
     def pause_after(self, error: Undelivered) -> float:
-        """Logs a failure, once for each text. Returns the pause (s) before the next attempt, with jitter, so that
-        several services do not come back at the same moment."""
+        """Logs a failure, once for each text. Returns the pause (s) before the next attempt. Jitter keeps several
+        services from coming back at the same moment."""
         self._note(str(error))
         return max(self._backoff.next_s() * random.uniform(0.5, 1.0), error.retry_after_s)  # noqa: S311 - no secret
 
@@ -75,8 +75,8 @@ class Sender:
 
 
 def _partial_success(signal: Signal, answer: bytes) -> tuple[int, str]:
-    """Returns the number of data points or spans that the endpoint refused, and its words, which may be a warning
-    without a refusal. An answer that is no message of OTLP refuses nothing."""
+    """Returns the number of data points or spans that the endpoint refused, and the endpoint's message, which may be a
+    warning without a refusal. If the answer is no message of OTLP, the number is 0."""
     try:
         if signal == Signal.METRICS:
             points = ExportMetricsServiceResponse.FromString(answer).partial_success

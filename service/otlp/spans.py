@@ -1,7 +1,7 @@
 """Makes the spans of a transaction: a root from its first partition to its end, and children for phases and markers.
 
-Spans have only times that the store has. Their ids are hashes of what identifies the transaction, so that a trace that
-is sent a second time is the same trace.
+Spans have only times that the store has. Their ids are hashes of the facts that identify the transaction, so a trace
+that is sent a second time is the same trace.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _ERRORS: Final = {
     CauseCode.FENCED: "aborted for another producer with its transactional.id",
     CauseCode.ADMIN: "aborted for an administrator",
 }
-"""The causes that are errors, in words. A client's own abort is none, and one without a known cause may be none."""
+"""By cause that is an error, its words. A client's own abort is no error, and an abort without a known cause may be
+none."""
 
 
 class Facts(NamedTuple):
@@ -104,8 +105,9 @@ class SpanMaker:
     def of_hanging(
         self, cluster: str, kafka_cluster_id: str, finding: Finding, now_ms: int, *, is_over: bool
     ) -> tuple[ReadableSpan, ...]:
-        """Returns the span of a hanging transaction from when it was first seen open to when that was confirmed. With
-        `is_over`: the root, up to its end. None if the finding has no such time."""
+        """Returns the span of a hanging transaction, from its first observation as open to its confirmation. With
+        `is_over`, returns the root span, which lasts to the end of the transaction. Returns an empty tuple if the
+        finding has no such time."""
         life, subject = finding.life, finding.subject
         ended_ms = life.resolved_at_ms if is_over else life.confirmed_at_ms
         if life.confirmed_at_ms is None or ended_ms is None:

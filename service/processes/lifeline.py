@@ -1,7 +1,7 @@
 """The lifeline between a child and its supervisor: each notices when the other is gone or unresponsive.
 
-A pair of sockets connects the two. The kernel closes each socket when its process ends, also on kill -9. Both send a
-byte a second. If the supervisor is gone or unresponsive, its children end themselves. Whoever started the supervisor
+A pair of sockets connects the two, and both send a byte a second. The kernel closes each socket when its process ends,
+also on kill -9. If the supervisor is gone or unresponsive, its children end themselves. Whoever started the supervisor
 (systemd, a container runtime, a person) then starts all of them again. If a child is unresponsive, its supervisor ends
 it and starts it again.
 """

@@ -34,11 +34,11 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class ChildCommand:
-    """The command of a child. `name` goes before each line that the child prints; `environment` is added to our own.
+    """The command of a child. `name` goes before each line that the child prints. `environment` is added to our own.
 
-    `silence` is None for a child that sends no beats over its lifeline. `final`: exit codes that end the supervisor;
-    `final_at_start`: exit codes that end the supervisor if the child's first process ends with them, because the child
-    has never worked.
+    `silence` is None for a child that sends no beats over its lifeline. `final`: exit codes that end the supervisor.
+    `final_at_start`: exit codes that end it only if the child's first process has one, because the child has never
+    worked.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Pauses:
 class Supervisor:
     """Starts and watches children, from the main thread: `run` takes over SIGTERM and SIGINT while it runs.
 
-    `name` goes before the supervisor's own lines. `is_piped` False: children write to our stderr directly, unchanged.
+    `name` goes before the supervisor's own lines. Unless `is_piped`, children write to our stderr directly, unchanged.
     """
 
     def __init__(

@@ -1,6 +1,5 @@
-"""Measures of time for processes that wait: a clock that counts only the time in which a process could have worked,
-reports of the steps of long work, and growing pauses between retries.
-"""
+"""Tools for processes that wait: a clock that counts only the time in which a process could have worked, reports of the
+steps of long work, and growing pauses between retries."""
 
 from __future__ import annotations
 
@@ -70,16 +69,16 @@ QUIET_MISSES: Final = 3
 milliseconds."""
 
 _ENOUGH: Final = 0.5
-"""If processes get at least this share of the processor time that they want, a second counts in full. Threads get more
-on a busy machine with two cores, and a twentieth beside forty busy loops."""
+"""Share of the wanted processor time from which on a second counts in full. Threads get a larger share on a busy
+machine with two cores, and a twentieth beside forty busy loops."""
 
 
 class WorkingTime:
     """Measures the seconds in which `pids` could have worked: call `step` or `skip` about once a second.
 
     On a machine whose processors are busy with other work, processes are slow but not dead. So a second counts only in
-    part if these processes waited for a processor for most of the time that they wanted one. A second in which they
-    wanted none, because they are stopped or stuck, counts in full.
+    part if these processes spent most of their wanted processor time waiting. A second in which they wanted no
+    processor, because they are stopped or stuck, counts in full.
     """
 
     def __init__(
@@ -130,8 +129,8 @@ class SilenceMeter:
 
 
 def _part(before: ProcessorTime, after: ProcessorTime) -> float:
-    """Returns the part of a second that counts, up to 1. Returns 1 if the times went down: threads or processes have
-    ended, and nothing is known."""
+    """Returns the part of a second that counts, up to 1. Returns 1 if the times went down, because threads or processes
+    ended and the share is unknown."""
     ran_ns, waited_ns = after.ran_ns - before.ran_ns, after.waited_ns - before.waited_ns
     if ran_ns < 0 or waited_ns <= 0:
         return 1.0

@@ -1,6 +1,6 @@
 """Repeats the second confirmation step: no coordinator will end the transaction. Checks that the transaction's producer
-is fenced, as a marker requires. Derives the decision about the transaction again, from the brokers' logs.
-"""
+is fenced, because otherwise no marker is allowed. Derives the decision about the transaction again, from the brokers'
+logs."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from service.store.queries.owners import owners
 
 
 def argument(raw: bytes) -> str | None:
-    r"""Returns the bytes as an argument for bash or zsh: quoted, or as `$'a\x09b'` if they are not printable. None if
-    they contain NUL, which no argument can contain."""
+    r"""Returns the bytes as an argument for bash or zsh: quoted, or as `$'a\x09b'` if they are not printable. Returns
+    None for bytes with NUL, which no argument can contain."""
     if b"\0" in raw:
         return None
     text = raw.decode("utf-8", "surrogateescape")
@@ -49,7 +49,8 @@ def _escaped(c: str) -> str:
 
 
 class Refused(Exception):
-    """The marker must not be written now. The text is one line for people: the reason, and what they can do first."""
+    """The marker must not be written now. The text is one line for people: the reason, and the steps that they can take
+    first."""
 
     def __init__(self, why: str, first: str | None = None) -> None:
         super().__init__(why if first is None else f"{why}. First {first}")
@@ -66,9 +67,9 @@ Reading = Callable[[], AbstractContextManager[Connection]]
 def nobody_owns(
     entry: Entry, cluster_id: int, client: KafkaClient, bracket: LeaderCheck, reading: Reading
 ) -> Owner | None:
-    """Returns the id that wrote the entry (None: no id has the producer id), once the store has read the transaction
-    log to its present end. Raises Refused if the owner cannot be determined, or if the owner's coordinator will or may
-    still end the entry."""
+    """Waits until the store has read the transaction log to its present end, then returns the id that wrote the entry
+    (None: no id has the producer id). Raises Refused if the owner cannot be determined, or if the owner's coordinator
+    will or may still end the entry."""
     with reading() as connection:
         owner = _owner(connection, cluster_id, entry)
         known = {row.partition for row in clusters.partitions(connection, cluster_id, SourceName.TRANSACTION_LOG)}
@@ -96,9 +97,9 @@ def _is_unknown_to_all(owner: Owner, client: KafkaClient) -> bool:
 
 
 def _needed(client: KafkaClient, owner: Owner | None, known: set[int]) -> set[int]:
-    """Returns the log partitions that may contain the owner: the one of the owner if the owner is known (a producer id
-    belongs to one id for ever), else all log partitions. `known`: the log partitions that the store has read from.
-    Raises Refused if all are needed and the store lacks one."""
+    """Returns the log partitions that may contain the owner. If the owner is known, returns only its partition, because
+    a producer id belongs to one id for ever; otherwise all log partitions. `known`: the log partitions that the store
+    has read from. Raises Refused if all are needed and the store lacks one."""
     if owner is not None:
         return {owner.log_partition}
     layout = topic_layout(client, TOPIC)
@@ -136,15 +137,14 @@ def _read_to_the_end(
 
 def _is_read(row: clusters.LogPartitionRow | None, seen: CheckedPartition) -> bool:
     """Returns whether the store has read the partition to its high watermark. A row with another leader epoch does not
-    count, because it may be about a log that was replaced."""
+    count, because its log may have been replaced."""
     return row is not None and row.leader_epoch == seen.leader.epoch and row.next_offset >= seen.ends.high_watermark
 
 
 def is_fenced(entry: Entry, owner: Owner | None, client: KafkaClient) -> None:
     """Raises Refused if the owner still has the entry's producer id and epoch, so that it could write again after the
-    marker. Does not raise for an owner that no coordinator knows because partitions were added to the log: nobody can
-    fence it, its producer gets another producer id at its next start, and leaders refuse records that they cannot
-    verify."""
+    marker. Does not raise for an owner that was left behind and that no coordinator knows, because nobody can fence it:
+    its producer gets another producer id at its next start, and leaders refuse records that they cannot verify."""
     if owner is None or owner.state == EXPIRED or owner.producer_id != entry.producer_id:
         return
     if owner.producer_epoch > entry.producer_epoch or (owner.is_left_behind and _is_unknown_to_all(owner, client)):

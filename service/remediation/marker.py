@@ -20,8 +20,8 @@ class Unanswered(KafkaUnavailable):
 
 
 def write(client: KafkaClient, way: WayOut) -> None:
-    """Writes the marker. If the function returns, the marker is in the log. Raises Unanswered if it is not known
-    whether the marker is in the log, and Refused, KafkaRefused or KafkaUnavailable if it was not written."""
+    """Writes the marker; once the function returns, the marker is in the log. Raises Unanswered if the marker may or
+    may not be in the log; Refused, KafkaRefused or KafkaUnavailable if it was not written."""
     try:
         code = write_marker(
             client,

@@ -1,7 +1,7 @@
 """Determines the marker that ends a hanging transaction, by repeating the judge's three confirmation steps.
 
-A leader accepts a marker if the marker's producer epoch is not below the producer id's last epoch on the partition, and
-its coordinator epoch is not below that of the last marker. DescribeProducers reports both epochs.
+A leader accepts a marker under two conditions: the producer epoch is not below the producer id's last epoch on the
+partition, and the coordinator epoch is not below that of the last marker. DescribeProducers reports both epochs.
 
 Nothing that happens between the last step and the marker does harm, because no transactional.id has the producer id and
 epoch any more. If a producer writes to the partition meanwhile, it has a newer epoch, and the leader refuses the

@@ -1,9 +1,9 @@
 """uvicorn's HTTP/1.1 connection, with deadlines for a request to arrive and for an answer to be read.
 
 A connection is waiting while its client has not sent a whole request. When all places are taken, the connection that
-has waited longest is closed: it gives way. So a client that sends a request gets a place, however many connections
-others only hold open. A connection whose request is being answered never gives way. Event streams, which are answered
-for long, have a bound of their own.
+has waited longest is closed: it gives way. So a client that sends a request gets a place, even if others hold many
+connections open. A connection whose request is being answered never gives way. The number of event streams, which are
+answered for long, is bounded separately.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ class BoundedConnection(H11Protocol):
         self._watch()
 
     def send_400_response(self, msg: str) -> None:
-        """Answers 400 to bytes that are not HTTP. If the application is still answering the request before them, that
-        answer is dropped."""
+        """Answers 400 to bytes that are not HTTP. If the application is still answering an earlier request, that answer
+        is dropped."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()

@@ -27,7 +27,7 @@ second, and everything else stops meanwhile."""
 
 _SWITCH_S: Final = 0.0005
 """Time (s) for which a thread keeps the interpreter while others want it. With the default, 5 ms, the event loop waits
-for several threads that make pages: under a crowd of clients, health checks took three times as long."""
+for several threads that make pages: with a crowd of clients, health checks took three times as long."""
 
 _M_ARENA_MAX: Final = -8  # glibc, malloc.h
 

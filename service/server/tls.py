@@ -56,7 +56,7 @@ class TlsError(Exception):
 
 class ReloadingTls:
     """The context of a listening server. Each handshake checks whether the files have changed, and loads changed files.
-    If these do not fit together, for example in the middle of a change, the last good ones stay in use."""
+    If the new files do not fit together, for example in the middle of a change, the last good ones stay in use."""
 
     def __init__(self, files: TlsFiles) -> None:
         """Loads the files. Raises TlsError if they cannot be used."""

@@ -1,5 +1,5 @@
-"""Reads the settings, in order of precedence: flags, `TXNSCOPE_*`, the file of `--config`, the document of the parent
-process, defaults. Passes them on to child processes as such a document."""
+"""Reads the settings and passes them on to child processes as a JSON document. The order of precedence: flags,
+`TXNSCOPE_*`, the file of `--config`, the document of the parent process, defaults."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from service.settings.model import Settings, SettingsError, Watching, flag
 
 ENV_PREFIX: Final = "TXNSCOPE_"
 DOCUMENT: Final = f"{ENV_PREFIX}SETTINGS"
-"""Environment variable with the settings of a parent process as JSON. Unlike a command line, only the user of the
-process can read it: the store's URL and Spark's settings may contain passwords."""
+"""Environment variable with the settings of a parent process as JSON. They may contain passwords (the store's URL,
+Spark's settings), and only the user of the process can read its environment, unlike its command line."""
 
 _TABLES: Final = (
     "applications",

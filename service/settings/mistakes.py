@@ -27,8 +27,8 @@ _NOT_A_TABLE: Final = ("model_type", "model_attributes_type", "dict_type")
 
 
 class Place(NamedTuple):
-    """A source of settings, such as the flags. `name_of`: returns the name of a setting there, such as `--port`;
-    `name`: the name of the place itself."""
+    """A source of settings, such as the flags. `name`: the name of the source. `name_of`: returns the name of a setting
+    there, such as `--port`."""
 
     values: Mapping[str, Any]
     name_of: Callable[[str], str]
@@ -36,8 +36,8 @@ class Place(NamedTuple):
 
 
 class _Spot(NamedTuple):
-    """A position in the settings. `path`: the keys that lead to it, as people read them. `model`: the table there, or
-    the table around the value. `field`: its description. `may_show`: True if its value is no secret."""
+    """A position in the settings. `path`: the keys that lead to it, as people read them. `model`: the table at this
+    position, or around the value. `field`: the description of the value. `may_show`: True if the value is no secret."""
 
     path: Sequence[str]
     model: type[BaseModel] | None
@@ -46,8 +46,8 @@ class _Spot(NamedTuple):
 
 
 def explain(error: ValidationError, values: Mapping[str, Any], places: Sequence[Place]) -> str:
-    """Returns the first mistake, and where the value came from. An unknown key comes first: it may be a misspelt form
-    of a key that is reported as missing."""
+    """Returns the text of the first mistake, with the source of the value. An unknown key comes first: it may be a
+    misspelt form of a key that is reported as missing."""
     first = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
     where = first["loc"][:-2] if first["loc"][-1:] == (_KEY,) else first["loc"]
     if not where:  # a mistake of several settings together

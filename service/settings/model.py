@@ -48,8 +48,8 @@ def flag(name: str) -> str:
 
 
 def _words(what: str, read: Callable[[Any], str]) -> BeforeValidator:
-    """Returns a validator that reads a list: several words of a flag, a list in the file, or one text with commas or
-    spaces in the environment."""
+    """Returns a validator that reads a list from several words of a flag, from a list in the file, or from one text
+    with commas or spaces in the environment."""
 
     def validate(words: Any) -> tuple[str, ...]:
         if isinstance(words, str):
@@ -228,8 +228,8 @@ class WatchedCluster(Watching):
 
 
 class Settings(Watching):
-    """Every setting. A field's name is the flag (with dashes), the variable (in capitals), and the key in the file. A
-    field without a repr may hold a secret: errors of pydantic about it do not show its value."""
+    """Every setting. A field's name is also the flag (with dashes), the variable (in capitals), and the key in the
+    file. A field without a repr may hold a secret: pydantic's errors do not show its value."""
 
     cluster: ClusterName | None = None
     store: str = Field(default=DEFAULT_URL, min_length=1, repr=False)

@@ -69,8 +69,8 @@ def add(connection: Connection, cluster_id: int | None, *events: AuditEvent) -> 
 
 
 def record(engine: Engine, cluster: str | None, events: Iterable[AuditEvent]) -> None:
-    """Adds the events in a transaction of their own. `cluster`: a name; an unknown name counts as None. StoreError:
-    nothing was written."""
+    """Adds the events in a transaction of their own. `cluster`: a name; an unknown name counts as None. Raises
+    StoreError if nothing was written."""
     with engine.begin() as connection:
         known = None if cluster is None else select(clusters.c.id).where(clusters.c.name == cluster)
         add(connection, None if known is None else connection.scalar(known), *events)
@@ -144,11 +144,11 @@ _A = audit.c
 
 
 def record_attempt(engine: Engine, cluster_id: int, attempt: Attempt, address: str | None = None) -> None:
-    """Adds the attempt to `audit`, and an event to `audit_events`. `address`: the sender's. When the function returns,
-    the rows survive the end of this process; in a store that is a file, a power cut may still lose them. The caller
-    needs no lease, because the service writes attempts, too.
+    """Adds the attempt to `audit`, and an event to `audit_events`. `address`: the sender's address. The caller needs no
+    lease, because the service writes attempts, too. Raises StoreUnavailable if nothing was written.
 
-    StoreUnavailable: nothing was written.
+    When the function returns, the rows survive the end of this process; in a store that is a file, a power cut may
+    still lose them.
     """
     values = attempt._asdict() | {
         "operator": printable(attempt.operator),
@@ -164,8 +164,8 @@ def record_attempt(engine: Engine, cluster_id: int, attempt: Attempt, address: s
 
 
 def wait_until_writable(engine: Engine) -> None:
-    """Waits until a row can be added to `audit`, for at most the engine's lock timeout. StoreUnavailable: the lock was
-    not free."""
+    """Waits until a row can be added to `audit`, for at most the engine's lock timeout. Raises StoreUnavailable if the
+    lock did not become free."""
     with engine.begin() as connection:
         backend_of(connection).lock(connection, Lock.AUDIT)
 
@@ -173,8 +173,8 @@ def wait_until_writable(engine: Engine) -> None:
 def of_subject(
     connection: Connection, cluster_id: int, topic: str, partition: int, producer_id: int, start_offset: int | None
 ) -> list[Attempt]:
-    """Returns the newest _SHOWN attempts on one open transaction, the newest first; without `start_offset`, those on
-    all transactions of this producer id on the partition."""
+    """Returns the newest _SHOWN attempts on one open transaction, the newest first. Without `start_offset`, returns
+    attempts on all transactions of this producer id on the partition."""
     statement = select(*(_A[name] for name in Attempt._fields)).where(
         _A.cluster_id == cluster_id, _A.topic == topic, _A.partition == partition, _A.producer_id == producer_id
     )
@@ -184,9 +184,9 @@ def of_subject(
 
 
 def is_marker_ours(attempts: Sequence[Attempt], is_commit: bool | None, now_ms: int) -> bool | None:
-    """Returns True if one of the attempts wrote the marker (an unknown outcome counts as written), None while an
-    attempt that may have written the marker is under way, else False. Ignores dry runs, and attempts to write a marker
-    of the other type. `is_commit` None: the marker's type cannot be read, so attempts of both types count."""
+    """Returns True if one of the attempts wrote the marker (an unknown outcome counts as written), None while such an
+    attempt is under way, else False. Dry runs do not count, nor do attempts to write a marker of the other type.
+    `is_commit` None: the marker's type cannot be read, so attempts of both types count."""
     ours = [one for one in attempts if not one.dry_run and is_commit in (None, one.marker == MarkerType.COMMIT)]
     if any(one.outcome in (Outcome.WRITTEN, Outcome.UNKNOWN) for one in ours):
         return True

@@ -20,7 +20,8 @@ _NAMES = Upsert(clusters, columns=("name", "kafka_cluster_id", "bound_at_ms"), k
 def bind(engine: Engine, name: str, kafka_cluster_id: str, now_ms: int) -> int:
     """Returns the store's number of the cluster. Binds a new name to this Kafka cluster id.
 
-    ClusterMismatch: the name belongs to another Kafka cluster, or this Kafka cluster was bound to another name first.
+    Raises ClusterMismatch if the name belongs to another Kafka cluster, or if this Kafka cluster was bound to another
+    name first.
     """
     wanted = or_(clusters.c.name == name, clusters.c.kafka_cluster_id == kafka_cluster_id)
     known = select(clusters.c.id, clusters.c.name, clusters.c.kafka_cluster_id).where(wanted).order_by(clusters.c.id)

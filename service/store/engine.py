@@ -22,28 +22,27 @@ def open_engine(url: str, *, must_exist: bool = False, wait_s: float = _LOCK_WAI
     """Returns an engine for writing. In a file, each transaction begins with the write lock of the whole store; on a
     server, a transaction locks rows. `wait_s`: longest wait for a lock.
 
-    The first connection creates a missing file, unless `must_exist`. If that file is deleted or replaced later, the
+    The first connection creates a missing file, unless `must_exist`. If the file is deleted or replaced later, the
     engine raises StoreReplaced.
 
-    StoreError: the URL names no store. Statements raise StoreUnavailable while the store is locked, full, read-only or
-    down, and StoreDamaged if its pages are damaged.
+    Raises StoreError if the URL names no store. Statements raise StoreUnavailable while the store is locked, full,
+    read-only or down, and StoreDamaged if its pages are damaged.
     """
     backend, parsed = resolve(url)
     return backend.open_writer(parsed, may_create=not must_exist, wait_s=wait_s)
 
 
 def open_reader(url: str) -> Engine:
-    """Returns an engine that cannot write; one transaction sees one state of the store. Errors as `open_engine`, but
-    without StoreReplaced: if the file was replaced, the engine opens the new file. It never creates a file. The engine
-    uses only a server that accepts writes, unless the URL sets `target_session_attrs`.
-    """
+    """Returns an engine that cannot write; one transaction sees one state of the store. Never creates a file. If the
+    file is replaced, the engine opens the new file. The engine uses only a server that accepts writes, unless the URL
+    sets `target_session_attrs`. Raises the errors of `open_engine`, except StoreReplaced."""
     backend, parsed = resolve(url)
     return backend.open_reader(parsed, wait_s=_LOCK_WAIT_S)
 
 
 def resolve(url: str) -> tuple[Backend, URL]:
-    """Returns the backend that the URL names, and the URL with its driver. StoreError: the URL names no store, or the
-    directory of its file does not exist."""
+    """Returns the backend that the URL names, and the URL with its driver. Raises StoreError if the URL names no store,
+    or if the directory of its file does not exist."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
@@ -56,7 +55,7 @@ def resolve(url: str) -> tuple[Backend, URL]:
 
 
 _TURN_S: Final = 0.2
-"""Longest wait (s) for another thread that is reading the version: otherwise a database host that drops packets would
+"""Longest wait (s) for another thread that is reading the version. Without it, a database host that drops packets would
 hold up the threads one after another."""
 
 

@@ -49,14 +49,14 @@ def display_id(raw: bytes) -> str:
 
 
 def shown_id(text: str | None, b64: str | None) -> str | None:
-    """Returns the display text of an id in REST's JSON: `text` is its `transactional_id`, `b64` its
-    `transactional_id_b64`. If `b64` is not None, `text` is the display text already. Returns None if `text` is None."""
+    """Returns the display text of an id in REST's JSON. `text`: its `transactional_id`, which is the display text
+    already if `b64`, its `transactional_id_b64`, is not None. Returns None if `text` is None."""
     return text if text is None or b64 is not None else display_id(text.encode())
 
 
 def part_displays(part: bytes) -> list[str]:
-    """Returns every text by which `display_id` of a whole id may show this part of the id: whether a space at an end of
-    the part is escaped depends on the characters beside the part."""
+    """Returns every text by which `display_id` of a whole id may show this part of the id. The texts differ, because
+    the characters beside the part decide whether a space at its ends is escaped."""
     shown = [display_id(part)]
     if part.startswith(b" "):
         shown += [" " + one.removeprefix(_SPACE) for one in shown]
@@ -122,7 +122,7 @@ def _byte(code: int) -> str:
 
 
 def _unquoted(text: str) -> str:
-    """Returns the text with JSON's escapes decoded, which include the escapes of metrics. A surrogate pair becomes one
+    """Returns the text with JSON's escapes decoded; metrics use a subset of these. A surrogate pair becomes one
     character. If the result would contain a lone surrogate, returns the text unchanged."""
     told = _JSON.sub(lambda match: chr(int(match[1], 16)) if match[1] else _LETTERS.get(match[2], match[2]), text)
     try:
@@ -169,7 +169,7 @@ def prefix_end(prefix: bytes) -> bytes | None:
 
 def full_id(key: bytes, display: str) -> bytes:
     """Returns the whole id of a key, read from the display text and verified by the key's digest. If no reading of the
-    text has that digest, returns the key, which finds the same row."""
+    text has that digest, returns the key: it finds the same row."""
     if not is_cut(key):
         return key
     return next((reading for reading in possible_ids(display) if id_key(reading) == key), key)
@@ -187,7 +187,7 @@ _CUT_GROUP: Final = re.compile(rf"(?s).{{{LONGEST_GROUP}}}{_ELLIPSIS}[0-9a-f]{{{
 
 def group_name(group: str) -> str:
     """Returns the name of a group as it is stored and shown: characters that do not print are escaped, and a very long
-    name is cut and gets a digest. The name of a stored name is that name."""
+    name is cut and gets a digest. A name in this form stays as it is."""
     shown = printable(group)
     if len(shown) <= LONGEST_GROUP or _CUT_GROUP.fullmatch(shown):
         return shown

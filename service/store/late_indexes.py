@@ -1,8 +1,8 @@
 """Drops the indexes of ids before the first read into an empty store, and builds them after the log was read.
 
-Updating the indexes row by row would cost the first read more than the rows themselves; building them from the finished
-tables costs a third of that. Until then queries scan the tables. Partial indexes of few rows are not dropped: they cost
-little, and the list of open transactions uses one of them.
+Updating the indexes row by row would cost the first read more than the rows themselves. Building them from the finished
+tables costs a third of that. Until then queries scan the tables. Partial indexes of few rows stay: they cost little,
+and the list of open transactions uses one of them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def missing(engine: Engine) -> list[Index]:
 
 def build_one(engine: Engine, missing: list[Index]) -> None:
     """Builds the last of the missing indexes, unless another process has built it, and removes it from the list.
-    Writers wait meanwhile: about a second for a million ids. StoreUnavailable: try again."""
+    Writers wait meanwhile: about a second for a million ids. Raises StoreUnavailable; try again."""
     with engine.begin() as connection:
         missing[-1].create(connection, checkfirst=True)
     missing.pop()

@@ -55,8 +55,8 @@ class Lease(NamedTuple):
 
 
 class Renewal(NamedTuple):
-    """The newest renewal of a held lease. Drivers compare renewals for equality only, so a wrong clock of the holder
-    does no harm."""
+    """The newest renewal of a held lease. Renewals are compared only for equality, so a wrong clock of the holder does
+    no harm."""
 
     owner: str
     epoch: int
@@ -73,8 +73,7 @@ def newest_renewal(engine: Engine, cluster_id: int) -> Renewal | None:
 def acquire(engine: Engine, cluster_id: int, owner: str, now_ms: int, expired: Renewal | None = None) -> Lease | None:
     """Takes the lease if nobody holds it, if `owner` holds it, or if `expired` is still its newest renewal; else
     returns None. `expired`: a renewal that the caller has seen unchanged for EXPIRES_AFTER_MS, or whose owner has
-    ended. If `expired` is given, first ends a database session whose client was stopped while it wrote under the
-    lease."""
+    ended. If given, a database session whose client was stopped while it wrote under the lease is ended first."""
     if expired is not None:
         backend_of(engine).end_stopped_writer(engine, cluster_id)
     row = select(leases).where(leases.c.cluster_id == cluster_id).with_for_update()

@@ -58,8 +58,8 @@ class SalvagedTable(NamedTuple):
 
 
 class Rebuilt(NamedTuple):
-    """The result of a rebuild: the tables of the new store, and the path of the old file. `counts_go_on` False: the
-    clusters, counters or positions could not be read whole, so counting starts again from 0."""
+    """The result of a rebuild: the tables of the new store, and the path of the old file. `counts_go_on`: False if the
+    clusters, counters or positions could not be read whole, so that counting starts again from 0."""
 
     tables: tuple[SalvagedTable, ...]
     old_file: str
@@ -112,8 +112,8 @@ class Backend(Protocol):
         return {}
 
     def select_ids(self, table: Table, columns: Sequence[str]) -> Select[Any]:
-        """Returns the statement that selects `columns` of a cluster's rows with certain ids, by an index. The statement
-        has the parameters `cluster` and `ids`."""
+        """Returns a statement that selects `columns` of a cluster's rows by ids, with the help of an index. The
+        statement has the parameters `cluster` and `ids`."""
         among = table.c.transactional_id.in_(bindparam("ids", expanding=True))
         return select(*(table.c[name] for name in columns)).where(table.c.cluster_id == bindparam("cluster"), among)
 
@@ -128,8 +128,8 @@ class Backend(Protocol):
         return
 
     def end_stopped_writer(self, engine: Engine, cluster_id: int) -> None:
-        """Ends the session that has locked the cluster's row of `leases` and waits for its client. The client was
-        stopped in the middle of a transaction, and the row would stay locked until the client continues."""
+        """Ends the session that has locked the cluster's row of `leases` and waits for its client. That client was
+        stopped in the middle of a transaction; the row would stay locked until the client continues."""
         return
 
     def check_texts(self, connection: Connection) -> None:
@@ -146,7 +146,7 @@ class Backend(Protocol):
 
     def find_texts(self, connection: Connection, parts: Iterable[str], most: int) -> ColumnElement[bool] | None:
         """Returns the condition for rows of `transactional_ids` whose texts may contain one of `parts`, ignoring case.
-        None: no index helps, or more than `most` texts fit."""
+        Returns None if no index helps, or if more than `most` texts fit."""
         return None
 
 

@@ -40,8 +40,8 @@ _COUNTED: Final = (
     "application_totals",
     _POSITIONS,
 )
-"""Tables that are emptied if the clusters, the counters, or the positions up to which records were counted cannot be
-read whole."""
+"""Tables that are emptied if any of these cannot be read whole: the clusters, the counters, and the positions up to
+which records were counted."""
 
 _OF_APPLICATIONS: Final = "application_states"
 
@@ -54,8 +54,8 @@ def _is_counted(tables: Sequence[SalvagedTable]) -> bool:
 
 
 def rebuild(url: URL, now_ms: int) -> Rebuilt:
-    """Copies the readable rows to a new file, moves the new file to the old file's path, and keeps the old file under
-    another name. Errors as `service.store.migrate.rebuild`."""
+    """Copies the readable rows to a new file, moves it to the old file's path, and keeps the old file under another
+    name. Raises the errors of `service.store.migrate.rebuild`."""
     name, path = redact_url(url), url.database or ""
     if not Path(path).is_file():
         raise StoreUnavailable(f"store {name}: there is no such file; `txnscope migrate` creates it")

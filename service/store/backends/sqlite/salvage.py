@@ -19,10 +19,10 @@ class DamagedFile:
     """A SQLite file that may be damaged, opened so that SQLite reads as much of it as it can."""
 
     def __init__(self, path: str, wait_s: float) -> None:
-        """Takes the write lock, so that no process writes rows that would not be copied; does without it if the damage
-        keeps SQLite from locking the file.
+        """Takes the write lock, so that no process writes rows that would not be copied. If the damage keeps SQLite
+        from locking the file, goes on without the lock.
 
-        sqlite3.OperationalError: another process holds the lock for longer than `wait_s`.
+        Raises sqlite3.OperationalError if another process holds the lock for longer than `wait_s`.
         """
         self._raw = sqlite3.connect(store_file(path).uri(may_create=False), wait_s, uri=True, isolation_level=None)
         try:

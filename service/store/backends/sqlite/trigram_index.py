@@ -1,11 +1,11 @@
 """The trigram index of ids' display texts, for searches in them.
 
-The job that reads the transaction log extends the index after its batches, so that the first read does not wait for it.
-In a search, ids above the last indexed row id are always candidates.
+The job that reads the transaction log extends the index after its batches, so that the first read does not wait for the
+index. In a search, ids above the last indexed row id are always candidates.
 
-PostgreSQL gets no such index by default: the index makes writing a new id 29 % slower (docs/benchmarks.md), and without
-it a search of a million ids takes half a second. Operators can create the index (docs/running.md); the same queries use
-it.
+PostgreSQL gets no such index by default: the index makes writing a new id 29 % slower (docs/benchmarks.md), and a
+search of a million ids takes half a second without it. Operators can create the index (docs/running.md); the same
+queries use it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 
 _END: Final = "transactional_ids_trigrams_end"
-"""The table that holds the last row id in the index. A new id gets the row id after the highest present one. Retention
-deletes ids: a trigger lowers the end to the highest row id that is left, because the next new id gets the row id after
-that one."""
+"""The table that holds the last row id in the index. A new id gets the row id after the highest present one, so row ids
+come again after retention has deleted ids. A trigger therefore lowers the end to the highest row id that is left."""
 
 _CREATE: Final = (
     # stores neither the texts nor positions in them: a match still has to be compared with the text
@@ -77,8 +76,8 @@ def drop(connection: Connection) -> None:
 
 
 def find(connection: Connection, parts: Iterable[str], most: int) -> list[int] | None:
-    """Returns the row ids of all texts that may contain one of `parts`, ignoring case. None: the index does not exist,
-    a part is shorter than a trigram, or more than `most` texts fit."""
+    """Returns the row ids of all texts that may contain one of `parts`, ignoring case. Returns None if the index does
+    not exist, if a part is shorter than a trigram, or if more than `most` texts fit."""
     wanted = [_pieces(part) for part in parts]
     if not all(wanted) or not _is_there(connection):
         return None
