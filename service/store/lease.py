@@ -96,10 +96,10 @@ def check(connection: Connection, lease: Lease) -> None:
 
 
 def renew(engine: Engine, lease: Lease, now_ms: int) -> None:
-    """Renews the lease, so that no driver takes it within EXPIRES_AFTER_MS. Call it only while every part of the job
-    makes progress.
+    """Renews the lease, so that no driver takes it within EXPIRES_AFTER_MS. Call the function only while every part of
+    the job makes progress.
 
-    Errors as `check`.
+    Raises the errors of `check`.
     """
     with engine.begin() as connection:
         _require(connection, lease, _RENEW, {"now_ms": now_ms})

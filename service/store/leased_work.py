@@ -20,17 +20,17 @@ _ENDS_WITHIN_S: Final = 60.0
 
 
 class Work(NamedTuple):
-    """The work of one thread. `run` gets an event that is set when the lease is lost or the process stops. `run` sets
-    the event itself if it notices that the lease is lost."""
+    """The work of one thread. `run` gets an event that is set when the lease is lost or the process stops. If `run`
+    notices first that the lease is lost, it sets the event itself."""
 
     name: str
     run: Callable[[threading.Event], None]
 
 
 class LeasedWork:
-    """Until `stop`: waits for a lease, does the work under the lease until it is lost, and waits again.
+    """Until `stop`: waits for a lease, does the work until the lease is lost, and waits again.
 
-    `begin` is called with each new lease, and returns the work; it may raise StoreError, also LeaseLost.
+    `begin` is called with each new lease, and returns the work. It may raise StoreError, including LeaseLost.
     """
 
     def __init__(

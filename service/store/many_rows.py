@@ -22,7 +22,7 @@ from service.store.backends.backend import Backend, OnConflict
 _IDS_AT_ONCE: Final = 1_000
 
 _PARTITIONS_AT_ONCE: Final = 100
-"""Maximum number of partitions in one statement: a database server takes time to plan for each of them, so several
+"""Maximum number of partitions in one statement. A database server takes time to plan for each partition, so several
 statements are faster than one long statement."""
 
 _JSON: Final = JSON()
@@ -52,9 +52,9 @@ def rows_at(
     places: Sequence[TopicPartition] | None,
     **chosen: int,
 ) -> Iterator[Row[*tuple[Any, ...]]]:
-    """Yields the rows of `statement` for these partitions, or for all if `places` is None; `table` has cluster_id,
-    topic and partition. Pass the same `statement` object each time: the statements that are built from it are cached.
-    `chosen`: parameters of `statement`."""
+    """Yields the rows of `statement` for these partitions, or for all if `places` is None. `table` has cluster_id,
+    topic and partition. `chosen`: parameters of `statement`. Pass the same `statement` object each time, because the
+    statements built from it are cached."""
     of_cluster = _of_cluster(statement, table)
     if places is None:
         yield from connection.execute(of_cluster, chosen | {"cluster_id": cluster_id})

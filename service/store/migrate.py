@@ -24,10 +24,10 @@ _OF_DEVELOPMENT: Final = re.compile(r"00\d\d")
 
 
 def upgrade(engine: Engine) -> None:
-    """Applies the missing revisions in one transaction; a second process waits for the first and finds nothing to do.
+    """Applies the missing revisions in one transaction. A second process waits for the first and finds nothing to do.
 
-    StoreError: the store is newer than this version, or from before the first release, or the database's encoding is
-    not UTF-8.
+    Raises StoreError if the store is newer than this version, or from before the first release, or if the database's
+    encoding is not UTF-8.
     """
     with engine.begin() as connection:
         backend = backend_of(connection)
@@ -48,9 +48,9 @@ def rebuild(url: str, now_ms: int) -> Rebuilt:
     A running service that reads the store opens the new file; a running job that writes to the store has to start
     again.
 
-    StoreError: the store is not a file, this version does not know its revision, or another process created a new file
-    meanwhile. StoreUnavailable: the file does not exist, the disk has no space for a second file, or another process
-    holds the store's lock.
+    Raises StoreError if the store is not a file, if this version does not know its revision, or if another process
+    created a new file meanwhile. Raises StoreUnavailable if the file does not exist, if the disk has no space for a
+    second file, or if another process holds the store's lock.
     """
     backend, parsed = resolve(url)
     return backend.rebuild(parsed, now_ms)

@@ -62,8 +62,8 @@ def start_positions(
     all partitions.
 
     Counting begins at the cluster's very first start: records below the log's end at that time set the states of ids,
-    and are not counted. All records of a partition that appears later are counted. So call this function at the first
-    start even if the topic does not exist yet; `starts` is empty then. LeaseLost as in `check`.
+    and are not counted. If a partition appears later, all its records are counted. So call this function at the first
+    start even if the topic does not exist yet; `starts` is empty then. Raises LeaseLost as in `check`.
     """
     with engine.begin() as connection:
         check(connection, lease)
@@ -108,9 +108,9 @@ def save_positions(connection: Connection, cluster_id: int, source: str, topic: 
 
 
 def drop_positions(connection: Connection, cluster_id: int, source: str, topic: str, gone: Sequence[Position]) -> None:
-    """Deletes the positions of partitions that no longer exist or are no longer read. The sums of a source's `records`
-    and `bytes` do not fall, because its first remaining partition takes over the numbers of the deleted ones. If no
-    partition remains, the numbers are lost."""
+    """Deletes the positions of partitions that no longer exist or are no longer read. The source's first remaining
+    partition takes over the `records` and `bytes` of the deleted ones, so that their sums do not fall. If no partition
+    remains, the numbers are lost."""
     if not gone:
         return
     of_log = _of_log(cluster_id, source, topic)
@@ -136,10 +136,7 @@ def keep_topics(
     engine: Engine, lease: Lease, source: str, keeps: Callable[[str], bool]
 ) -> dict[str, dict[int, Position]]:
     """Returns the positions of the topics for which `keeps` returns True; deletes the positions of the other topics. If
-    no topic is left, deletes the source's status, too.
-
-    LeaseLost as in `check`.
-    """
+    no topic is left, deletes the source's status, too. Raises LeaseLost as in `check`."""
     with engine.begin() as connection:
         check(connection, lease)
         here = _L.c.cluster_id == lease.cluster_id, _L.c.source == source

@@ -14,9 +14,10 @@ _R, _N = receivers.c, notified_findings.c
 
 
 class ReceiverState(NamedTuple):
-    """A receiver. `sequence`: the last event that it took. `delivered`: notifications that it took; `failed`: attempts
-    that failed; `dropped`: notifications that it will never get. `failing_since_ms`, `error`: None while deliveries
-    succeed. `pending`: the number of newer events, of which some may cause no notification."""
+    """A receiver. `sequence`: the last event that it took. `delivered`: the number of notifications that it took.
+    `failed`: the number of failed attempts. `dropped`: the number of notifications that it will never get.
+    `failing_since_ms`, `error`: None while deliveries succeed. `pending`: the number of newer events, some of which may
+    cause no notification."""
 
     name: str
     kind: str
@@ -65,9 +66,9 @@ def note_delivery(
     begun: Collection[str],
     ended: Collection[str],
 ) -> None:
-    """Stores that the receiver has taken everything up to `sequence`. `delivered`, `dropped`: numbers of notifications
-    since the last call. `begun`: ids of findings that the receiver now knows to be open; `ended`: ids of findings that
-    it now knows to have ended. Clears the receiver's error."""
+    """Stores that the receiver has taken everything up to `sequence`, and clears its error. `delivered`, `dropped`:
+    numbers of notifications since the last call. `begun`: ids of findings that the receiver now knows to be open.
+    `ended`: ids of findings that it now knows to have ended."""
     values: dict[str, Any] = {"sequence": sequence, "failing_since_ms": None, "error": None}
     values |= {"delivered": _R.delivered + delivered, "dropped": _R.dropped + dropped}
     if delivered:

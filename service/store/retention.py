@@ -1,8 +1,8 @@
 """Deletes rows whose retention time is over, in short transactions of a few thousand rows, found by an index.
 
-The ids, producer ids and audit rows of an open finding are kept until the finding is resolved, however old they are: a
-transaction may hang for months, and operators still need its owner. An open entry on a partition may become a finding,
-so its producer id and the ids that had it are kept too. The history of ids is deleted by age alone.
+The ids, producer ids and audit rows of an open finding are kept until the finding is resolved, even if they are older:
+a transaction may hang for months, and operators still need its owner. An open entry on a partition may become a
+finding, so its producer id and the ids that had it are kept too. The history of ids is deleted by age alone.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ ROWS_AT_ONCE: Final = 4_000
 million ids."""
 
 MARKERS_FOR_ONE: Final = 5
-"""One call may delete this many times ROWS_AT_ONCE from a table in _OF_MARKERS: thousands of markers may arrive in a
-second, and their rows are small."""
+"""Factor of ROWS_AT_ONCE for the tables in _OF_MARKERS: thousands of markers may arrive in a second, and their rows are
+small."""
 
 IDS_AT_ONCE: Final = 500
 """Maximum number of expired ids that one call deletes: their rows lie in many indexes, far apart."""
@@ -126,8 +126,8 @@ class Retention:
 
     def delete_old(self, now_ms: int) -> bool:
         """Deletes old rows of every table, up to a limit for each, in several short transactions. Returns True if a
-        table other than that of producer ids reached its limit: the next call should then come soon. LeaseLost: stop.
-        StoreUnavailable: try again."""
+        table other than that of producer ids reached its limit: the next call should then come soon. Raises LeaseLost:
+        stop. Raises StoreUnavailable: try again."""
         keep = self._keep
         kept_ms = {
             transitions.c.at_ms: keep.history,
@@ -180,8 +180,8 @@ class Retention:
     def _delete_oldest(
         self, connection: Connection, time: Column[Any], before_ms: int, needed: ColumnElement[bool]
     ) -> bool:
-        """Deletes rows from before `before_ms` of the table with the column `time`, the oldest first, except those
-        `needed`; returns whether the limit was reached."""
+        """Deletes rows from before `before_ms` of the table with the column `time`, the oldest first, except those that
+        are `needed`. Returns whether the limit was reached."""
         key = list(time.table.primary_key.columns)
         oldest = select(*key).where(time.table.c.cluster_id == self._cluster_id, time < before_ms, ~needed)
         limit = self._rows_at_once * (MARKERS_FOR_ONE if time.table in _OF_MARKERS else 1)
@@ -190,9 +190,12 @@ class Retention:
         return connection.execute(gone).rowcount == limit
 
     def _delete_expired_ids(self, connection: Connection, before_ms: int) -> bool:
-        """Deletes ids that expired before `before_ms`, and subtracts them from the number of ids in each state. Keeps
-        ids of open findings, ids that had a producer id with an open entry or an open finding, and ids of a replaced
-        log while the new log is still being read. Returns whether the limit was reached."""
+        """Deletes ids that expired before `before_ms`, and subtracts them from the number of ids in each state. Returns
+        whether the limit was reached.
+
+        Keeps ids of open findings, ids that had a producer id with an open entry or an open finding, and ids of a
+        replaced log while the new log is still being read.
+        """
         is_kept = (
             _MAY_COME_AGAIN,
             _T.transactional_id.in_(self._found(_F.transactional_id)),
@@ -217,11 +220,12 @@ class Retention:
         return len(rows) == self._ids_at_once
 
     def _delete_producer_ids(self, connection: Connection, before_ms: int) -> None:
-        """Deletes producer ids that were last seen before `before_ms`, except those that an unexpired transactional.id
-        has now, those of an unexpired left-behind record, and those with an open entry or an open finding. Each
-        call checks the next `rows_at_once` rows of the table.
+        """Deletes producer ids that were last seen before `before_ms`. Each call checks the next `rows_at_once` rows of
+        the table. An index by time would be updated with every transaction, for rows that are deleted only after
+        months.
 
-        An index by time would be updated with every transaction, for rows that are deleted only after months.
+        Keeps a producer id if an unexpired transactional.id has it now, if an unexpired left-behind record has it, or
+        if it has an open entry or an open finding.
         """
         place = tuple_(_P.transactional_id, _P.producer_id)
         ahead = [_P.cluster_id == self._cluster_id]

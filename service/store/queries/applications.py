@@ -1,5 +1,5 @@
-"""Reads applications, with their ids by state, their ended transactions and their oldest open transaction. Also reads
-the application of an id and of a finding."""
+"""Reads applications, with their ids by state, their ended transactions and the start of their oldest open transaction.
+Also reads the application of an id and of a finding."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _T, _S, _E = transactional_ids.c, application_states.c, application_totals.c
 
 
 class ApplicationRow(NamedTuple):
-    """An application. `states`: number of its ids by state, expired ids included; `kinds`: the frameworks that made the
-    ids, as far as they are known. `commits`, `aborts`: numbers of transactions that ended since `since_ms`, which is
-    None if none has ended; `oldest_open_ms`: the start of its oldest open transaction, None if none is open."""
+    """An application. `states`: number of its ids by state, expired ids included. `kinds`: the frameworks that made the
+    ids, as far as known. `commits`, `aborts`: numbers of transactions that ended since `since_ms`; `since_ms` is None
+    if none has ended. `oldest_open_ms`: the start of its oldest open transaction; None if none is open."""
 
     name: str
     kinds: tuple[Framework, ...]
@@ -78,8 +78,8 @@ def find_application(connection: Connection, cluster_id: int, name: str) -> Appl
 
 
 def worst_first(rows: Iterable[ApplicationRow]) -> list[ApplicationRow]:
-    """Returns the applications sorted by failed transactions, then by ended transactions, the most first. This order
-    changes seldom. Only the first applications get series of metrics, so the series seldom change, too."""
+    """Returns the applications sorted by failed transactions, then by ended transactions, the most first. Only the
+    first applications get series of metrics. Because this order changes seldom, so do the series."""
     return sorted(rows, key=lambda one: (-one.failed, -one.ended, one.name))
 
 
@@ -157,8 +157,9 @@ def _of_subject(subject: Subject, of_ids: dict[bytes, str], of_prefixes: dict[st
 
 
 def _of_prefix(connection: Connection, cluster_id: int, prefix: str) -> str | None:
-    """Returns the application to which all ids that begin with the prefix belong; None if there is no such application,
-    or PREFIX_READ ids or more have the prefix. New ids do not count, because their application is found out soon."""
+    """Returns the application to which all ids that begin with the prefix belong. Returns None if there is no such
+    application, or if PREFIX_READ ids or more have the prefix. Ids that were not examined yet do not count; they are
+    examined soon."""
     begin = prefix.encode(errors="surrogatepass")
     end = prefix_end(begin)
     some = (

@@ -47,8 +47,8 @@ _INITS = (
 
 
 def behaviours(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> list[Behaviour]:
-    """Returns the behaviour of those ids that have a row. Reads InitProducerIds only of ids in Flink's form, because no
-    other framework is recognised by them. Reads at most HISTORY_READ rows of history of each."""
+    """Returns the behaviour of those ids that have a row. Reads at most HISTORY_READ rows of history of each. Reads
+    InitProducerIds only of ids in Flink's form, because they help to recognise no other framework."""
     found: list[Behaviour] = []
     for some in batched(ids, _AT_ONCE):
         rows = [IdRow.of(row) for row in connection.execute(_ROWS, {"cluster": cluster_id, "ids": some})]

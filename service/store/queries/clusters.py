@@ -46,8 +46,8 @@ class ClusterRow(NamedTuple):
 
 class LogPartitionRow(NamedTuple):
     """The progress of reading one partition of a source's log. `end_offset` is as of `end_asked_at_ms`.
-    `witnessed_from`: the offset from which on every record that was ever appended was read. `records`, `bytes`: read so
-    far; they never fall."""
+    `witnessed_from`: every record that was ever appended at this offset or above was read. `records`, `bytes`: the
+    numbers read so far, which never fall."""
 
     source: str
     topic: str
@@ -69,8 +69,8 @@ class LogPartitionRow(NamedTuple):
 
 
 class StatusRow(NamedTuple):
-    """The last status of a source. `as_of_ms`: time of its last success, None before the first; `error`: why its last
-    read failed, None if the read succeeded."""
+    """The last status of a source. `as_of_ms`: time of its last success; None before the first. `error`: the reason for
+    which its last read failed; None if the read succeeded."""
 
     source: str
     as_of_ms: int | None
@@ -204,8 +204,8 @@ def gaps_since(connection: Connection, cluster_id: int, since_ms: int) -> list[D
 
 
 class FirstRead(NamedTuple):
-    """Progress of the first read, which reads the records that existed at the first start: `position` of `end` offsets
-    are read, and `partitions_read` of `partitions`."""
+    """Progress of the first read, which reads the records that existed at the first start: `position` of `end` offsets,
+    and `partitions_read` of `partitions`, are read."""
 
     position: int
     end: int

@@ -58,8 +58,8 @@ class HangingTransaction(NamedTuple):
 def coordinator_decisions(
     connection: Connection, cluster_id: int, transactional_id: bytes, producer_id: int, first_ms: int, last_ms: int
 ) -> CoordinatorDecisions:
-    """Returns the coordinator's decisions on transactions of the id under the producer id. Ordinary commits are stored
-    as counts by minute, without a producer id, so commits under other producer ids are included.
+    """Returns the coordinator's decisions on transactions of the id under the producer id. They include commits under
+    other producer ids, because ordinary commits are stored as counts by minute, without a producer id.
 
     `first_ms`, `last_ms`: the time span in which the marker in question was written. Decisions that cannot have led to
     that marker may be left out.
@@ -80,10 +80,10 @@ def coordinator_decisions(
 
 
 def known_period(connection: Connection, cluster: ClusterRow) -> KnownPeriod | None:
-    """Returns the period of which the store has all decisions: it begins at the latest of the start of counting, the
-    oldest stored history and the newest gap, and ends at the time to which the transaction log has been read; both ends
-    are moved inwards by CLOCKS_MS. None: counting has not begun, nothing of the log or of its history is stored, or the
-    log is not read to its end."""
+    """Returns the period of which the store has all decisions. It begins at the latest of three times: the start of
+    counting, the oldest stored history, and the newest gap. It ends at the time to which the transaction log has been
+    read. Both ends are moved inwards by CLOCKS_MS. Returns None if counting has not begun, if nothing of the log or of
+    its history is stored, or if the log is not read to its end."""
     oldest_ms = connection.scalar(select(func.min(_T.at_ms)).where(_T.cluster_id == cluster.id))
     as_of_ms = clusters.log_as_of_ms(connection, cluster.id)
     if cluster.counted_since_ms is None or oldest_ms is None or as_of_ms is None:
@@ -124,8 +124,8 @@ def hanging_transactions(
 
 def lost_commits(connection: Connection, cluster_id: int, topic: str, partition: int) -> list[LostCommit]:
     """Returns, from findings, the committed records on the partition that ended, or will end, with the marker of a
-    later transaction. The findings are `lost_records`, and `adopted_records` that are known to be about committed
-    records."""
+    later transaction. These are findings of kind `lost_records`, and those of kind `adopted_records` that are known to
+    be about committed records."""
     is_adopted = and_(_F.kind == Kind.ADOPTED, _F.severity == Severity.CRITICAL)
     rows = connection.execute(
         select(_F.producer_id, _F.start_offset)
@@ -150,8 +150,8 @@ def _by_hand(row: Any) -> tuple[Decision, ...]:
 
 
 def _history(connection: Connection, cluster_id: int, key: bytes, last_ms: int) -> Sequence[Any]:
-    """Returns the id's rows, newest first, without decisions made after `last_ms` (plus 2 * CLOCKS_MS), which cannot
-    have led to the marker."""
+    """Returns the id's rows, newest first. Leaves out decisions made after `last_ms` (plus 2 * CLOCKS_MS), because they
+    cannot have led to the marker."""
     decided_ms = _T.at_ms - func.coalesce(_T.marker_ms, 0)
     return connection.execute(
         select(_T.at_ms, _T.to_state, _T.producer_id, _T.producer_epoch, _T.marker_ms, _T.cause, _T.confidence)
@@ -162,7 +162,7 @@ def _history(connection: Connection, cluster_id: int, key: bytes, last_ms: int) 
 
 
 def _from_history(newest_first: Sequence[Any], producer_id: int) -> Iterator[Decision]:
-    """Yields the decisions in the rows. The markers of a PrepareX are written until the next row, unless the next row
+    """Yields the decisions in the rows. The markers of a PrepareX are written before the id's next row, unless that row
     is the same PrepareX again. A slow commit may have a row for its CompleteCommit alone, which does not show its
     protocol."""
     decisive = [row for row in newest_first if row.to_state not in _PREPARED or row.cause is not None]
@@ -184,8 +184,8 @@ def _from_minutes(
 ) -> Sequence[Decision]:
     """Returns a decision for each minute with ordinary commits, which have no row of their own. Reads only minutes near
     [first_ms, last_ms]. A decision's period begins SLOW_MARKERS_MS before the first commit of the minute was complete,
-    and ends when its last commit was complete. Counts do not show the protocol, so the confidence of these causes is
-    only likely."""
+    and ends when the last one was. Counts do not show the protocol, so the confidence of these causes is only
+    likely."""
     rows = connection.execute(
         select(_M.first_ms, _M.last_ms).where(
             _M.cluster_id == cluster_id,

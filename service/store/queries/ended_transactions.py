@@ -41,7 +41,7 @@ _IS_NOTABLE: Final = or_(
 
 class EndedTransaction(NamedTuple):
     """A complete transaction. `number`: the number of the history row `completed`; a newer row has a higher number.
-    `prepared`, `prepared_number`: the history row of its PrepareX and the number of this row; None if the PrepareX has
+    `prepared`, `prepared_number`: the history row of its PrepareX, and the row's number; both None if the PrepareX has
     no row."""
 
     number: int
@@ -70,8 +70,8 @@ class AboutEnd(NamedTuple):
 
 
 class EndedPage(NamedTuple):
-    """A page of ends, in the order of their numbers. `up_to`: this page and earlier pages have all ends up to this
-    number. `is_all`: no further page follows."""
+    """A page of ends, in the order of their numbers. `up_to`: no end with a number up to this one is on a later page.
+    `is_all`: no further page follows."""
 
     ends: tuple[EndedTransaction, ...]
     up_to: int
@@ -110,7 +110,7 @@ def read_ends(connection: Connection, after: int, up_to: int, limit: int) -> End
 def read_markers(connection: Connection, end: EndedTransaction) -> list[Marker]:
     """Returns at most MARKERS_READ markers of the transaction on tailed partitions: markers with its producer id, epoch
     and outcome, written between its PrepareX and its CompleteX. Leaves out a partition with several such markers,
-    because it is not clear which of them is the transaction's."""
+    because it is not known which of them is the transaction's."""
     if end.prepared is None:
         return []
     rows = connection.execute(
@@ -133,8 +133,8 @@ def read_markers(connection: Connection, end: EndedTransaction) -> list[Marker]:
 
 def finding_about(connection: Connection, end: EndedTransaction) -> AboutEnd | None:
     """Returns the finding that counts this end: a finding about its id, else about a prefix of its id, else about many
-    ids. If no finding counts this end, returns the newest finding about the transaction from the time when it was open;
-    None if there is none."""
+    ids. If there is none, returns the newest finding about the transaction from the time when it was open; None without
+    such a finding."""
     key, name = id_key(end.transactional_id), display_id(end.transactional_id)
     kinds = _COUNTING.get(end.cause, ())
     if end.prepared_number is not None and kinds:
@@ -183,8 +183,8 @@ def _began_ms(end: EndedTransaction) -> int:
 def _prepared(
     connection: Connection, cluster_id: int, key: bytes, generation: int, completed: Transition
 ) -> tuple[int, Transition] | tuple[None, None]:
-    """Returns the number and the row of the PrepareX that `completed` completes: the id's previous row. Returns (None,
-    None) if that row is not this PrepareX."""
+    """Returns the number and the row of the PrepareX that `completed` completes. Returns (None, None) if the id's
+    previous row is not this PrepareX."""
     if completed.from_state not in PREPARED:
         return None, None
     row = connection.execute(

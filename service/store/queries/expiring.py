@@ -1,5 +1,5 @@
-"""Reads the ids that expired recently and were not used again, and the ids that will expire. Each of the two has its
-own index."""
+"""Reads the ids that expired recently and were not used again, and the ids that will expire. Each of the two reads has
+its own index."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _T = transactional_ids.c
 
 
 def read_expired(connection: Connection, cluster_id: int, since_ms: int) -> list[IdRow]:
-    """Returns at most EXPIRED_READ ids that expired since `since_ms`, the last expired first. The `record` of each has
-    the time and the place of the id's tombstone."""
+    """Returns at most EXPIRED_READ ids that expired since `since_ms`, the last expired first. Each `record` has the
+    time and the place of the id's tombstone."""
     newest = select(transactional_ids).where(*_expired(cluster_id, since_ms)).order_by(_T.timestamp_ms.desc())
     return [id_row(row) for row in connection.execute(newest.limit(EXPIRED_READ))]
 
@@ -87,7 +87,7 @@ def read_expiring(
 
 
 def count_expiring(connection: Connection, cluster_id: int, until_ms: Sequence[int]) -> list[int]:
-    """Returns, for each time in `until_ms` (in ascending order), how many ids `read_expiring` would return without a
+    """Returns, for each time in `until_ms` (ascending), the number of ids that `read_expiring` would return without a
     limit. Reads each id once."""
     counted = select(func.count()).select_from(transactional_ids).where(_T.cluster_id == cluster_id, text(CAN_EXPIRE))
     spans = (

@@ -79,8 +79,8 @@ def read_minutes(connection: Connection, cluster_id: int, transactional_id: byte
 
 
 def read_owners(connection: Connection, cluster_id: int, producer_id: int) -> list[Owner]:
-    """Returns the owners of the producer id, the newest first. Kafka gives a producer id to one transactional.id for
-    good; only after the transaction log was replaced can there be several owners."""
+    """Returns the owners of the producer id, the newest first. There can be several owners only after the transaction
+    log was replaced, because Kafka gives a producer id to one transactional.id for good."""
     ids = transactional_ids.c
     is_current = func.coalesce(and_(ids.producer_id == _P.producer_id, ids.state != EXPIRED), false())
     rows = connection.execute(
@@ -97,8 +97,8 @@ def read_owners(connection: Connection, cluster_id: int, producer_id: int) -> li
 
 
 def owner_at(owners: Sequence[Owner], at_ms: int | None) -> Owner | None:
-    """Returns the owner of the producer id at `at_ms`, or else the owner that used it closest to that time. If `at_ms`
-    is None, returns the newest owner. Returns None if `owners` is empty.
+    """Returns the owner of the producer id at `at_ms`; if there was none, the owner that used it closest to that time.
+    If `at_ms` is None, returns the newest owner. Returns None if `owners` is empty.
 
     `owners`: newest first, as `read_owners` returns them.
     """
@@ -172,8 +172,8 @@ class ProducerRow(NamedTuple):
 def ended_since(
     connection: Connection, cluster_id: int, transactional_ids: Sequence[bytes], from_ms: int
 ) -> dict[bytes, EndedCounts]:
-    """Returns, by id, the numbers of transactions that ended in the minutes that begin at `from_ms` or later; an id
-    without such minutes is absent. `transactional_ids`: at most one page of ids."""
+    """Returns, by id, the numbers of transactions that ended in minutes that begin at `from_ms` or later. An id without
+    such minutes is absent. `transactional_ids`: at most one page of ids."""
     asked = {id_key(transactional_id): transactional_id for transactional_id in transactional_ids}
     rows = connection.execute(
         select(_M.transactional_id, func.sum(_M.commits), func.sum(_ABORTS))

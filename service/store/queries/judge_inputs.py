@@ -1,5 +1,5 @@
-"""Reads the inputs of the judge. Every read follows an index and ends at a limit, however many ids there are; rows
-beyond the limit are counted, at most MOST_COUNTED."""
+"""Reads the inputs of the judge. Every read follows an index and ends at a limit, whatever the number of ids. Rows
+beyond the limit are counted, up to MOST_COUNTED."""
 
 from __future__ import annotations
 
@@ -136,9 +136,8 @@ def timed_out_ids(connection: Connection, cluster_id: int, until_ms: int) -> Lim
 
 
 def _ongoing(until_ms: int) -> Select[Any]:
-    """Returns the statement for Ongoing transactions that began at `until_ms` or before. A start that is no valid time
-    is excluded, because it would be the oldest forever. The first condition makes the database use the partial
-    index."""
+    """Returns the statement for Ongoing transactions that began at `until_ms` or before. Excludes a start that is no
+    valid time, because it would be the oldest forever. The first condition makes the database use the partial index."""
     return _STATES.where(
         _T.started_at_ms.is_not(None),
         _T.started_at_ms >= FIRST_TIME_MS,
@@ -163,8 +162,8 @@ def expiring_ids(connection: Connection, cluster_id: int, from_ms: int, until_ms
 
 
 def high_epoch_ids(connection: Connection, cluster_id: int, log_partitions_: Iterable[int]) -> LimitedRead[IdState]:
-    """Returns the ids of these partitions of the transaction log that use the old protocol and have an epoch of at
-    least HIGH_EPOCH_FROM, the highest epoch first."""
+    """Returns ids whose records are in these log partitions, that use the old protocol, and whose epoch is at least
+    HIGH_EPOCH_FROM, the highest epoch first."""
     statement = _STATES.where(
         _T.partition.in_(sorted(log_partitions_)),
         _T.client_transaction_version.in_((0, 1)),
@@ -227,8 +226,8 @@ def left_open(connection: Connection, cluster_id: int) -> LimitedRead[IdState]:
 
 
 def left_behind_ids(connection: Connection, cluster_id: int) -> LeftBehindIds:
-    """Returns the number of left-behind records that have not expired, the number of these that have an open
-    transaction, each counted up to MOST_COUNTED, and some of these records."""
+    """Returns two numbers, each counted up to MOST_COUNTED, and some of the records: left-behind records that have not
+    expired, and those of them that have an open transaction."""
     columns = [_L[name] for name in _LEFT_BEHIND]
     live = select(*columns).where(_L.cluster_id == cluster_id, _L.state < EXPIRED)
     ids = connection.scalar(select(func.count()).select_from(live.limit(MOST_COUNTED).subquery())) or 0
@@ -248,8 +247,8 @@ def some_ids(connection: Connection, cluster_id: int, after: bytes, limit: int) 
 
 
 def newest_writes(connection: Connection, cluster_id: int, since_ms: int) -> dict[int, int]:
-    """Returns, by partition of the transaction log, the newest timestamp of a record of an id that was updated after
-    `since_ms`. Reads only the _NEWEST_WRITES most recently updated ids in each state."""
+    """Returns, by log partition, the newest timestamp of a record of an id that was updated after `since_ms`. Reads
+    only the _NEWEST_WRITES most recently updated ids in each state."""
     found: dict[int, int] = {}
     for state in sorted(PERSISTED):
         newest = (
@@ -264,9 +263,9 @@ def newest_writes(connection: Connection, cluster_id: int, since_ms: int) -> dic
 
 
 def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> LimitedRead[Undecoded]:
-    """Returns, by log partition, ids in state Unknown, and the rejects among the newest UNDECODED_READ that were seen
-    since `since_ms` or are in the partition of such an id. `unread` is the number of unread ids or the number of unread
-    rejects, whichever is larger, because an Unknown id has a reject, too."""
+    """Returns, by log partition, ids in state Unknown, and rejects. Of the newest UNDECODED_READ rejects, returns those
+    that were seen since `since_ms` or are in the partition of such an id. `unread` is the larger of two numbers, unread
+    ids and unread rejects, because an Unknown id has a reject, too."""
     names: dict[int, list[str]] = {}
     unknown = select(_T.partition, _T.display).where(_T.cluster_id == cluster_id, _T.state == UNKNOWN)
     ids = connection.execute(unknown.order_by(_T.transactional_id).limit(UNDECODED_READ)).all()

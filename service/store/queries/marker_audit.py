@@ -1,5 +1,5 @@
-"""Reads the inputs of the marker audit (waiting decisions and markers, and the read progress of the transaction log and
-the tailed partitions), and the torn transactions that it found."""
+"""Reads the inputs of the marker audit: waiting decisions and markers, and the read progress of the transaction log and
+the tailed partitions. Also reads the torn transactions that the audit found."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _ENDED: Final = (
 
 class TailView(NamedTuple):
     """The read progress of a tailed partition: everything below `next_offset` was read, and stored at `read_at_ms`.
-    `end_offset`: the end of its log, requested at `end_asked_at_ms`."""
+    `end_offset`: the end of the partition's log, requested at `end_asked_at_ms`."""
 
     next_offset: int
     end_offset: int
@@ -163,7 +163,7 @@ def _ended_log(row: Row[Any]) -> EndedLog:
 
 def _witness(connection: Connection, cluster_id: int) -> Witness:
     """Returns the witness. Gaps of recreated tailed topics do not count: they hide nothing of other partitions, and the
-    comparison of the topic's own partitions starts again."""
+    comparison of the recreated topic's partitions starts again."""
     g = data_gaps.c
     is_of_one_topic = and_(g.source == SourceName.LEDGER, g.reason == "recreated")
     gap = select(func.max(g.id)).where(g.cluster_id == cluster_id, ~is_of_one_topic)
@@ -173,7 +173,7 @@ def _witness(connection: Connection, cluster_id: int) -> Witness:
 
 def _completed(connection: Connection, cluster_id: int, decisions: Sequence[Decision]) -> frozenset[Decision]:
     """Returns the decisions after which another record of their id was read in the same log partition: their CompleteX,
-    or a later record. The same PrepareX written again does not count."""
+    or a later record. A repetition of the same PrepareX does not count."""
     ids = sorted({one.transactional_id for one in decisions})
     columns = ("transactional_id", "partition", "offset", "state", "producer_id", "producer_epoch", "started_at_ms")
     newest = {row[0]: row[1:] for row in look_up(connection, transactional_ids, columns, cluster_id, ids)}

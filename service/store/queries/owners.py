@@ -51,11 +51,11 @@ _PARTITIONS = select(func.max(log_partitions.c.partition), func.max(log_partitio
 
 
 def owners(connection: Connection, cluster_id: int, asked: Iterable[int]) -> dict[int, list[Owner]]:
-    """Returns the owners by producer id: the present one first, then the earlier ones, the latest first. A producer id
-    that never had an owner is absent.
+    """Returns, by producer id, its owners: the present one first, then the earlier ones, the latest first. A producer
+    id that never had an owner is absent.
 
-    If an id expired so long ago that its row is gone, state is EXPIRED, log partition and generation are -1, and the
-    record's other values are those of NO_RECORD.
+    If an id expired so long ago that its row is gone, its state is EXPIRED, its log partition and generation are -1,
+    and the record's other values are those of NO_RECORD.
     """
     found: dict[int, list[Owner]] = {}
     for some in batched(sorted(set(asked)), _AT_ONCE):
@@ -90,9 +90,8 @@ def _owner(row: Sequence[Any], partitions: Iterable[tuple[str, int]]) -> Owner:
 
 
 def _with_record(owner: Owner, found: Any) -> Owner:
-    """Returns the owner with the id's newest record under the producer id in question. That record is left behind; the
-    record that counts has another producer id, because the id was started again in the partition to which it hashes
-    now."""
+    """Returns the owner with the id's newest record under the producer id in question. That record was left behind. The
+    id was started again in the partition to which it hashes now, and has another producer id there."""
     row = IdRow.of(found[:-1])
     places = tuple((topic, partition) for topic, partition in json.loads(found.participants))
     return owner._replace(log_partition=row.partition, generation=row.generation, record=row.record, partitions=places)

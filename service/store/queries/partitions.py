@@ -55,8 +55,8 @@ _ENDS = select(_D.topic, _D.partition, *(_D[name] for name in LsoSample._fields)
 
 class PartitionCounts(NamedTuple):
     """The numbers of partitions that are watched, answered recently, are stalled, and exist but are not watched
-    (`not_covered`). `observed_at_ms`: when all watched partitions were last observed. `answered_at_ms`: the same time
-    or, while no partition answers, the time of the last answer. Both are None before the first time."""
+    (`not_covered`). `observed_at_ms`: the time at which all watched partitions were last observed. `answered_at_ms`:
+    the same time or, while no partition answers, the time of the last answer. Both are None before the first time."""
 
     watched: int
     answering: int
@@ -129,8 +129,8 @@ def find(connection: Connection, cluster_id: int, topic: str, partition: int) ->
 
 
 def gone(connection: Connection, cluster_id: int) -> list[PartitionState]:
-    """Returns the partitions that no longer exist. The store keeps them for an hour, or for as long as they have open
-    findings; it drops them at once if a topic with their name is created again."""
+    """Returns the partitions that no longer exist. The store keeps them for an hour, and longer while they have open
+    findings. If a topic with their name is created again, the store drops them at once."""
     return _read(connection, _GONE, {"cluster_id": cluster_id})
 
 
@@ -149,8 +149,8 @@ def page(
     topic: str | None = None,
     application: str | None = None,
 ) -> tuple[list[PartitionState], TopicPartition | None]:
-    """Returns at most `limit` partitions, by topic and partition, and the place after which the next page begins (None:
-    this was the last page).
+    """Returns at most `limit` partitions, by topic and partition, and the place after which the next page begins; None
+    after the last page.
 
     `lagging`: True for only the stalled partitions, False for only the others. `application`: only partitions with an
     open transaction of the application.
@@ -260,8 +260,8 @@ def stalled_ends(connection: Connection, cluster_id: int, limit: int) -> dict[To
 
 
 def stalled_samples(connection: Connection, cluster_id: int) -> dict[TopicPartition, LsoSample]:
-    """Returns the LSO samples of at most STALLED_SAMPLES_READ stalled partitions, the longest stalled first. If a
-    partition is stalled, returns those of all partitions of `__consumer_offsets`, too."""
+    """Returns the LSO samples of at most STALLED_SAMPLES_READ stalled partitions, the longest stalled first. If any
+    partition is stalled, also returns the samples of all partitions of `__consumer_offsets`."""
     found = stalled_ends(connection, cluster_id, STALLED_SAMPLES_READ)
     return found | _of_offsets_topic(connection, cluster_id) if found else {}
 
@@ -297,8 +297,8 @@ def tailed_as_of_ms(connection: Connection, cluster_id: int, topic: str, partiti
 def read_markers(
     connection: Connection, cluster_id: int, topic: str, partition: int, before: tuple[int, int] | None, limit: int
 ) -> tuple[list[Marker], tuple[int, int] | None]:
-    """Returns at most `limit` markers before the place `before` (generation, offset), the newest first, and the
-    `before` of the next page, None after the last page."""
+    """Returns at most `limit` markers before the place `before` (generation, offset), the newest first. Also returns
+    the `before` of the next page; None after the last page."""
     place = (_M.generation, _M.offset)
     statement = (
         select(*(_M[name] for name in Marker._fields[:-1]))

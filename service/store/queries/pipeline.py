@@ -1,6 +1,8 @@
-"""Reads the facts that show how far the stored data can be trusted (rejects, partitions that do not answer, the times
-of the last requests for groups and configs, signs of transactions without a transaction log), and the recent activity
-of the whole cluster."""
+"""Reads facts that show how far the stored data can be trusted, and the recent activity of the whole cluster.
+
+The facts: rejects, partitions that do not answer, the times of the last requests for groups and configs, and signs of
+transactions without a transaction log.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,8 @@ _E, _R, _S = open_entries.c, rejects.c, source_status.c
 
 
 class RejectRow(NamedTuple):
-    """A record that could not be decoded. `transactional_id`: the key under which the store has the id; `bytes_kept`:
-    number of bytes of the record's key and value that are kept."""
+    """A record that could not be decoded. `transactional_id`: the key under which the store has the id. `bytes_kept`:
+    the number of bytes of the record's key and value that the store has."""
 
     source: str
     topic: str
@@ -58,8 +60,8 @@ class RejectRow(NamedTuple):
 
 
 class RequestTimes(NamedTuple):
-    """The times of the last requests for groups and for the brokers' configs; None: never. `groups`: number of groups
-    at that time."""
+    """The times of the last requests for groups and for the brokers' configs; None: never requested. `groups`: the
+    number of groups at that time."""
 
     groups_ms: int | None
     groups: int
@@ -121,9 +123,9 @@ class UnansweredTopic(NamedTuple):
 
 
 def read_unanswered(connection: Connection, cluster_id: int, topic: str) -> list[UnansweredTopic]:
-    """Returns the watched partitions that did not answer the last request and were not stalled before, grouped by topic
-    and reason; the first UNANSWERED_READ groups, sorted by topic. `topic`: a text that the topic's name contains, ""
-    for all."""
+    """Returns the watched partitions that did not answer the last request and were not stalled before, by topic and
+    reason: the first UNANSWERED_READ groups, sorted by topic. `topic`: a text that the topic's name contains, "" for
+    all."""
     chosen = [
         _D.cluster_id == cluster_id,
         _D.is_gone.is_(False),
@@ -143,10 +145,13 @@ def read_unanswered(connection: Connection, cluster_id: int, topic: str) -> list
 
 
 def without_log(connection: Connection, cluster_id: int, now_ms: int) -> Reason | None:
-    """Returns the reason NoTransactionLog for a cluster whose brokers list no transaction log at `now_ms` although
-    transactions were seen; None if the log may still be created, or was read before. The job that reads the log stores
-    the reason if coordinators list transactions; it stays stored after these transactions have ended. An entry that has
-    been open on a partition for APPEARS_WITHIN_MS is a sign of transactions, too."""
+    """Returns NoTransactionLog if the brokers list no transaction log at `now_ms` although transactions were seen; None
+    otherwise, and while the log may still be created, or if it was read before.
+
+    There are two signs of transactions. If coordinators list transactions, the job that reads the log stores the
+    reason, which stays after these transactions have ended. The other sign is an entry that has been open on a
+    partition for APPEARS_WITHIN_MS.
+    """
     if has_log(connection, cluster_id):
         return None
     stored = select(_S.error).where(_S.cluster_id == cluster_id, _S.source == SourceName.TRANSACTION_LOG)
@@ -174,9 +179,9 @@ class EndedMinute(NamedTuple):
 
 
 class Medians(NamedTuple):
-    """Medians, as upper bounds of buckets: half of the committed transactions were open for at most `open_ms`; half of
-    all ended transactions had their markers written within `marker_ms`. None: nothing was counted, or the median is
-    above the last bound."""
+    """Medians, as upper bounds of buckets: half of the committed transactions were open for at most `open_ms`, and half
+    of all ended transactions had their markers written within `marker_ms`. A median is None if nothing was counted, or
+    if it is above the last bound."""
 
     open_ms: int | None
     marker_ms: int | None

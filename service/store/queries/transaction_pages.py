@@ -18,9 +18,9 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 class Selection(NamedTuple):
     """Filters of a page of ids. `states`: numbers of `service.domain.transaction_log.states`, at least one.
 
-    `started_until_ms` selects only open transactions that began at that time or before; `topic` only open ones with a
-    partition of the topic; `application` only the application's ids. `text` selects ids whose display text contains it,
-    ignoring case; the text may be written in any notation of `possible_ids`.
+    `started_until_ms` selects only open transactions that began at that time or before, `topic` only open ones with a
+    partition of the topic, and `application` only the application's ids. `text` selects ids whose display text contains
+    it, ignoring case. It may be written in any notation of `possible_ids`.
     """
 
     states: frozenset[int]
@@ -88,7 +88,7 @@ def is_cursor(sort: str, place: PageCursor) -> bool:
 
 def by_id(cluster_id: int, selection: Selection, state: int, after: bytes | None, limit: int) -> Select[bytes]:
     """Returns the statement for the ids of one state in their order, following `after`. The ids of an application are
-    read along the index of applications; only open ones are always few enough for the index of states."""
+    read along the index of applications; only open ids are always few enough for the index of states."""
     seeks_state = selection.application is None or state in OPEN
     is_in_state = _T.state == state if seeks_state else _T.state + 0 == state
     statement = (
@@ -124,8 +124,8 @@ def by_time(
     """Returns the statement for the rows of one segment, following `after`.
 
     Open transactions are few, so a segment by their start is read along its index, unless the selection has a producer
-    id. Otherwise the statement looks up the ids that the selection names, and sorts them. There the segment's column is
-    part of a sum (`column + 0`), so that the database cannot use the column's index.
+    id. In any other case the statement looks up the ids that the selection names, and sorts them. It then uses a sum
+    with the segment's column (`column + 0`), so that the database cannot use the column's index.
     """
     walks = selection.producer_id is None and segment.column is _T.started_at_ms
     time: ColumnElement[Any] = segment.column if walks else segment.column + 0
@@ -187,8 +187,8 @@ def _within(segment: ByTime, time: ColumnElement[Any], after: PageCursor | None)
 
 
 def filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Iterable[ColumnElement[bool]]:
-    """Yields the conditions of the selection. `seeks`: the database may search an index for the prefix, which takes
-    long if half of all ids begin with it."""
+    """Yields the conditions of the selection. `seeks`: the database may search an index for the prefix; this takes long
+    if half of all ids begin with it."""
     if selection.prefix:
         kept = selection.prefix[:KEY_ID_BYTES]
         if not seeks:

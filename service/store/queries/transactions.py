@@ -35,7 +35,7 @@ _PARTICIPANTS = (
     .order_by(_O.transactional_id, _O.topic, _O.partition)
 )
 _WIDE: Final = 20_000
-"""If at least this many ids have the selected prefix, a page is read by the index of times. Looking up and sorting so
+"""Number of ids with the selected prefix from which on a page is read by the index of times. Looking up and sorting so
 many ids would take longer than skipping fifty other ids for each id of the page."""
 _FEW: Final = 2_000
 """Maximum number of ids found by a text that are looked up and sorted. If more ids contain the text, the page is read
@@ -56,7 +56,7 @@ class Page(NamedTuple, Generic[Place]):
 
 def find_named(connection: Connection, cluster_id: int, name: bytes) -> IdRow | None:
     """Returns the row of the id that a text names: the first of `possible_ids_of` with a row, else the id that has this
-    text as its label in metrics. None: there is no such id."""
+    text as its label in metrics. Returns None if there is no such id."""
     rows = (find(connection, cluster_id, one) for one in possible_ids_of(name))
     found = next((row for row in rows if row is not None), None)
     return found or _find_labelled(connection, cluster_id, name.decode(errors="replace"))
@@ -64,7 +64,7 @@ def find_named(connection: Connection, cluster_id: int, name: bytes) -> IdRow | 
 
 def _find_labelled(connection: Connection, cluster_id: int, label: str) -> IdRow | None:
     """Returns the row of the long id whose label in metrics was cut to this text. Searches at most _SAME_START ids that
-    begin like the label; returns None if none of these has the label."""
+    begin like the label; returns None if it finds none."""
     start = kept_part(label)
     if start is None:
         return None
@@ -96,7 +96,7 @@ def full_ids(connection: Connection, cluster_id: int, keys: Iterable[bytes]) -> 
 
 
 def named_prefix(connection: Connection, cluster_id: int, prefix: bytes) -> bytes:
-    """Returns the beginning of ids that a text names: the first of `possible_ids_of` with which some id begins,
+    """Returns the beginning of ids that a text names: the first of `possible_ids_of` that is the beginning of some id,
     else the text itself."""
     readings = possible_ids_of(prefix)
     if len(readings) > 1:
@@ -145,8 +145,8 @@ def participants(
 
 
 def _containing(connection: Connection, selection: Selection) -> ColumnElement[bool] | None:
-    """Returns the condition for ids that may contain the wanted text. None: no text is wanted, the database has no
-    index of texts that helps, or an index by producer id or topic helps more."""
+    """Returns the condition for ids that may contain the wanted text. Returns None if no text is wanted, if the
+    database has no index of texts that helps, or if an index by producer id or topic helps more."""
     if not selection.text or selection.producer_id is not None or selection.topic is not None:
         return None
     return backend_of(connection).find_texts(connection, wanted_parts(selection.text), _FEW)

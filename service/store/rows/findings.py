@@ -85,8 +85,8 @@ def encode_facts(kind: kinds.Kind, facts: Facts) -> str:
 
 
 def decode_facts(kind: kinds.Kind, stored: str) -> Facts:
-    """Returns the facts of which `encode_facts` made this text. If the text does not fit the facts of the kind, returns
-    UnreadableFacts: one damaged finding must not hide the others."""
+    """Returns the facts from a text that `encode_facts` made. If the text does not fit the facts of the kind, returns
+    UnreadableFacts, so that one damaged finding does not hide the others."""
     try:
         (facts,) = _adapter(kind).validate_json(stored)
     except ValidationError:
@@ -96,7 +96,7 @@ def decode_facts(kind: kinds.Kind, stored: str) -> Facts:
 
 @cache
 def _adapter(kind: kinds.Kind) -> TypeAdapter[tuple[Facts]]:
-    """Returns the converter of the kind's facts. The JSON is a list with the facts as its one element, because pydantic
-    takes no settings for a dataclass alone."""
+    """Returns the converter of the kind's facts. The JSON is a list with the facts as its only element, because
+    pydantic takes no settings for a dataclass alone."""
     types: Any = Union[CATALOGUE[kind].facts]  # noqa: UP007 - made of a tuple
     return TypeAdapter(tuple[types], config=_EXACT)

@@ -1,10 +1,10 @@
 """Computes the rows of ids: of a stored id after new runs, of new ids in the first read, and of ids with records in
 several partitions of the transaction log. Pure.
 
-After partitions were added to the transaction log, an id's coordinator is the leader of the partition to which the id
-hashes now (`service.domain.transaction_log.coordinator_partition`), and older records of the id are left behind in its
-former partition. `divide` chooses the record that counts: its row is in `transactional_ids`, with the counts of all
-records of the id. The other records are in `left_behind_records`.
+After partitions were added to the transaction log, an id's coordinator leads the partition to which the id hashes now
+(`service.domain.transaction_log.coordinator_partition`), and older records of the id are left behind in its former
+partition. `divide` chooses the record that counts: its row is in `transactional_ids`, with the counts of all records of
+the id. The other records are in `left_behind_records`.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ _CAUSES: Final = len(Aborts._fields)
 
 
 class IdRow(NamedTuple):
-    """A row of `transactional_ids`. A row of `left_behind_records` has no application: the id's own row has it.
+    """A row of `transactional_ids`. A row of `left_behind_records` has no application: the id's own row has the
+    application.
 
-    `record`: place, time and state are those of the id's newest record; the other fields are those of the newest record
+    `record`: place, time and state are those of the id's newest record; the other fields come from the newest record
     that names a producer. `last_abort`: the abort that the journal has to remember; None before the first.
     """
 
@@ -70,8 +71,8 @@ class IdRow(NamedTuple):
 
     @staticmethod
     def of(columns: Iterable[Any]) -> IdRow:
-        """Returns the row with these values of all columns, in the order of the columns; those of its application may
-        be left out."""
+        """Returns the row with these values of all columns, in the order of the columns. The columns of the application
+        may be left out."""
         cluster_id, key, display, partition, generation, *more = columns
         since_ms, started_at_ms, last_outcome, commits = more[_FIELDS : _FIELDS + 4]
         aborts = more[_FIELDS + 4 : _FIELDS + 4 + _CAUSES]
@@ -103,7 +104,7 @@ class IdRow(NamedTuple):
 
 def newest_record(row: IdRow) -> LogRecord:
     """Returns the record from which the row was made. The timestamp of a PrepareX is that of the first PrepareX of its
-    transaction. If the record names no producer, the fields that the row has from an earlier record are blank."""
+    transaction. If the record names no producer, the fields that an earlier record gave to the row are blank."""
     record = row.record
     if record.state >= states.EXPIRED:  # this record named no producer: the row has the values of an earlier one
         return LogRecord(*record[:VALUE_FROM], *NO_RECORD[VALUE_FROM:])
