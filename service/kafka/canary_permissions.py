@@ -23,9 +23,9 @@ _OPERATIONS_UNTIL: Final = 10
 
 
 class CanaryPermissions(NamedTuple):
-    """What the principal may do on the canary's topic, on `__transaction_state`, and with the canary's transactional
-    ids. `operations`: those allowed on the topic; None if it does not exist, or may not be described. `may_create`:
-    None if the topic exists. `describes_log`: DESCRIBE on `__transaction_state`."""
+    """The principal's permissions for the canary. `operations`: those on the canary's topic; None if the topic does not
+    exist, or may not be described. `may_create`: None if the topic exists. `describes_log`: DESCRIBE on
+    `__transaction_state`."""
 
     operations: frozenset[str] | None
     may_create: bool | None

@@ -140,7 +140,7 @@ class KafkaClient:
 
     def version_of(self, api_key: int) -> int:
         """Returns the highest version of an API that the bootstrap broker supports; -1 if the broker does not support
-        the API. During an upgrade other brokers may support another version."""
+        the API. During an upgrade, brokers may differ."""
         versions = self._client._manager.broker_version_data.api_versions
         return int(versions[api_key][1]) if api_key in versions else -1
 

@@ -30,9 +30,9 @@ no sample from before the entry. A short partition is then read whole, which pro
 def read_facts(
     client: KafkaClient, query: EntryQuery, partition: CheckedPartition, log: LogEnds | None
 ) -> EntryFacts | None:
-    """Returns the facts; None if `log` lacks the owner's log partition, because its leader changed or did not answer.
-    `partition`: the observation of the partition; `log`: the end offset of the owner's log partition, not needed
-    without an owner. Raises KafkaUnavailable, KafkaRefused."""
+    """Returns the facts about an entry. `partition`: the observation of its partition. `log`: the end offset of the
+    owner's log partition, not needed without an owner. Returns None if `log` lacks that partition, because its leader
+    changed or did not answer. Raises KafkaUnavailable or KafkaRefused."""
     history = None
     if query.transactional_id is not None:
         if log is None or query.log_partition not in log.offsets:

@@ -40,7 +40,7 @@ def id_history(
     `place`.
 
     `holes`: the offsets below `lo`, the offsets more than MAX_RECORDS before `hi`, and the offsets without a record.
-    `unread`: the offsets of the id's records that cannot be decoded, and those not reached within MAX_S. Raises
+    `unread`: the offsets of the id's records that cannot be decoded, and the offsets not reached within MAX_S. Raises
     KafkaUnavailable, KafkaRefused (READ on the transaction log).
     """
     at = max(lo, hi - MAX_RECORDS)

@@ -26,14 +26,13 @@ def write_marker(
     commit: bool,
 ) -> int:
     """Writes COMMIT or ABORT for the producer id into the partition that `node` leads. Returns 0 if the marker is in
-    the log. Otherwise returns the error code: 47 INVALID_PRODUCER_EPOCH (older than the last one seen), 52
+    the log. Otherwise returns the error code: 47 INVALID_PRODUCER_EPOCH (lower than the last one seen), 52
     TRANSACTION_COORDINATOR_FENCED (`coordinator_epoch` lower than the last marker's), 31 CLUSTER_AUTHORIZATION_FAILED
     (see NEEDS), 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, or another one.
 
-    The coordinator never learns of the marker. If the coordinator still knows the transaction, the marker ends the
-    transaction on this partition alone. `coordinator_epoch`: the one that DescribeProducers reports, or 0 where it
-    reports -1, as in Kafka's own tool. Raises KafkaUnavailable (then the marker may or may not be written) or
-    KafkaRefused.
+    The coordinator never learns of the marker. If the coordinator still knows the transaction, the marker ends it on
+    this partition alone. `coordinator_epoch`: as DescribeProducers reports it; 0 for -1, as in Kafka's own tool. Raises
+    KafkaUnavailable (the marker may be written all the same) or KafkaRefused.
     """
     marker = WriteTxnMarkersRequest.WritableTxnMarker
     request = WriteTxnMarkersRequest(

@@ -25,7 +25,7 @@ _BY_NAME = 9  # later versions are not needed
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Offsets by partition (`found`), and error codes of the partitions without one (`errors`).
+    """Offsets by partition (`found`), and error codes of the partitions without an offset (`errors`).
 
     A broker that refuses answers offset -1. A partition with an error never appears in `found`.
     """

@@ -38,7 +38,7 @@ APPLICATIONS_NAMED: Final = 50
 
 class Distribution(NamedTuple):
     """The value of a histogram. `buckets`: pairs of an upper bound, as Prometheus writes it, and the number of values
-    up to this bound; the last bound is "+Inf"."""
+    up to it; the last bound is "+Inf"."""
 
     buckets: tuple[tuple[str, float], ...]
     sum: float

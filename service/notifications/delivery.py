@@ -1,8 +1,8 @@
-"""Reads from the store what one receiver is to be notified of next, and writes back what the receiver has taken.
+"""Reads the next notifications of one receiver from the store, and writes back which of them the receiver has taken.
 
 The events of findings are the outbox. The judge writes them in the transaction of the finding, and the store keeps each
-receiver's position in them. Every 10 s the open findings are compared with those that the receiver knows. This shows
-what events alone do not: findings whose mute has ended, and findings that are older than the receiver.
+receiver's position in them. Every 10 s the open findings are compared with those that the receiver knows. Events alone
+do not show that a mute has ended, or that a finding is older than the receiver.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Exports by OTLP: every service the metrics of its own process, and the service that holds the exporter's lease what
-the store knows.
+"""Exports by OTLP. Every service sends the metrics of its own process; the service with the exporter's lease also sends
+the data of the store.
 
-Each kind of data has a thread of its own, so that one that fails does not hold up the others.
+Each kind of data has a thread of its own, so that a failure of one does not hold up the others.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ def touch(path: str) -> None:
 
 
 LONGEST_STEP_S: Final = 1.0
-"""Upper bound of the time that one step counts. If more time has passed, the measuring process was stopped itself, and
-most likely the measured one too."""
+"""Maximum time (s) that one step counts. If more time has passed, the measuring process was stopped itself, and most
+likely the measured process, too."""
 
 QUIET_MISSES: Final = 3
 """From this number of missed beats on, we ask the kernel what the unresponsive process did. The question costs

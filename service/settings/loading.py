@@ -50,8 +50,8 @@ _FOR_SERVICE: Final = _FOR_STORE | {
 
 
 def load(flags: Mapping[str, Any], config: str | None = None) -> Settings:
-    """Returns the settings in effect. A flag that is None was not given. `config` None: the file of TXNSCOPE_CONFIG, if
-    any.
+    """Returns the settings in effect. A flag that is None was not given. `config`: None for the file of
+    TXNSCOPE_CONFIG, if any.
 
     Raises SettingsError if the file cannot be read, a table in the environment is not JSON, a key is unknown, or a
     value does not fit.

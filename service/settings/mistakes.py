@@ -1,5 +1,5 @@
-"""Explains a value that the model of the settings refuses: one line with the place, the key, the value, and what it may
-be instead."""
+"""Explains a value that the model of the settings refuses: one line with the place, the key, the value, and the values
+that are allowed."""
 
 from __future__ import annotations
 

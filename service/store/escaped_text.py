@@ -148,8 +148,8 @@ _CUT_LENGTH: Final = KEY_ID_BYTES + len(_MARK) + sha256().digest_size
 
 
 def id_key(transactional_id: bytes) -> bytes:
-    """Returns the key of an id: the id itself or, for a long id, its beginning, 0xff and the SHA-256 of the whole id.
-    The key of a key is the same key."""
+    """Returns the key of an id: the id itself or, for a long id, its beginning, 0xff and the SHA-256 of the whole id. A
+    key is its own key."""
     if len(transactional_id) <= KEY_ID_BYTES or is_cut(transactional_id):
         return transactional_id
     return transactional_id[:KEY_ID_BYTES] + _MARK + sha256(transactional_id).digest()

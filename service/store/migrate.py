@@ -48,9 +48,9 @@ def rebuild(url: str, now_ms: int) -> Rebuilt:
     A running service that reads the store opens the new file; a running job that writes to the store has to start
     again.
 
-    Raises StoreError if the store is not a file, if this version does not know its revision, or if another process
-    created a new file meanwhile. Raises StoreUnavailable if the file does not exist, if the disk has no space for a
-    second file, or if another process holds the store's lock.
+    Raises StoreError if the store is not a file, this version does not know its revision, or another process created a
+    new file meanwhile. Raises StoreUnavailable if the file does not exist, the disk has no space for a second file, or
+    another process holds the store's lock.
     """
     backend, parsed = resolve(url)
     return backend.rebuild(parsed, now_ms)

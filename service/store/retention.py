@@ -107,8 +107,8 @@ _MAY_COME_AGAIN = and_(
 
 
 class Retention:
-    """Deletes what a cluster does not need any more. An instance remembers its position in the table of producer ids,
-    so use one instance for as long as the lease is held."""
+    """Deletes a cluster's rows that are not needed any more. Use one instance for as long as the lease is held, because
+    it remembers its position in the table of producer ids."""
 
     def __init__(
         self,

@@ -71,12 +71,9 @@ _LAST_CLIENT_EPOCH: Final = 32_766
 
 
 class Cause(NamedTuple):
-    """The cause of a record, such as the end of a transaction: `code` is part of the API, `confidence` is certain,
-    likely or ambiguous.
-
-    `certain` means that the log allows no other explanation, whichever records compaction removed before. While
-    `is_open`, the id's next record may still change the cause.
-    """
+    """The cause of a record, such as the end of a transaction. `code` is part of the API. `confidence`: `certain` means
+    that the log allows no other explanation, whichever records compaction removed before. While `is_open`, the id's
+    next record may still change the cause."""
 
     code: CauseCode
     confidence: Confidence

@@ -44,9 +44,8 @@ def coordinator_partition(transactional_id: bytes, partition_count: int) -> int 
 
 
 def is_left_behind(transactional_id: bytes, partition: int, partition_count: int) -> bool:
-    """Returns whether the id's record lies in another partition than the one in which a coordinator looks for the id.
-    `partition`: the record's partition; -1 if there is no record. Returns False if the coordinator's partition is not
-    known."""
+    """Returns whether the id's record lies outside the partition in which a coordinator looks for the id. `partition`:
+    the record's partition; -1 if there is no record. Returns False if the coordinator's partition is not known."""
     found = coordinator_partition(transactional_id, partition_count)
     return found is not None and partition not in (found, -1)
 

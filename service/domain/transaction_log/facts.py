@@ -246,8 +246,8 @@ class RangeRead(NamedTuple):
     """The offsets [lo, hi) of one log partition that were read. `lo == hi` is a heartbeat: nothing new was in the log.
 
     - `end_offset`: the log's end that ListOffsets returned; it was requested at `end_asked_at_ms`.
-    - `generation`: if it is above the stored generation, the log has other records now (topic recreated, log diverged),
-      and everything that the store has about this partition is void.
+    - `generation`: above the stored generation, if the log has other records now (topic recreated, log diverged). Then
+      everything that the store has about this partition is void.
     - `leader`: NO_LEADER if the partition no longer exists, because its topic was created again with fewer partitions.
       `gap` then covers everything that was read of the partition.
     - `counts`: the records lie in the part of the log that is counted.

@@ -45,8 +45,7 @@ def limits_of(configs: Mapping[str, Mapping[str, str]]) -> Limits:
 
 class LogProgress(NamedTuple):
     """A partition of the transaction log: read up to `next_offset`, with the end offset that ListOffsets returned at
-    `end_asked_at_ms`. `topic_partitions`: the number of the log's partitions by the topic's metadata; None: not
-    known."""
+    `end_asked_at_ms`. `topic_partitions`: the log's number of partitions in the topic's metadata; None: not known."""
 
     partition: int
     leader: int

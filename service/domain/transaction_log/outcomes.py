@@ -52,8 +52,8 @@ BOUNDS_MS: Final[dict[str, tuple[int, ...]]] = {
 
 
 LONGEST_MS: Final = 2**40
-"""The longest duration (35 years). A longer one, between invalid times, is replaced by this value, so that sums stay
-far from the limit of int64."""
+"""The longest duration that is counted (35 years). Invalid times may give a longer duration, which is replaced by this
+one, so that sums stay far from the limit of int64."""
 
 
 def duration_between(first_ms: int, last_ms: int) -> int:

@@ -86,6 +86,6 @@ def is_time(ms: int | None) -> bool:
 
 
 def past_time(ms: int | None, now_ms: int) -> int | None:
-    """Returns the number if it can be the time of something that has happened in a transaction, else None: brokers may
-    report other numbers in place of timestamps."""
+    """Returns the number if it can be the time of something that has happened in a transaction. Returns None otherwise:
+    brokers may report numbers that are no timestamps."""
     return ms if is_time(ms) and ms is not None and ms <= now_ms + AHEAD_MS else None

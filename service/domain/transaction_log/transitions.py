@@ -1,4 +1,4 @@
-"""The rules for which record may follow which in the log of one transactional.id.
+"""The rules for the order of records in the log of one transactional.id.
 
 Source: `TransactionState.java` (VALID_PREVIOUS_STATES, with the edges of TV2 since 4.0: an abort may begin although no
 partition was added). The log can contain other sequences, too, because an append that the coordinator considers failed
@@ -52,8 +52,8 @@ _ANOMALY_REASON: Final = "an append failed, or records are gone"
 
 
 def anomaly(before: LogRecord, after: LogRecord) -> str | None:
-    """Returns a text about the anomaly if Kafka does not regularly write `after` behind `before`; None if it does, or
-    if one of the two states is unknown."""
+    """Returns the description of an anomaly if `after` may not regularly follow `before`. Returns None if it may, or if
+    one of the two states is unknown."""
     if NEVER_SEEN in (before.state, after.state) or UNKNOWN in (before.state, after.state):
         return None
     if is_repetition(before, after):
@@ -78,8 +78,8 @@ def is_same_transaction(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Tr
     """Returns whether two records belong to one transaction: they have the same start, and the same producer id or its
     successor. Takes records, or columns of them.
 
-    Under TV2 the producer id may change on the CompleteX record. Before 4.3 no tag in the record shows that
-    (KAFKA-20310); then only LAST_EPOCH in `before` shows it.
+    Under TV2 the producer id may change on the CompleteX record. Before 4.3 no tag in the record shows the change
+    (KAFKA-20310), but only LAST_EPOCH in `before`.
     """
     untagged = (after.previous_producer_id == NO_ID) & (before.producer_epoch == LAST_EPOCH)
     named = (after.previous_producer_id == before.producer_id) | untagged
@@ -111,7 +111,7 @@ def is_prepared_again(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Trut
     """Returns whether `before` and `after` are two PrepareX of one transaction with the same decision. Takes records,
     or columns of them.
 
-    Unlike in a repetition, the epochs may differ, for example if a client's abort seems to fail, and the coordinator
+    Unlike in a repetition, the epochs may differ: for example, a client's abort seems to fail, and the coordinator
     aborts again at the timeout.
     """
     is_prepared = (after.state == PREPARE_COMMIT) | (after.state == PREPARE_ABORT)

@@ -24,12 +24,15 @@ class Marker(NamedTuple):
 
 
 def ended_before(transactions: Sequence[Transaction], markers: Sequence[Marker], *, is_complete: bool) -> int:
-    """Returns how many of `transactions` (those that list the partition, oldest first) ended before the entry began.
+    """Returns the number of `transactions` (those that list the partition, oldest first) that ended before the entry
+    began.
 
     `markers`: all markers before the entry that can belong to these transactions, or the newest of them. `is_complete`:
-    the producer id had no other transactions on the partition since the first of them. Markers of a producer id are
-    written in the order of its transactions, and each ends everything that the id has open there. So the earliest
-    transaction to which the newest marker can belong is over, and so are all transactions before it.
+    since the first of these transactions, the producer id had no other ones on the partition.
+
+    Markers of a producer id are written in the order of its transactions, and each ends everything that the id has open
+    there. So the earliest transaction to which the newest marker can belong is over, and so are all transactions before
+    it.
     """
     by_epoch = _older_than_newest(transactions, markers)
     return max(by_epoch, _earliest(transactions, markers)) if is_complete else by_epoch

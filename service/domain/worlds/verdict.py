@@ -77,9 +77,9 @@ class Verdict(NamedTuple):
     """The worlds left for an entry, and the decision that follows.
 
     `decision`: UNKNOWN if both markers may be right. `open_question`: the reason why the decision is unknown; None if
-    it is known. `holds_committed`: records of a committed transaction are proven to be in the entry; other records may
-    be there, too. `leader_changed`: the partition has had another leader since the entry was written, so that a marker
-    may have been lost with an earlier leader.
+    it is known. `holds_committed`: the entry is proven to hold records of a committed transaction, perhaps beside other
+    records. `leader_changed`: the partition has had another leader since the entry was written, and a marker may have
+    been lost with an earlier leader.
     """
 
     possible: frozenset[World]
@@ -100,8 +100,8 @@ class Verdict(NamedTuple):
 
     @property
     def is_contradiction(self) -> bool:
-        """Returns whether two readings contradict each other. At least one of the readings is wrong, and it is not
-        known which, so later readings are not trusted either."""
+        """Returns whether two readings contradict each other. Nothing shows which of them is wrong, so later readings
+        are not trusted either."""
         return isinstance(self.open_question, Contradiction)
 
     @property
@@ -187,7 +187,7 @@ class Decision:
         return World.NONE not in self.newest.possible and bool(self.newest.proofs)
 
     def recalled(self, verdict: Verdict) -> Decision:
-        """Returns the decision for a verdict that a finding had before a restart: CONTRADICTED if it is a
+        """Returns the decision for the verdict of a finding from before a restart: CONTRADICTED if the verdict is a
         contradiction, else RECALLED. Returns this decision unchanged if the facts were read since."""
         if self.state not in (State.UNREAD, State.RECALLED):
             return self

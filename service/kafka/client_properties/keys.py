@@ -1,4 +1,4 @@
-"""The keys of client.properties: which of them are honoured, which are ignored with a note, and which are refused.
+"""The keys of client.properties: those that are honoured, ignored with a note, or refused.
 
 A key without a security prefix (buffer sizes, retries, groups) concerns Java clients, and is ignored. A security key
 that is in none of the tables here is refused: ignoring it might change who logs in, or which brokers are trusted.
@@ -173,8 +173,8 @@ def mistakes(properties: Mapping[str, str]) -> Iterator[str]:
 
 
 def is_ignored(key: str) -> bool:
-    """Returns True for a key that has no effect and is not refused: a key in IGNORED, or a key that has no security
-    prefix and is in no other table."""
+    """Returns True for a key that has no effect and is not refused: a key in IGNORED, or one without a security prefix
+    that is in no table."""
     return key in IGNORED or not (
         key in HONOURED or key in CLASSES or reading.is_of_provider(key) or key.startswith(_SECURITY)
     )

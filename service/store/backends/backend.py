@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from service.store.many_rows import Upsert
 
 OnConflict: TypeAlias = sqlite.Insert | postgresql.Insert
-"""An INSERT that may have an ON CONFLICT clause. A database with another syntax for that needs a subclass that compiles
-to its syntax."""
+"""An INSERT that may have an ON CONFLICT clause. A database with another syntax for the clause needs a subclass that
+compiles to it."""
 
 
 class Lock(Enum):

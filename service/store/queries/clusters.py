@@ -236,9 +236,9 @@ def first_read(connection: Connection, cluster_id: int) -> FirstRead | None:
 
 
 class LogRead(NamedTuple):
-    """The store's progress in the transaction log. `read_to`: by partition, the offset up to which it was read;
-    `leaders`: by partition, the (broker, epoch) of the leader. `hidden`: possible transactions of any id whose records
-    were not read or not decoded. `has_undecodable`: the newest record of some id cannot be decoded."""
+    """The store's progress in the transaction log. `read_to`: by partition, the offset up to which it was read.
+    `leaders`: by partition, the (broker, epoch) of the leader. `hidden`: transactions, of any id, that unread or
+    undecoded records may hide. `has_undecodable`: the newest record of some id cannot be decoded."""
 
     read_to: dict[int, int]
     leaders: dict[int, tuple[int, int]]

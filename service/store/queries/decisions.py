@@ -80,10 +80,10 @@ def coordinator_decisions(
 
 
 def known_period(connection: Connection, cluster: ClusterRow) -> KnownPeriod | None:
-    """Returns the period of which the store has all decisions. It begins at the latest of three times: the start of
-    counting, the oldest stored history, and the newest gap. It ends at the time to which the transaction log has been
-    read. Both ends are moved inwards by CLOCKS_MS. Returns None if counting has not begun, if nothing of the log or of
-    its history is stored, or if the log is not read to its end."""
+    """Returns the period of which the store has all decisions. It begins at the latest of the start of counting, the
+    oldest stored history and the newest gap. It ends at the time to which the transaction log has been read. Both ends
+    are moved inwards by CLOCKS_MS. Returns None if counting has not begun, nothing of the log or of its history is
+    stored, or the log is not read to its end."""
     oldest_ms = connection.scalar(select(func.min(_T.at_ms)).where(_T.cluster_id == cluster.id))
     as_of_ms = clusters.log_as_of_ms(connection, cluster.id)
     if cluster.counted_since_ms is None or oldest_ms is None or as_of_ms is None:
@@ -124,8 +124,7 @@ def hanging_transactions(
 
 def lost_commits(connection: Connection, cluster_id: int, topic: str, partition: int) -> list[LostCommit]:
     """Returns, from findings, the committed records on the partition that ended, or will end, with the marker of a
-    later transaction. These are findings of kind `lost_records`, and those of kind `adopted_records` that are known to
-    be about committed records."""
+    later transaction. The findings: `lost_records`, and `adopted_records` known to be about committed records."""
     is_adopted = and_(_F.kind == Kind.ADOPTED, _F.severity == Severity.CRITICAL)
     rows = connection.execute(
         select(_F.producer_id, _F.start_offset)

@@ -118,8 +118,8 @@ def count(connection: Connection, cluster_id: int, selection: FindingSelection) 
 
 
 def truncated(connection: Connection, cluster_id: int) -> dict[str, int]:
-    """Returns, by kind, the number of findings that were not opened, or of conditions that were not read, because a
-    bound was reached. Other kinds are absent."""
+    """Returns, by kind, the number of findings not opened, or conditions not read, because a bound was reached. Other
+    kinds are absent."""
     t = findings_truncated.c
     rows = connection.execute(select(t.kind, t.number).where(t.cluster_id == cluster_id).order_by(t.kind))
     return {row.kind: row.number for row in rows}

@@ -180,8 +180,8 @@ class EndedMinute(NamedTuple):
 
 class Medians(NamedTuple):
     """Medians, as upper bounds of buckets: half of the committed transactions were open for at most `open_ms`, and half
-    of all ended transactions had their markers written within `marker_ms`. A median is None if nothing was counted, or
-    if it is above the last bound."""
+    of all ended transactions had their markers written within `marker_ms`. None if nothing was counted, or if the
+    median is above the last bound."""
 
     open_ms: int | None
     marker_ms: int | None

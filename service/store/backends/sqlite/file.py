@@ -59,7 +59,7 @@ class StoreFile:
         return seen
 
     def change(self, info: dict[Any, Any]) -> str | None:
-        """Returns, in words, what happened to the file since the connection opened it; None if the connection still has
+        """Returns a text about the change of the file since the connection opened it; None if the connection still has
         the file at the path."""
         seen: FileSeen = info[_SEEN]
         now = FileSeen(_identity(self.path), _identity(self.path + _WAL))
