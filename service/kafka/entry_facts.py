@@ -15,8 +15,8 @@ from service.kafka.log_range import BatchesRead, DataBatch, batches_between
 from service.kafka.offsets import offset_at_time
 
 _LOG_MARGIN: Final = 5_000
-"""Distance (offsets) from the lowest end offset in the samples back to the offset at which the owner's log partition is
-read: a transaction may have been open at the time of that sample. A deep read begins at offset 0."""
+"""Reading of the owner's log partition begins this many offsets before the lowest end offset in the samples, because a
+transaction may have been open at that time. A deep read begins at offset 0."""
 _RECORDS_BACK: Final = 300
 """Number of the owner's newest records in the transaction log whose markers are searched for: about a hundred
 transactions."""

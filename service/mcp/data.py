@@ -1,8 +1,8 @@
 """Puts what a cluster contains into answers: names and foreign texts as strings of bounded length in fields of their
 own, and the answer as JSON in ASCII.
 
-ASCII makes visible escapes of invisible characters, of marks that change the direction of writing, and of letters that
-look like others.
+In ASCII, invisible characters, marks that change the direction of writing, and letters that look like others become
+visible escapes.
 """
 
 from __future__ import annotations

@@ -86,8 +86,8 @@ async def _findings(
 
 
 def _holder(seen: Row, producer_id: int | None) -> Row | None:
-    """Returns the open transaction that the group waits for; None if it is not known. `producer_id`: of the transaction
-    that contains the group's offset; None if the transaction at the LSO holds the group up."""
+    """Returns the open transaction that the group waits for; None if it is not known. `producer_id`: the producer id of
+    the transaction that contains the group's offset; None if the transaction at the LSO holds the group up."""
     if producer_id is None:
         blocker: Row | None = seen["blocker"]
         return blocker

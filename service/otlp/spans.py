@@ -38,8 +38,8 @@ _ERRORS: Final = {
     CauseCode.FENCED: "aborted for another producer with its transactional.id",
     CauseCode.ADMIN: "aborted for an administrator",
 }
-"""By cause that is an error, its words. A client's own abort is no error, and an abort without a known cause may be
-none."""
+"""By cause, its words, for the causes that are errors. A client's own abort is no error, and an abort without a known
+cause may be none."""
 
 
 class Facts(NamedTuple):

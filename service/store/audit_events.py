@@ -184,9 +184,9 @@ def of_subject(
 
 
 def is_marker_ours(attempts: Sequence[Attempt], is_commit: bool | None, now_ms: int) -> bool | None:
-    """Returns True if one of the attempts wrote the marker (an unknown outcome counts as written), None while such an
-    attempt is under way, else False. Dry runs do not count, nor do attempts to write a marker of the other type.
-    `is_commit` None: the marker's type cannot be read, so attempts of both types count."""
+    """Returns True if one of the attempts wrote the marker (an unknown outcome counts as written), None while an
+    attempt that may have written it is under way, else False. Dry runs do not count, nor do attempts to write a marker
+    of the other type. `is_commit` None: the marker's type cannot be read, so attempts of both types count."""
     ours = [one for one in attempts if not one.dry_run and is_commit in (None, one.marker == MarkerType.COMMIT)]
     if any(one.outcome in (Outcome.WRITTEN, Outcome.UNKNOWN) for one in ours):
         return True

@@ -38,7 +38,7 @@ def missing(engine: Engine) -> list[Index]:
 
 def build_one(engine: Engine, missing: list[Index]) -> None:
     """Builds the last of the missing indexes, unless another process has built it, and removes it from the list.
-    Writers wait meanwhile: about a second for a million ids. Raises StoreUnavailable; try again."""
+    Writers wait meanwhile: about a second for a million ids. If StoreUnavailable is raised, try again."""
     with engine.begin() as connection:
         missing[-1].create(connection, checkfirst=True)
     missing.pop()

@@ -109,8 +109,8 @@ def save_positions(connection: Connection, cluster_id: int, source: str, topic: 
 
 def drop_positions(connection: Connection, cluster_id: int, source: str, topic: str, gone: Sequence[Position]) -> None:
     """Deletes the positions of partitions that no longer exist or are no longer read. The source's first remaining
-    partition takes over the `records` and `bytes` of the deleted ones, so that their sums do not fall. If no partition
-    remains, the numbers are lost."""
+    partition takes over the `records` and `bytes` of the deleted ones, so that the source's sums do not fall. If no
+    partition remains, the numbers are lost."""
     if not gone:
         return
     of_log = _of_log(cluster_id, source, topic)

@@ -126,8 +126,8 @@ class Retention:
 
     def delete_old(self, now_ms: int) -> bool:
         """Deletes old rows of every table, up to a limit for each, in several short transactions. Returns True if a
-        table other than that of producer ids reached its limit: the next call should then come soon. Raises LeaseLost:
-        stop. Raises StoreUnavailable: try again."""
+        table other than that of producer ids reached its limit: the next call should then come soon. If LeaseLost is
+        raised, stop; if StoreUnavailable, try again."""
         keep = self._keep
         kept_ms = {
             transitions.c.at_ms: keep.history,

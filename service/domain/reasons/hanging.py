@@ -50,9 +50,9 @@ _MISSING: Final = (HangCause.NO_MARKER, HangCause.NO_MARKER_OR_OUTSIDE)
 
 class HangReason(Reason):
     """Reason why an entry hangs. `log_start`: the log start of the partition; records below it were deleted.
-    `may_skip_markers`: the result of `service.domain.releases` for the cluster's brokers. `decided_by`: why the
-    coordinator's decision is known or unknown. `is_behind`: an older entry pins the LSO below the start of this entry.
-    `leader_changed`: the partition has had another leader since the entry was written."""
+    `may_skip_markers`: the result of `service.domain.releases` for the cluster's brokers. `decided_by`: the reason why
+    the coordinator's decision is known or unknown. `is_behind`: an older entry pins the LSO below the start of this
+    entry. `leader_changed`: the partition has had another leader since the entry was written."""
 
     cause: HangCause
     log_start: int

@@ -59,8 +59,8 @@ class LogRecord(RecordFields[int]):
 
 
 VALUE_FROM: Final = LogRecord._fields.index("producer_id")
-"""Index of the first field that comes from a record's value; so do all fields after it. Tombstones and undecodable
-records have no such values."""
+"""Index of the first field that comes from a record's value; all fields after it come from the value, too. Tombstones
+and undecodable records have no such values."""
 
 NO_RECORD = LogRecord(-1, -1, -1, states.NEVER_SEEN, NO_ID, -1, -1, -1, -1, 0, NO_ID, 0)
 """Stands for the predecessor of a record if there is none, or if it is not known (compacted away)."""

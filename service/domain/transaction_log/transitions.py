@@ -78,8 +78,8 @@ def is_same_transaction(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Tr
     """Returns whether two records belong to one transaction: they have the same start, and the same producer id or its
     successor. Takes records, or columns of them.
 
-    Under TV2 the producer id may change on the CompleteX record. Before 4.3 no tag in the record shows the change
-    (KAFKA-20310), but only LAST_EPOCH in `before`.
+    Under TV2 the producer id may change on the CompleteX record. Before 4.3 only LAST_EPOCH in `before` shows the
+    change, because the record has no tag for it (KAFKA-20310).
     """
     untagged = (after.previous_producer_id == NO_ID) & (before.producer_epoch == LAST_EPOCH)
     named = (after.previous_producer_id == before.producer_id) | untagged

@@ -235,8 +235,8 @@ def _ends_with(entry: EntryRead, one: Transaction) -> bool:
 
 
 def _has_no_marker(entry: EntryRead, markers_from: int, one: Transaction) -> bool:
-    """Returns whether no marker before the entry ended the transaction, as far as that is proven. `markers_from`: an
-    offset below which the transaction's marker cannot lie."""
+    """Returns whether it is proven that no marker before the entry ended the transaction. `markers_from`: an offset
+    below which the transaction's marker cannot lie."""
     read_from = entry.facts.markers_from
     markers = [marker for marker in entry.facts.markers if marker.offset >= max(markers_from, read_from)]
     # a producer id's markers lie in the order of epochs: if one of an older epoch was read, so were all of this epoch

@@ -173,8 +173,8 @@ def mistakes(properties: Mapping[str, str]) -> Iterator[str]:
 
 
 def is_ignored(key: str) -> bool:
-    """Returns True for a key that has no effect and is not refused: a key in IGNORED, or one without a security prefix
-    that is in no table."""
+    """Returns True for a key that has no effect and is not refused: a key in IGNORED, or a key that is in no table and
+    has no security prefix."""
     return key in IGNORED or not (
         key in HONOURED or key in CLASSES or reading.is_of_provider(key) or key.startswith(_SECURITY)
     )

@@ -105,8 +105,8 @@ _DEFAULT_HANDLER: Final = "org.apache.kafka.common.security.authenticator.Abstra
 
 
 def arguments(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Returns kafka-python's arguments that begin with `sasl_`. `properties`: resolved by `reading.resolve`, and
-    without mistakes by `keys.mistakes`. Raises ValueError with a text that names the key and contains no secret."""
+    """Returns kafka-python's arguments that begin with `sasl_`. `properties`: the result of `reading.resolve`, without
+    `keys.mistakes`. Raises ValueError with a text that names the key and contains no secret."""
     logs_in = properties.get(PROTOCOL, "").upper().startswith("SASL_")
     mechanism = properties.get(MECHANISM, GSSAPI if logs_in else "").upper()
     shown = f"{MECHANISM}={mechanism}" + ("" if MECHANISM in properties else " (the default)")

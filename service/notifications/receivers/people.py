@@ -16,8 +16,8 @@ GATHER_S: Final = 20.0
 MOST_LINES: Final = 10
 
 _MENTIONS: Final = str.maketrans("<>@", "‹›＠")  # noqa: RUF001 - similar on purpose
-"""Similar characters for those of <!channel>, <@user> and @everyone. Slack, Discord and other chats notify people if a
-message contains one of these, even as a part of a transactional.id. The linked page of the finding shows the real
+"""By character of the mentions <!channel>, <@user> and @everyone, a similar character. Slack, Discord and other chats
+notify people of a mention, even if it is a part of a transactional.id. The linked page of the finding shows the real
 characters."""
 
 

@@ -226,8 +226,8 @@ def left_open(connection: Connection, cluster_id: int) -> LimitedRead[IdState]:
 
 
 def left_behind_ids(connection: Connection, cluster_id: int) -> LeftBehindIds:
-    """Returns two numbers, each counted up to MOST_COUNTED, and some of the records: left-behind records that have not
-    expired, and those of them that have an open transaction."""
+    """Returns the number of left-behind records that have not expired, the number of these that have an open
+    transaction, and some of these records. Counts up to MOST_COUNTED."""
     columns = [_L[name] for name in _LEFT_BEHIND]
     live = select(*columns).where(_L.cluster_id == cluster_id, _L.state < EXPIRED)
     ids = connection.scalar(select(func.count()).select_from(live.limit(MOST_COUNTED).subquery())) or 0

@@ -145,8 +145,8 @@ def read_unanswered(connection: Connection, cluster_id: int, topic: str) -> list
 
 
 def without_log(connection: Connection, cluster_id: int, now_ms: int) -> Reason | None:
-    """Returns NoTransactionLog if the brokers list no transaction log at `now_ms` although transactions were seen; None
-    otherwise, and while the log may still be created, or if it was read before.
+    """Returns NoTransactionLog if the brokers list no transaction log at `now_ms` although transactions were seen.
+    Returns None otherwise, while the log may still be created, or if the log was read before.
 
     There are two signs of transactions. If coordinators list transactions, the job that reads the log stores the
     reason, which stays after these transactions have ended. The other sign is an entry that has been open on a
