@@ -6,18 +6,10 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from dashboards.expressions import UP, Grouping, Part, Selector, label_of, parts
 from dashboards.rules.rule import CLUSTER, JOB
-from service.metrics.catalogue import OF_CLUSTERS
 
 _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-_MATCHER: Final = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)(?:=~|!~|!=|=)"(?:[^"\\\n]|\\.)*"')
-_GROUPING: Final = re.compile(r"\b(by|on) \(([^)]+)\)")
-_SELECTOR: Final = re.compile(r"\b(up(?=\{)|cluster\w*:\w+:\w+|kafka_txn_\w+)(?:\{([^}]*)\})?")
-
-_SERIES: Final = re.compile("_(bucket|count|sum)$")
-"""The endings of the series of a histogram."""
-
-_ABOUT_CLUSTERS: Final = {metric.name for metric in OF_CLUSTERS}
 
 
 class Scope(NamedTuple):
@@ -33,7 +25,7 @@ class Scope(NamedTuple):
     def check(self) -> None:
         """Raises ValueError for the first matcher, label or pattern that Prometheus would not accept."""
         for matcher in self.matchers:
-            if not _MATCHER.fullmatch(matcher):
+            if label_of(matcher) is None:
                 raise ValueError(f'{matcher} is no matcher: write env="prod", env!="test" or env=~"a|b"')
         for name in (*self.by, *(name for name, _ in self.labels)):
             if not _LABEL.fullmatch(name):
@@ -45,23 +37,22 @@ class Scope(NamedTuple):
 
     def fit(self, expr: str) -> str:
         """Returns the expression with the matchers in every selector, and the labels in every grouping and matching."""
-        expr = _GROUPING.sub(self._group, _SELECTOR.sub(self._select, expr))
-        quoted = self.job.replace("\\", "\\\\").replace('"', '\\"')
-        return expr.replace(f'up{{job=~"{JOB}"', f'up{{job=~"{quoted}"')
+        return "".join(str(self._fit(part)) for part in parts(expr))
 
-    def _select(self, found: re.Match[str]) -> str:
-        name = found[1]
-        has_cluster = _SERIES.sub("", name) in _ABOUT_CLUSTERS or name in _ABOUT_CLUSTERS or ":" in name
-        wanted = [one for one in self.matchers if has_cluster or _name(one) != CLUSTER]
-        matchers = ",".join(part for part in (found[2], *wanted) if part)
-        return f"{name}{{{matchers}}}" if matchers else name
+    def _fit(self, part: Part) -> Part:
+        # the mixin does the same in mixin/expressions.libsonnet; a test compares both
+        if isinstance(part, Selector):
+            wanted = [one for one in self.matchers if part.has_cluster or label_of(one) != CLUSTER]
+            own = (of_job(self.job),) if part.metric == UP else part.matchers
+            return part._replace(matchers=(*own, *wanted))
+        if isinstance(part, Grouping):
+            names = (*self.by, *(label_of(one) or "" for one in self.matchers))
+            kept = dict.fromkeys((*part.labels, *(name for name in names if name != CLUSTER)))
+            return part._replace(labels=tuple(kept))
+        return part
 
-    def _group(self, found: re.Match[str]) -> str:
-        kept = [name for name in (*self.by, *map(_name, self.matchers)) if name != CLUSTER]
-        return f"{found[1]} ({', '.join(dict.fromkeys((*found[2].split(', '), *kept)))})"
 
-
-def _name(matcher: str) -> str:
-    found = _MATCHER.fullmatch(matcher)
-    assert found is not None, matcher
-    return found[1]
+def of_job(pattern: str) -> str:
+    """Returns the matcher of the scrape jobs whose names fit the pattern."""
+    quoted = pattern.replace("\\", "\\\\").replace('"', '\\"')
+    return f'job=~"{quoted}"'

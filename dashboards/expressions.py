@@ -1,0 +1,73 @@
+"""Divides a PromQL expression at what differs from one Prometheus to another: its selectors, and the labels by which it
+groups and matches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from service.metrics.catalogue import OF_CLUSTERS
+
+UP: Final = "up"
+"""Prometheus' own series of a scrape, which has none of the service's labels."""
+
+_MATCHER: Final = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)(?:=~|!~|!=|=)"(?:[^"\\\n]|\\.)*"')
+_PART: Final = re.compile(
+    r"\b(?P<how>by|on) \((?P<names>[^)]+)\)"
+    rf"|\b(?P<metric>{UP}(?={{)|ALERTS(?={{)|cluster\w*:\w+:\w+|(?:kafka_txn|http)_\w+)(?:{{(?P<matchers>[^}}]*)}})?"
+)
+
+_SERIES: Final = re.compile("_(bucket|count|sum)$")
+"""The endings of the series of a histogram."""
+
+_ABOUT_CLUSTERS: Final = {metric.name for metric in OF_CLUSTERS}
+
+
+class Selector(NamedTuple):
+    """A selector of series. Without matchers it has no braces."""
+
+    metric: str
+    matchers: tuple[str, ...] = ()
+
+    @property
+    def has_cluster(self) -> bool:
+        """True if all series have the label of the Kafka cluster: those about clusters, and those recorded of them."""
+        return _SERIES.sub("", self.metric) in _ABOUT_CLUSTERS or self.metric in _ABOUT_CLUSTERS or ":" in self.metric
+
+    def __str__(self) -> str:
+        return f"{self.metric}{{{','.join(self.matchers)}}}" if self.matchers else self.metric
+
+
+class Grouping(NamedTuple):
+    """The labels by which an expression groups (`how` is "by") or matches ("on")."""
+
+    how: str
+    labels: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.how} ({', '.join(self.labels)})"
+
+
+Part = str | Selector | Grouping
+
+
+def parts(expr: str) -> Iterator[Part]:
+    """Yields the parts of the expression in order; joined as texts, they are the expression."""
+    end = 0
+    for found in _PART.finditer(expr):
+        if found.start() > end:
+            yield expr[end : found.start()]
+        if found["how"]:
+            yield Grouping(found["how"], tuple(found["names"].split(", ")))
+        else:
+            yield Selector(found["metric"], tuple(one[0] for one in _MATCHER.finditer(found["matchers"] or "")))
+        end = found.end()
+    if end < len(expr):
+        yield expr[end:]
+
+
+def label_of(matcher: str) -> str | None:
+    """Returns the label of a matcher such as `env="prod"`; None if Prometheus would not accept the matcher."""
+    found = _MATCHER.fullmatch(matcher)
+    return found[1] if found else None
