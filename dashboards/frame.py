@@ -13,6 +13,11 @@ from dashboards.shared import SERVICE
 from service.metrics.catalogue import TRANSACTIONAL_IDS, UP
 
 TAG: Final = "txnscope"
+TAGS: Final = ("kafka", TAG)
+PREFIX: Final = "Kafka transactions / "
+"""The begin of the title of every dashboard."""
+REFRESH: Final = "30s"
+TIMEZONE: Final = "browser"
 SITE_URL: Final = "http://127.0.0.1:8080"
 """Default address of the service."""
 
@@ -40,14 +45,14 @@ def model(board: Board, site_url: str) -> dashboard.Dashboard:
     """Returns the dashboard in the form that Grafana imports."""
     return dashboard.Dashboard(
         uid=f"{TAG}-{board.name}",
-        title=f"Kafka transactions / {board.title}",
+        title=PREFIX + board.title,
         description=board.about,
-        tags=["kafka", TAG],
-        timezone="browser",
+        tags=[*TAGS],
+        timezone=TIMEZONE,
         editable=False,
         graph_tooltip=dashboard.DashboardCursorSync.CROSSHAIR,
         time=dashboard.DashboardDashboardTime(from_val="now-1h", to="now"),
-        refresh="30s",
+        refresh=REFRESH,
         links=[
             dashboard.DashboardLink(
                 title="Kafka transactions",
