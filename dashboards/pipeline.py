@@ -82,8 +82,8 @@ _NOW: Final = [
 _READING: Final = [
     lines(
         "Age of the data",
-        "About a second while all is well, as heartbeats count. A rising line is a source that is no longer read"
-        " successfully. No line: never read.",
+        "While all is well, about a second and the time since the last scrape, as heartbeats count. A rising line is a"
+        " source that is no longer read successfully. No line: never read.",
         [Query(f"time() - ({value(catalogue.LAST_SUCCESS, 'source')} > 0)", _SOURCE)],
         page(of_series, "/pipeline"),
         unit="s",
