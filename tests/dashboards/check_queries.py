@@ -43,21 +43,35 @@ def failures(url: str, given: Mapping[str, str] | None = None) -> list[str]:
     return failures_of(boards, asking(url), given or {})
 
 
-def failures_of(boards: Sequence[Json], ask: Ask, given: Mapping[str, str]) -> list[str]:
-    """Returns the lines of `failures` for these dashboards only."""
+def says_so(panel: Json, where: str) -> bool:
+    """Returns whether the panel says that it may be empty."""
+    return str(panel["description"]).endswith(MAY_BE_EMPTY)
+
+
+def failures_of(
+    boards: Sequence[Json], ask: Ask, given: Mapping[str, str], may_be_empty: Callable[[Json, str], bool] = says_so
+) -> list[str]:
+    """Returns the lines of `failures` for these dashboards only. `may_be_empty` is asked with the panel and the place
+    of the query, such as "Kafka transactions / Overview: Age of the data: A"."""
     found: list[str] = []
     for board in boards:
-        values = dict(BUILT_IN)
-        for variable in board["templating"]["list"]:
-            if variable["type"] in ("query", "textbox"):
-                values[variable["name"]] = given.get(variable["name"]) or _value(variable, values, ask)
+        values = values_of(board, ask, given)
         for annotation in board["annotations"]["list"]:
             found += _failures(f"{board['title']}: {annotation['name']}", annotation["expr"], "", True, values, ask)
         for panel, target in targets(board):
             where = f"{board['title']}: {panel['title']}: {target['refId']}"
-            may_be_empty = panel["description"].endswith(MAY_BE_EMPTY)
-            found += _failures(where, target["expr"], target.get("legendFormat", ""), may_be_empty, values, ask)
+            may = may_be_empty(panel, where)
+            found += _failures(where, target["expr"], target.get("legendFormat", ""), may, values, ask)
     return found
+
+
+def values_of(board: Json, ask: Ask, given: Mapping[str, str]) -> dict[str, str]:
+    """Returns the value of each variable of the board, as `failures` describes it."""
+    values = dict(BUILT_IN)
+    for variable in board["templating"]["list"]:
+        if variable["type"] in ("query", "textbox"):
+            values[variable["name"]] = given.get(variable["name"]) or _value(variable, values, ask)
+    return values
 
 
 def targets(board: Json) -> Iterator[tuple[Json, Json]]:

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from dashboards.frame import PREFIX
 from tests.dashboards.boards import FILES, Json, load
-from tests.dashboards.check_queries import BUILT_IN, QueryRefusedError, failures_of, substituted, targets
+from tests.dashboards.check_queries import BUILT_IN, QueryRefusedError, failures_of, says_so, substituted, targets
 from tests.dashboards.conftest import NOT_OURS, Series
+from tests.dashboards.demo_panels import EMPTY_IN_DEMO, boards
 
 PROMQL = {
     *("max", "min", "sum", "count", "topk", "by", "on", "and", "or", "rate", "increase", "ceil", "time"),
@@ -113,6 +115,17 @@ def test_a_query_that_does_not_work_is_named() -> None:
     assert nothing.endswith("nothing found")
     assert unnamed.endswith("no label cluster, which the legend shows")
     assert check([], description="It means this. (may be empty)")[0] == []
+
+
+def test_what_is_empty_in_the_demo_says_that_it_may_be() -> None:
+    """Otherwise an operator would take the empty panel for a fault."""
+    may_be_empty = {
+        f"{board['title'].removeprefix(PREFIX)}: {panel['title']}: {target['refId']}"
+        for board in boards().values()
+        for panel, target in targets(board)
+        if says_so(panel, "")
+    }
+    assert EMPTY_IN_DEMO.keys() - may_be_empty == set()
 
 
 @pytest.mark.parametrize("file", FILES)

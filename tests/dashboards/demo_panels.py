@@ -1,0 +1,38 @@
+"""Knows which queries of the dashboards answer nothing in `make demo-full`, and why. The demo makes nearly everything
+that the dashboards show: a panel that is empty there, and not in this list, is broken."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from dashboards.build import BOARDS, FOLDER
+from dashboards.frame import PREFIX
+from deploy.demo.scenarios import REFUNDS_ID
+from tests.dashboards.check_queries import Json, asking, failures_of
+
+GIVEN: Final = {"transactional_id": REFUNDS_ID}
+"""Values of variables that the user types."""
+
+_HANGS: Final = "the id hangs, so its coordinator has no open transaction of it"
+EMPTY_IN_DEMO: Final = {
+    "Overview: Canary: transactions run: B": "every partition of the transaction log has a leader",
+    "Overview: Canary: failed rounds: A": "transactions can run",
+    "Partitions and LSO: Findings left out: A": "there are fewer findings than the bound",
+    "One transactional.id: Open for: A": _HANGS,
+    "One transactional.id: How long it was open: A": _HANGS,
+    "Pipeline: Requests that failed: A": "the service answers",
+}
+"""The reason, by the place of the query: dashboard, panel, number of the query."""
+
+
+def boards() -> dict[str, Json]:
+    """Returns the dashboards by file name."""
+    return {board.file: json.loads((FOLDER / board.file).read_text("utf-8")) for board in BOARDS}
+
+
+def failures_in_demo(url: str) -> list[str]:
+    """Returns a line for each query that the demo's Prometheus at `url` refuses, or that is empty for no reason."""
+    return failures_of(
+        [*boards().values()], asking(url), GIVEN, lambda _, where: where.removeprefix(PREFIX) in EMPTY_IN_DEMO
+    )
