@@ -62,6 +62,10 @@ format: venv ## put the code into shape
 bench: venv ## the benchmarks, with ratios; about an hour
 	$(BIN)/python -m tests.benchmarks
 
+.PHONY: boards
+boards: venv ## the demo with Prometheus: asks every query of the dashboards, and draws docs/boards; five minutes
+	$(BIN)/python -m tests.dashboards.pictures
+
 .PHONY: fuzz
 fuzz: venv ## 1,000,000 mutated inputs to the decoders and the fold; about ten minutes (INPUTS, SEED)
 	$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) --seed $(or $(SEED),1)
