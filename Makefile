@@ -30,6 +30,14 @@ $(VENV)/.complete: requirements.lock pyproject.toml
 system-packages: ## what the tests need beside Python: PostgreSQL, Prometheus, Alertmanager, Chromium; by apt-get where they are not there
 	@deploy/system-packages.sh
 
+.PHONY: chart-tools
+chart-tools: venv ## Helm and kube-score for the tests of the chart: built by Go into ~/.cache/txnscope, once, in some five minutes
+	@$(BIN)/python -m tests.helpers.go_tools
+
+.PHONY: chart
+chart: venv ## the Helm chart as a package in dist/
+	@$(BIN)/python -m deploy.helm --package dist
+
 .PHONY: demo
 demo: venv ## a broker, a workload, the application and its page; Ctrl-C stops all (PORT, KAFKA_PORT, KAFKA_VERSION, DEMO_SECONDS)
 	@$(BIN)/python -m deploy.demo
@@ -39,7 +47,7 @@ demo-full: venv ## the same with Prometheus, the alert rules and Alertmanager; a
 	@$(BIN)/python -m deploy.demo --full
 
 .PHONY: test
-test: venv system-packages ## the whole test suite, real brokers and a real PostgreSQL included
+test: venv system-packages chart-tools ## the whole test suite, real brokers and a real PostgreSQL included
 	$(BIN)/pytest -m "not alone" --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 30 --durations-min 5
 	$(BIN)/pytest -m alone --durations 30 --durations-min 5
 

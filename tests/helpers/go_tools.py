@@ -1,5 +1,5 @@
-"""Finds Helm and kube-score. They are in no package of Python or Debian, so Go builds them, once, in pinned versions,
-into the user's cache: `python -m tests.helpers.go_tools` builds all of them.
+"""Finds Helm and kube-score. Debian 12 packages neither, so Go builds them, once, in pinned versions, into the user's
+cache: `python -m tests.helpers.go_tools` builds all of them.
 
 Go checks what it downloads against its public checksum database.
 """
