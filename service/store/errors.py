@@ -21,6 +21,10 @@ class StoreError(Exception):
     precondition."""
 
 
+class StoreNotMigrated(StoreError):
+    """The store has no tables yet, or those of an older version. The application migrates the store when it starts."""
+
+
 class StoreUnavailable(StoreError):
     """The store is locked, full, read-only or down. Nothing was written; the same call may succeed later."""
 

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from service.store import migrate
-from service.store.errors import StoreError, redact_url
+from service.store.errors import StoreError, StoreNotMigrated, redact_url
 from service.store.queries import clusters as read
 
 
@@ -25,17 +25,22 @@ class SchemaCheck:
         self._head = None
         revision = migrate.current(connection)
         if revision != migrate.head():
-            raise StoreError(self._text(revision))
+            raise self._error(revision)
         self._head = revision
 
     def _is_still_at_head(self, connection: Connection) -> bool:
         try:
             return read.revision(connection) == self._head
         except DBAPIError as error:  # another store, without the table of the revision, took the place of this one
-            raise StoreError(self._text(None)) from error
+            raise self._error(None) from error
 
-    def _text(self, revision: str | None) -> str:
+    def _error(self, revision: str | None) -> StoreError:
         if revision is not None and not migrate.is_known(revision):
-            return migrate.unknown_text(self._name, revision)
-        has = "has no tables yet" if revision is None else f"has the tables of revision {revision}"
-        return f"store {self._name} {has}; `txnscope migrate` (or `txnscope watch`) migrates it for this version"
+            return StoreError(migrate.unknown_text(self._name, revision))
+        has, does = "has no tables yet", "creates them"
+        if revision is not None:
+            has, does = f"has the tables of revision {revision}", "migrates them"
+        return StoreNotMigrated(
+            f"store {self._name} {has}; the application (`txnscope ingest` or `txnscope watch`) {does} when it starts,"
+            " or `txnscope migrate` does by hand"
+        )

@@ -15,7 +15,7 @@ from starlette.routing import Match
 
 from service.api.http.principals import principal_of
 from service.api.http.security import HEADERS
-from service.store.errors import StoreError
+from service.store.errors import StoreError, StoreNotMigrated
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER_S: Final = 5
@@ -33,6 +33,7 @@ NO_SUCH_PARTITION: Final = "urn:txnscope:no-such-partition"
 NOT_TAILED: Final = "urn:txnscope:not-tailed"
 NO_SUCH_OFFSET: Final = "urn:txnscope:no-such-offset"
 STORE_NOT_READY: Final = "urn:txnscope:store-not-ready"
+STORE_NOT_MIGRATED: Final = "urn:txnscope:store-not-migrated"
 NO_BROKERS: Final = "urn:txnscope:no-brokers"
 KAFKA_UNAVAILABLE: Final = "urn:txnscope:kafka-unavailable"
 KAFKA_REFUSED: Final = "urn:txnscope:kafka-refused"
@@ -140,7 +141,8 @@ def _on_invalid(request: Request, error: Exception) -> Response:
 
 def _on_store(request: Request, error: Exception) -> Response:
     """Answers 503: the store does not answer, or its schema is not the one that this version reads."""
-    return _on_problem(request, ProblemError(503, STORE_NOT_READY, str(error), retry=True))
+    type_ = STORE_NOT_MIGRATED if isinstance(error, StoreNotMigrated) else STORE_NOT_READY
+    return _on_problem(request, ProblemError(503, type_, str(error), retry=True))
 
 
 def _on_http(request: Request, error: Exception) -> Response:

@@ -7,10 +7,11 @@ import logging
 import signal
 import socket
 import sys
+import threading
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from service.access.hosts import AllowedHosts
@@ -28,8 +29,12 @@ from service.store.errors import StoreError
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from service.api.http.state import Store
     from service.canary.canary import Canary
     from service.otlp.exporter import Exporter
+
+_LOOK_EVERY_S: Final = 1.0
+"""Interval (s) at which a service that started before its store tries to read it."""
 
 _LAST_ROUND_S: Final = 8.0
 """Longest time (s) for the end of the canaries: their last rounds, and the deletion of their records."""
@@ -75,6 +80,24 @@ def _running(canaries: Sequence[Canary]) -> Iterator[None]:
         give_up_s = time.monotonic() + _LAST_ROUND_S
         for canary in canaries:
             canary.join(max(give_up_s - time.monotonic(), 0.0))
+
+
+def _report_readiness(store: Store) -> None:
+    """Prints that the store cannot be read, and why, then, once it can be, that it can. Returns at once."""
+    try:
+        store.check()
+    except StoreError as error:
+        print(f"not ready: {error}", file=sys.stderr)
+        threading.Thread(target=_wait_for, args=(store,), name="readiness", daemon=True).start()
+
+
+def _wait_for(store: Store) -> None:
+    while True:
+        with suppress(StoreError):
+            store.check()
+            print("ready: the store can be read", file=sys.stderr)
+            return
+        time.sleep(_LOOK_EVERY_S)
 
 
 def _exporter(app: FastAPI, settings: Settings) -> Exporter | None:
@@ -131,10 +154,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
         remediation=remediation,
         mcp=mcp,
     )
-    try:
-        app.state.txnscope.store.check()
-    except StoreError as error:
-        print(f"not ready: {error}", file=sys.stderr)
+    _report_readiness(app.state.txnscope.watched_store)
     # the audit records the peer's own address: a header could contain any address
     server = Server(
         app,

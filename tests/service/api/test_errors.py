@@ -162,7 +162,7 @@ def test_a_missing_store_is_not_ready_and_no_file_is_created(tmp_path: Path, pat
         response = client.get(path)
     problem = response.json()
     assert (response.status_code, problem["type"]) == (503, "urn:txnscope:store-not-ready")
-    assert "there is no such file; `txnscope migrate`" in problem["detail"]
+    assert "there is no such file; the application (`txnscope ingest`" in problem["detail"]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -174,9 +174,9 @@ def test_a_store_without_tables_is_not_ready(tmp_path: Path, path: str) -> None:
         assert client.get("/-/healthy").status_code == 200
         assert client.get("/version").json() == {"name": "txnscope", "version": "1.2.3"}
     problem = response.json()
-    assert (response.status_code, problem["type"]) == (503, "urn:txnscope:store-not-ready")
+    assert (response.status_code, problem["type"]) == (503, "urn:txnscope:store-not-migrated")
     assert response.headers["retry-after"] == "5"
-    assert "has no tables yet; `txnscope migrate`" in problem["detail"]
+    assert "has no tables yet; the application (`txnscope ingest`" in problem["detail"]
 
 
 def test_a_store_that_gets_its_tables_is_served_without_a_restart(tmp_path: Path) -> None:

@@ -44,10 +44,10 @@ def client_of(url: str) -> Iterator[TestClient]:
         yield client
 
 
-def is_refused(client: TestClient, says: str) -> None:
+def is_refused(client: TestClient, says: str, type_: str = "urn:txnscope:store-not-ready") -> None:
     """Checks that REST, the pages, readiness and metrics report the failure, and that the process stays healthy."""
     answer = client.get(TRANSACTIONS)
-    assert (answer.status_code, answer.json()["type"]) == (503, "urn:txnscope:store-not-ready"), answer.text
+    assert (answer.status_code, answer.json()["type"]) == (503, type_), answer.text
     assert answer.headers["retry-after"] == "5"
     detail = answer.json()["detail"]
     assert re.search(says, detail), detail
@@ -113,7 +113,7 @@ def test_an_empty_file_has_no_tables(client: TestClient, file: Path) -> None:
     for one in all_of(file):
         one.unlink()
     file.touch()
-    is_refused(client, "has no tables yet; `txnscope migrate`")
+    is_refused(client, "has no tables yet; the application \\(`txnscope ingest`", "urn:txnscope:store-not-migrated")
     seed(f"sqlite:///{file}")
     assert serves(client)
 

@@ -81,6 +81,17 @@ def test_a_store_that_is_not_ready_is_reported_in_the_same_words(tmp_path: Path)
     assert "Reload the page when the store can be reached again." in page.texts[""]
 
 
+def test_a_page_waits_for_the_application_that_creates_the_tables(tmp_path: Path) -> None:
+    (tmp_path / "new.db").touch()
+    with client_of(f"sqlite:///{tmp_path / 'new.db'}") as client:
+        answer = client.get("/")
+    assert answer.status_code == 503
+    assert '<meta http-equiv="refresh" content="5">' in answer.text
+    page = PageText(answer.text)
+    assert "txnscope waits for its application" in page.texts[""]
+    assert "has no tables yet; the application (`txnscope ingest` or" in page.texts["problem"]
+
+
 def test_an_internal_error_is_a_page_without_its_details(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("a secret")

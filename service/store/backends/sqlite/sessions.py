@@ -133,7 +133,8 @@ class Sessions:
             if self._keeps_file and self._kept is not None:
                 return StoreReplaced(f"store {self._name}: its file was deleted")
             return StoreUnavailable(
-                f"store {self._name}: there is no such file; `txnscope migrate` (or `txnscope watch`) creates it"
+                f"store {self._name}: there is no such file; the application (`txnscope ingest` or"
+                " `txnscope watch`) creates it when it starts, or `txnscope migrate` does by hand"
             )
         if code is not None and code & 0xFF in _PASSING:
             return StoreUnavailable(f"store {self._name}: {in_one_line(error)}")
