@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 from service.cli import command_flags
 from service.cli.completion import SHELLS, PrintCompletion
 from service.cli.errors import USAGE
-from service.cli.version import version
+from service.cli.version import PrintVersion
 from service.settings import Settings, flag
 from service.store.backends import URL_FORMS
 

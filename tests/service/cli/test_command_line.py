@@ -218,11 +218,6 @@ def test_every_command_has_its_help(command: str, capsys: pytest.CaptureFixture[
     assert "Undefined" not in output, "the help shows a default that does not exist"
 
 
-def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended("--version") == 0
-    assert capsys.readouterr().out.startswith("txnscope 0")
-
-
 def test_a_closed_pipe_is_no_error() -> None:
     """A reader may close the pipe early, as in `txnscope inspect … | head -1`."""
     command = [sys.executable, "-m", "service.cli", "inspect", *[str(GOLDEN)] * 200]
