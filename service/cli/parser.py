@@ -93,14 +93,15 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Returns the flags: the `Command` is in `flags.command`, its settings under their own names. SystemExit(2) for a
     bad flag.
     """
-    top = _parser()
+    top = build_parser()
     flags = top.parse_args(argv)
     if flags.command is None:
         top.error(f"COMMAND is missing: one of {', '.join(command.name for command in COMMANDS)}")
     return flags
 
 
-def _parser() -> Parser:
+def build_parser() -> Parser:
+    """Returns the parser of all commands and their flags."""
     top = Parser(
         prog="txnscope",
         description="Shows what every Kafka transaction is doing, and how it ended.",

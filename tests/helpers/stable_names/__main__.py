@@ -1,0 +1,24 @@
+"""Renews docs/stable-names.json. Names that are gone are refused, unless `--remove` says that this is meant."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.helpers.stable_names import DOCUMENT, broken, document, listed, made
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.helpers.stable_names", description=__doc__)
+    parser.add_argument("--remove", action="store_true", help="take names off the list that the code does not have")
+    flags = parser.parse_args()
+    present = made()
+    if DOCUMENT.exists() and not flags.remove and (found := broken(listed(), present)):
+        sys.stderr.write("\n".join([*found, "see docs/stability.md; with --remove, the list is written\n"]))
+        return 1
+    DOCUMENT.write_text(document(present), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
