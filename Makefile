@@ -96,6 +96,10 @@ soak: venv ## brokers that freeze, die and restart amid load (half an hour: MINU
 sbom: venv ## what is installed in .venv, as a CycloneDX document: sbom.cdx.json
 	@$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-format JSON --output-file sbom.cdx.json $(BIN)/python
 
+.PHONY: release
+release: venv ## VERSION=1.0.0 make release: checks, changelog, wheel and sdist with equal hashes twice, SBOM, checksums, a tag; pushes nothing
+	@$(BIN)/python -m deploy.release
+
 .PHONY: audit
 audit: venv ## packages of requirements.lock with known vulnerabilities; says so if the package index knows none
 	@$(BIN)/python -m deploy.vulnerabilities

@@ -1,0 +1,49 @@
+"""Makes what a release has beside wheel and source archive: an SBOM, what other parts of the project add, checksums."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Final
+
+from deploy.compose.role_requirements import role
+from deploy.release.build import digests
+from deploy.release.commands import run
+
+ADDED: Final = ("release-image", "release-chart")
+"""Targets of the Makefile that add files to a release. Those that it does not have are left out.
+
+Each runs in the tree of the release's commit, with VERSION, REVISION, SOURCE_DATE_EPOCH, and in DIST the folder for its
+files. VENV is the environment of the checkout."""
+
+EXTRAS: Final = ("service", "spark", "java", "notify", "canary", "mcp", "otlp", "postgresql")
+"""The extras that a user may install; the SBOM has the packages of all of them."""
+
+CHECKSUMS: Final = "SHA256SUMS"
+
+
+def write_sbom(tree: Path, scratch: Path, out: Path, version: str) -> None:
+    """Writes what txnscope is installed with, by requirements.lock: package, version, hashes (CycloneDX)."""
+    needed = scratch / "requirements.txt"
+    needed.write_text(role(tree, EXTRAS), "utf-8")
+    cyclonedx = str(Path(sys.executable).with_name("cyclonedx-py"))
+    words = ("--pyproject", str(tree / "pyproject.toml"), "--output-reproducible", "--no-validate")
+    file = out / f"txnscope-{version}.cdx.json"
+    run((cyclonedx, "requirements", *words, "--output-file", str(file), str(needed)), tree)
+
+
+def add(tree: Path, root: Path, out: Path, version: str, revision: str, epoch: str) -> list[str]:
+    """Runs the targets of ADDED that the Makefile has, and returns them."""
+    has = set(re.findall(r"^([a-z-]+):", (tree / "Makefile").read_text("utf-8"), re.MULTILINE))
+    present = [target for target in ADDED if target in has]
+    variables = {"VERSION": version, "REVISION": revision, "SOURCE_DATE_EPOCH": epoch, "DIST": str(out)}
+    for target in present:
+        run(("make", target, f"VENV={root / '.venv'}"), tree, variables)
+    return present
+
+
+def write_checksums(out: Path) -> None:
+    """Writes SHA256SUMS, as sha256sum reads it, of all files in the folder."""
+    lines = [f"{digest}  {name}\n" for name, digest in digests(out).items() if name != CHECKSUMS]
+    (out / CHECKSUMS).write_text("".join(lines), "utf-8")

@@ -1,0 +1,42 @@
+"""Runs the programs of a release."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from deploy.release.errors import ReleaseError
+
+_LIMIT_S: Final = 3600.0
+_ENDS_WITH: Final = 2_000
+
+
+def run(
+    command: Sequence[str], folder: Path, variables: Mapping[str, str] = MappingProxyType({}), umask: int = -1
+) -> str:
+    """Returns the output of a program. Raises ReleaseError with the end of its output if it fails."""
+    try:
+        ended = subprocess.run(
+            command,
+            cwd=folder,
+            env=os.environ | variables,
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT_S,
+            check=False,
+            umask=umask,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ReleaseError(f"{command[0]}: {error}") from error
+    if ended.returncode != 0:
+        said = (ended.stdout + ended.stderr).strip()[-_ENDS_WITH:]
+        raise ReleaseError(f"{' '.join(command)} failed:\n{said}")
+    return ended.stdout
+
+
+def git(folder: Path, *words: str, variables: Mapping[str, str] = MappingProxyType({})) -> str:
+    return run(("git", "-C", str(folder), *words), folder, variables).strip()
