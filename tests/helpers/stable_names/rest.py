@@ -37,7 +37,7 @@ def sections() -> dict[str, list[str]]:
 def _pages() -> Iterator[str]:
     """Yields the addresses of pages, which are in messages and in people's bookmarks."""
     for route in (one for room in web.ROOMS for one in room.router.routes):
-        if isinstance(route, APIRoute) and "GET" in route.methods:
+        if isinstance(route, APIRoute) and "GET" in (route.methods or ()):
             yield route.path
 
 

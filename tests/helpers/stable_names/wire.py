@@ -111,7 +111,7 @@ def _alertmanager() -> Iterator[str]:
     yield request
     yield from (f"label {name}" for name in alert["labels"])
     yield from (f"annotation {name}" for name in alert["annotations"])
-    yield from (f"label {name} = {alert['labels'][name]}" for name in ("service", "scope"))
+    yield from (f"label {name} = {alert['labels'][name]}" for name in ("service", "scope") if name in alert["labels"])
     yield f"alertname = {TEST_ALERT}"
 
 
