@@ -378,6 +378,24 @@ def test_records_copied_from_another_cluster_have_no_owner(
     assert found.open_question.sign == sign
 
 
+@pytest.mark.parametrize("protocol", [Protocol.OLD, Protocol.TV2])
+def test_copied_records_are_recognised_after_compaction(protocol: Protocol) -> None:
+    """Compaction leaves only the record by which the id got the epoch: InitProducerId's (old protocol), or the end of
+    the transaction before (TV2)."""
+    story = Story(protocol)
+    story.copy(1, 3_600_000, 0)
+    story.init()
+    if protocol is Protocol.OLD:
+        story.init()
+    else:
+        story.begin(OTHER)
+        story.end(is_commit=True)
+    story.cluster.clean(len(story.cluster.log))
+    found = story.judged()
+    assert isinstance(found.open_question, ForeignRecords)
+    assert found.open_question.sign == ForeignSign.OLDER
+
+
 def test_records_older_than_their_producer_id_have_no_owner() -> None:
     """Samples prove that the records are older than the assignment of the producer id, whatever the timestamps are."""
     story = Story(Protocol.OLD).watch()

@@ -13,9 +13,9 @@ from typing import Final
 
 from service.domain.reasons.hanging import ForeignRecords, ForeignSign
 from service.domain.transaction_log.facts import NO_ID, LogRecord
-from service.domain.transaction_log.states import COMPLETE, EMPTY
+from service.domain.transaction_log.states import COMPLETE, EMPTY, PREPARED
 from service.domain.worlds.facts import EntryRead
-from service.domain.worlds.transactions import Epochs, LogHistory, Transaction, position_of
+from service.domain.worlds.transactions import TV2, Epochs, LogHistory, Transaction, position_of
 
 OLDER_BY_MS: Final = 60_000
 """Allowance (ms) for clocks that differ: a record counts as older than its producer id and epoch only if its timestamp
@@ -69,8 +69,9 @@ def _has_listed(entry: EntryRead, producer_epoch: int, log_partition: int, trans
 
 
 def _given_by(producer_id: int, producer_epoch: int, history: LogHistory) -> LogRecord | None:
-    """Returns the record by which the id got that epoch under the producer id; None if that record is gone. A producer
-    id begins with epoch 0, on an Empty record, or on CompleteX if the epochs of the previous producer id ran out."""
+    """Returns the record by which the id got that epoch under the producer id; None if that record is gone. Without an
+    earlier record under the producer id, the first one with the epoch gives it in three cases: InitProducerId wrote it
+    (Empty), the transaction that it ends raised the epoch (TV2), or the epochs of the previous producer id ran out."""
     before: LogRecord | None = None
     for one in history.records:
         if one.producer_id != producer_id:
@@ -78,7 +79,9 @@ def _given_by(producer_id: int, producer_epoch: int, history: LogHistory) -> Log
         if one.producer_epoch < producer_epoch:
             before = one
             continue
+        is_end = one.state in PREPARED or one.state in COMPLETE
+        is_raised = is_end and one.client_transaction_version >= TV2
         is_rotated = one.state in COMPLETE and one.previous_producer_id not in (NO_ID, producer_id)
-        is_birth = one.producer_epoch == 0 and (one.state == EMPTY or is_rotated)
-        return one if before is not None or is_birth else None
+        gives = one.state == EMPTY or is_raised or (is_rotated and one.producer_epoch == 0)
+        return one if before is not None or (gives and one.producer_epoch == producer_epoch) else None
     return None
