@@ -25,7 +25,8 @@ from service.wire.records import read_records
 PASS_BYTES: Final = 8 << 20
 PASS_S: Final = 0.5
 PLAIN_BYTES: Final = 8 << 20
-"""Maximum bytes of a decompressed batch; larger ones are not decoded. A group coordinator's own batches hold 1 MB."""
+"""Maximum bytes of a decompressed batch; larger ones are not decoded. A group coordinator
+writes batches of at most 1 MB by default."""
 
 
 class SearchRange(NamedTuple):

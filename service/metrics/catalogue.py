@@ -223,7 +223,7 @@ FINDINGS = _metric(
 FINDINGS_TRUNCATED = _metric(
     "findings_truncated",
     "gauge",
-    "Conditions and events without a finding because a bound was reached, by kind: not opened, or not read.",
+    "Conditions and events, by kind of finding, that were not read or got no finding because a bound was reached.",
     "kind",
 )
 

@@ -45,7 +45,8 @@ class Start(NamedTuple):
 
 
 def start_after(connection: Connection, last: int | None) -> Start:
-    """Returns the place after the event `last`; for None, the place after the newest event."""
+    """Returns the place after the event `last`. For None, and if the store does not have the events after `last` any
+    more, returns the place after the newest event."""
     oldest, newest = finding_events.known_sequences(connection)
     if last is None:
         return Start(newest, is_reset=False)

@@ -21,8 +21,8 @@ from uvicorn.server import ServerState
 MOST: Final = 8_192
 """Maximum number of connections. A waiting connection takes some 25 KB."""
 BACKLOG: Final = 256
-"""Maximum number of connections that wait to be accepted. asyncio accepts up to this many in a row, before any of them
-can give way."""
+"""Maximum number of connections that wait to be accepted. asyncio may accept up to this many in a row, before
+`HeldConnections` can close one to make room."""
 _OTHER_FILES: Final = BACKLOG + 256
 """Descriptors that are kept free for the backlog, the store, Kafka, and files."""
 

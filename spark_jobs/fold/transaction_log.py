@@ -93,8 +93,8 @@ def concat(pieces: Sequence[Folded]) -> Folded:
 
 
 def merge(folded: Folded, scope: Scope) -> Folded:
-    """Joins neighbouring runs of the same id. Runs under the same producer id become one run. A run that follows a run
-    under another producer id is marked as `joined`."""
+    """Merges neighbouring runs of one id under the same producer id into one run. A run that follows a run under
+    another producer id stays a run of its own, and is marked as `joined`: the record before it is folded here, too."""
     runs = folded.runs
     if not len(runs.partition):
         return folded

@@ -13,7 +13,8 @@ CONCERNED_EVERY_MS: Final = 2_000
 OTHERS_EVERY_MS: Final = 30_000
 GROUPS_AT_ONCE: Final = 50
 MOST_GROUPS: Final = 20_000
-"""Bound on the listed groups, and on the named groups. The first groups by name are kept."""
+"""Maximum number of groups that coordinators list, and maximum number of groups that commit offsets in open
+transactions. Of more groups, the first in alphabetical order are kept."""
 
 SKIP_MS: Final = 10_000
 """Time for which a broker that did not answer is not asked again."""

@@ -41,8 +41,9 @@ class _Read(NamedTuple):
 
 
 class MarkerAuditor:
-    """The audit of one cluster. Keeps in memory only how far markers and decisions were read lately. The rest is in the
-    store, so a restart changes no result."""
+    """The audit of one cluster. Decisions, markers and results are in the store. Only memory has how far markers and
+    decisions were read lately, since when completed decisions wait, and the counts for the daily log line: after a
+    restart these begin anew."""
 
     def __init__(self, reader: Engine, writer: MarkerAuditWriter, cluster_id: int) -> None:
         self._reader, self._writer, self._cluster_id = reader, writer, cluster_id

@@ -73,7 +73,8 @@ class Sampler:
         self._is_urgent = False
 
     def observe(self) -> None:
-        """Samples all partitions once. A failure of Kafka is not raised: the next sample reports it as trouble."""
+        """Samples all partitions once. A failure of Kafka is not raised: `next_sample` reports it as trouble, unless
+        a later call of `observe` succeeds before."""
         try:
             every_ms = LAYOUT_SOON_MS if self._unresponsive else LAYOUT_EVERY_MS
             if is_over(self._layouts_at_ms, every_ms, self._now_ms()):

@@ -93,8 +93,9 @@ class Batch:
     sequence: int = 0
     is_foreign: bool = False
     fate: bool | None = None
-    """The right outcome of the batch: True for COMMIT, False for ABORT, None while there is none. The outcome is that
-    of the batch's own transaction. Without one, it is that of the first marker that was due after the batch."""
+    """The right outcome of the batch: True for COMMIT, False for ABORT, None while there is none. If the client wrote
+    the batch in a transaction, this is the outcome of that transaction; else it is that of the first marker that was
+    due after the batch."""
 
 
 BEGIN_MS: Final = 1_790_000_000_000

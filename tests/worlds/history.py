@@ -34,7 +34,8 @@ class Wrong(AssertionError):
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of verdicts by class of history and decision, and of open questions by class."""
+    """Counts of verdicts by (class of history, decision), and of open questions by (class of history, code of the
+    question)."""
 
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
     questions: Counter[tuple[str, str]] = field(default_factory=Counter)

@@ -34,7 +34,7 @@ class Heals(StrEnum):
 
     NO = "no"
     WHEN = "when"
-    """The problem ends when something else happens that needs no action."""
+    """The problem ends with a certain event that needs no operator, such as the return of a leader."""
     SELF = "self"
     NOW = "now"
     """The problem ends only if somebody acts now."""

@@ -199,7 +199,8 @@ class Minute(NamedTuple):
 
 
 class Durations(NamedTuple):
-    """A histogram of durations of the commits of one log partition: the number in each bucket of `outcomes`."""
+    """A histogram of durations of the commits of one log partition. `buckets`: the number of durations in each bucket
+    of `outcomes.BOUNDS_MS`."""
 
     partition: int
     kind: str  # "open" | "marker"

@@ -63,7 +63,7 @@ def parse(text: str) -> Login:
         raise ValueError("no login module")
     if next(tokens, _END).word.lower() not in _FLAGS:
         named = module.word if module.word.endswith("LoginModule") else "the first word"
-        raise ValueError(f"no control flag (required) after {named}")
+        raise ValueError(f"no control flag, such as `required`, after {named}")
     options: dict[str, str] = {}
     for name in tokens:
         if name == _Token(";", is_mark=True):

@@ -47,8 +47,8 @@ _CAUSES: Final = len(Aborts._fields)
 
 
 class IdRow(NamedTuple):
-    """A row of `transactional_ids`. A row of `left_behind_records` has no application: the id's own row has the
-    application.
+    """A row of `transactional_ids` or of `left_behind_records`. A row of the latter has no application: the id's row in
+    `transactional_ids` has it.
 
     `record`: place, time and state are those of the id's newest record; the other fields come from the newest record
     that names a producer. `last_abort`: the abort that the journal has to remember; None before the first.

@@ -35,8 +35,8 @@ MOST_TORN: Final = 1_000
 """Maximum number of torn transactions that wait for the judge; the counter counts all torn transactions."""
 
 MOST_KEPT: Final = 1_000
-"""Maximum number of markers, and maximum number of producer ids with unended records, of one partition of a deleted
-topic. A partition with more of either is not compared."""
+"""Maximum number of markers that are kept for one partition of a deleted topic, and maximum number of producer ids
+whose records no marker has ended. If a partition has more of either, its markers are not compared with decisions."""
 
 _AT_ONCE: Final = 500
 _INTERNAL: Final = "__"

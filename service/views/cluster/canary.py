@@ -120,7 +120,7 @@ class CanaryHealth(NamedTuple):
     @property
     def lines(self) -> list[str]:
         """Returns sentences about failures, partitions without a leader, coordinators in an unknown state, and the
-        canary's own trouble. Returns none if the canary is not alive."""
+        canary's own trouble. Returns an empty list if the canary is not alive."""
         if not self.is_alive:
             return []
         found = [self._line(one) for one in self.failing]

@@ -250,8 +250,8 @@ def test_a_login_has_its_module_and_all_options() -> None:
     [
         ("", "no login module"),
         ("= required;", "no login module"),
-        (f'{PLAIN} username="u";', f"no control flag (required) after {PLAIN}"),
-        ("only-a-secret", "no control flag (required) after the first word"),
+        (f'{PLAIN} username="u";', f"no control flag, such as `required`, after {PLAIN}"),
+        ("only-a-secret", "no control flag, such as `required`, after the first word"),
         (f'{PLAIN} required username="u" password="secret"', "no semicolon at its end"),
         (f'{PLAIN} required username password="secret";', "no value for username"),
         (f'{PLAIN} required password="secret;', "no value for password"),

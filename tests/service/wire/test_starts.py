@@ -85,7 +85,8 @@ def test_the_vectorised_search_finds_the_batch_starts_in_any_bytes(data: bytes) 
 
 @pytest.mark.parametrize("tail", [b"", usual(9)[:-1], usual(9)[:61], usual(9)[:60], usual(9)[:5]], ids=len)
 def test_a_log_of_a_coordinator_needs_no_loop(tail: bytes) -> None:
-    """The log contains a sweep of tombstones and an emptied batch, and is cut as a Fetch may cut it."""
+    """The vectorised search alone finds all starts of batches, although the log contains a sweep of tombstones and an
+    emptied batch, and is cut as a Fetch may cut it."""
     odd_ones = [batch([Rec(build.key(str(n)), None, n) for n in range(40)]), batch([], last_offset_delta=3)]
     data = b"".join([*map(usual, range(2000)), *odd_ones, *map(usual, range(2000))]) + tail
     with patch.object(locating, "_starts_by_loop", side_effect=AssertionError):
