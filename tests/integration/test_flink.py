@@ -17,7 +17,7 @@ from deploy.demo.broker import Broker
 from service.domain.application_rules import Assigned
 from service.domain.applications import Application, Framework
 from service.domain.findings.finding import Observation
-from service.domain.findings.kinds import Kind
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.id_behaviour import INCREMENTING, POOLING
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode
@@ -167,7 +167,13 @@ _LOSSES: Final = (Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS)
 
 
 def test_the_staged_loss_is_the_only_finding(seen: Seen) -> None:
-    assert {one.kind for one in seen.findings} <= ALLOWED, seen.reported()
+    """On a slow machine, the job runs for so many minutes that the ids that Flink numbers are reported as
+    information."""
+    numbered = [one for one in seen.observations if one.kind is Kind.CHURN]
+    assert {(one.severity, one.subject.prefix) for one in numbered} <= {(Severity.INFO, "flink-incrementing-")}, (
+        numbered
+    )
+    assert {one.kind for one in seen.findings} <= ALLOWED | {Kind.CHURN}, seen.reported()
     assert not any("Give each instance" in one.advice for one in seen.observations), seen.reported()
 
 
