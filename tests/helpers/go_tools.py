@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Final, NamedTuple
 
-BUILD_S: Final = 3_000
+BUILD_S: Final = 1_200
 """Longest time (s) of a build. Helm took 4 minutes of processor time with an empty cache, kube-score one more."""
 
 
@@ -61,24 +61,26 @@ def _build(tool: GoTool) -> None:
     sys.stderr.write(f"building {tool.name} {tool.version} (once, some minutes) …\n")
     with tempfile.TemporaryDirectory(prefix="build-", dir=tool.path.parent) as scratch:
         command = ["go", "install", "-trimpath", "-ldflags=-s -w", f"{tool.package}@{tool.version}"]
-        done = subprocess.run(
-            command, env=os.environ | {"GOBIN": scratch}, capture_output=True, text=True, timeout=BUILD_S, check=False
-        )
+        environment = os.environ | {"GOBIN": scratch}
+        try:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=BUILD_S, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ToolMissing(f"{tool.name} was not built within {BUILD_S} s") from error
         if done.returncode:
             raise ToolMissing(f"{tool.name} could not be built: {done.stderr.strip().splitlines()[-1][:300]}")
         (Path(scratch) / tool.name).rename(tool.path)
 
 
-def main() -> int:
-    """Builds all tools. Without Go, says so and returns 0: the tests of the chart are then skipped."""
+def main() -> None:
+    """Builds all tools. Says what cannot be built and why: the tests of the chart that need it are then skipped."""
     for tool in TOOLS:
         try:
             built(tool)
         except ToolMissing as error:
-            sys.stderr.write(f"{error}\n")
-            return 0 if shutil.which("go") is None else 1
-    return 0
+            sys.stderr.write(f"{error}; tests that need {tool.name} are skipped\n")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
