@@ -19,7 +19,7 @@ $(VENV)/.complete: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	@# uv takes a third of pip's time; pip knows mirrors that only its own configuration names
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement <(awk '/^uv==/,!/\\$$/' requirements.lock)
-	$(BIN)/uv pip install --python $(BIN)/python --compile-bytecode --require-hashes --requirement requirements.lock \
+	UV_HTTP_TIMEOUT=180 $(BIN)/uv pip install --python $(BIN)/python --compile-bytecode --require-hashes --requirement requirements.lock \
 		|| $(BIN)/pip install --disable-pip-version-check --require-hashes --requirement requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@echo "archiving the classes that Spark loads, for faster starts …"
