@@ -19,7 +19,7 @@ from service.domain.findings.kinds import Kind
 from service.domain.partitions.open_entries import RelationKind
 from service.domain.transaction_log import states
 from service.domain.worlds.verdict import Decided
-from service.store.errors import StoreError
+from service.store.errors import StoreError, StoreNotMigrated
 from service.store.queries import clusters, pipeline, transactions
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.transaction_pages import Selection
@@ -57,7 +57,8 @@ def get_landing(request: Request, app: App) -> Response:
     of the list."""
     now_ms = app.now_ms()
     principal = principal_of(request)
-    listed, trouble = [], None
+    listed: list[Listed] = []
+    trouble: StoreError | None = None
     try:
         with app.store.read() as connection:
             seen = [one for one in clusters.all_clusters(connection) if principal.sees(one.name)]
@@ -68,12 +69,13 @@ def get_landing(request: Request, app: App) -> Response:
             key=lambda one: (_WORST_FIRST.index(one.verdict.tone), one.name),
         )
     except StoreError as error:
-        trouble = str(error)
+        trouble = error
     page = render_bare(
         "landing.html",
         200 if trouble is None else 503,
         listed=listed,
         trouble=trouble,
+        waits=isinstance(trouble, StoreNotMigrated),
         version=request.app.version,
         api=API,
         now=now_ms,

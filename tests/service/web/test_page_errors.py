@@ -81,10 +81,11 @@ def test_a_store_that_is_not_ready_is_reported_in_the_same_words(tmp_path: Path)
     assert "Reload the page when the store can be reached again." in page.texts[""]
 
 
-def test_a_page_waits_for_the_application_that_creates_the_tables(tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", ["/", "/clusters/orders"])
+def test_a_page_waits_for_the_application_that_creates_the_tables(tmp_path: Path, path: str) -> None:
     (tmp_path / "new.db").touch()
     with client_of(f"sqlite:///{tmp_path / 'new.db'}") as client:
-        answer = client.get("/")
+        answer = client.get(path)
     assert answer.status_code == 503
     assert '<meta http-equiv="refresh" content="5">' in answer.text
     page = PageText(answer.text)
