@@ -15,6 +15,7 @@ GIVEN: Final = {"transactional_id": REFUNDS_ID}
 """Values of variables that the user types."""
 
 _HANGS: Final = "the id hangs, so its coordinator has no open transaction of it"
+_NO_OTLP: Final = "the demo sends nothing to an OpenTelemetry endpoint"
 EMPTY_IN_DEMO: Final = {
     "Overview: Canary: transactions run: B": "every partition of the transaction log has a leader",
     "Overview: Canary: failed rounds: A": "transactions can run",
@@ -22,6 +23,8 @@ EMPTY_IN_DEMO: Final = {
     "One transactional.id: Open for: A": _HANGS,
     "One transactional.id: How long it was open: A": _HANGS,
     "Pipeline: Requests that failed: A": "the service answers",
+    "Pipeline: Requests to the OpenTelemetry endpoint: A": _NO_OTLP,
+    "Pipeline: What the OpenTelemetry endpoint never gets: A": _NO_OTLP,
 }
 """The reason, by the place of the query: dashboard, panel, number of the query."""
 
