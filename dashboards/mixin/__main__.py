@@ -10,6 +10,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 
 from dashboards.mixin.build import FOLDER, files
+from dashboards.rules.build import save
 
 
 def main(arguments: list[str]) -> int:
@@ -17,15 +18,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing, compare")
     parser.add_argument("--out", type=Path, default=FOLDER, help="directory (default: where the committed ones are)")
     asked = parser.parse_args(arguments)
-    differ = False
-    for name, text in files().items():
-        path = asked.out / name
-        if not asked.check:
-            path.write_text(text, "utf-8")
-        elif not path.exists() or path.read_text("utf-8") != text:
-            differ = True
-            sys.stderr.write(f"{path} differs from what dashboards/mixin makes: run `python -m dashboards.mixin`\n")
-    return 1 if differ else 0
+    return save(files(), asked.out, "dashboards.mixin", check=asked.check)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import sys
 from argparse import ArgumentParser
 from pathlib import Path
 
-from dashboards.rules.build import files
+from dashboards.rules.build import files, save
 from dashboards.rules.rule import Links
 from dashboards.rules.scope import Scope
 
@@ -59,15 +59,7 @@ def main(arguments: list[str]) -> int:
     except ValueError as error:
         parser.error(str(error))
     links = Links(*(url.rstrip("/") for url in (asked.page, asked.grafana, asked.runbooks)))
-    differ = False
-    for name, text in files(links, scope).items():
-        path = asked.out / name
-        if not asked.check:
-            path.write_text(text, "utf-8")
-        elif not path.exists() or path.read_text("utf-8") != text:
-            differ = True
-            sys.stderr.write(f"{path} differs from what dashboards/rules makes: run `python -m dashboards.rules`\n")
-    return 1 if differ else 0
+    return save(files(links, scope), asked.out, "dashboards.rules", check=asked.check)
 
 
 if __name__ == "__main__":

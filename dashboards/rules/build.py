@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -84,3 +87,17 @@ class _Dumper(yaml.SafeDumper):
 
 _Dumper.add_representer(str, _Dumper.represent_text)
 _Dumper.add_multi_representer(StrEnum, _Dumper.represent_text)
+
+
+def save(made: Mapping[str, str], folder: Path, module: str, *, check: bool) -> int:
+    """Writes the files into the folder; with `check`, names those that differ instead. Returns the exit code: 1 if one
+    differs, else 0. `made`: contents by file name; `module`: the one that people run to renew the files."""
+    differ = False
+    for name, text in made.items():
+        path = folder / name
+        if not check:
+            path.write_text(text, "utf-8")
+        elif not path.exists() or path.read_text("utf-8") != text:
+            differ = True
+            sys.stderr.write(f"{path} differs from what {module} makes: run `python -m {module}`\n")
+    return 1 if differ else 0

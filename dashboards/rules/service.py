@@ -70,12 +70,18 @@ SLOW: Final = Alert(
     " store. Prometheus gives up after its scrape_timeout (10 s by default), and all alerts would end.",
 )
 
-_FAILED: Final = f"max by (receiver) (increase({pick(of.NOTIFICATIONS, outcome='failed')}[5m]))"
-_DELIVERED: Final = f"max by (receiver) (increase({pick(of.NOTIFICATIONS, outcome='delivered')}[5m]))"
+
+def _only_fails(attempts: of.Metric, label: str, success: str) -> str:
+    """Returns the number of failed attempts in 5 minutes, by label, where none had the outcome `success`."""
+    failed, succeeded = (
+        f"max by ({label}) (increase({pick(attempts, outcome=outcome)}[5m]))" for outcome in ("failed", success)
+    )
+    return f"{failed} > 0\n  unless\n{succeeded} > 0"
+
 
 NOTIFICATIONS: Final = Alert(
     name="KafkaTxnNotificationsFailing",
-    expr=f"{_FAILED} > 0\n  unless\n{_DELIVERED} > 0",
+    expr=_only_fails(of.NOTIFICATIONS, "receiver", "delivered"),
     severity=WARNING,
     wait="5m",
     summary="Receiver {{ $labels.receiver }} gets no notifications of findings",
@@ -84,12 +90,9 @@ NOTIFICATIONS: Final = Alert(
     " notifications shows the error.",
 )
 
-_OTLP_FAILED: Final = f"max by (signal) (increase({pick(of.OTLP_REQUESTS, outcome='failed')}[5m]))"
-_OTLP_TAKEN: Final = f"max by (signal) (increase({pick(of.OTLP_REQUESTS, outcome='taken')}[5m]))"
-
 OTLP: Final = Alert(
     name="KafkaTxnOtlpFailing",
-    expr=f"{_OTLP_FAILED} > 0\n  unless\n{_OTLP_TAKEN} > 0",
+    expr=_only_fails(of.OTLP_REQUESTS, "signal", "taken"),
     severity=WARNING,
     wait="5m",
     summary="The OpenTelemetry endpoint takes no {{ $labels.signal }} of txnscope",
