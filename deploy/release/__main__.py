@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from deploy.release.errors import ReleaseError
+from deploy.release.commands import ReleaseError
 from deploy.release.process import GENERATED, Project, release, try_wheel
 
 

@@ -13,8 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from deploy.release.commands import git, run
-from deploy.release.errors import ReleaseError
+from deploy.release.commands import ReleaseError, git, run
 
 REVISION: Final = Path("service") / "revision.txt"
 """The file that `txnscope --version` reads (service/cli/version.py)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from deploy.release.errors import ReleaseError
+from deploy.release.commands import ReleaseError
 
 _HEADING: Final = re.compile(r"^## (.+)$", re.MULTILINE)
 _UNRELEASED: Final = re.compile(r"Unreleased|(?P<version>\d+\.\d+\.\d+) \(unreleased\)")

@@ -1,4 +1,4 @@
-"""Runs the programs of a release."""
+"""Runs the programs of a release, and has the error with which a release ends."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from deploy.release.errors import ReleaseError
-
 _LIMIT_S: Final = 3600.0
 _ENDS_WITH: Final = 2_000
+
+
+class ReleaseError(Exception):
+    """The release cannot be made. The message is one line, or the output of the program that failed."""
 
 
 def run(

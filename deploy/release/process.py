@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 
 from deploy.release import artifacts, changelog, smoke
 from deploy.release.build import build, export
-from deploy.release.commands import git, run
-from deploy.release.errors import ReleaseError
+from deploy.release.commands import ReleaseError, git, run
 
 CHANGELOG: Final = "CHANGELOG.md"
 GENERATED: Final = ("tests.helpers.openapi_document", "tests.helpers.stable_names")
@@ -30,8 +29,8 @@ Try = Callable[[Path, Path, Path, str, str], None]
 
 
 class Project(NamedTuple):
-    """What is released. `root`: a checkout; `generated`: modules to run; `try_wheel`: tries the wheel (wheel, tree,
-    scratch folder, version, revision)."""
+    """A project to release. `root`: its checkout. `generated`: the modules that renew generated documents. `try_wheel`:
+    is called with the wheel, the source tree, a scratch folder, the version and the revision."""
 
     root: Path
     generated: tuple[str, ...]

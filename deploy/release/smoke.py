@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from deploy.compose.role_requirements import role
-from deploy.release.commands import run
-from deploy.release.errors import ReleaseError
+from deploy.release.commands import ReleaseError, run
 from service.http_client import NoAnswer, send
 
 _READY_S: Final = 60.0

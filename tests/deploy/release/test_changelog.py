@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deploy.release.changelog import cut
-from deploy.release.errors import ReleaseError
+from deploy.release.commands import ReleaseError
 
 HEAD = "# Changelog\n\nWhat changed.\n\n"
 DATE = "2026-12-01"

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from deploy.release.build import digests
-from deploy.release.commands import git
-from deploy.release.errors import ReleaseError
+from deploy.release.commands import ReleaseError, git
 from deploy.release.process import Project, Released, release
 
 PYPROJECT = """\

@@ -13,8 +13,7 @@ import pytest
 
 from deploy.release import smoke
 from deploy.release.build import build
-from deploy.release.commands import git
-from deploy.release.errors import ReleaseError
+from deploy.release.commands import ReleaseError, git
 from service.web.guide import guide_names
 from tests.helpers.openapi_document import declared_version
 from tests.helpers.paths import ROOT
