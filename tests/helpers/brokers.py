@@ -48,8 +48,7 @@ VERSIONS: Final = tuple(_CHOSEN.split(",")) if FULL_MATRIX else ("4.3.1", "3.9.2
 """The versions that tests run on. If TXNSCOPE_TEST_VERSIONS (comma-separated) is set, each scenario runs on all
 versions that it names. Otherwise each scenario runs on one of two versions, depending on the turn."""
 _IS_OTHER_TURN: Final = int(os.environ.get("TXNSCOPE_TEST_TURN", "0")) % 2 == 1
-"""Whether TXNSCOPE_TEST_TURN is odd. In an odd turn, each scenario runs on the other one of the two versions. CI counts
-turns by commits."""
+"""True if TXNSCOPE_TEST_TURN is odd: the two versions change places then. CI sets it to the number of commits."""
 WITH_TV2: Final = tuple(version for version in EVERY_VERSION if not version.startswith("3."))
 """Versions whose new clusters have transaction.version 2 (KIP-890)."""
 SKIPS_THE_LOST: Final = ("4.3.1", "4.4.0")

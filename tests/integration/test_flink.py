@@ -167,8 +167,8 @@ _LOSSES: Final = (Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS)
 
 
 def test_the_staged_loss_is_the_only_finding(seen: Seen) -> None:
-    """On a slow machine, the job runs for so many minutes that the ids that Flink numbers are reported as
-    information."""
+    """A job that runs for many minutes, on a slow machine, may get one more finding: the information that Flink numbers
+    its ids by checkpoint."""
     numbered = [one for one in seen.observations if one.kind is Kind.CHURN]
     assert {(one.severity, one.subject.prefix) for one in numbered} <= {(Severity.INFO, "flink-incrementing-")}, (
         numbered

@@ -17,7 +17,8 @@ from tests.helpers.stable_names import command_line, configuration, monitoring, 
 DOCUMENT: Final = ROOT / "docs" / "stable-names.json"
 
 NEEDS: Final = " needs "
-"""What a request, a command or a table must have. Such a name may be removed, and must not be added."""
+"""The mark in a name of something that a request, a command or a table must have. Removing such a name breaks nobody;
+adding one does."""
 
 Sections = Mapping[str, Sequence[str]]
 
