@@ -243,7 +243,7 @@ class Sampler:
     def _note_miss(self, place: Place, one: WatchedPartition, why: Reason) -> None:
         if not one.misses:
             self._layouts_at_ms = 0  # another broker may lead now
-        one.note_miss(why)
+        one.note_miss(why, self._rounds)
         if one.why is not None:
             self._unresponsive[place] = one
         self._note_change(place, one, self._now_ms())

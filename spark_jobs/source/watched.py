@@ -33,10 +33,12 @@ _NOTHING: Final[LogEnds] = MappingProxyType({})
 
 
 class Rounds:
-    """Numbers the rounds, and remembers the ends of the transaction log for the newest of them."""
+    """Numbers the rounds, and remembers the ends of the transaction log for the newest of them. A round that failed, or
+    in which nothing was known about the log, has no ends."""
 
     def __init__(self) -> None:
         self.number = 0
+        self.newest: LogEnds = _NOTHING
         self._ends: dict[int, LogEnds] = {}
 
     def begin(self) -> None:
@@ -44,29 +46,43 @@ class Rounds:
 
     def set_ends(self, ends: LogEnds) -> None:
         """Stores the ends that this round found."""
-        self._ends[self.number] = ends
-        self._ends.pop(self.number - _ROUNDS, None)
+        self._ends[self.number] = self.newest = ends
+        if len(self._ends) > _ROUNDS:
+            del self._ends[next(iter(self._ends))]
 
-    def before(self, number: int) -> LogEnds:
-        """Returns the newest ends received before round `number` began."""
-        return self._first(range(number - 1, self.number - _ROUNDS, -1))
+    def before(self, number: int) -> tuple[int, LogEnds]:
+        """Returns the newest ends received before round `number` began, and the round that requested them; (0, nothing)
+        if they are forgotten."""
+        return next(((one, self._ends[one]) for one in reversed(self._ends) if one < number), (0, _NOTHING))
 
-    def after(self, number: int) -> LogEnds:
-        """Returns the oldest ends requested after round `number` was over."""
-        return self._first(range(max(number, self.number - _ROUNDS) + 1, self.number + 1))
-
-    def _first(self, numbers: Iterable[int]) -> LogEnds:
-        return next((self._ends[one] for one in numbers if one in self._ends), _NOTHING)
+    def after(self, number: int) -> Iterable[LogEnds]:
+        """Yields the ends requested after round `number` was over, as far as they are remembered, oldest first."""
+        return (ends for one, ends in self._ends.items() if one > number)
 
 
 @dataclass(slots=True)
 class Stretch:
-    """Rounds `first` to `last`, in which the partition's leader reported one and the same high watermark."""
+    """Rounds `first` to `last`, in which the partition's leader reported one and the same high watermark.
+
+    `after`: by partition of the transaction log, the oldest end requested after round `first` was over. `before`: the
+    newest ends received before round `last` began, and the round that requested them; None while `last` may still be
+    the newest round. Both are noted in time, because the rounds are forgotten while a transaction stays open or a
+    leader does not answer.
+    """
 
     high_watermark: int
     leader_epoch: int
     first: int
     last: int
+    after: LogEnds = field(default_factory=dict)
+    before: tuple[int, LogEnds] | None = None
+
+    def note_ends(self, rounds: Rounds) -> None:
+        """Notes the ends that belong to `after` and are not noted yet. The newest round suffices once some are noted:
+        from then on, every round notes its own."""
+        for ends in (rounds.newest,) if self.after else rounds.after(self.first):
+            if not ends.keys() <= self.after.keys():
+                self.after = {**ends, **self.after}
 
 
 @dataclass(slots=True)
@@ -85,13 +101,23 @@ class Samples:
                 self._close_stretches(rounds)
             self.stretches.append(Stretch(high_watermark, leader_epoch, rounds.number, rounds.number))
             del self.stretches[: -1 - _BEFORE]
-        self.stretches[-1].last = rounds.number
+        self.stretches[-1].last, self.stretches[-1].before = rounds.number, None
         if last_stable_offset >= high_watermark:
             self._closed.clear()
-        elif self._closed:
+            return
+        self.stretches[-1].note_ends(rounds)
+        if self._closed:
             del self._closed[: _first_relevant(self._closed, last_stable_offset)]
             if len(self._closed) > _MAX_CLOSED:
                 del self._closed[_SELECTED_FIRST:-_SELECTED_LAST:2]
+
+    def add_missed_round(self, rounds: Rounds) -> None:
+        """Notes that the leader did not answer in this round."""
+        if self.stretches:
+            newest = self.stretches[-1]
+            newest.note_ends(rounds)
+            if newest.before is None:
+                newest.before = rounds.before(newest.last)
 
     def selected(self, rounds: Rounds, last_stable_offset: int) -> tuple[Sample, ...]:
         """Returns the samples that prove most about when the records from the LSO on were written."""
@@ -118,9 +144,10 @@ def _sample(rounds: Rounds, stretches: Sequence[Stretch]) -> Sample:
     """Returns the sample of the last stretch. Its `earlier_high_watermark` comes from a round that was over before the
     transaction log's end in `ends_before_last` was requested."""
     one = stretches[-1]
-    known = (earlier.high_watermark for earlier in reversed(stretches) if earlier.first < one.last - 1)
-    until, since = rounds.before(one.last), rounds.after(one.first)
-    return Sample(one.high_watermark, one.leader_epoch, next(known, 0), until, since)
+    one.note_ends(rounds)
+    requested_in, ends_before = one.before or rounds.before(one.last)
+    known = (earlier.high_watermark for earlier in reversed(stretches) if earlier.first < requested_in)
+    return Sample(one.high_watermark, one.leader_epoch, next(known, 0), ends_before, one.after)
 
 
 STALL_MS: Final = 200
@@ -206,8 +233,9 @@ class WatchedPartition:
             return NewLeader(broker)
         return ErrorAnswer(broker, "", error)
 
-    def note_miss(self, why: Reason) -> None:
+    def note_miss(self, why: Reason, rounds: Rounds) -> None:
         """Notes a round without an answer. A single such round is ignored if the partition has answered before."""
+        self.samples.add_missed_round(rounds)
         self.misses += 1
         if self.misses >= _MISSES or not self.seen_at_ms:
             self.why = why

@@ -11,6 +11,7 @@ from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import DESCRIBE, NoLeader, UnresponsiveBroker
 from service.domain.transaction_log.states import TOPIC as LOG
 from service.domain.worlds.order import LogEnd, decode
+from service.domain.worlds.order import Sample as WorldSample
 from service.kafka import errors
 from service.kafka.cluster import Leader, TopicLayout, Topics
 from service.kafka.ends import Ends
@@ -240,6 +241,98 @@ def test_sampling_rounds_order_records_and_decisions(watch: WatchedTopics) -> No
     assert before.earlier_high_watermark == 10
 
 
+MANY_ROUNDS = 100
+"""More rounds than those for which the ends of the transaction log are remembered."""
+
+
+@pytest.fixture
+def ordered() -> Cluster:
+    """A cluster with a topic and a transaction log of two partitions. After three rounds, a transaction writes to the
+    topic, and its record is seen in round 4."""
+    cluster = Cluster()
+    cluster.topic("orders")
+    cluster.topic(LOG, 2)
+    for log_end in (101, 102, 103):
+        cluster.stand(LOG, log_end, log_end)
+        cluster.look()
+    cluster.stand("orders", 10, 11)
+    return cluster
+
+
+def samples_of(cluster: Cluster) -> list[WorldSample]:
+    (reported,) = [look for look in cluster.looks(2) if look.topic == "orders"]
+    return list(decode(reported.samples))
+
+
+def test_the_end_of_the_log_after_a_record_is_kept_while_its_transaction_is_open(ordered: Cluster) -> None:
+    ordered.look()
+    ordered.stand(LOG, 105, 105)
+    ordered.look()
+    ordered.stand(LOG, 200, 200)
+    ordered.look(MANY_ROUNDS)
+    ordered.take()
+    ordered.stand("orders", 10, 12)
+    assert [(one.high_watermark, one.ends_after_first[0].offset) for one in samples_of(ordered)] == [
+        (10, 102),
+        (11, 105),
+        (12, 200),
+    ]
+
+
+@pytest.mark.parametrize("is_all_silent", [False, True])
+def test_the_ends_of_the_log_around_a_record_survive_an_outage(ordered: Cluster, is_all_silent: bool) -> None:
+    """After the outage, another broker leads the partition. What the rounds before it proved remains proved."""
+    ordered.look()
+    ordered.stand(LOG, 105, 105)
+    ordered.look()
+    if is_all_silent:
+        ordered.failure = "no broker answers"
+    ordered.now["orders", 0] = SILENT
+    ordered.look()
+    ordered.stand(LOG, 200, 200)
+    ordered.look(MANY_ROUNDS)
+    ordered.take()
+    ordered.failure = None
+    ordered.leaders["orders", 0] = Leader(2, 1)
+    ordered.stand("orders", 10, 11)
+    ordered.look(8)
+    before, same, after = samples_of(ordered)
+    assert (before.high_watermark, before.ends_before_last[0].offset) == (10, 102)
+    assert (same.leader_epoch, same.ends_before_last[0].offset, same.ends_after_first[0].offset) == (0, 103, 105)
+    assert (after.leader_epoch, after.ends_after_first[0].offset) == (1, 200)
+
+
+def test_a_leader_of_the_log_that_answers_late_adds_its_end_to_the_samples(ordered: Cluster) -> None:
+    ordered.look()
+    ordered.now[LOG, 1] = SILENT
+    ordered.look()
+    ordered.stand(LOG, 7, 7, partition=1)
+    ordered.look()
+    ordered.stand(LOG, 8, 8, partition=1)
+    _, sample = samples_of(ordered)
+    assert {p: end.offset for p, end in sample.ends_after_first.items()} == {0: 103, 1: 7}
+
+
+def test_a_failed_round_proves_no_order() -> None:
+    """The end of the log in round 2 and the high watermark in round 2 have no order. Round 3 fails, so the record that
+    round 4 no longer misses has no earlier high watermark that was known before that end."""
+    cluster = Cluster()
+    cluster.topic("orders")
+    cluster.topic(LOG)
+    cluster.look()
+    cluster.stand("orders", 12, 12)
+    cluster.look()
+    cluster.failure = "no broker answers"
+    cluster.look()
+    cluster.failure = None
+    cluster.stand("orders", 14, 14)
+    cluster.look()
+    cluster.take()
+    cluster.stand("orders", 14, 15)
+    sample = next(one for one in samples_of(cluster) if one.high_watermark == 14)
+    assert sample.earlier_high_watermark == 10
+
+
 def test_the_samples_around_the_record_at_the_lso_are_kept(cluster: Cluster) -> None:
     cluster.look(3)
     for high_watermark in (16, 18, 20):
@@ -253,10 +346,14 @@ def test_the_samples_around_the_record_at_the_lso_are_kept(cluster: Cluster) -> 
     assert [one.high_watermark for one in decode(reported.samples)] == [16, 18, 20, 30]
 
 
-def test_a_late_write_is_reported_with_samples_from_before_the_transaction(cluster: Cluster) -> None:
+def test_a_late_write_is_reported_with_samples_from_before_the_transaction() -> None:
     """While the transaction was open, the high watermark was 11. Its marker moved the high watermark to 12. The late
     write came in the next round."""
-    cluster.look(3)
+    cluster = Cluster()
+    cluster.topic("orders")
+    cluster.topic(LOG)
+    cluster.look(4)
+    cluster.take()
     cluster.stand("orders", 10, 11)
     cluster.look()
     cluster.stand("orders", 12, 12)
