@@ -10,19 +10,38 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
-.PHONY: venv
-venv: $(VENV)/.complete ## install everything into .venv (Python 3.11+ is all it needs)
+# uv takes a third of pip's time; pip knows mirrors that only its own configuration names
+define install
+	UV_HTTP_TIMEOUT=180 $(BIN)/uv pip install --python $(BIN)/python --require-hashes --requirement $(1) $(2) \
+		|| $(BIN)/pip install --disable-pip-version-check --require-hashes --requirement $(1)
+endef
 
-$(VENV)/.complete: requirements.lock pyproject.toml
+.PHONY: venv
+venv: $(VENV)/.complete $(VENV)/.classes ## install everything into .venv (Python 3.11+ is all it needs)
+
+.PHONY: runtime
+runtime: $(VENV)/.runtime $(VENV)/.classes ## install what the product and the demo need, without the developers' tools
+
+$(VENV)/.runtime: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else f"txnscope needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]} (choose another: make PYTHON=python3.12 …)")'
-	@echo "installing into $(VENV) (the first time downloads about 700 MB) …"
+	@echo "installing into $(VENV) (the first time downloads about 600 MB, most of it Spark) …"
 	$(PYTHON) -m venv $(VENV)
-	@# uv takes a third of pip's time; pip knows mirrors that only its own configuration names
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement <(awk '/^uv==/,!/\\$$/' requirements.lock)
-	UV_HTTP_TIMEOUT=180 $(BIN)/uv pip install --python $(BIN)/python --compile-bytecode --require-hashes --requirement requirements.lock \
-		|| $(BIN)/pip install --disable-pip-version-check --require-hashes --requirement requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@echo "archiving the classes that Spark loads, for faster starts …"
+	@awk '/^uv==/,!/\\$$/' requirements.lock >$(VENV)/uv.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement $(VENV)/uv.txt
+	@$(BIN)/python deploy/compose/role_requirements.py service spark java notify canary mcp otlp demo postgresql >$(VENV)/runtime.txt
+	@$(BIN)/python deploy/compose/role_requirements.py --group build >$(VENV)/build.txt
+	$(call install,$(VENV)/runtime.txt)
+	$(call install,$(VENV)/build.txt)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.complete: $(VENV)/.runtime
+	@echo "installing the developers' tools (the first time downloads about 150 MB) …"
+	$(call install,requirements.lock,--compile-bytecode)
+	@touch $@
+
+$(VENV)/.classes: $(VENV)/.runtime
+	@echo "archiving the classes that Spark loads, for faster starts (half a minute) …"
 	@$(BIN)/python -m spark_jobs.runtime.rehearsal >$(VENV)/rehearsal.log 2>&1 && grep archived $(VENV)/rehearsal.log || cat $(VENV)/rehearsal.log
 	@touch $@
 
@@ -39,12 +58,19 @@ chart: venv ## the Helm chart as a package in dist/
 	@$(BIN)/python -m deploy.helm --package dist
 
 .PHONY: demo
-demo: venv ## a broker, a workload, the application and its page; Ctrl-C stops all (PORT, KAFKA_PORT, KAFKA_VERSION, DEMO_SECONDS)
+demo: $(VENV)/.runtime ## a broker, a workload, the application and its page; Ctrl-C stops all (PORT, KAFKA_PORT, KAFKA_VERSION, DEMO_SECONDS)
+	@$(MAKE) --no-print-directory --jobs 2 demo-broker $(VENV)/.classes
 	@$(BIN)/python -m deploy.demo
 
 .PHONY: demo-full
-demo-full: venv ## the same with Prometheus, the alert rules and Alertmanager; alerts are printed (PROMETHEUS_PORT, ALERTMANAGER_PORT)
+demo-full: $(VENV)/.runtime ## the same with Prometheus, the alert rules and Alertmanager; alerts are printed (PROMETHEUS_PORT, ALERTMANAGER_PORT)
+	@$(MAKE) --no-print-directory --jobs 2 demo-broker $(VENV)/.classes FULL=--full
 	@$(BIN)/python -m deploy.demo --full
+
+# beside the archive of Spark's classes: one waits for the network, the other for the processor
+.PHONY: demo-broker
+demo-broker:
+	@$(BIN)/python -m deploy.demo --fetch $(FULL)
 
 .PHONY: test
 test: venv system-packages chart-tools ## the whole test suite, real brokers and a real PostgreSQL included

@@ -1,7 +1,8 @@
-"""Prints the part of requirements.lock that an image needs, with hashes: `python role_requirements.py EXTRA…`, or with
-`--group build` the packages that build the project.
+"""Prints the part of requirements.lock that an image or the demo needs, with hashes.
 
-The lock lists, for each package, the packages that require it (`# via`), so no dependency has to be resolved again.
+`python role_requirements.py EXTRA…`, in the folder of the lock, prints what these extras need; `--group build` prints
+the packages that build the project. The lock lists, for each package, the packages that require it (`# via`), so no
+dependency has to be resolved again.
 """
 
 from __future__ import annotations
@@ -73,5 +74,5 @@ def _name(requirement: str) -> str:
 
 
 if __name__ == "__main__":
-    here, words = Path(__file__).parent, sys.argv[1:]
+    here, words = Path(), sys.argv[1:]
     sys.stdout.write(group(here, words[1]) if words[:1] == ["--group"] else role(here, words))

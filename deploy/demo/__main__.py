@@ -1,7 +1,8 @@
 """`make demo`: a real broker, applications at work, and txnscope watching them, on one machine until Ctrl-C.
 
-`--full` (`make demo-full`) adds Prometheus, the alert rules and Alertmanager; alerts are printed. Exit codes: 0 if the
-demo ended normally; 2 for a bad value in the environment; 3 if a program is missing, cannot start, or died.
+`--full` (`make demo-full`) adds Prometheus, the alert rules and Alertmanager; alerts are printed. `--fetch` only
+downloads the broker. Exit codes: 0 if the demo ended normally; 2 for a bad value in the environment; 3 if a program is
+missing, cannot start, or died.
 """
 
 from __future__ import annotations
@@ -28,17 +29,19 @@ OK, USAGE, FAILED = 0, 2, 3
 
 
 def main(arguments: list[str]) -> int:
-    if arguments not in ([], ["--full"]):
+    if not {*arguments} <= {"--full", "--fetch"}:
         _print("usage: [PORT=8080] [KAFKA_PORT=19092] [KAFKA_VERSION=4.3.1] [DEMO_SECONDS=n] make demo")
         _print("       [PROMETHEUS_PORT=9090] [ALERTMANAGER_PORT=9093] [… as above] make demo-full")
         return OK if arguments[0] in ("-h", "--help") else USAGE
     interrupt_on_signals()
     try:
-        options = read(full=bool(arguments))
+        options = read(full="--full" in arguments)
         check_ports(options)
         if options.monitoring_ports is not None:
             find_programs()  # reported before anything is downloaded
         _fetch(options.kafka_version)
+        if "--fetch" in arguments:
+            return OK
         with _scratch() as directory:
             _show(options, directory)
     except KeyboardInterrupt:
