@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from service.domain.reasons.coding import decode, encode
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import ErrorText
+from service.domain.reasons.unread import ErrorText, is_denied
 from service.kafka.errors import KafkaFailure
 from service.store.errors import StoreError, StoreUnavailable
 
@@ -79,8 +79,9 @@ def heals(failure: BaseException) -> bool:
 
 
 def error_summary(failure: BaseException) -> str:
-    """Returns the reason as text for people."""
-    return str(reason_of(failure))
+    """Returns the reason as text for people, with what helps if a permission is missing."""
+    reason = reason_of(failure)
+    return f"{reason} (`txnscope doctor` prints the command that grants it)" if is_denied(reason) else str(reason)
 
 
 def _line(text: str) -> str:

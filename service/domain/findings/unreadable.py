@@ -15,7 +15,7 @@ from service.domain.findings.formatting import Names, names_of, partitions_of, u
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.partitions.facts import LogPlace
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import READ, NoPermission, is_log_absent, missing_permissions
+from service.domain.reasons.unread import READ, NoPermission, is_denied, is_log_absent, missing_permissions
 from service.domain.transaction_log.states import TOPIC
 
 GAP_AFTER_MS: Final = 30_000
@@ -181,9 +181,15 @@ class SourceUnreadFacts(Facts):
         return Words(
             f"{about.subject.topic or 'data partitions'} cannot be read: {self.why(about.reason)}",
             "Verdicts that depend on it wait until it can be read again; until then the data shown are those of the"
-            " last read. If a permission is named, grant it to txnscope's principal. If the clock is named, check the"
-            " clocks of txnscope's hosts. Otherwise check the brokers.",
+            f" last read. {self._what_helps(about.reason)}",
         )
+
+    def _what_helps(self, reason: Reason | None) -> str:
+        if self.clock_until_ms is not None:
+            return "Check the clocks of txnscope's hosts."
+        if is_denied(reason):
+            return "Grant the permission to txnscope's principal: `txnscope doctor` prints the command."
+        return "Check the brokers."
 
 
 def _coverage_gap(one: SourceReport, since_ms: int, error: Reason | None) -> Observation:
