@@ -103,9 +103,8 @@ def known_cluster(connection: Connection, name: str) -> ClusterRow:
     found = clusters.find_cluster(connection, name)
     if found is None:
         names = ", ".join(repr(cluster.name) for cluster in clusters.all_clusters(connection))
-        raise ProblemError(
-            404, NO_SUCH_CLUSTER, f"there is no cluster {name!r}", for_all=f"; the store knows: {names or 'none'}"
-        )
+        known = f"the store knows: {names}" if names else "no cluster has been read yet"
+        raise ProblemError(404, NO_SUCH_CLUSTER, f"there is no cluster {name!r}", for_all=f"; {known}")
     return found
 
 

@@ -127,6 +127,8 @@ def _why(status: StatusRow, coverage: Coverage) -> str | None:
     if coverage.observed_at_ms is None:
         return text_of(status.error) or "no partition has been sampled yet"
     if coverage.hides_all:
+        if coverage.not_covered:
+            return "no partition is watched: --topics or --mirrored excludes them all"
         return text_of(status.error) or "no topic is visible: there is none, or DESCRIBE is denied"
     if not coverage.unknown:
         return None

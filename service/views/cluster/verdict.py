@@ -106,10 +106,9 @@ def _nothing_hangs(seen: Seen) -> Verdict:
         return Verdict(EMPTY, "info", "No transactions seen yet.")
     if coverage.observed_at_ms is None:
         return Verdict(UNKNOWN, "unknown", "Unknown: no partition has been sampled yet.")
-    if coverage.hides_all:
-        return Verdict(
-            UNKNOWN, "unknown", "Unknown: none of the topics that the cluster's transactions write to is visible."
-        )
+    if not coverage.watched:
+        why = "--topics and --mirrored leave none" if coverage.not_covered else "none is visible"
+        return Verdict(UNKNOWN, "unknown", f"Unknown: of the topics that transactions write to, {why}.")
     if coverage.watched and not coverage.judged:
         return Verdict(UNKNOWN, "unknown", "Unknown: none of the partitions can be judged.")
     return _judged(seen)

@@ -101,8 +101,8 @@ class Coverage(NamedTuple):
     those that are stalled; `not_covered`: those that exist but are not watched. `observed_at_ms`: when all watched
     partitions were last observed; None before the first time. `answered_at_ms`: the same time or, while no partition
     answers, the time of the last answer. `missing`: the partitions that cannot be judged, by reason; the most common
-    reason comes first. `hides_all`: the cluster has used transactions but shows no partition, because Kafka hides
-    topics that may not be described."""
+    reason comes first. `hides_all`: no partition is watched, although the cluster has used transactions, or Kafka does
+    not allow to see whether it has. Kafka hides topics that may not be described."""
 
     observed_at_ms: int | None = None
     watched: int = 0
@@ -230,9 +230,14 @@ def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPar
         blocked=counts.stalled,
         not_covered=counts.not_covered,
         missing=tuple(sorted([*_unanswered(connection, cluster_id), *missing], key=lambda one: -one.partitions)),
-        hides_all=not counts.watched and clusters.has_log(connection, cluster_id),
+        hides_all=not counts.watched and _may_have_transactions(connection, cluster_id),
         answered_at_ms=counts.answered_at_ms,
     )
+
+
+def _may_have_transactions(connection: Connection, cluster_id: int) -> bool:
+    """Returns whether the cluster has used transactions, or its transaction log may not be seen."""
+    return clusters.has_log(connection, cluster_id) or is_denied(log_unread_reason(connection, cluster_id))
 
 
 def _unanswered(connection: Connection, cluster_id: int) -> list[UnjudgedPartitions]:

@@ -88,7 +88,8 @@ def test_a_store_without_clusters_says_how_to_begin(url: str) -> None:
         for table in ("leases", "log_partitions", "clusters"):
             connection.exec_driver_sql(f"DELETE FROM {table}")
     cluster.close()
-    assert "No cluster has been read yet. Start with: txnscope watch" in overview(url, path="/").texts[""]
+    words = overview(url, path="/").texts[""]
+    assert shows(words, "No cluster has been read yet.", "its log says what it waits for", "txnscope watch")
 
 
 def test_an_unreadable_store_is_reported_and_the_links_stay(url: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from service.domain.findings.finding import Subject
 from service.domain.findings.kinds import Kind, Severity
-from service.domain.reasons.unread import NoBroker, NoTransactionLog, TransactionsSeen
+from service.domain.reasons.unread import DESCRIBE, READ, NoBroker, NoTransactionLog, TransactionsSeen
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import LogBatch, Participants
@@ -199,6 +199,35 @@ def test_a_muted_finding_is_marked_and_does_not_head_the_page(cluster: WithParti
     assert "payments-3 hanging muted" in page.texts["chain"]
     assert shows(page.texts["facts"], "Hanging transactions 1", "1 muted")
     assert overview(url, HOUR_MS).title.startswith("Unknown"), "after an hour without new data, nothing is known"
+
+
+def test_nothing_is_claimed_of_a_cluster_whose_topics_are_all_hidden(cluster: WithPartitions, url: str) -> None:
+    """Kafka hides topics that may not be described, and refuses the transaction log."""
+    cluster.writer.report_trouble(denied("__transaction_state", DESCRIBE, READ))
+    cluster.look()
+    page = overview(url)
+    assert page.title == "Unknown: of the topics that transactions write to, none is visible."
+    assert shows(page.texts["verdict"], "no permission on topic __transaction_state", "It cannot be said")
+    for name in ("Hanging transactions", "Blocked partitions", "Groups stopped", "Open transactions"):
+        assert f"{name} not known" in page.texts["facts"]
+    assert "No partition is blocked" not in page.texts["chain"]
+    assert "/clusters/prod-eu/pipeline#unknown" in page.links.values()
+    landing = overview(url, path="/").texts["cluster-1"]
+    assert "none is visible" in landing
+    assert shows(landing, "0 open findings")
+    assert "open transaction" not in landing
+    assert "blocked" not in landing
+
+
+def test_no_partition_counts_as_free_while_none_can_be_judged(cluster: WithPartitions, url: str) -> None:
+    cluster.read([Id(b"a")])
+    cluster.look(moving_partition(0, "hr.payroll"))
+    cluster.look(unanswered_partition(DENIED, 0, "hr.payroll"))
+    page = overview(url)
+    assert page.title == "Unknown: none of the partitions can be judged."
+    assert shows(page.texts["facts"], "Blocked partitions not known", "Groups stopped not known")
+    assert shows(page.texts["chain"], "not known", "1 partition cannot be judged")
+    assert "0 blocked" not in overview(url, path="/").texts["cluster-1"]
 
 
 def test_the_page_reports_that_no_transaction_was_seen_yet(cluster: WithPartitions, url: str) -> None:
