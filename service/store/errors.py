@@ -25,6 +25,10 @@ class StoreNotMigrated(StoreError):
     """The store has no tables yet, or those of an older version. The application migrates the store when it starts."""
 
 
+class StoreTooNew(StoreError):
+    """A newer version of txnscope migrated the store, and this version can no longer use it."""
+
+
 class StoreUnavailable(StoreError):
     """The store is locked, full, read-only or down. Nothing was written; the same call may succeed later."""
 

@@ -17,6 +17,7 @@ from service.store.backends import backend_of
 from service.store.errors import LeaseLost
 from service.store.many_rows import Upsert
 from service.store.schema import leases
+from service.store.schema_check import SchemaCheck
 
 EXPIRES_AFTER_MS: Final = 10_000
 """Time (ms) without a renewal after which a waiting driver may take the lease; the waiting driver measures it."""
@@ -73,11 +74,15 @@ def newest_renewal(engine: Engine, cluster_id: int) -> Renewal | None:
 def acquire(engine: Engine, cluster_id: int, owner: str, now_ms: int, expired: Renewal | None = None) -> Lease | None:
     """Takes the lease if nobody holds it, if `owner` holds it, or if `expired` is still its newest renewal; else
     returns None. `expired`: a renewal that the caller has seen unchanged for EXPIRES_AFTER_MS, or whose owner has
-    ended. If given, a database session whose client was stopped while it wrote under the lease is ended first."""
+    ended. If given, a database session whose client was stopped while it wrote under the lease is ended first.
+
+    Raises StoreTooNew if this version cannot use the tables: a newer version may have migrated them since this process
+    started."""
     if expired is not None:
         backend_of(engine).end_stopped_writer(engine, cluster_id)
     row = select(leases).where(leases.c.cluster_id == cluster_id).with_for_update()
     with engine.begin() as connection:
+        SchemaCheck(engine).check(connection)
         _FREE.write(connection, [(cluster_id, "", 0, now_ms, True)])
         held = connection.execute(row).one()
         renewal = _renewal_in(held)

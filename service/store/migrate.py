@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from functools import cache
 from pathlib import Path
@@ -11,23 +12,31 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, inspect
 
 from service.store.backends import backend_of
 from service.store.backends.backend import Lock, Rebuilt
 from service.store.engine import resolve
-from service.store.errors import StoreError, redact_url
+from service.store.errors import StoreError, StoreTooNew, redact_url
+
+log = logging.getLogger("txnscope.store")
 
 _SCRIPTS = Path(__file__).parent / "migrations"
 _OF_DEVELOPMENT: Final = re.compile(r"00\d\d")
 """Matches the revisions of stores from before the first release; the first release has revision r0001."""
 
+_END_LEASES: Final = "UPDATE leases SET epoch = epoch + 1, released = TRUE"
+
 
 def upgrade(engine: Engine) -> None:
     """Applies the missing revisions in one transaction. A second process waits for the first and finds nothing to do.
+    A newer store that this version can use stays as it is.
 
-    Raises StoreError if the store is newer than this version, or from before the first release, or if the database's
-    encoding is not UTF-8.
+    If a program that uses the tables so far cannot use the new ones, every lease ends, so that such a program stops
+    writing and finds out why.
+
+    Raises StoreTooNew if this version cannot use the newer store. Raises StoreError if the store is from before the
+    first release, or if the database's encoding is not UTF-8.
     """
     with engine.begin() as connection:
         backend = backend_of(connection)
@@ -35,10 +44,13 @@ def upgrade(engine: Engine) -> None:
         backend.lock(connection, Lock.MIGRATE)
         revision = current(connection)
         if revision is not None and not is_known(revision):
-            raise StoreError(unknown_text(redact_url(connection.engine.url), revision))
+            require_readable(connection, revision)
+            return
         if revision != head():
             backend.drop_text_index(connection)
         command.upgrade(config(connection), "head")
+        if revision is not None and not _goes_on_with(connection, revision):
+            connection.exec_driver_sql(_END_LEASES)
 
 
 def rebuild(url: str, now_ms: int) -> Rebuilt:
@@ -71,6 +83,56 @@ def current(connection: Connection) -> str | None:
 def is_known(revision: str) -> bool:
     """Returns whether this version of the code has the revision. It does not have the revisions of newer versions."""
     return any(one.revision == revision for one in ScriptDirectory(str(_SCRIPTS)).walk_revisions())
+
+
+def readable_since(connection: Connection) -> str | None:
+    """Returns the oldest revision whose version of txnscope can read and write the store; None if the store does not
+    say."""
+    if not inspect(connection).has_table("readable_since"):
+        return None
+    return connection.exec_driver_sql("SELECT revision FROM readable_since").scalar_one_or_none()
+
+
+def readable_since_of(revision: str) -> str:
+    """Returns the oldest revision whose version of txnscope can go on with the tables of `revision`, as the script
+    says."""
+    script = ScriptDirectory(str(_SCRIPTS)).get_revision(revision)
+    assert script is not None
+    since: str = script.module.readable_since
+    return since
+
+
+def require_readable(connection: Connection, revision: str) -> None:
+    """Logs, once a process, that the store is newer than this version, which goes on with it. `revision`: that of the
+    store, which this version does not know.
+
+    Raises StoreTooNew if this version cannot use the store; StoreError if the store is from before the first release.
+    """
+    name, since = redact_url(connection.engine.url), readable_since(connection)
+    if since is None or not is_known(since):
+        error = StoreError if _OF_DEVELOPMENT.fullmatch(revision) else StoreTooNew
+        raise error(unknown_text(name, revision))
+    _log_once(f"store {name}: {newer_text(revision)}")
+
+
+def newer_text(revision: str) -> str:
+    """Returns the sentence about a store that is newer than this version, and that this version can use."""
+    return (
+        f"a newer version of txnscope has added to the store (revision {revision}; this version knows {head()}): this"
+        " version goes on, and leaves out what only the newer one knows"
+    )
+
+
+@cache
+def _log_once(text: str) -> None:
+    log.warning("%s", text)
+
+
+def _goes_on_with(connection: Connection, revision: str) -> bool:
+    """Returns whether the version of txnscope whose newest revision is `revision` can use the store."""
+    since = readable_since(connection)
+    scripts = ScriptDirectory(str(_SCRIPTS))
+    return any(one.revision == since for one in scripts.iterate_revisions(revision, "base"))
 
 
 def unknown_text(name: str, revision: str) -> str:

@@ -1,4 +1,4 @@
-"""Checks that a store's schema is the one that this version reads."""
+"""Checks that this version can read and write a store's schema."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from service.store import migrate
-from service.store.errors import StoreError, StoreNotMigrated, redact_url
+from service.store.errors import StoreNotMigrated, redact_url
 from service.store.queries import clusters as read
 
 
@@ -16,27 +16,35 @@ class SchemaCheck:
 
     def __init__(self, engine: Engine) -> None:
         self._name = redact_url(engine.url)
-        self._head: str | None = None
+        self._accepted: str | None = None
+
+    @property
+    def newer(self) -> str | None:
+        """Returns a sentence if the last check found that a newer version of txnscope has added to the store; else
+        None."""
+        accepted = self._accepted
+        return None if accepted is None or accepted == migrate.head() else migrate.newer_text(accepted)
 
     def check(self, connection: Connection) -> None:
-        """Raises StoreError unless the schema is at head."""
-        if self._head is not None and self._is_still_at_head(connection):
+        """Raises StoreNotMigrated if the schema is not at head yet, StoreTooNew if this version cannot use it any
+        more."""
+        if self._accepted is not None and self._is_unchanged(connection):
             return
-        self._head = None
+        self._accepted = None
         revision = migrate.current(connection)
         if revision != migrate.head():
-            raise self._error(revision)
-        self._head = revision
+            if revision is None or migrate.is_known(revision):
+                raise self._not_migrated(revision)
+            migrate.require_readable(connection, revision)
+        self._accepted = revision
 
-    def _is_still_at_head(self, connection: Connection) -> bool:
+    def _is_unchanged(self, connection: Connection) -> bool:
         try:
-            return read.revision(connection) == self._head
+            return read.revision(connection) == self._accepted
         except DBAPIError as error:  # another store, without the table of the revision, took the place of this one
-            raise self._error(None) from error
+            raise self._not_migrated(None) from error
 
-    def _error(self, revision: str | None) -> StoreError:
-        if revision is not None and not migrate.is_known(revision):
-            return StoreError(migrate.unknown_text(self._name, revision))
+    def _not_migrated(self, revision: str | None) -> StoreNotMigrated:
         has, does = "has no tables yet", "creates them"
         if revision is not None:
             has, does = f"has the tables of revision {revision}", "migrates them"

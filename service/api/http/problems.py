@@ -15,7 +15,7 @@ from starlette.routing import Match
 
 from service.api.http.principals import principal_of
 from service.api.http.security import HEADERS
-from service.store.errors import StoreError, StoreNotMigrated
+from service.store.errors import StoreError, StoreNotMigrated, StoreTooNew
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER_S: Final = 5
@@ -34,6 +34,7 @@ NOT_TAILED: Final = "urn:txnscope:not-tailed"
 NO_SUCH_OFFSET: Final = "urn:txnscope:no-such-offset"
 STORE_NOT_READY: Final = "urn:txnscope:store-not-ready"
 STORE_NOT_MIGRATED: Final = "urn:txnscope:store-not-migrated"
+STORE_TOO_NEW: Final = "urn:txnscope:store-too-new"
 NO_BROKERS: Final = "urn:txnscope:no-brokers"
 KAFKA_UNAVAILABLE: Final = "urn:txnscope:kafka-unavailable"
 KAFKA_REFUSED: Final = "urn:txnscope:kafka-refused"
@@ -45,6 +46,8 @@ TOO_MANY_REQUESTS: Final = "urn:txnscope:too-many-requests"
 TOO_MANY_STREAMS: Final = "urn:txnscope:too-many-streams"
 """The constants from BAD_PARAMETER to this one are values of `type`. Every other problem has the type about:blank,
 because its status explains it."""
+
+_OF_STORE: Final = {StoreNotMigrated: STORE_NOT_MIGRATED, StoreTooNew: STORE_TOO_NEW}
 
 
 class ParameterError(BaseModel):
@@ -140,8 +143,8 @@ def _on_invalid(request: Request, error: Exception) -> Response:
 
 
 def _on_store(request: Request, error: Exception) -> Response:
-    """Answers 503: the store does not answer, or its schema is not the one that this version reads."""
-    type_ = STORE_NOT_MIGRATED if isinstance(error, StoreNotMigrated) else STORE_NOT_READY
+    """Answers 503: the store does not answer, or this version cannot read its schema."""
+    type_ = next((type_ for kind, type_ in _OF_STORE.items() if isinstance(error, kind)), STORE_NOT_READY)
     return _on_problem(request, ProblemError(503, type_, str(error), retry=True))
 
 

@@ -83,7 +83,7 @@ class Store:
     def read(self) -> Iterator[Connection]:
         """Yields a connection whose transaction sees one state of the store.
 
-        Raises StoreError if the store does not answer, or if its schema is not at head.
+        Raises StoreError if the store does not answer, or if this version cannot read its schema.
         """
         try:
             with self._engine.connect() as connection:
@@ -96,6 +96,12 @@ class Store:
         """Raises the errors of `read` if the store cannot be read."""
         with self.read():
             pass
+
+    @property
+    def newer(self) -> str | None:
+        """Returns a sentence if the last read found that a newer version of txnscope has added to the store; else
+        None."""
+        return self._schema.newer
 
 
 def known_cluster(connection: Connection, name: str) -> ClusterRow:

@@ -56,9 +56,11 @@ async def get_healthy() -> Response:
 
 @router.get("/-/ready", operation_id="getReady", response_class=Response, responses={**_TEXT, **describe(503)})
 async def get_ready(app: App) -> Response:
-    """Answers OK if the store answers and its schema is at head. `/api/v1/clusters` shows what can be judged."""
+    """Answers OK if this version can read the store, with a second line if a newer version has added to it.
+    `/api/v1/clusters` shows what can be judged."""
     await _threads.run(app.watched_store.check)
-    return Response("OK\n", media_type="text/plain")
+    newer = app.watched_store.newer
+    return Response("OK\n" if newer is None else f"OK\n{newer}\n", media_type="text/plain")
 
 
 @router.get("/version", operation_id="getVersion")

@@ -7,6 +7,7 @@ from alembic import op
 ${imports if imports else ""}
 revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}
+readable_since = ${repr(up_revision)}  # the oldest revision whose version of txnscope can go on with these tables
 
 
 def upgrade() -> None:

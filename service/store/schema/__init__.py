@@ -40,7 +40,15 @@ from service.store.schema.ledger import (
     waiting_markers,
 )
 from service.store.schema.partitions import audit, data_partitions, group_offsets, open_entries, partition_watch
-from service.store.schema.reading import clusters, data_gaps, leases, log_partitions, rejects, source_status
+from service.store.schema.reading import (
+    clusters,
+    data_gaps,
+    leases,
+    log_partitions,
+    readable_since,
+    rejects,
+    source_status,
+)
 
 __all__ = [
     "CAN_EXPIRE",
@@ -80,6 +88,7 @@ __all__ = [
     "partition_minutes",
     "partition_watch",
     "producer_ids",
+    "readable_since",
     "receivers",
     "rejects",
     "source_status",

@@ -32,6 +32,13 @@ clusters = Table(
     Column("description", JSON),  # brokers, features, effective configs, as the cluster reported them
 )
 
+# One row: the oldest revision whose version of txnscope can read and write the tables. Each migration writes it.
+readable_since = Table(
+    "readable_since",
+    metadata,
+    Column("revision", String, primary_key=True),
+)
+
 # One driver writes at a time; `epoch` fences a driver that was replaced.
 leases = Table(
     "leases",

@@ -43,7 +43,7 @@ class Frame(NamedTuple):
     partitions, the longest stalled first. `stalls`: the stalls that pages show, by source. `first_read`: progress of
     the first read of the transaction log, None once it is complete. `expiring`: number of ids that expire within 24
     hours. `log_unread`: why the transaction log cannot be read, None if it can; `has_log`: the brokers have a
-    transaction log."""
+    transaction log. `newer`: a sentence if a newer version of txnscope has added to the store."""
 
     clusters: tuple[str, ...]
     cluster: ClusterRow
@@ -57,6 +57,7 @@ class Frame(NamedTuple):
     rights: Rights = Rights()
     log_unread: Reason | None = None
     has_log: bool = True
+    newer: str | None = None
 
     @property
     def name(self) -> str:

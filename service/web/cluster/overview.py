@@ -76,6 +76,7 @@ def get_landing(request: Request, app: App) -> Response:
         listed=listed,
         trouble=trouble,
         waits=isinstance(trouble, StoreNotMigrated),
+        newer=app.store.newer,
         version=request.app.version,
         api=API,
         now=now_ms,

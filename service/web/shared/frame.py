@@ -24,4 +24,4 @@ def framed(request: Request, cluster: str) -> Iterator[tuple[Connection, Frame]]
         seen = tuple(filter(principal_of(request).sees, frame.clusters))
         operates = principal_of(request).may(Role.OPERATOR, found.name)
         rights = Rights(audit=operates or not app.access.authenticator.is_on, write=operates)
-        yield connection, frame._replace(clusters=seen, rights=rights)
+        yield connection, frame._replace(clusters=seen, rights=rights, newer=app.store.newer)

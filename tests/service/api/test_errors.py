@@ -202,6 +202,7 @@ def test_a_store_of_another_version_is_refused_at_once(tmp_path: Path) -> None:
         assert client.get(CLUSTER).status_code == 200
         with cluster.engine.begin() as connection:
             connection.exec_driver_sql("UPDATE alembic_version SET version_num = 'future'")
+            connection.exec_driver_sql("UPDATE readable_since SET revision = 'future'")
         response = client.get(CLUSTER)
     cluster.close()
     assert response.status_code == 503

@@ -141,11 +141,15 @@ def test_a_truncated_file_is_reported_as_damaged(file: Path) -> None:
 
 
 def test_a_store_of_another_version_is_refused_with_the_remedy(client: TestClient, file: Path) -> None:
-    for revision, says in (("r9999", "update txnscope"), ("0001", "from before the first release.* a new one")):
+    for revision, says, type_ in (
+        ("r9999", "update txnscope", "urn:txnscope:store-too-new"),
+        ("0001", "from before the first release.* a new one", "urn:txnscope:store-not-ready"),
+    ):
         with sqlite3.connect(file) as raw:
             raw.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+            raw.execute("UPDATE readable_since SET revision = ?", (revision,))
         raw.close()
-        is_refused(client, f"has the tables of revision {revision}.*{says}")
+        is_refused(client, f"has the tables of revision {revision}.*{says}", type_)
 
 
 @contextmanager

@@ -130,6 +130,7 @@ def test_a_store_of_another_version_is_refused(capsys: pytest.CaptureFixture[str
     assert ended("migrate", "--store", "sqlite:///new.db") == 0
     with closing(sqlite3.connect("new.db")) as store:
         store.execute("UPDATE alembic_version SET version_num = 'r9999'")
+        store.execute("UPDATE readable_since SET revision = 'r9999'")
         store.commit()
     assert ended("migrate", "--store", "sqlite:///new.db") == 2
     assert "it is newer than this version of txnscope" in complaint(capsys)

@@ -244,6 +244,7 @@ def test_a_store_of_another_revision_is_not_read(engine: Engine, metrics: Metric
     assert page(metrics)["kafka_txn_exporter_up", ()] == 1
     with engine.begin() as connection:
         connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{revision}'")
+        connection.exec_driver_sql(f"UPDATE readable_since SET revision = '{revision}'")
     found = page(metrics, NOW_MS + 2_000)
     assert found["kafka_txn_exporter_up", ()] == 0
     assert not of_the_store(found)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -16,12 +15,13 @@ from sqlalchemy import Engine
 
 from service.domain.source_state import SourceName
 from service.domain.transaction_log.states import TOPIC
-from service.store import clusters, lease, migrate, progress
+from service.store import clusters, lease, progress
 from service.store.backends import URL_FORMS
 from service.store.engine import open_engine, open_reader
 from service.store.lease import Lease
 from service.store.writers.transaction_log import TransactionLogWriter
 from tests.helpers.migrated import migrated
+from tests.helpers.next_version import REVISION, as_next_version
 from tests.helpers.postgres import Postgres
 from tests.service.store.logs import NOW_MS
 
@@ -74,39 +74,17 @@ def take_over(engine: Engine, cluster_id: int, owner: str = "standby", now_ms: i
     return lease.acquire(engine, cluster_id, owner, now_ms, expired=lease.newest_renewal(engine, cluster_id))
 
 
-_NEXT_REVISION = """import sqlalchemy as sa
-from alembic import op
-
-revision = "r9998"
-down_revision = "{head}"
-
-
-def upgrade():
-    op.add_column("clusters", sa.Column("added", sa.String()))
-"""
-
-
 @pytest.fixture
-def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
+def next_version(tmp_path: Path) -> Iterator[Callable[[], str]]:
     """Yields a function that adds a revision to the migrations, as the code's next version would. The function returns
     the name of the revision."""
+    with ExitStack() as stack:
 
-    def begin() -> str:
-        scripts = tmp_path / "migrations"
-        shutil.copytree(migrate._SCRIPTS, scripts)
-        (scripts / "versions" / "r9998_next.py").write_text(_NEXT_REVISION.format(head=migrate.head()))
-        monkeypatch.setattr(migrate, "_SCRIPTS", scripts)
-        _forget_scripts()
-        return "r9998"
+        def begin() -> str:
+            stack.enter_context(as_next_version(tmp_path))
+            return REVISION
 
-    yield begin
-    monkeypatch.undo()
-    _forget_scripts()
-
-
-def _forget_scripts() -> None:
-    migrate.head.cache_clear()
-    migrate.is_known.cache_clear()
+        yield begin
 
 
 @pytest.fixture(params=BACKENDS)

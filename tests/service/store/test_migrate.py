@@ -127,6 +127,7 @@ def test_a_new_store_is_not_at_head_and_the_check_changes_nothing(empty_url: str
 def test_a_store_of_another_version_is_refused_and_left_as_it_is(engine: Engine, revision: str, says: str) -> None:
     with engine.begin() as connection:
         connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{revision}'")
+        connection.exec_driver_sql("DELETE FROM readable_since")
     with pytest.raises(StoreError, match=rf"^store .* has the tables of revision {revision}.*{says}"):
         upgrade(engine)
     with engine.connect() as connection:

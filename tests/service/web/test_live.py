@@ -196,6 +196,7 @@ def test_a_missing_store_is_not_reported_as_a_lost_connection(well: WithPartitio
     with well.engine.begin() as connection:
         revision = clusters.revision(connection)
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = 'future'")
+        connection.exec_driver_sql("UPDATE readable_since SET revision = 'future'")
     notice = page.get_by_role("alert")
     expect(notice).to_contain_text("txnscope began to answer with an error")
     expect(notice).to_contain_text("has the tables of revision future")

@@ -12,6 +12,7 @@ from service.store.schema.base import NAME, NUMBERS_ONCE, ROW_ID, where
 
 revision = "r0001"
 down_revision = None
+readable_since = "r0001"
 
 _TYPES: Final[dict[str, Any]] = {
     "row_id": ROW_ID,
@@ -46,6 +47,7 @@ def upgrade() -> None:
         key="id",
         unique=["name", "kafka_cluster_id"],
     )
+    _table("readable_since", "revision text", key="revision")
     _table("leases", "cluster_id int, owner text, epoch long, renewed_at_ms long, released bool", key="cluster_id")
     _table(
         "log_partitions",

@@ -1,0 +1,93 @@
+"""Tests that the service answers over a store that a newer version has migrated, and says what the store is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.app import create_app
+from service.store.engine import open_engine
+from tests.helpers.next_version import migrate_by_next_version
+from tests.helpers.postgres import Postgres
+from tests.helpers.stores import NOW_MS
+from tests.service.api.every_answer import API, LIST, PAGE, PAGES, PATHS, fill, samples
+
+NOTICE: Final = re.compile(r'<div class="notice notice--info" id="newer">.*\n')
+SAYS: Final = "The store is newer than this service."
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Yields the URL of a store with ids, partitions and a finding; a test runs on each kind of database."""
+    if request.param == "sqlite":
+        fill(f"sqlite:///{tmp_path / 'store.db'}")
+        yield f"sqlite:///{tmp_path / 'store.db'}"
+        return
+    server: Postgres = request.getfixturevalue("postgres")
+    with server.database() as url:
+        fill(url)
+        yield url
+
+
+def service(url: str) -> TestClient:
+    return TestClient(create_app(url, "1.2.3", now_ms=lambda: NOW_MS + 1_200))
+
+
+def migrated_by_next_version(url: str, directory: Path, *, only_adds: bool = True) -> None:
+    engine = open_engine(url)
+    migrate_by_next_version(engine, directory, only_adds=only_adds)
+    engine.dispose()
+
+
+def test_every_answer_stays_the_same_after_the_next_version_added_to_the_store(url: str, tmp_path: Path) -> None:
+    """The service runs on while the store is migrated, as in a rolling upgrade."""
+    with service(url) as client:
+        (finding,) = client.get(f"{API}/orders/findings").json()["items"]
+        addresses = [*PATHS, *PAGES, f"{PAGE}/findings/{finding['id']}"]
+        before = {path: _answer(client, path) for path in addresses}
+        metrics = samples(client)
+        migrated_by_next_version(url, tmp_path)
+        assert {path: _answer(client, path) for path in addresses} == before
+        assert samples(client) == metrics
+    with service(url) as restarted:
+        assert {path: _answer(restarted, path) for path in addresses} == before
+
+
+def _answer(client: TestClient, path: str) -> tuple[int, str]:
+    """Returns status and text of an answer without what it says about the newer store."""
+    answer = client.get(path, follow_redirects=False)
+    assert answer.status_code < 500, (path, answer.text)
+    text = re.sub(r"OK\n.+\n", "OK\n", answer.text) if path == "/-/ready" else NOTICE.sub("", answer.text)
+    return answer.status_code, text
+
+
+def test_pages_and_readiness_say_that_the_store_is_newer(url: str, tmp_path: Path) -> None:
+    with service(url) as client:
+        assert client.get("/-/ready").text == "OK\n"
+        assert SAYS not in client.get("/").text
+        migrated_by_next_version(url, tmp_path)
+        ready = client.get("/-/ready")
+        assert (ready.status_code, ready.text.partition("\n")[0]) == (200, "OK")
+        assert "(revision r9998; this version knows r0001)" in ready.text
+        for page in ("/", PAGE, f"{PAGE}/transactions", f"{PAGE}/pipeline"):
+            assert client.get(page).text.count(SAYS) == 1, page
+
+
+def test_a_store_that_is_too_new_is_a_problem_of_its_own(url: str, tmp_path: Path) -> None:
+    with service(url) as client:
+        assert client.get(LIST).status_code == 200
+        migrated_by_next_version(url, tmp_path, only_adds=False)
+        for path in ("/-/ready", API, LIST):
+            answer = client.get(path)
+            assert (answer.status_code, answer.json()["type"]) == (503, "urn:txnscope:store-too-new")
+            assert "has the tables of revision r9998: it is newer than this version" in answer.json()["detail"]
+        for page in ("/", PAGE):
+            answer = client.get(page)
+            assert answer.status_code == 503
+            assert "it is newer than this version of txnscope; update txnscope" in answer.text
+        assert client.get("/-/healthy").status_code == 200
