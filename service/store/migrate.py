@@ -47,6 +47,8 @@ def upgrade(engine: Engine) -> None:
             require_readable(connection, revision)
             return
         if revision != head():
+            if tables := _own_tables(connection):
+                backend.exclude_others(connection, tables)
             backend.drop_text_index(connection)
         command.upgrade(config(connection), "head")
         if revision is not None and not _goes_on_with(connection, revision):
@@ -126,6 +128,13 @@ def newer_text(revision: str) -> str:
 @cache
 def _log_once(text: str) -> None:
     log.warning("%s", text)
+
+
+def _own_tables(connection: Connection) -> list[str]:
+    """Returns the tables of the store that exist already. The database may have tables of others."""
+    from service.store.schema import metadata  # imported here, because its types come from the backends
+
+    return sorted(metadata.tables.keys() & set(inspect(connection).get_table_names()))
 
 
 def _goes_on_with(connection: Connection, revision: str) -> bool:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from alembic.script import ScriptDirectory
 from sqlalchemy import Engine
 
 from service.store import migrate
@@ -39,21 +40,21 @@ _CHANGES: Final = """    op.execute("ALTER TABLE clusters RENAME COLUMN name TO 
 """
 
 
-def write_scripts(directory: Path, *, only_adds: bool) -> Path:
-    """Writes the migrations of the next version into `directory`. Its revision adds columns to every table, a table and
-    an index; or, unless `only_adds`, renames a column that this version needs."""
-    scripts = directory / "migrations"
-    shutil.copytree(migrate._SCRIPTS, scripts, dirs_exist_ok=True)
-    head = migrate.head()
+def add_made_up_revision(scripts: Path, *, only_adds: bool) -> None:
+    """Adds a revision to the migrations in `scripts`. The revision adds columns to every table, a table and an index;
+    or, unless `only_adds`, renames a column that this version needs."""
+    head = ScriptDirectory(str(scripts)).get_current_head()
     text = _HEAD.format(revision=REVISION, head=head, since=head if only_adds else REVISION)
     (scripts / "versions" / f"{REVISION}_made_up.py").write_text(text + (_ADDS if only_adds else _CHANGES))
-    return scripts
 
 
 @contextmanager
 def as_next_version(directory: Path, *, only_adds: bool = True) -> Iterator[None]:
-    """In the block, this process has the migrations of the next version (`write_scripts`)."""
-    scripts, own = write_scripts(directory, only_adds=only_adds), migrate._SCRIPTS
+    """In the block, this process has the migrations of the next version (`add_made_up_revision`)."""
+    scripts, own = directory / "migrations", migrate._SCRIPTS
+    if not scripts.exists():
+        shutil.copytree(own, scripts)
+        add_made_up_revision(scripts, only_adds=only_adds)
     _take(scripts)
     try:
         yield

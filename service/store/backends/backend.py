@@ -122,6 +122,12 @@ class Backend(Protocol):
         it. Does nothing if a writing transaction excludes all others anyway."""
         return
 
+    def exclude_others(self, connection: Connection, tables: Sequence[str]) -> None:
+        """Locks the tables until the end of the transaction, which will change them. Waits until no other transaction
+        uses one of them, without a deadlock. Does nothing if readers and a writing transaction do not disturb each
+        other anyway."""
+        return
+
     def commit_early(self, connection: Connection) -> None:
         """Lets the transaction's commit return before it is on disk. A later commit that waits for the disk makes this
         commit durable, too."""

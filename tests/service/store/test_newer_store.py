@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -19,11 +20,12 @@ from service.store import lease, migrate
 from service.store.engine import open_engine
 from service.store.errors import LeaseLost, StoreTooNew
 from service.store.leased_work import LeasedWork
+from service.store.schema import metadata
 from service.store.schema_check import SchemaCheck
 from tests.helpers.next_version import REVISION, as_next_version, migrate_by_next_version
 from tests.helpers.paths import ROOT
-from tests.helpers.waiting import LIMIT_S
-from tests.service.store.conftest import Cluster, take_over
+from tests.helpers.waiting import LIMIT_S, wait_for
+from tests.service.store.conftest import Cluster, only_on, take_over
 from tests.service.store.logs import NOW_MS, batch, read, transaction
 
 REFUSED: Final = "has the tables of revision r9998: it is newer than this version of txnscope; update txnscope"
@@ -124,6 +126,24 @@ def test_tables_that_are_too_new_are_refused_and_left_as_they_are(engine: Engine
     with engine.connect() as connection, pytest.raises(StoreTooNew, match=REFUSED):
         SchemaCheck(engine).check(connection)
     assert [one["name"] for one in inspect(engine).get_columns("clusters")] == [one["name"] for one in before]
+
+
+@only_on("postgresql")
+def test_a_migration_neither_disturbs_a_reader_nor_is_its_victim(engine: Engine, tmp_path: Path) -> None:
+    """A reader of two tables and a migration that locks one table after the other would wait for each other."""
+    with ThreadPoolExecutor(1) as at_once, engine.connect() as reader:
+        reader.exec_driver_sql("SELECT * FROM transitions").all()
+        migrating = at_once.submit(migrate_by_next_version, engine, tmp_path)
+        with engine.connect() as other:
+            locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+            wait_for(lambda: other.exec_driver_sql(locks).scalar_one(), "the migration to begin")
+        for table in sorted(metadata.tables):
+            reader.exec_driver_sql(f"SELECT * FROM {table}").all()
+        assert not migrating.done()
+        reader.close()
+        migrating.result(LIMIT_S)
+    with engine.connect() as connection:
+        assert migrate.current(connection) == REVISION
 
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

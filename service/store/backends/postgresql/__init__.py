@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from sqlalchemy.dialects import postgresql
 
 from service.store.backends.backend import Backend, Lock, Rebuilt, create
 from service.store.backends.postgresql import copy_in, sessions
-from service.store.errors import StoreError, redact_url
+from service.store.errors import StoreError, StoreUnavailable, redact_url
 from service.store.many_rows import Upsert
 
 _LOCKS: Final = {  # the numbers may be any, but are the same for every process
@@ -32,6 +33,11 @@ _LOCKS: Final = {  # the numbers may be any, but are the same for every process
     Lock.NUMBER_EVENTS: "LOCK TABLE finding_events IN SHARE ROW EXCLUSIVE MODE",
     Lock.AUDIT: "LOCK TABLE audit IN ROW EXCLUSIVE MODE",
 }
+
+_ALL_UNUSED_S: Final = 30.0
+"""Longest time (s) in which a migration tries to lock all tables at once."""
+
+_AGAIN_S: Final = 0.02
 
 _END_STOPPED_WRITER: Final = text(
     "SELECT pg_terminate_backend(session.pid)"
@@ -83,6 +89,20 @@ class Postgresql(Backend):
 
     def lock(self, connection: Connection, work: Lock) -> None:
         connection.exec_driver_sql(_LOCKS[work])
+
+    def exclude_others(self, connection: Connection, tables: Sequence[str]) -> None:
+        # never waits for one table with others locked: that would be a deadlock with a reader of two tables
+        names = ", ".join(f'"{name}"' for name in tables)
+        give_up_s = time.monotonic() + _ALL_UNUSED_S
+        while True:
+            try:
+                with connection.begin_nested():
+                    connection.exec_driver_sql(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE NOWAIT")
+                return
+            except StoreUnavailable:
+                if time.monotonic() > give_up_s:
+                    raise
+                time.sleep(_AGAIN_S)
 
     def commit_early(self, connection: Connection) -> None:
         connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
