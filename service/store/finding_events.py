@@ -7,8 +7,9 @@ from typing import NamedTuple
 from sqlalchemy import Connection, func, select
 
 from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import Kind
 from service.store.queries.findings import present
-from service.store.rows.findings import finding_of
+from service.store.rows.findings import finding_if_known
 from service.store.schema import clusters, finding_events, findings
 
 _E, _F = finding_events.c, findings.c
@@ -33,21 +34,23 @@ def known_sequences(connection: Connection) -> tuple[int, int]:
 
 
 def events_after(connection: Connection, sequence: int, limit: int) -> list[FindingEvent]:
-    """Returns at most `limit` events after `sequence`, oldest first."""
+    """Returns at most `limit` events after `sequence`, oldest first. An event of a finding that only a newer version of
+    txnscope knows is left out."""
     statement = (
         select(_E.sequence, _E.event, _E.at_ms, _E.is_confirmed, clusters.c.name, *findings.c)
         .join(findings, (_F.cluster_id == _E.cluster_id) & (_F.id == _E.finding_id))
         .join(clusters, clusters.c.id == _E.cluster_id)
-        .where(_E.sequence > sequence)
+        .where(_E.sequence > sequence, _F.kind.in_(tuple(Kind)))
         .order_by(_E.sequence)
         .limit(limit)
     )
     return [
         FindingEvent(
             *(row[0], row[1], row[2], row[3], row[4]),
-            present(connection, row._mapping[_F.cluster_id], finding_of(row)),
+            present(connection, row._mapping[_F.cluster_id], finding),
         )
         for row in connection.execute(statement).all()
+        if (finding := finding_if_known(row)) is not None
     ]
 
 

@@ -15,7 +15,7 @@ from service.store.escaped_text import id_key, possible_ids_of
 from service.store.finding_marks import with_acknowledgements, with_mutes
 from service.store.many_rows import batched
 from service.store.queries.transactions import full_ids
-from service.store.rows.findings import finding_of
+from service.store.rows.findings import finding_if_known, findings_of
 from service.store.schema import clusters, findings, findings_truncated
 
 _F = findings.c
@@ -41,6 +41,10 @@ class FindingCursor(NamedTuple):
     id: str
 
 
+_KINDS: Final = frozenset(Kind)
+_STATUSES: Final = frozenset(Status)
+
+
 class FindingCount(NamedTuple):
     kind: Kind
     status: Status
@@ -56,11 +60,11 @@ def read_page(
     if after is not None:
         statement = statement.where(tuple_(_F.opened_at_ms, _F.id) < (after.opened_at_ms, after.id))
     rows = connection.execute(statement.order_by(_F.opened_at_ms.desc(), _F.id.desc()).limit(limit + 1)).all()
-    found = _with_words_of_people(connection, cluster_id, [finding_of(row) for row in rows])
-    if len(found) <= limit:
+    found = _with_words_of_people(connection, cluster_id, findings_of(rows[:limit]))
+    if len(rows) <= limit:
         return found, None
-    last = found[limit - 1]
-    return found[:limit], FindingCursor(last.life.opened_at_ms, last.id)
+    last = rows[limit - 1]
+    return found, FindingCursor(last.opened_at_ms, last.id)
 
 
 def named(connection: Connection, cluster_id: int, selection: FindingSelection) -> FindingSelection:
@@ -90,25 +94,26 @@ def with_full_ids(connection: Connection, cluster_id: int, found: Iterable[Findi
 
 def find(connection: Connection, cluster_id: int, finding_id: str) -> Finding | None:
     row = connection.execute(select(findings).where(_F.cluster_id == cluster_id, _F.id == finding_id)).one_or_none()
-    return None if row is None else _with_words_of_people(connection, cluster_id, [finding_of(row)])[0]
+    found = None if row is None else finding_if_known(row)
+    return None if found is None else _with_words_of_people(connection, cluster_id, [found])[0]
 
 
 def longest_open(connection: Connection, cluster_id: int, kind: Kind, limit: int) -> tuple[Finding, ...]:
     """Returns at most `limit` confirmed findings of the kind, the first opened first."""
     confirmed = (_F.cluster_id == cluster_id, _F.kind == kind, _F.status == Status.CONFIRMED)
     rows = connection.execute(select(findings).where(*confirmed).order_by(_F.opened_at_ms, _F.id).limit(limit))
-    return tuple(_with_words_of_people(connection, cluster_id, [finding_of(row) for row in rows]))
+    return tuple(_with_words_of_people(connection, cluster_id, findings_of(rows)))
 
 
 def counts(connection: Connection, cluster_id: int) -> list[FindingCount]:
-    """Returns the numbers of stored findings, by kind and status."""
+    """Returns the numbers of stored findings of known kinds, by kind and status."""
     rows = connection.execute(
         select(_F.kind, _F.status, func.count())
         .where(_F.cluster_id == cluster_id)
         .group_by(_F.kind, _F.status)
         .order_by(_F.kind, _F.status)
     )
-    return [FindingCount(*row) for row in rows]
+    return [FindingCount(*row) for row in rows if row.kind in _KINDS and row.status in _STATUSES]
 
 
 def count(connection: Connection, cluster_id: int, selection: FindingSelection) -> int:
@@ -122,7 +127,7 @@ def truncated(connection: Connection, cluster_id: int) -> dict[str, int]:
     kinds are absent."""
     t = findings_truncated.c
     rows = connection.execute(select(t.kind, t.number).where(t.cluster_id == cluster_id).order_by(t.kind))
-    return {row.kind: row.number for row in rows}
+    return {row.kind: row.number for row in rows if row.kind in _KINDS}
 
 
 def present(connection: Connection, cluster_id: int, finding: Finding) -> Finding:
@@ -150,7 +155,7 @@ def _of_clusters(connection: Connection, *conditions: ColumnElement[bool]) -> li
     found = []
     for cluster_id, theirs in groupby(rows, key=lambda row: row._mapping[_F.cluster_id]):
         of_cluster = list(theirs)
-        with_marks = _with_words_of_people(connection, cluster_id, [finding_of(row) for row in of_cluster])
+        with_marks = _with_words_of_people(connection, cluster_id, findings_of(of_cluster))
         found += [(of_cluster[0][0], one) for one in with_full_ids(connection, cluster_id, with_marks)]
     return found
 

@@ -21,7 +21,7 @@ from service.domain.transaction_log.id_delta import COUNTED_AS, MINUTE_MS
 from service.domain.transaction_log.outcomes import BOUNDS_MS, MARKER, OPEN
 from service.domain.transaction_log.states import PREPARE_ABORT
 from service.store.queries.clusters import has_log
-from service.store.rows.findings import finding_of
+from service.store.rows.findings import finding_if_known
 from service.store.schema import (
     cluster_minutes,
     clusters,
@@ -256,7 +256,7 @@ def last_resolved(connection: Connection, cluster_id: int) -> Finding | None:
         .order_by(_F.resolved_at_ms.desc())
         .limit(1)
     ).one_or_none()
-    return None if row is None else finding_of(row)
+    return None if row is None else finding_if_known(row)
 
 
 def _median(kind: str, buckets: Mapping[int, int]) -> int | None:

@@ -3,7 +3,7 @@ life; the column of the facts is JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from functools import cache
 from typing import Any, Final, Union
@@ -75,6 +75,20 @@ def finding_of(row: Any) -> Finding:
     observation = Observation(subject=subject, **{name: values[name] for name in _OBSERVATION})
     life = Life(**{name: values[name] for name in _LIFE})
     return Finding(stored["id"], observation, life, application=stored["application"])
+
+
+def finding_if_known(row: Any) -> Finding | None:
+    """Returns the finding as `finding_of` does; None if the row has a word that only a newer version of txnscope knows,
+    such as another kind."""
+    try:
+        return finding_of(row)
+    except ValueError:
+        return None
+
+
+def findings_of(rows: Iterable[Any]) -> list[Finding]:
+    """Returns the findings in the rows, without those that only a newer version of txnscope knows."""
+    return [found for row in rows if (found := finding_if_known(row)) is not None]
 
 
 def encode_facts(kind: kinds.Kind, facts: Facts) -> str:

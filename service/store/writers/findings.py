@@ -15,7 +15,7 @@ from service.store.backends.backend import Lock
 from service.store.lease import Lease, check
 from service.store.many_rows import Upsert
 from service.store.queries.applications import with_applications
-from service.store.rows.findings import finding_of, row_of
+from service.store.rows.findings import findings_of, row_of
 from service.store.schema import finding_events, findings, findings_truncated, torn_transactions
 from service.store.writers.history import count_contradictions, count_detection
 
@@ -98,4 +98,4 @@ def load(connection: Connection, cluster_id: int, now_ms: int) -> dict[Key, Find
         )
         .order_by(_F.opened_at_ms)
     )
-    return {(found.kind, found.subject): found for found in map(finding_of, rows)}
+    return {(found.kind, found.subject): found for found in findings_of(rows)}
