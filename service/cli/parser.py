@@ -119,7 +119,7 @@ def build_parser() -> Parser:
     )
     # not required: argparse would report the missing command before a flag that does not exist
     top.set_defaults(command=None)
-    subparsers = top.add_subparsers(metavar="COMMAND")
+    subparsers = top.add_subparsers(title="commands", metavar="COMMAND")
     for command in COMMANDS:
         sub = subparsers.add_parser(command.name, help=command.help, description=command.help, allow_abbrev=False)
         sub.set_defaults(command=command)
