@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import posixpath
 from functools import cache
-from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -20,13 +19,12 @@ from markupsafe import Markup
 from mdit_py_plugins.anchors import anchors_plugin
 from starlette.exceptions import HTTPException
 
+from service.web.guide_navigation import DOCS, START, sections, title_of
 from service.web.shared.render import render_bare
 
 GUIDE: Final = "/guide"
 RUNBOOKS: Final = f"{GUIDE}/runbooks"
 INDEX: Final = "runbooks/README.md"
-DOCS: Final = Path(__file__).parent / "docs"
-"""The directory of the guide: a link to docs/ in a checkout, a copy of it in an installed package."""
 
 router = APIRouter(include_in_schema=False)
 
@@ -41,16 +39,18 @@ class GuidePage(NamedTuple):
 @router.get(GUIDE)
 @router.get(f"{GUIDE}/")
 def get_guide() -> Response:
-    """Redirects (303) to the list of runbooks."""
-    return RedirectResponse(f"{GUIDE}/{INDEX}", 303)
+    """Redirects (303) to the list of all pages."""
+    return RedirectResponse(f"{GUIDE}/{START}", 303)
 
 
 @router.get(GUIDE + "/{name:path}")
 def get_guide_page(name: str) -> Response:
     """Returns a page of the guide; 404 if docs/ does not have it."""
     if name not in guide_names():
-        raise HTTPException(404, f"The guide has no page {name!r}. {GUIDE} lists the runbooks.")
-    return render_bare("guide.html", guide=guide_page(name), name=name, index=INDEX)
+        raise HTTPException(404, f"The guide has no page {name!r}. {GUIDE} lists them.")
+    return render_bare(
+        "guide.html", guide=guide_page(name), name=name, start=START, runbooks=INDEX, sections=sections()
+    )
 
 
 @cache
@@ -66,9 +66,8 @@ def guide_page(name: str) -> GuidePage:
     tokens = markdown.parse((DOCS / name).read_text("utf-8"))
     for token in tokens:
         _unlink(token.children or [], name)
-    title = next(token.content for token in tokens if token.type == "inline")
     # our own text, not a user's
-    return GuidePage(title, Markup(markdown.renderer.render(tokens, markdown.options, {})))  # noqa: S704
+    return GuidePage(title_of(tokens), Markup(markdown.renderer.render(tokens, markdown.options, {})))  # noqa: S704
 
 
 def _unlink(inline: list[Token], name: str) -> None:

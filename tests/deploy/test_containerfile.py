@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 from deploy.compose.role_requirements import parse, role
 from service.api.routes import health
 from service.cli.parser import parse as parse_command
-from service.web.guide import DOCS
+from service.web.guide_navigation import DOCS
 from tests.deploy.compose_files import COMPOSE, OURS, compose, published
 from tests.deploy.containerfile import lineage, stages
 from tests.helpers.paths import ROOT

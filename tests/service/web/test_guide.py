@@ -11,7 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.app import create_app
-from service.web.guide import DOCS, GUIDE, INDEX, guide_names
+from service.web.guide import GUIDE, INDEX, guide_names
+from service.web.guide_navigation import DOCS, START, sections
 from tests.helpers.paths import ROOT
 from tests.service.web.page_text import PageText
 
@@ -74,13 +75,34 @@ def test_files_outside_the_guide_are_not_served(client: TestClient, name: str) -
 
 def test_the_error_names_the_page_that_does_not_exist(client: TestClient) -> None:
     shown = PageText(client.get(f"{GUIDE}/nothing.md").text)
-    assert shown.texts["problem"] == "The guide has no page 'nothing.md'. /guide lists the runbooks."
+    assert shown.texts["problem"] == "The guide has no page 'nothing.md'. /guide lists them."
 
 
 @pytest.mark.parametrize("address", [GUIDE, f"{GUIDE}/"])
-def test_the_guide_begins_with_the_list_of_runbooks(client: TestClient, address: str) -> None:
+def test_the_guide_begins_with_the_list_of_pages(client: TestClient, address: str) -> None:
     answer = client.get(address, follow_redirects=False)
-    assert (answer.status_code, answer.headers["location"]) == (303, f"{GUIDE}/{INDEX}")
+    assert (answer.status_code, answer.headers["location"]) == (303, f"{GUIDE}/{START}")
+
+
+def test_the_list_has_every_page_in_a_section() -> None:
+    listed = [name for section in sections() for entry in section.entries for name in entry.names]
+    assert sorted(listed) == sorted(guide_names() - {START}), "docs/index.md lacks a page, or has one twice"
+    assert [section.title for section in sections()] == [
+        "Install",
+        "Operate",
+        "Secure",
+        "Size",
+        "Upgrade",
+        "Troubleshoot",
+        "Reference",
+    ]
+
+
+def test_a_page_shows_the_list_and_the_pages_beside_it(client: TestClient) -> None:
+    runbook = page(client, f"{GUIDE}/runbooks/KafkaTxnWatchdog.md")
+    assert runbook.links["Container images"] == f"{GUIDE}/install/images.md"
+    assert runbook.links["KafkaTxnExporterDown"] == f"{GUIDE}/runbooks/KafkaTxnExporterDown.md"
+    assert "KafkaTxnExporterDown" not in page(client, f"{GUIDE}/sizing.md").links
 
 
 def test_llms_txt_names_addresses_that_answer(client: TestClient) -> None:
