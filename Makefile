@@ -100,6 +100,10 @@ bench: venv ## the benchmarks, with ratios; about an hour
 boards: venv ## the demo with Prometheus: asks every query of the dashboards, and draws docs/boards; five minutes
 	$(BIN)/python -m tests.dashboards.pictures
 
+.PHONY: docs
+docs: venv ## the documentation as a static site, dist/docs/site, and the man page, dist/docs/man; broken links fail
+	@$(BIN)/python -m deploy.site
+
 .PHONY: fuzz
 fuzz: venv ## 1,000,000 mutated inputs to the decoders and the fold; about ten minutes (INPUTS, SEED)
 	$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) --seed $(or $(SEED),1)

@@ -1,0 +1,64 @@
+"""Sphinx's settings of the site. Names in small letters are Sphinx's own (`python -m deploy.site` says where it is
+used)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from docutils import nodes
+from pygments.lexers.special import TextLexer
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+
+from deploy.site.man import ROOT, declared_version
+from service.web.guide_navigation import FOLDER, START, Entry, sections
+
+project = "txnscope"
+release = declared_version()
+extensions = ["myst_parser"]
+root_doc = Path(START).stem
+
+html_theme = "furo"
+html_title = f"txnscope {release}"
+html_favicon = str(ROOT / "service" / "web" / "static" / "icon.svg")
+html_show_copyright = False
+html_copy_source = False
+html_use_index = False
+html_show_search_summary = False  # a page opened from a file may not read others
+
+smartquotes = False  # `--flag` has two hyphens
+myst_heading_anchors = 3
+myst_disable_syntax = ["myst_block_break", "myst_line_comment", "myst_role", "myst_target"]
+"""What CommonMark and GitHub read as text stays text."""
+
+
+def unlink_files_of_the_repository(_app: Sphinx, page: nodes.document) -> None:
+    """Turns a link to a page of the repository outside docs/ into its text, as the guide of the service does. A link to
+    a page that does not exist stays, and fails the build."""
+    for link in list(page.findall(pending_xref)):
+        file = Path(f"{link['reftarget']}.md")  # absolute, if it is outside
+        if link.get("refdomain") == "doc" and file.is_absolute() and file.is_relative_to(ROOT) and file.is_file():
+            link.replace_self(nodes.inline("", "", *link.children))
+
+
+def toctree(caption: str, entries: tuple[Entry, ...]) -> str:
+    """Returns a directive that puts pages into the navigation."""
+    lines = [f"{entry.title} </{entry.name.removesuffix('.md')}>" for entry in entries]
+    return "\n".join(["", "", "```{toctree}", ":hidden:", f":caption: {caption}", "", *lines, "```", ""])
+
+
+def add_navigation(_app: Sphinx, document: str, source: list[str]) -> None:
+    """Adds to a page what the list of docs/index.md has below it."""
+    if document == root_doc:
+        source[0] += "".join(toctree(section.title, section.entries) for section in sections())
+    elif document.endswith(FOLDER.removesuffix(".md")):
+        for section in sections():
+            for entry in section.entries:
+                if entry.name == f"{document}.md":
+                    source[0] += toctree(entry.title, entry.below)
+
+
+def setup(app: Sphinx) -> None:
+    app.add_lexer("log", TextLexer)  # the language that docs/causes.md gives its lines of the transaction log
+    app.connect("source-read", add_navigation)
+    app.connect("doctree-read", unlink_files_of_the_repository)
