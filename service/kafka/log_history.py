@@ -6,10 +6,6 @@ from __future__ import annotations
 import time
 from typing import Final
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from service.domain.partitions.facts import TopicPartition
 from service.domain.transaction_log.facts import LogRecord
 from service.domain.transaction_log.states import EXPIRED, TOPIC
@@ -69,7 +65,7 @@ def id_history(
             continue
         starts, ends = holes(columns.offset, at, min(reached, hi))
         missing += map(Range, starts.tolist(), ends.tolist())
-        for row in _rows_of(columns, transactional_id):
+        for row in columns.transactional_ids.equal(transactional_id).tolist():
             if columns.kind[row] == UNDECODABLE:
                 unread.append(Range(int(columns.offset[row]), int(columns.offset[row]) + 1))
             else:
@@ -80,11 +76,6 @@ def id_history(
     if at < hi:
         unread.append(Range(at, hi))
     return LogHistory(partition, hi, tuple(records), frozenset(listing), tuple(missing), tuple(unread))
-
-
-def _rows_of(columns: LogColumns, transactional_id: bytes) -> list[int]:
-    is_it = pc.equal(columns.transactional_ids.cast(pa.binary()), pa.scalar(transactional_id, pa.binary()))
-    return [int(row) for row in np.flatnonzero(np.asarray(is_it))]
 
 
 def _record(columns: LogColumns, row: int) -> LogRecord:

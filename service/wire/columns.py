@@ -34,7 +34,7 @@ from service.wire.transaction_log import (
     decode_key,
     decode_value,
 )
-from service.wire.vectors import PADDING, Bools, Bytes, Ints, blocks, byte_strings, structs, uvarint
+from service.wire.vectors import PADDING, Bools, Bytes, Ints, blocks, structs, uvarint
 
 _FIXED = np.dtype([("version", ">i2"), ("pid", ">i8"), ("epoch", ">i2"), ("timeout", ">i4"), ("status", "i1")])
 _TIMES = np.dtype([("update", ">i8"), ("start", ">i8")])
@@ -200,7 +200,7 @@ def decode(chunks: Sequence[Chunk]) -> LogColumns:
     rejected = [_unreadable(chunks, records, row) for row in np.flatnonzero(~readable).tolist()]
     if rejected:
         records, id_size = records.rows(readable), id_size[readable]
-    ids = byte_strings(records.data, records.key_start + _KEY.itemsize, id_size)
+    ids = Slices(records.data, records.key_start + _KEY.itemsize, id_size)
     kind = np.where(records.value_size < 0, TOMBSTONE, VALUE).astype(np.int8)
     values = Slices(records.data, records.value_start, records.value_size)
     fields = ValueColumns.blank(len(kind))
@@ -209,7 +209,7 @@ def decode(chunks: Sequence[Chunk]) -> LogColumns:
             fields.put(row, decode_value(values.get(row) or b""))
         except DecodeError as error:
             kind[row] = UNDECODABLE
-            rejected.append(_rejected(chunks, records, row, error, ids[row].as_py()))
+            rejected.append(_rejected(chunks, records, row, error, ids.get(row)))
     walked = zip(walk.next_offset.tolist(), walk.batches.tolist(), walk.bytes.tolist(), strict=True)
     located = [slow.get(index) or LocatedChunk([], [], *sums) for index, sums in enumerate(walked)]
     next_offsets: dict[int, int] = {}

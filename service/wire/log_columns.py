@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from service.wire.transaction_log import Partitions, TransactionValue, decode_value
+from service.wire.vectors import structs
 
 VALUE: Final = 0
 TOMBSTONE: Final = 1
@@ -60,6 +60,19 @@ class Slices(NamedTuple):
     data: bytes
     start: npt.NDArray[np.int64]
     size: npt.NDArray[np.int64]
+
+    def rows(self, chosen: npt.NDArray[Any]) -> Slices:
+        """Returns the strings of some rows, chosen by their numbers or by a mask, of the same buffer."""
+        return Slices(self.data, self.start[chosen], self.size[chosen])
+
+    def equal(self, wanted: bytes) -> npt.NDArray[np.int64]:
+        """Returns the rows with this string."""
+        rows = np.flatnonzero(self.size == len(wanted))
+        if not rows.size or not wanted:
+            return rows
+        strings = structs(np.frombuffer(self.data, np.uint8), self.start[rows], np.dtype(f"V{len(wanted)}"))
+        is_it = strings.view(np.uint8).reshape(len(rows), -1) == np.frombuffer(wanted, np.uint8)
+        return rows[is_it.all(axis=1)]
 
     def get(self, row: int) -> bytes | None:
         start, size = int(self.start[row]), int(self.size[row])
@@ -131,7 +144,7 @@ class LogColumns(ValueColumns):
     timestamp_ms: npt.NDArray[np.int64]
     leader_epoch: npt.NDArray[np.int32]
     kind: npt.NDArray[np.int8]
-    transactional_ids: pa.BinaryArray
+    transactional_ids: Slices
     rejects: tuple[Reject, ...]
     """Ordered like the rows."""
     next_offsets: dict[int, int]

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -60,27 +59,3 @@ def varint(data: Bytes, at: Ints, odd: Bools) -> tuple[Ints, Ints]:
     """Returns the same as `uvarint`, for zigzag numbers."""
     number, behind = uvarint(data, at, odd)
     return (number >> 1) ^ -(number & 1), behind
-
-
-def byte_strings(data: bytes, start: Ints, size: Ints) -> pa.BinaryArray:
-    """Returns an Arrow array of the slices, which may have any order and must not overlap.
-
-    Arrow needs the strings of an array back to back. So the bytes between two slices become elements, too, and then
-    every second element is taken, in one pass in C++.
-    """
-    count = len(start)
-    if not count:
-        return pa.array([], pa.binary())
-    picked = np.arange(0, 2 * count, 2)
-    order = None
-    if (start[1:] < start[:-1]).any():
-        order = np.argsort(start, kind="stable")
-        start, size = start[order], size[order]
-        picked[order] = picked.copy()
-    borders = np.empty(2 * count, np.int64)
-    borders[0::2] = start
-    borders[1::2] = start + size
-    everything = pa.Array.from_buffers(
-        pa.large_binary(), 2 * count - 1, [None, pa.py_buffer(borders), pa.py_buffer(data)]
-    )
-    return everything.take(pa.array(picked)).cast(pa.binary())

@@ -16,7 +16,7 @@ import pyarrow as pa
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import NO_ID, Records
 from service.wire.log_columns import TOMBSTONE, UNDECODABLE, LogColumns
-from service.wire.vectors import byte_strings
+from spark_jobs.fold.byte_strings import byte_strings
 from spark_jobs.fold.transitions import PairFacts, Pairs, Scope
 
 Array = np.ndarray[Any, Any]
@@ -61,7 +61,7 @@ def fold(columns: LogColumns, scope: Scope) -> Folded:
     row_numbers = np.arange(rows)  # instead of values, which are fetched below for the few rows that need one
     single = Runs(
         partition=columns.partition,
-        transactional_id=columns.transactional_ids,
+        transactional_id=byte_strings(columns.transactional_ids),
         first=records,
         last=records,
         joined=np.zeros(rows, np.bool_),
@@ -163,7 +163,7 @@ def _states(columns: LogColumns) -> Array:
 def _values(columns: LogColumns, rows: Array, wanted: Array) -> pa.Array:
     """Returns the raw values of some rows, null where not `wanted`."""
     chosen = rows[wanted]
-    strings = byte_strings(columns.values.data, columns.values.start[chosen], columns.values.size[chosen])
+    strings = byte_strings(columns.values.rows(chosen))
     places = np.full(len(rows), NOTHING)
     places[wanted] = np.arange(len(chosen))
     return strings.take(pa.array(places, mask=~wanted))

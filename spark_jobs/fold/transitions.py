@@ -23,7 +23,7 @@ from service.domain.transaction_log.outcomes import BOUNDS_MS, LONGEST_MS, MARKE
 from service.domain.transaction_log.states import COMPLETE_COMMIT, PREPARE_COMMIT
 from service.wire.log_columns import LogColumns
 from service.wire.transaction_log import decode_value
-from service.wire.vectors import byte_strings
+from spark_jobs.fold.byte_strings import byte_strings
 
 Array = np.ndarray[Any, Any]
 
@@ -188,11 +188,11 @@ def decisions(columns: LogColumns, partitions: Collection[int]) -> pa.StructArra
     """Returns the PrepareX records that list partitions, from the log partitions in `partitions`."""
     is_end = np.isin(columns.status, [states.PREPARE_COMMIT, states.PREPARE_ABORT]) & (columns.partition_count > 0)
     rows = np.flatnonzero(is_end & np.isin(columns.partition, list(partitions)))
-    values = byte_strings(columns.values.data, columns.values.start[rows], columns.values.size[rows])
+    values = byte_strings(columns.values.rows(rows))
     found = (
         columns.partition[rows],
         columns.offset[rows],
-        columns.transactional_ids.take(pa.array(rows)),
+        byte_strings(columns.transactional_ids.rows(rows)),
         columns.status[rows],
         columns.producer_id[rows],
         columns.producer_epoch[rows],

@@ -6,7 +6,6 @@ from __future__ import annotations
 from unittest.mock import patch
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -108,8 +107,15 @@ def test_a_row_has_every_field_of_its_record() -> None:
         "partition_count": 3,
     }
     assert {name: getattr(columns, name).tolist() for name in expected} == {n: [v] for n, v in expected.items()}
-    assert columns.transactional_ids.equals(pa.array([b"a"], pa.binary()))
+    assert columns.transactional_ids.get(0) == b"a"
     assert columns.participants(0) == (("t", (1, 2)), ("u", (0,)))
+
+
+def test_rows_are_found_by_their_id() -> None:
+    records = [build.transition(name, at, timestamp_ms=9, data=None) for at, name in enumerate(["ab", "b", "", "ab"])]
+    ids = decode([Chunk(0, 0, END, b"".join(records))]).transactional_ids
+    found = {name: ids.equal(name).tolist() for name in (b"ab", b"b", b"", b"ac", b"abc")}
+    assert found == {b"ab": [0, 3], b"b": [1], b"": [2], b"ac": [], b"abc": []}
 
 
 def test_a_tombstone_has_no_fields() -> None:
