@@ -16,9 +16,13 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
-import pyarrow as pa
+import cramjam
+import numpy as np
+from cramjam import DecompressionError
 
 from service.wire.errors import BadCodec
 
@@ -28,8 +32,9 @@ compression."""
 
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _GZIP_WINDOW: Final = 31  # zlib: 15 bits of window, +16 = gzip framing
-_NAMES: Final = {3: "lz4", 4: "zstd"}
-_PIECE: Final = 1 << 18
+_FRAMED: Final[dict[int, Callable[..., int]]] = {3: cramjam.lz4.decompress_into, 4: cramjam.zstd.decompress_into}
+_SMALL_ROOM: Final = 1 << 18
+_USUAL_RATIO: Final = 8
 _I32 = struct.Struct(">i")
 
 
@@ -42,9 +47,9 @@ def decompress(codec: int, data: bytes, limit: int = LIMIT) -> bytes:
             return _gzip(data, limit)
         if codec == 2:
             return _snappy(data, limit)
-        if codec in _NAMES:
-            return _framed(_NAMES[codec], data, limit)
-    except (zlib.error, OSError, ValueError, struct.error) as error:
+        if codec in _FRAMED:
+            return _framed(codec, data, limit)
+    except (zlib.error, DecompressionError, struct.error) as error:
         raise BadCodec(f"compression type {codec}: {error}") from error
     raise BadCodec(f"compression type {codec} is unknown")
 
@@ -57,16 +62,23 @@ def _gzip(data: bytes, limit: int) -> bytes:
     return _bounded(plain, limit)
 
 
-def _framed(name: str, data: bytes, limit: int) -> bytes:
-    """Decompresses an lz4 or zstd stream with Arrow's `read_buffer`, because Arrow's `read` allocates its result
-    beforehand, and never frees the result if the stream is broken."""
-    pieces = []
-    size = 0
-    with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
-        while size <= limit and (piece := stream.read_buffer(_PIECE)).size:
-            pieces.append(piece)
-            size += piece.size
-    return _bounded(b"".join(pieces), limit)
+def _framed(codec: int, data: bytes, limit: int) -> bytes:
+    """Decompresses an lz4 or zstd stream, which need not say its plain size, into a bounded room. The first room is
+    small, because the kernel clears every page that a large one touches for the first time."""
+    into = _FRAMED[codec]
+    first = min(limit, max(_SMALL_ROOM, _USUAL_RATIO * len(data)))
+    if first < limit:
+        with suppress(DecompressionError):
+            return _into(into, data, first)
+    try:
+        return _into(into, data, limit)
+    except DecompressionError as error:
+        raise BadCodec(f"compression type {codec}, to at most {limit} bytes: {error}") from error
+
+
+def _into(decompress_into: Callable[..., int], data: bytes, size: int) -> bytes:
+    room = np.empty(size, np.uint8)
+    return room[: decompress_into(data, room)].tobytes()
 
 
 def _snappy(data: bytes, limit: int) -> bytes:
@@ -98,8 +110,7 @@ def _snappy_block(block: bytes, limit: int) -> bytes:
         raise BadCodec("snappy: a block without size")
     if size > limit:
         raise BadCodec(f"more than {limit} bytes when decompressed")
-    plain: bytes = pa.Codec("snappy").decompress(block, size, asbytes=True)
-    return plain
+    return _into(cramjam.snappy.decompress_raw_into, block, size)
 
 
 def _bounded(plain: bytes, limit: int) -> bytes:
