@@ -72,7 +72,8 @@ class Slices(NamedTuple):
             return rows
         strings = structs(np.frombuffer(self.data, np.uint8), self.start[rows], np.dtype(f"V{len(wanted)}"))
         is_it = strings.view(np.uint8).reshape(len(rows), -1) == np.frombuffer(wanted, np.uint8)
-        return rows[is_it.all(axis=1)]
+        found: npt.NDArray[np.int64] = rows[is_it.all(axis=1)]
+        return found
 
     def get(self, row: int) -> bytes | None:
         start, size = int(self.start[row]), int(self.size[row])

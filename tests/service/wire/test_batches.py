@@ -139,7 +139,7 @@ def test_a_decompression_bomb_is_refused_before_it_fills_the_memory(codec: int) 
     bomb = compress(codec, bytes(30 << 20))
     tracemalloc.start()
     try:
-        with pytest.raises(BadCodec, match="(more than|to at most) 1048576 bytes"):
+        with pytest.raises(BadCodec, match=r"(more than|to at most) 1048576 bytes"):
             decompress(codec, bomb, limit=1 << 20)
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
