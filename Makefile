@@ -130,6 +130,11 @@ sbom: venv ## what is installed in .venv, as a CycloneDX document: sbom.cdx.json
 release: venv ## VERSION=1.0.0 make release: checks, changelog, wheel and sdist with equal hashes twice, SBOM, checksums, a tag; pushes nothing
 	@$(BIN)/python -m deploy.release
 
+.PHONY: images
+images: venv ## build both container images, run them beside a broker, and say how large they are; ten minutes (needs root, podman, runc, and mmdebstrap where no registry is reached)
+	@deploy/system-packages.sh images
+	$(BIN)/pytest tests/images/built_images.py --capture no
+
 .PHONY: audit
 audit: venv ## packages of requirements.lock with known vulnerabilities; says so if the package index knows none
 	@$(BIN)/python -m deploy.vulnerabilities

