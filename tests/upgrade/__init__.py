@@ -1,0 +1,1 @@
+"""Upgrades a running txnscope from an older revision to the present one under load, and rolls it back."""
