@@ -40,7 +40,7 @@ def build_site(docs: Path, out: Path) -> int:
     """Builds the site anew, and returns Sphinx's exit code. Warnings are errors."""
     with tempfile.TemporaryDirectory(prefix="txnscope-site-") as doctrees:
         words = ["-q", "-W", "--keep-going", "-b", "html", "-c", str(HERE), "-d", doctrees, str(docs), str(out)]
-        return build_main(words)
+        return int(build_main(words))
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ print("\\0", pathlib.Path("/var/lib/dpkg/status").read_text())
 """
     document, packages, jars, status = in_image(images[name], script).split("\0")
     sbom = json.loads(document)
-    listed = {kind: set() for kind in ("pypi", "maven", "generic", "deb")}
+    listed: dict[str, set[str]] = {kind: set() for kind in ("pypi", "maven", "generic", "deb")}
     for one in sbom["components"]:
         listed[one["purl"].removeprefix("pkg:").partition("/")[0]].add(one["name"])
     assert sbom["metadata"]["component"]["name"] == f"txnscope-{name}"
