@@ -10,9 +10,10 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, inspect
 
@@ -37,6 +38,50 @@ def test_each_revision_says_since_when_its_tables_can_be_read() -> None:
         since = migrate.readable_since_of(script.revision)
         before = {one.revision for one in scripts.iterate_revisions(script.revision, "base")}
         assert since in before, f"{script.revision}: {since} is no revision before it"
+
+
+def shut_out(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Returns what a program that was written for the tables `before` cannot do with the tables `after`."""
+    found = [f"no table {table}" for table in before.keys() - after.keys()]
+    for table in before.keys() & after.keys():
+        old, new = before[table], after[table]
+        found += [f"{table}.{name} is gone or changed" for name in old if old[name] != new.get(name)]
+        found += [
+            f"{table}.{name} must be given"
+            for name in new.keys() - old.keys()
+            if new[name] == (new[name][0], False, None)
+        ]
+    return sorted(found)
+
+
+def tables_at(directory: Path, revision: str) -> dict[str, Any]:
+    """Returns, by table and column, type, whether it may be null, and default, in a new store of this revision."""
+    engine = open_engine(f"sqlite:///{directory / revision}.db")
+    with engine.begin() as connection:
+        command.upgrade(migrate.config(connection), revision)
+    with engine.connect() as connection:
+        found = inspect(connection)
+        tables = {
+            table: {
+                one["name"]: (str(one["type"]), one["nullable"], one["default"]) for one in found.get_columns(table)
+            }
+            for table in found.get_table_names()
+        }
+    engine.dispose()
+    return tables
+
+
+def test_revisions_that_older_versions_can_read_only_add(tmp_path: Path) -> None:
+    with as_next_version(tmp_path):
+        for script in ScriptDirectory(str(migrate._SCRIPTS)).walk_revisions():
+            before = tables_at(tmp_path, migrate.readable_since_of(script.revision))
+            assert shut_out(before, tables_at(tmp_path, script.revision)) == [], script.revision
+
+
+def test_a_renamed_column_shuts_older_versions_out(tmp_path: Path) -> None:
+    with as_next_version(tmp_path, only_adds=False):
+        found = shut_out(tables_at(tmp_path, "r0001"), tables_at(tmp_path, REVISION))
+    assert found == ["clusters.name is gone or changed", "clusters.title must be given"]
 
 
 def test_a_store_holds_the_revision_since_which_it_can_be_read(engine: Engine, tmp_path: Path) -> None:
