@@ -15,7 +15,8 @@ from playwright.sync_api import Page, expect
 
 from deploy.demo.scenarios import INVOICES_ID, LATE_OFFSET, REFUNDS, REFUNDS_ID
 from deploy.demo.tour import CLUSTER
-from service.web.guide import RUNBOOKS
+from service.web.guide import GUIDE, RUNBOOKS
+from service.web.guide_navigation import START
 from tests.deploy.demo.running import Demo, showing
 from tests.helpers.paths import ROOT
 from tests.helpers.waiting import LIMIT_S, wait_until
@@ -51,7 +52,7 @@ def paths(demo: Demo, service: str) -> list[str]:
     toured = [url.removeprefix(service) for url in demo.urls() if "/api/" not in url and not url.endswith("/metrics")]
     toured = [path for path in toured if "/transaction?" not in path or path.endswith(DRAWN_APART)]
     lists = [f"{PAGE}/{name}" for name in ("findings", "transactions?state=Ongoing", "partitions", "goto?q=refunds")]
-    guide = [f"{RUNBOOKS}/{name}.md" for name in ("README", "KafkaTransactionHanging")]
+    guide = [f"{GUIDE}/{START}", *(f"{RUNBOOKS}/{name}.md" for name in ("README", "KafkaTransactionHanging"))]
     return list(dict.fromkeys(["/", *toured, *lists, *guide]))
 
 
