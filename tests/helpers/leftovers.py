@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from signal import SIGKILL
 from uuid import uuid4
 
@@ -59,4 +60,6 @@ def end_marked(mark: str) -> list[str]:
 
 if __name__ == "__main__":
     sys.stdin.readline()
-    print(*end_marked(sys.argv[1]), sep="\n", flush=True)  # noqa: T201
+    ended_here = end_marked(sys.argv[1])
+    with suppress(BrokenPipeError):  # the run itself was killed
+        print(*ended_here, sep="\n", flush=True)  # noqa: T201

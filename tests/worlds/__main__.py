@@ -18,6 +18,7 @@ from itertools import repeat
 from multiprocessing import get_context
 from typing import Final
 
+from tests.helpers.leftovers import Guard
 from tests.worlds import causes
 from tests.worlds.causes import CAUSES_BLOCK, draw_causes_block
 from tests.worlds.enumerated import play_slice
@@ -47,14 +48,18 @@ def main() -> int:
     logging.disable()
     first = options.first_seed
     wrong = 0
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        seeds = range(first, first + options.histories, BLOCK)
-        wrong += _print_wrong("judged by the verdict alone", pool.map(draw_block, seeds))
-        seeds = range(first, first + options.judged, JUDGED_BLOCK)
-        wrong += _print_wrong("judged by all of txnscope", pool.map(draw_judged_block, seeds))
-        wrong += _print_wrong("enumerated: every small world", pool.map(play_slice, range(SLICES), repeat(SLICES)))
-        lives = _lives(pool, range(first, first + options.causes, CAUSES_BLOCK))
-        wrong += _print_causes(options.causes, *lives)
+    guard = Guard()  # ends the pool's processes, even after SIGKILL
+    try:
+        with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+            seeds = range(first, first + options.histories, BLOCK)
+            wrong += _print_wrong("judged by the verdict alone", pool.map(draw_block, seeds))
+            seeds = range(first, first + options.judged, JUDGED_BLOCK)
+            wrong += _print_wrong("judged by all of txnscope", pool.map(draw_judged_block, seeds))
+            wrong += _print_wrong("enumerated: every small world", pool.map(play_slice, range(SLICES), repeat(SLICES)))
+            lives = _lives(pool, range(first, first + options.causes, CAUSES_BLOCK))
+            wrong += _print_causes(options.causes, *lives)
+    finally:
+        guard.end()
     return 1 if wrong else 0
 
 
