@@ -42,10 +42,14 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+_ROUNDED: Final = 0.9995
+"""From this share of a unit on, a number is written in the unit, because it would round to 1,000 of the smaller one."""
+
+
 def about(number: float) -> str:
     """Formats a number with at most three digits and a unit: `765 k`, `3.9 M`; below 100,000 in full, with commas."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if number >= size * (100 if unit == "k" else 1):
+        if number >= size * (100 if unit == "k" else _ROUNDED):
             value = number / size
             return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
     return f"{number:,.0f}"
@@ -54,7 +58,7 @@ def about(number: float) -> str:
 def size(number: int) -> str:
     """Formats a number of bytes: `9.1 MB`."""
     for unit, length in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if number >= length:
+        if number >= length * _ROUNDED:
             return f"{number / length:.1f} {unit}"
     return f"{number} B"
 

@@ -48,7 +48,7 @@ def _trust_store(properties: Mapping[str, str]) -> dict[str, str]:
         return {}
     if _is_pem(raw):
         return {TRUSTED: raw.decode("utf-8", errors="replace")}
-    store = _pkcs12(raw, properties, TRUST_STORE, properties.get(f"{TRUST_STORE}.password"))
+    store = _pkcs12(raw, properties, TRUST_STORE, f"{TRUST_STORE}.password")
     if store.key is not None:  # only Java reads the attribute that marks trusted certificates
         raise ValueError(
             f"{TRUST_STORE}.location: {properties[f'{TRUST_STORE}.location']} has a private key: give a store with"
@@ -63,12 +63,12 @@ def _key_store(properties: Mapping[str, str]) -> dict[str, str]:
         return {}
     if _is_pem(raw):  # Java's PEM key store holds certificate and key in one file
         return {CHAIN: raw.decode("utf-8", errors="replace")}
-    password = properties.get(KEY_PASSWORD) or properties.get(f"{KEY_STORE}.password")
-    store = _pkcs12(raw, properties, KEY_STORE, password)
+    password_key = KEY_PASSWORD if properties.get(KEY_PASSWORD) else f"{KEY_STORE}.password"
+    store = _pkcs12(raw, properties, KEY_STORE, password_key)
     if store.key is None or store.cert is None:
         raise ValueError(f"{KEY_STORE}.location: {properties[f'{KEY_STORE}.location']} has no private key")
     chain = _pem_of(_chain(store.cert.certificate, [one.certificate for one in store.additional_certs]))
-    return {CHAIN: chain, **_key(store, password)}
+    return {CHAIN: chain, **_key(store, properties.get(password_key))}
 
 
 def _key(store: PKCS12KeyAndCertificates, password: str | None) -> dict[str, str]:
@@ -118,13 +118,16 @@ def _is_pem(raw: bytes) -> bool:
     return b"-----BEGIN" in raw
 
 
-def _pkcs12(raw: bytes, properties: Mapping[str, str], store: str, password: str | None) -> PKCS12KeyAndCertificates:
+def _pkcs12(raw: bytes, properties: Mapping[str, str], store: str, password_key: str) -> PKCS12KeyAndCertificates:
+    """Opens the store with the password under `password_key`. Raises ValueError, which names that key, if it cannot be
+    opened."""
     from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
+    password = properties.get(password_key)
     try:
         return load_pkcs12(raw, password.encode() if password else None)
     except ValueError as e:
-        wrong = f"neither PEM nor PKCS12, or {store}.password is wrong" if password else f"{store}.password is missing"
+        wrong = f"neither PEM nor PKCS12, or {password_key} is wrong" if password else f"{password_key} is missing"
         raise ValueError(f"{store}.location: {properties[f'{store}.location']}: {wrong}") from e
 
 

@@ -89,6 +89,10 @@ def test_a_wrong_store_is_named_without_its_password(
     assert refusal(tmp_path, pem, "ssl.truststore.certificates=x").endswith("exclude each other: give only one of them")
     keyless = (f"ssl.keystore.location={trusted}", f"ssl.keystore.password={STORE_PASSWORD}")
     assert refusal(tmp_path, *keyless) == f"ssl.keystore.location: {trusted} has no private key"
+    key = (f"ssl.keystore.location={own}", f"ssl.keystore.password={STORE_PASSWORD}", "ssl.key.password=guess")
+    assert (
+        refusal(tmp_path, *key) == f"ssl.keystore.location: {own}: neither PEM nor PKCS12, or ssl.key.password is wrong"
+    )
     both = (f"ssl.truststore.location={own}", f"ssl.truststore.password={STORE_PASSWORD}")
     assert "has a private key: give a store with only the trusted" in refusal(tmp_path, *both)
 

@@ -37,17 +37,19 @@ def test_short_times_are_in_milliseconds() -> None:
 
 def test_offsets_are_whole_and_counts_may_be_rounded() -> None:
     assert words.count(48_211_900) == "48,211,900"
-    assert [words.about(n) for n in (0, 999, 12_345, 765_432, 3_900_000, 214e6)] == [
+    assert [words.about(n) for n in (0, 999, 12_345, 765_432, 999_600, 3_900_000, 214e6)] == [
         "0",
         "999",
         "12,345",
         "765 k",
+        "1 M",
         "3.9 M",
         "214 M",
     ]
-    assert [words.size(n) for n in (12, 600_000, 9_100_000, 21_800_000_000)] == [
+    assert [words.size(n) for n in (12, 600_000, 999_960, 9_100_000, 21_800_000_000)] == [
         "12 B",
         "600.0 kB",
+        "1.0 MB",
         "9.1 MB",
         "21.8 GB",
     ]
