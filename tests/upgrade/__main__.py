@@ -65,7 +65,7 @@ def lines(result: Result) -> Iterator[Line]:
     yield Line("pages and addresses polled", str(result.pages))
     yield Line("answers", f"{result.polled.answers:,}")
     yield _pause("no service answers some page, longest", together)
-    yield _pause("one service does not answer, longest", alone)
+    yield Line("one of two services does not answer, longest", f"{alone:.1f} s")
     yield _pause("no new data, longest", stood)
     yield _pause("age of the data, greatest", age)
 
