@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +19,7 @@ from service.store.finding_events import events_after
 from tests.helpers.next_version import migrate_by_next_version
 from tests.helpers.postgres import Postgres
 from tests.helpers.stores import NOW_MS
+from tests.helpers.waiting import LIMIT_S
 from tests.service.api.every_answer import API, LIST, PAGE, PAGES, PATHS, fill, samples
 
 NOTICE: Final = re.compile(r'<div class="notice notice--info" id="newer">.*\n')
@@ -110,3 +114,28 @@ def test_a_finding_with_a_word_of_a_newer_version_is_left_out(url: str, column: 
         assert client.get(f"{API}/orders/findings").json()["items"] == []
         assert client.get(f"{API}/orders/findings/{finding['id']}").status_code == 404
         assert samples(client)
+
+
+def test_a_migration_gets_through_while_pages_are_asked_for(url: str, tmp_path: Path) -> None:
+    """Each page reads several tables, of which the migration must not wait for one while it has locked another."""
+    over = threading.Event()
+
+    def ask(client: TestClient) -> Counter[int]:
+        seen = Counter[int]()
+        while not over.is_set() or not seen:
+            seen.update(
+                client.get(path, follow_redirects=False).status_code for path in (PAGE, f"{PAGE}/findings", LIST)
+            )
+        return seen
+
+    with service(url) as client, ThreadPoolExecutor(3) as at_once:
+        asking = [at_once.submit(ask, client) for _ in range(3)]
+        try:
+            migrated_by_next_version(url, tmp_path)
+        finally:
+            over.set()
+        for one in asking:
+            assert one.result(LIMIT_S).keys() <= {200, 503}, (
+                "503: the tables were locked for longer than a reader waits"
+            )
+        assert "(revision r9998" in client.get("/-/ready").text
