@@ -104,6 +104,10 @@ boards: venv ## the demo with Prometheus: asks every query of the dashboards, an
 docs: venv ## the documentation as a static site, dist/docs/site, and the man page, dist/docs/man; broken links fail
 	@$(BIN)/python -m deploy.site
 
+.PHONY: install-pages
+install-pages: venv ## the commands of docs/install/pipx.md, in an empty home, on a real broker; installs 1.4 GB, two minutes
+	$(BIN)/pytest tests/install/installed_pages.py --capture no
+
 .PHONY: fuzz
 fuzz: venv ## 1,000,000 mutated inputs to the decoders and the fold; about ten minutes (INPUTS, SEED)
 	$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) --seed $(or $(SEED),1)
