@@ -13,6 +13,8 @@ if [ "${1:-}" = images ]; then
   for tool in podman buildah runc mmdebstrap; do
     command -v "$tool" >/dev/null || missing+=("$tool")
   done
+  # what `podman run --init` starts
+  [ -e /usr/libexec/podman/catatonit ] || [ -e /usr/bin/catatonit ] || missing+=(catatonit)
 fi
 [ ${#missing[@]} -eq 0 ] && exit 0
 
