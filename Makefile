@@ -143,6 +143,11 @@ images: venv ## build both container images, run them beside a broker, and say h
 	@deploy/system-packages.sh images
 	$(BIN)/pytest tests/images/built_images.py --capture no
 
+.PHONY: release-image
+release-image: # of `make release`, whose tree has no venv: both images as localhost/txnscope-…:VERSION, and their content in DIST
+	@deploy/system-packages.sh images
+	@$(BIN)/python -m deploy.compose.images
+
 .PHONY: audit
 audit: venv ## packages of requirements.lock with known vulnerabilities; says so if the package index knows none
 	@$(BIN)/python -m deploy.vulnerabilities

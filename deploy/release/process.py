@@ -22,6 +22,7 @@ a promised name is gone."""
 
 VERSIONED: Final = {
     "pyproject.toml": re.compile(r'^(version = )"[^"]+"$', re.MULTILINE),
+    "deploy/compose/Containerfile": re.compile(r'^(ARG VERSION=)"[^"]+"$', re.MULTILINE),
 }
 """Files that name the version, each with a pattern of the only place."""
 

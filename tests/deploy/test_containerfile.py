@@ -14,6 +14,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from deploy.compose.role_requirements import parse, role
+from deploy.release.build import REVISION
 from service.api.routes import health
 from service.cli.parser import parse as parse_command
 from service.web.guide_navigation import DOCS
@@ -93,8 +94,15 @@ def test_an_image_has_the_labels_of_the_project(name: str) -> None:
     found = dict(re.findall(r'org\.opencontainers\.image\.([a-z.]+)="([^"]*)"', labels))
     assert found["licenses"] == project["license"]
     assert (found["version"], found["revision"], found["source"]) == ("${VERSION}", "${REVISION}", "${SOURCE}")
-    versions = [line for stage in stages().values() for line in stage.all("ARG") if line.startswith("VERSION")]
-    assert set(versions) == {f"VERSION={project['version']}"}
+    assert f'\nARG VERSION="{project["version"]}"\n' in (COMPOSE / "Containerfile").read_text("utf-8")
+    declared = [name for name, stage in stages().items() if "VERSION" in stage.all("ARG")]
+    assert declared == ["build-service", "build-job", "service", "job"]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_build_writes_the_revision_that_the_version_shows(name: str) -> None:
+    (run,) = (line for line in stages()[f"build-{name}"].all("RUN") if "pip wheel" in line)
+    assert run.index(f"> {REVISION}") < run.index("pip wheel")
 
 
 @pytest.mark.parametrize("name", OURS)

@@ -48,7 +48,6 @@ MAKEFILE = 'release-chart:\n\t@echo "$(VERSION) $(REVISION)" > "$(DIST)/chart.tx
 def root(tmp_path: Path) -> Path:
     """A checkout whose next release is 1.0.0."""
     made = tmp_path / "checkout"
-    (made / "service").mkdir(parents=True)
     files = {
         "pyproject.toml": PYPROJECT,
         "requirements.lock": LOCK,
@@ -57,8 +56,10 @@ def root(tmp_path: Path) -> Path:
         ".gitignore": "/dist/\n/service/revision.txt\n",
         "service/__init__.py": "",
         "promises.py": "",
+        "deploy/compose/Containerfile": 'ARG VERSION="0.9.0"\n',
     }
     for name, text in files.items():
+        (made / name).parent.mkdir(parents=True, exist_ok=True)
         (made / name).write_text(text)
     git(tmp_path, "init", "--quiet", "--initial-branch", "main", str(made))
     for name, value in {"user.name": "t", "user.email": "t@example.org", "commit.gpgsign": "false"}.items():
@@ -97,6 +98,7 @@ def test_a_release_is_one_commit_with_a_tag(root: Path) -> None:
     assert git(root, "rev-parse", "HEAD~") == before
     assert git(root, "cat-file", "-t", "v1.0.0rc1") == "tag"
     assert 'version = "1.0.0rc1"' in (root / "pyproject.toml").read_text()
+    assert (root / "deploy/compose/Containerfile").read_text() == 'ARG VERSION="1.0.0rc1"\n'
     assert "## 1.0.0rc1 (" in (root / "CHANGELOG.md").read_text()
     assert git(root, "status", "--porcelain") == ""
     assert git(root, "worktree", "list").count("\n") == 0
