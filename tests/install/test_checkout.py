@@ -15,7 +15,7 @@ from tests.install.page_commands import blocks
 @pytest.mark.spark
 def test_the_commands_of_the_checkout_show_a_brokers_transactions(tmp_path: Path) -> None:
     make, *after = blocks("checkout")
-    assert make == "make venv\n"
+    assert make == "make runtime\n"
     (tmp_path / ".venv").symlink_to(ROOT / ".venv")
     assert "CompleteAbort" in show_transactions(after, tmp_path, {"PYTHONPATH": str(ROOT)})
     assert (tmp_path / "txnscope.db").is_file()
