@@ -141,7 +141,7 @@ release: venv ## VERSION=1.0.0 make release: checks, changelog, wheel and sdist 
 .PHONY: images
 images: venv ## build both container images, run them beside a broker, and say how large they are; ten minutes (needs root, podman, runc, and mmdebstrap where no registry is reached)
 	@deploy/system-packages.sh images
-	$(BIN)/pytest tests/images/built_images.py --capture no
+	$(BIN)/pytest tests/images/built_images.py --capture no -p no:randomly
 
 .PHONY: release-image
 release-image: # of `make release`, whose tree has no venv: both images as localhost/txnscope-…:VERSION, and their content in DIST
