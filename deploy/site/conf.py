@@ -31,7 +31,7 @@ html_show_search_summary = False  # a page opened from a file may not read other
 smartquotes = False  # `--flag` has two hyphens
 myst_heading_anchors = 3
 myst_disable_syntax = ["myst_block_break", "myst_line_comment", "myst_role", "myst_target"]
-"""What CommonMark and GitHub read as text stays text."""
+"""Syntax of MyST that is plain text in CommonMark and on GitHub, and so on the site."""
 
 
 def unlink_files_of_the_repository(_app: Sphinx, page: nodes.document) -> None:

@@ -6,8 +6,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
@@ -35,7 +36,6 @@ CLUSTER: Final = "upgraded"
 IDS: Final = tuple(f"counted-{number}" for number in range(6))
 _LOADED: Final = "upgrade-load"
 _HANGS: Final = "upgrade-hangs"
-_PHASES: Final = 7 + len(ROLL)
 _TRIES: Final = 5
 _STANDS_BY: Final = "another instance writes this cluster: standing by"
 
@@ -52,7 +52,7 @@ class Plan(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """What ended, by id: (commits, aborts)."""
+    """Numbers of transactions that ended, by id: (commits, aborts)."""
 
     kafka: dict[str, tuple[int, int]]
     counted: dict[str, tuple[int, int]]
@@ -213,41 +213,31 @@ def _upgrade(plan: Plan, cluster: Cluster, stages: Stages) -> Result:
 
 
 def _stages(plan: Plan, cluster: Cluster, stages: Stages) -> None:
-    faults = Faults(cluster, 1, plan.brokers_after)
-    each_s = plan.seconds / _PHASES
-    for phase in _phases(plan, stages, faults):
-        stages.begin(phase)
-        stages.stay(each_s)
+    phases = _phases(plan, stages, Faults(cluster, 1, plan.brokers_after))
+    for name, steps in phases:
+        stages.begin(name)
+        for step in steps:
+            step()
+        stages.stay(plan.seconds / len(phases))
 
 
-def _phases(plan: Plan, stages: Stages, faults: Faults) -> Iterator[str]:
-    """Yields the name of each phase. What the phase does comes after the time of the phase before."""
-    yield "old job, old services"
-    stages.begin(text := "the new version migrates")
-    stages.migrate(plan.new)
-    yield text
-    stages.begin(text := "new services")
-    stages.serve(plan.new)
-    yield text
-    stages.begin(text := "new job")
-    stages.ingest(plan.new)
-    yield text
-    for number, kind in enumerate(ROLL, 1):
-        stages.begin(text := f"brokers: {kind}" + (f" {number}" if kind == UPGRADED else ""))
-        faults.do(kind)
-        faults.settle()
-        yield text
-    stages.begin(text := "rollback: old job")
-    stages.ingest(plan.old)
-    yield text
-    stages.begin(text := "rollback: old services")
-    stages.serve(plan.old)
-    yield text
-    stages.begin(text := "upgraded again: new services and job")
-    stages.migrate(plan.new)
-    stages.serve(plan.new)
-    stages.ingest(plan.new)
-    yield text
+def _phases(plan: Plan, stages: Stages, faults: Faults) -> list[tuple[str, list[Callable[[], object]]]]:
+    """Returns the phases: each has a name, and the steps with which it begins."""
+    migrate, serve, ingest = (partial(one, plan.new) for one in (stages.migrate, stages.serve, stages.ingest))
+    rolled: list[tuple[str, list[Callable[[], object]]]] = [
+        (f"brokers: {kind}" + (f" {number}" if kind == UPGRADED else ""), [partial(faults.do, kind), faults.settle])
+        for number, kind in enumerate(ROLL, 1)
+    ]
+    return [
+        ("old job, old services", []),
+        ("the new version migrates", [migrate]),
+        ("new services", [serve]),
+        ("new job", [ingest]),
+        *rolled,
+        ("rollback: old job", [partial(stages.ingest, plan.old)]),
+        ("rollback: old services", [partial(stages.serve, plan.old)]),
+        ("upgraded again: new services and job", [migrate, serve, ingest]),
+    ]
 
 
 def _hang(cluster: Cluster, stages: Stages) -> tuple[Hang, str]:
