@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import socket
 import subprocess
 import threading
 from collections.abc import Callable
@@ -27,7 +28,7 @@ CHECK_EVERY_S: Final = 1.0
 STUCK: Final = 1
 """Exit code of a process that ends because it cannot continue. The supervisor starts it again."""
 
-_PAGE: Final = re.compile(r"(?:(?P<host>[^/]+):)?(?P<port>\d{1,5})")
+_PAGE: Final = re.compile(r"(?:(?P<host>[^/\[\]:]+|\[[^/\[\]]+\]):)?(?P<port>\d{1,5})")
 
 
 class BadLiveness(Exception):
@@ -101,7 +102,7 @@ class Watchdog:
 
 def liveness_reporter(where: str) -> Callable[[], None]:
     """Returns a function to call once a second while all parts make progress. The function touches the file `where`; if
-    `where` is [HOST:]PORT, a page there answers 200 from then on.
+    `where` is [HOST:]PORT, a page there answers 200 from then on. An IPv6 address stands in brackets.
 
     Raises BadLiveness if the port is taken or the file cannot be written.
     """
@@ -111,7 +112,7 @@ def liveness_reporter(where: str) -> Callable[[], None]:
             file = Path(where)
             file.touch()
             return file.touch
-        server = _LivenessPage((page["host"] or "127.0.0.1", int(page["port"])), _Answer)
+        server = _LivenessPage((page["host"] or "127.0.0.1").strip("[]"), int(page["port"]))
     except (OSError, OverflowError) as e:
         raise BadLiveness(f"liveness {where}: {getattr(e, 'strerror', None) or e}") from e
     threading.Thread(target=server.serve_forever, name="liveness", daemon=True).start()
@@ -124,9 +125,10 @@ class _LivenessPage(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        super().__init__(address, handler)
+    def __init__(self, host: str, port: int) -> None:
+        self.address_family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         self.is_well = threading.Event()
+        super().__init__((address[0], port), _Answer)
 
 
 class _Answer(BaseHTTPRequestHandler):

@@ -92,9 +92,9 @@ def content(manifests: list[Manifest], pod: Manifest, container: Manifest, path:
     return str(found["data"][key])
 
 
-def deployed(example: str, part: str) -> list[tuple[str, Manifest]]:
-    """Returns (name, pod) of each Deployment of the component."""
-    found = [m for m in of_kind(rendered(example), "Deployment") if component(m) == part]
+def deployed(example: str, part: str, *more: str) -> list[tuple[str, Manifest]]:
+    """Returns (name, pod) of each Deployment of the component. `more`: further arguments for Helm."""
+    found = [m for m in of_kind(rendered(example, *more), "Deployment") if component(m) == part]
     return [(m["metadata"]["name"], m["spec"]["template"]["spec"]) for m in found]
 
 
@@ -206,13 +206,15 @@ def test_the_probes_of_a_job_ask_the_port_of_its_liveness(example: str) -> None:
             assert container[probe]["httpGet"] == {"path": "/", "port": "liveness"}
 
 
-def test_a_job_answers_its_probe_while_it_makes_progress() -> None:
-    ((_, pod),) = deployed("postgresql", "job")
+@pytest.mark.parametrize("more", [(), ("--set", "job.livenessHost=::")], ids=["IPv4", "IPv6"])
+def test_a_job_answers_its_probe_while_it_makes_progress(more: tuple[str, ...]) -> None:
+    ((_, pod),) = deployed("postgresql", "job", *more)
     (container,) = pod["containers"]
     port = free_port()
     host, _, _ = flags_of(container).liveness.rpartition(":")
     report = liveness_reporter(f"{host}:{port}")
-    address = f"http://127.0.0.1:{port}{container['livenessProbe']['httpGet']['path']}"
+    mine = "[::1]" if more else "127.0.0.1"
+    address = f"http://{mine}:{port}{container['livenessProbe']['httpGet']['path']}"
     with pytest.raises(urllib.error.HTTPError, match="503"):
         urllib.request.urlopen(address, timeout=LIMIT_S)
     report()

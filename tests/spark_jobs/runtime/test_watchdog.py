@@ -95,17 +95,18 @@ def test_liveness_is_reported_by_a_file(tmp_path: Path) -> None:
     assert file.stat().st_mtime > 0
 
 
-def test_liveness_is_reported_by_a_port() -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+def test_liveness_is_reported_by_a_port(host: str) -> None:
     port = free_port()
-    report = liveness_reporter(f"127.0.0.1:{port}")
+    report = liveness_reporter(f"{host}:{port}")
     with pytest.raises(urllib.error.HTTPError, match="503"):
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=LIMIT_S)
+        urllib.request.urlopen(f"http://{host}:{port}/", timeout=LIMIT_S)
     report()
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/anything", timeout=LIMIT_S) as answer:
+    with urllib.request.urlopen(f"http://{host}:{port}/anything", timeout=LIMIT_S) as answer:
         assert answer.status == 200
 
 
-@pytest.mark.parametrize("where", ["{taken}", "/nowhere/alive", "99999"])
+@pytest.mark.parametrize("where", ["{taken}", "/nowhere/alive", "99999", "nowhere.invalid:8081"])
 def test_an_error_names_the_liveness_that_cannot_be_reported(where: str) -> None:
     port = free_port()
     liveness_reporter(str(port))
