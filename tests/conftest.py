@@ -19,6 +19,7 @@ from tests.helpers.leftovers import Guard
 from tests.helpers.partitions import WithPartitions
 from tests.helpers.postgres import Postgres
 from tests.helpers.progress import ProgressPlugin
+from tests.helpers.turns import TURN, left_to_others
 from tests.helpers.waiting import LIMIT_S
 
 # makes failed assertions of helpers show their values, as in tests
@@ -54,9 +55,19 @@ def pytest_unconfigure(config: pytest.Config) -> None:
             print("ended a process that the tests had left:", process)  # noqa: T201
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the longest test files first (with Spark, then with brokers), so that workers end at the same time."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves half of the tests with the mark `in_turns` to other runs. Puts the longest test files first (with Spark,
+    then with brokers), so that workers end at the same time."""
+    units = {item: _unit(item, *mark.args) for item in items if (mark := item.get_closest_marker("in_turns"))}
+    files = {unit for unit in units.values() if "::" not in unit}
+    left = left_to_others(files, TURN) | left_to_others({*units.values()} - files, TURN)
+    config.hook.pytest_deselected(items=[item for item in items if units.get(item) in left])
+    items[:] = [item for item in items if units.get(item) not in left]
     items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("spark", "broker")])
+
+
+def _unit(item: pytest.Item, unit: str = "test") -> str:
+    return item.nodeid if unit == "test" else item.nodeid.partition("::")[0]
 
 
 @pytest.fixture(scope="session")

@@ -46,6 +46,7 @@ with scratch_folder() as scratch:
 
 
 @pytest.mark.spark
+@pytest.mark.in_turns
 def test_spark_runs_a_query_like_ours_on_the_jars_that_are_left(tmp_path: Path) -> None:
     """No archive of classes is used, so every class comes from a jar, and is verified."""
     (tmp_path / "jars").mkdir()

@@ -25,6 +25,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from deploy.demo.broker import Broker, is_free
 from service.kafka.client import KafkaClient
 from service.kafka.settings import ClientSettings
+from tests.helpers import turns
 from tests.helpers.waiting import wait_until, wait_until_equal
 
 EVERY_VERSION: Final = (
@@ -46,9 +47,7 @@ _CHOSEN: Final = os.environ.get("TXNSCOPE_TEST_VERSIONS", "")
 FULL_MATRIX: Final = bool(_CHOSEN)
 VERSIONS: Final = tuple(_CHOSEN.split(",")) if FULL_MATRIX else ("4.3.1", "3.9.2")
 """The versions that tests run on. If TXNSCOPE_TEST_VERSIONS (comma-separated) is set, each scenario runs on all
-versions that it names. Otherwise each scenario runs on one of two versions, depending on the turn."""
-_IS_OTHER_TURN: Final = int(os.environ.get("TXNSCOPE_TEST_TURN", "0")) % 2 == 1
-"""True if TXNSCOPE_TEST_TURN is odd: the two versions change places then. CI sets it to the number of commits."""
+versions that it names. Otherwise each scenario runs on one of two versions, which change places in odd turns."""
 WITH_TV2: Final = tuple(version for version in EVERY_VERSION if not version.startswith("3."))
 """Versions whose new clusters have transaction.version 2 (KIP-890)."""
 SKIPS_THE_LOST: Final = ("4.3.1", "4.4.0")
@@ -102,7 +101,7 @@ def on_broker(version: str) -> pytest.MarkDecorator:
 
 
 def _in_turn(version: str) -> str:
-    return VERSIONS[1 - VERSIONS.index(version)] if _IS_OTHER_TURN and version in VERSIONS else version
+    return VERSIONS[1 - VERSIONS.index(version)] if turns.IS_ODD and version in VERSIONS else version
 
 
 def free_port() -> int:

@@ -35,7 +35,7 @@ from tests.integration.producers import create_topic
 from tests.lab.asking import mark
 from tests.lab.hangs import UNGUARDED, commit_one, late_write, old_producer
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 GOAL_S: Final = 40
 TOPIC: Final = "refunds"

@@ -34,7 +34,7 @@ from tests.integration.producers import (
     transact,
 )
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 US = (ResourceType.TOPIC, TOPIC, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*")
 ONE_PARTITION = {"transaction.state.log.num.partitions": 1}

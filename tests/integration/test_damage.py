@@ -17,7 +17,7 @@ from tests.helpers.waiting import wait_for
 from tests.integration.application import ingesting
 from tests.integration.producers import create_topic, open_producer, transact
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 
 class Harm:

@@ -18,7 +18,7 @@ from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
 from tests.integration.application import Ingest, running
 from tests.integration.producers import create_topic, load
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 TIMEOUT_MS = 40_000
 PROPERTIES = {

@@ -21,7 +21,7 @@ from tests.integration.test_lab_leaders import BACK_SOON
 from tests.lab.hangs import UNGUARDED, Hang, late_write, never_added, old_producer, orphan_producer
 from tests.lab.lost_leaders import still_hangs, stopped_leader
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 SHORT_LIVED = UNGUARDED | {
     "transactional.id.expiration.ms": "1000",

@@ -36,7 +36,7 @@ from tests.integration.kafka_tools import Printed
 from tests.integration.named_applications import NAMED, Named, compare, wait_until_named
 from tests.integration.producers import create_topic
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns("file")]
 
 TOPIC: Final = "readings"
 LONG_MS: Final = 600_000

@@ -15,7 +15,7 @@ from tests.helpers.waiting import wait_for, wait_until_equal
 from tests.integration.application import Ingest, ingesting
 from tests.integration.producers import create_topic, open_producer, transact
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 
 def test_a_full_store_takes_the_batches_once_there_is_space_again(make_broker: MakeBroker, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from tests.integration.application import Ingest
 from tests.integration.kafka_tools import completed
 from tests.integration.producers import create_topic, load
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 IDS = ["harmed-0", "harmed-1", "harmed-2"]
 

@@ -11,7 +11,7 @@ from tests.helpers.waiting import LIMIT_S
 from tests.soak.faults import FROZEN, LEADERS, RESTARTED
 from tests.soak.soak import Plan, lines, reported, run
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 CASES = 30
 """Number of hanging transactions. The benchmark makes 100, and measures times."""

@@ -31,7 +31,7 @@ from tests.integration.producers import (
     transact,
 )
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 ASKED_AGAIN_S = 15.0
 """Time limit within which a client has to retry a broker that was away. Our clients retry after a second. The default

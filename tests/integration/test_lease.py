@@ -24,7 +24,7 @@ from tests.integration.application import Ingest
 from tests.integration.kafka_tools import completed
 from tests.integration.producers import create_topic, load
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 HOUR_S = 3_600
 IDS = ["leased-0", "leased-1"]

@@ -24,7 +24,7 @@ from tests.integration.application import Ingest, running
 from tests.integration.producers import create_topic, open_producer, plain_producer
 from tests.service.wire.dumps import DumpedBatch, read_dump
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 TOPIC = "ledger-pay"
 MINUTE_MS = 60_000

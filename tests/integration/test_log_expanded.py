@@ -28,7 +28,7 @@ from tests.integration.application import Ingest, running
 from tests.integration.hang_lab import command_of
 from tests.integration.producers import add_partitions, begin, create_topic, open_producer, transact
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 TIMEOUT_MS = 30_000
 PROPERTIES = {

@@ -25,7 +25,7 @@ from tests.integration.hang_lab import ALLOWED_DECISIONS, CLUSTER, HangLab, comm
 from tests.lab.hangs import UNGUARDED, commit_one, late_write, old_producer
 from tests.lab.readers import waiting_reader
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 USER = "scope"
 

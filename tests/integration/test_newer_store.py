@@ -15,7 +15,7 @@ from tests.integration.application import Ingest, running
 from tests.integration.kafka_tools import completed
 from tests.integration.producers import create_topic, load
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 IDS = ["newer-0", "newer-1"]
 

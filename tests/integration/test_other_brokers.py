@@ -89,6 +89,7 @@ def assert_no_absurd_times(lab: HangLab, *topics: str) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.in_turns
 @on("4.3.1")
 def test_hangs_on_a_cluster_without_a_transaction_log_are_likely(version: str, other: Other, tmp_path: Path) -> None:
     answers, connection = other.answers, other.connection
@@ -152,6 +153,7 @@ def test_hangs_on_a_cluster_without_a_transaction_log_are_likely(version: str, o
 
 
 @pytest.mark.spark
+@pytest.mark.in_turns
 @on("4.3.1")
 def test_open_transactions_reveal_ids_that_list_transactions_hides(version: str, other: Other, tmp_path: Path) -> None:
     create_topic(other.broker.bootstrap, "open")

@@ -16,7 +16,7 @@ from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until, wait_
 from tests.integration.application import Ingest, running
 from tests.integration.producers import create_topic, delete_topics, open_producer, transact
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 
 def of(app: Ingest, table: Any, topic: str) -> list[Any]:

@@ -15,7 +15,7 @@ from tests.helpers.waiting import wait_for, wait_until_equal
 from tests.integration.application import Ingest, running
 from tests.integration.producers import create_topic, open_producer, transact
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 
 def test_counts_are_exact_through_server_faults_and_a_killed_driver(broker_431: Broker, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ from tests.integration.causes_lab import aborts_of
 from tests.integration.kafka_tools import Printed
 from tests.integration.named_applications import NAMED, Named, wait_until_named
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns("file")]
 
 COMMANDED = (KAFKAJS, AIOKAFKA)
 

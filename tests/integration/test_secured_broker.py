@@ -11,7 +11,7 @@ from tests.helpers.waiting import wait_for
 from tests.integration.application import ingesting
 from tests.integration.producers import create_topic, open_producer, transact
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 
 def test_a_changed_password_is_used_without_a_restart(tmp_path: Path) -> None:

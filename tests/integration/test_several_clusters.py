@@ -24,7 +24,7 @@ from tests.integration.kafka_tools import completed
 from tests.integration.producers import create_topic, load, open_producer, transact
 from tests.service.store.logs import NOW_MS
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 NAMES = ["shared-0", "shared-1"]
 """Ids that exist in both clusters."""

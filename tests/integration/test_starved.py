@@ -12,7 +12,7 @@ from tests.conftest import MakeBroker
 from tests.harm.starvation import reported, starve
 from tests.lab.hangs import UNGUARDED
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 STARVED_S = 60
 """Seconds of starvation. `make soak` starves the application for ten minutes."""

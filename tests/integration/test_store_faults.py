@@ -21,7 +21,7 @@ from tests.helpers.waiting import wait_for, wait_until_equal
 from tests.integration.application import Ingest
 from tests.integration.producers import create_topic, open_producer, transact
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 ID = "store-faults"
 

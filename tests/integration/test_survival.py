@@ -20,7 +20,7 @@ from tests.integration.application import ingesting
 from tests.integration.kafka_tools import completed
 from tests.integration.producers import admin_of, create_topic, delete_topics, load, open_producer, transact
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 
 @on("3.9.2")

@@ -27,7 +27,7 @@ from tests.integration.application import Ingest, running
 from tests.integration.producers import create_topics, delete_topics
 from tests.lab.asking import open_on
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 PROTOCOLS: Final = [("3.9.2", "old"), ("4.3.1", "old"), ("4.3.1", "TV2")]
 

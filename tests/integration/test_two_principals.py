@@ -17,7 +17,7 @@ from tests.integration.hang_lab import CLUSTER, hang_lab
 from tests.integration.resolve_clients import KEYS
 from tests.lab.hangs import UNGUARDED, never_added, orphan_producer
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 READER, WRITER = "reader", "writer"
 KEY = {"Authorization": f"Bearer {KEYS['ann']}"}

@@ -35,7 +35,7 @@ from tests.integration.kafka_tools import Printed
 from tests.integration.named_applications import NAMED, Named, wait_until_named
 from tests.integration.producers import create_topic, plain_producer
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns("file")]
 
 SOURCE: Final = "in"
 TARGET: Final = "out"

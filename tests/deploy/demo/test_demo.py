@@ -134,6 +134,7 @@ def test_a_taken_port_is_named_with_the_variable_that_changes_it(name: str, offs
 
 @pytest.mark.broker
 @pytest.mark.spark
+@pytest.mark.in_turns
 def test_the_demo_serves_every_address_and_leaves_no_process(start: Callable[..., Demo]) -> None:
     demo = start(DEMO_SECONDS="20")
     demo.read_until("The demo ends in 20 s.")
@@ -147,6 +148,7 @@ def test_the_demo_serves_every_address_and_leaves_no_process(start: Callable[...
 
 @pytest.mark.broker
 @pytest.mark.spark
+@pytest.mark.in_turns
 def test_an_alert_and_the_way_to_end_it_are_printed_until_ctrl_c(start: Callable[..., Demo]) -> None:
     demo = start("--full")
     demo.read_until("Ctrl-C ends the demo.")
@@ -174,6 +176,7 @@ def test_an_alert_and_the_way_to_end_it_are_printed_until_ctrl_c(start: Callable
 
 @pytest.mark.broker
 @pytest.mark.spark
+@pytest.mark.in_turns
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 0), (signal.SIGKILL, -9)])
 def test_a_demo_that_is_ended_while_it_starts_leaves_no_process(
     start: Callable[..., Demo], number: signal.Signals, code: int
@@ -189,6 +192,7 @@ def test_a_demo_that_is_ended_while_it_starts_leaves_no_process(
 
 @pytest.mark.broker
 @pytest.mark.spark
+@pytest.mark.in_turns
 def test_a_dead_broker_is_named_with_the_end_of_its_log(start: Callable[..., Demo]) -> None:
     demo = start()
     demo.read_until("ready after")

@@ -24,7 +24,7 @@ from tests.service.web.browser import DESK, PHONE, Browse, browse, chromium, is_
 
 __all__ = ["browse", "chromium"]
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns("file")]
 
 PAGE: Final = f"/clusters/{CLUSTER}"
 LEVELS: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
