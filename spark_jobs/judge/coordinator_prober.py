@@ -9,6 +9,8 @@ from typing import Final, NamedTuple
 from service.clock import wall_clock_ms
 from service.domain.findings.conditions import IdState
 from service.domain.findings.mismatch import MOST_LEADERS, NOT_FOUND, CoordinatorAnswer, WithoutMarker
+from service.domain.transaction_log.coordinator_partition import partition_count
+from service.domain.transaction_log.states import TOPIC
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import TopicLayout, topic_layout
 from service.kafka.errors import KafkaFailure
@@ -77,9 +79,11 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
             layouts: dict[str, TopicLayout | None] = {}
             for name, described in descriptions_in(answers[0]).items():
                 one = by_name[name].stored
-                missing = (
-                    self._missing(described, node, layouts) if (described.state or "").startswith("Prepare") else None
-                )
+                missing, log_partitions = None, 0
+                if described.state is None:
+                    log_partitions = self._log_partitions(node, layouts)
+                elif described.state.startswith("Prepare"):
+                    missing = self._missing(described, node, layouts)
                 self._answers.put(
                     CoordinatorAnswer(
                         one.transactional_id,
@@ -90,20 +94,30 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
                         described.producer_id,
                         described.producer_epoch,
                         missing,
+                        log_partitions,
                     )
                 )
+
+    def _log_partitions(self, coordinator: int, layouts: dict[str, TopicLayout | None]) -> int:
+        """Returns the number of partitions of the transaction log, as the coordinator itself has it after its
+        answer."""
+        layout = self._layout(TOPIC, coordinator, layouts)
+        return 0 if layout is None else partition_count(layout.leaders)
+
+    def _layout(self, topic: str, coordinator: int, layouts: dict[str, TopicLayout | None]) -> TopicLayout | None:
+        """Returns the layout from `layouts`, or else asks the coordinator: a leader itself may be unresponsive."""
+        assert self._client is not None
+        if topic not in layouts:
+            layouts[topic] = topic_layout(self._client, topic, coordinator)
+        return layouts[topic]
 
     def _missing(
         self, described: TransactionDescription, coordinator: int, layouts: dict[str, TopicLayout | None]
     ) -> tuple[WithoutMarker, ...]:
-        """Returns the partitions that still lack their marker; the first MOST_LEADERS with their leader. The
-        coordinator is asked for the leaders, because a leader itself may be unresponsive."""
-        assert self._client is not None
+        """Returns the partitions that still lack their marker; the first MOST_LEADERS with their leader."""
         found = []
         for topic, partition in described.partitions[:MOST_LEADERS]:
-            if topic not in layouts:
-                layouts[topic] = topic_layout(self._client, topic, coordinator)
-            layout = layouts[topic]
+            layout = self._layout(topic, coordinator, layouts)
             leader = None if layout is None else layout.leaders.get(partition)
             found.append(WithoutMarker(topic, partition, -1 if leader is None else leader.node))
         return (*found, *(WithoutMarker(*place) for place in described.partitions[MOST_LEADERS:]))

@@ -172,7 +172,7 @@ class ConditionObserver:
             if row is not None and is_comparable(answer, row, context):
                 compared.append(Compared(answer, row))
                 if answer.transactional_id in self._agrees:
-                    self._agrees[answer.transactional_id] = answer_of(compared[-1])
+                    self._agrees[answer.transactional_id] = answer_of(compared[-1], context)
             elif row is not None and row.offset == answer.offset and now_ms - answer.answered_at_ms < ASK_EVERY_MS:
                 waiting.append(answer)
         self._answers = waiting

@@ -61,7 +61,9 @@ class CoordinatorAnswer(NamedTuple):
     NOT_FOUND.
 
     `offset`: of the id's newest record in the store when the question was sent. `missing`: in state PrepareX, the
-    partitions that still lack their marker, the first MOST_LEADERS with their leader; None in other states."""
+    partitions that still lack their marker, the first MOST_LEADERS with their leader; None in other states.
+    `log_partitions`: if NOT_FOUND, the number of partitions of the transaction log that the coordinator reported
+    after that, which the store may not know yet; 0 if it reported none."""
 
     transactional_id: bytes
     offset: int
@@ -71,6 +73,7 @@ class CoordinatorAnswer(NamedTuple):
     producer_id: int
     producer_epoch: int
     missing: tuple[WithoutMarker, ...] | None = None
+    log_partitions: int = 0
 
     def agrees(self, one: IdState) -> bool:
         reported = self.state, self.producer_id, self.producer_epoch
@@ -104,19 +107,25 @@ def mismatches(compared: Iterable[Compared], suspects: Iterable[bytes], context:
     )
 
 
-def answer_of(compared: Compared) -> Answer:
+def answer_of(compared: Compared, context: Context) -> Answer:
     """Returns the coordinator's answer about the id in the form that the advice needs."""
     if compared.answer.agrees(compared.now):
         return Answer.AGREES
+    if _was_left_behind(compared, context):
+        return Answer.NONE
     return Answer.NOT_FOUND if compared.answer.state == NOT_FOUND else Answer.NONE
 
 
 def _differs(compared: Compared, context: Context) -> bool:
     """Returns whether the coordinator contradicts the log. A record that was left behind when partitions were added to
     the log contradicts nothing, because the coordinator does not read it any more (`log_expanded`)."""
-    one = compared.now
-    was_left_behind = is_left_behind(one.transactional_id, one.partition, context.log.partition_count)
-    return not was_left_behind and not compared.answer.agrees(one)
+    return not _was_left_behind(compared, context) and not compared.answer.agrees(compared.now)
+
+
+def _was_left_behind(compared: Compared, context: Context) -> bool:
+    answer, now = compared
+    count = max(context.log.partition_count, answer.log_partitions)
+    return is_left_behind(now.transactional_id, now.partition, count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from service.domain.findings import ids_running_out, open_too_long
+from service.domain.findings.advice import Answer
 from service.domain.findings.conditions import MOST_IDS, IdState
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Observation, Subject
@@ -17,12 +18,14 @@ from service.domain.findings.mismatch import (
     Compared,
     CoordinatorAnswer,
     WithoutMarker,
+    answer_of,
     is_comparable,
     mismatches,
 )
 from service.domain.findings.rules import Rule
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Confidence
+from service.domain.transaction_log.coordinator_partition import is_left_behind
 from service.domain.transaction_log.deadlines import ABORT_SLACK_MS
 from service.domain.transaction_log.known_log import SCAN_CONFIG, LogProgress, known_log, limits_of
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, TWO_PHASE_TIMEOUT_MS
@@ -245,6 +248,18 @@ def test_a_partial_load_is_blamed_first_only_if_the_id_is_not_known(said: dict[s
     assert "an append that it takes for failed" in found.advice
     (unknown,) = mismatches([Compared(answer(one, NOT_FOUND), one)], [], context()).observations
     assert unknown.advice.startswith("The coordinator has loaded its partition only in part")
+
+
+def test_a_coordinator_with_more_partitions_than_are_known_yet_contradicts_nothing() -> None:
+    """Partitions were added to the log, the coordinator has restarted, and the store has the number from before."""
+    one = id_now()
+    number = next(n for n in range(2, 100) if is_left_behind(one.transactional_id, one.partition, n))
+    compared = Compared(answer(one, NOT_FOUND)._replace(log_partitions=number), one)
+    assert mismatches([compared], [], context()).observations == ()
+    assert answer_of(compared, context()) == Answer.NONE
+    before = Compared(answer(one, NOT_FOUND), one)
+    assert len(mismatches([before], [], context()).observations) == 1
+    assert answer_of(before, context()) == Answer.NOT_FOUND
 
 
 def test_an_id_that_is_gone_cannot_be_compared() -> None:
