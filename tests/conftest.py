@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from deploy.demo import broker as broker_module
 from deploy.demo.broker import Broker
 from tests.helpers.brokers import VERSIONS, free_port, new_cluster_id
 from tests.helpers.leftovers import Guard
@@ -20,7 +19,6 @@ from tests.helpers.partitions import WithPartitions
 from tests.helpers.postgres import Postgres
 from tests.helpers.progress import ProgressPlugin
 from tests.helpers.turns import TURN, left_to_others
-from tests.helpers.waiting import LIMIT_S
 
 # makes failed assertions of helpers show their values, as in tests
 pytest.register_assert_rewrite("tests.deploy.demo", "tests.harm", "tests.integration", "tests.lab")
@@ -28,8 +26,6 @@ pytest.register_assert_rewrite("tests.deploy.demo", "tests.harm", "tests.integra
 _GUARD = pytest.StashKey[Guard]()
 
 MakeBroker = Callable[..., Broker]
-
-broker_module.START_TIMEOUT_S = LIMIT_S
 
 # the time of one example depends on the machine, not on the correctness of the code
 settings.register_profile("without_deadline", settings.default, deadline=None)

@@ -22,7 +22,7 @@ from spark_jobs.runtime import java
 from spark_jobs.runtime.java import find_java
 
 CLUSTER_ID = "txnscope-demo-cluster0"
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 300.0
 
 # to stderr: the tools print their answers on stdout
 LOGGING = """log4j.rootLogger=INFO, out

@@ -150,6 +150,7 @@ def test_no_marker_is_written_for_a_transaction_that_will_end(here: ResolveClien
     (one,) = open_on(lab.connection, "r-owned", 1)
     completing = Hang("r-owned", 1, at_offset, one.producer_id, one.producer_epoch, "r-stuck", "none")
     for hang, state in ((claim, "Ongoing"), (completing, "Prepare")):
+        lab.app.wait_until_read()
         says = here.refusal(here.claimed(hang))
         assert "will write the marker" in says
         assert state in says
