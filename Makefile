@@ -105,7 +105,8 @@ docs: venv ## the documentation as a static site, dist/docs/site, and the man pa
 	@$(BIN)/python -m deploy.site
 
 .PHONY: install-pages
-install-pages: venv ## the commands of docs/install/pipx.md, in an empty home, on a real broker; installs 1.4 GB, two minutes
+install-pages: venv ## the commands of docs/install/checkout.md and pipx.md, on empty machines (containers) and a real broker; five minutes (needs root, podman, runc, mmdebstrap)
+	@deploy/system-packages.sh images
 	$(BIN)/pytest tests/install/installed_pages.py --capture no
 
 .PHONY: fuzz

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -26,11 +26,13 @@ BASE: Final = "docker.io/library/python:3.13-slim-trixie"
 LIMITS: Final = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
 """Limits that a machine allows whose own are low; podman would ask for more."""
 
-_PIP_FILES: Final = ("/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt")
-"""Files of this machine that a build needs to reach its package index."""
+PIP_FILES: Final = ("/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt")
+"""Files of this machine that a container needs to reach its package index."""
 _BUILD_S: Final = 1800.0
 _SLIM: Final = ("usr/share/doc/*", "usr/share/man/*", "usr/share/locale/*", "usr/share/info/*", "usr/share/lintian/*")
-_INCLUDED: Final = "python3,python3-venv,ca-certificates,netbase,tzdata"
+_INCLUDED: Final = ("python3", "python3-venv", "ca-certificates", "netbase", "tzdata")
+_NAMED_PYTHON: Final = '--customize-hook=chroot "$1" python3 -m venv /usr/local'
+"""`python` and `pip` are where the Python image has them."""
 
 
 class PodmanError(Exception):
@@ -59,7 +61,7 @@ def podman(*words: str, timeout_s: float = 300.0, check: bool = True) -> subproc
 def build(target: str, tag: str, revision: str, source: str = "") -> Built:
     """Builds a stage of the Containerfile from the working tree. `source`: the address of the repository."""
     _provide_base()
-    mounted = [word for path in _PIP_FILES if Path(path).exists() for word in ("--volume", f"{path}:{path}:ro")]
+    mounted = [word for path in PIP_FILES if Path(path).exists() for word in ("--volume", f"{path}:{path}:ro")]
     arguments = {"PYTHON": BASE, "REVISION": revision, "SOURCE": source}
     name = f"localhost/txnscope-{target}:{tag}"
     begun_s = time.monotonic()
@@ -85,15 +87,20 @@ def _provide_base() -> None:
         return
     if podman("pull", "--quiet", BASE, check=False).returncode == 0:
         return
+    make_system(BASE, _INCLUDED, _NAMED_PYTHON)
+
+
+def make_system(image: str, packages: Sequence[str], *options: str) -> None:
+    """Makes an image of Debian's smallest system and these packages, without a registry. `options`: mmdebstrap's."""
     with tempfile.TemporaryDirectory() as folder:
         archive = f"{folder}/base.tar"
         excluded = [f"--dpkgopt=path-exclude=/{pattern}" for pattern in _SLIM]
         command = ["mmdebstrap", "--variant=minbase", *excluded, "--dpkgopt=path-include=/usr/share/doc/*/copyright"]
-        command += [f"--include={_INCLUDED}", '--customize-hook=chroot "$1" python3 -m venv /usr/local']
+        command += [f"--include={','.join(packages)}", *options]
         command += ["trixie", archive, "http://deb.debian.org/debian"]
         subprocess.run(command, check=True, timeout=_BUILD_S)
         path = "PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"
-        podman("import", "--change", f"ENV {path}", archive, BASE, timeout_s=_BUILD_S)
+        podman("import", "--change", f"ENV {path}", archive, image, timeout_s=_BUILD_S)
 
 
 def main() -> int:

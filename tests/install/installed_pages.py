@@ -1,7 +1,7 @@
-"""Runs all commands of docs/install/pipx.md, installation included: `make install-pages`.
+"""Runs all commands of docs/install/checkout.md and docs/install/pipx.md, installation included, on a machine that has
+nothing but what the page asks for: `make install-pages`.
 
-They run in an empty home: no environment, no cache of packages, no archive of Spark's classes. Packages come from the
-package index of the machine.
+The machine is a container of Debian's packages. Python packages come from the package index of this machine.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.helpers.paths import ROOT
-from tests.install.on_a_broker import run, show_transactions
+from tests.install.machines import USER, EmptyMachine
+from tests.install.on_a_broker import show_transactions
 from tests.install.page_commands import blocks
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.broker, pytest.mark.spark]
@@ -26,39 +29,49 @@ INSTALL_S: Final = 2_400.0
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> dict[str, str]:
-    """The variables of a user with an empty home."""
-    folder = tmp_path / "home"
-    folder.mkdir()
-    return {"HOME": str(folder), "XDG_CACHE_HOME": str(folder / ".cache"), "PYTHONPATH": "", "VIRTUAL_ENV": ""}
+def folder(tmp_path: Path) -> Path:
+    """The folder of the checkout, or of the wheel."""
+    return tmp_path / "here"
 
 
-def test_pipx(home: dict[str, str], tmp_path: Path) -> None:
-    tools, folder = tmp_path / "tools", tmp_path / "here"
-    subprocess.run([sys.executable, "-m", "venv", str(tools)], check=True, timeout=INSTALL_S)
-    subprocess.run([str(tools / "bin" / "pip"), "install", "--quiet", "pipx"], check=True, timeout=INSTALL_S)
+def test_checkout(folder: Path) -> None:
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
+    with machine(["python3", "python3-venv", "make", "ca-certificates"], folder) as empty:
+        make, *after = blocks("checkout")
+        install(empty, make, folder, {})
+        show(empty, after, folder, {})
+
+
+def test_pipx(folder: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(build, cwd=ROOT, check=True, timeout=INSTALL_S)
     (wheel,) = folder.glob("*.whl")
-    home["PATH"] = f"{tools / 'bin'}:{home['HOME']}/.local/bin:/usr/local/bin:/usr/bin:/bin"
-    command, *after = blocks("pipx")
-    command, replaced = re.subn(r"txnscope-[\w.]+-py3-none-any\.whl", wheel.name, command)
-    assert replaced == 1
-    assert re.search(r"^txnscope \S+, revision ", install(command, folder, home), re.MULTILINE)
-    show(after, folder, home)
+    with machine(["python3", "pipx", "ca-certificates"], folder) as empty:
+        command, *after = blocks("pipx")
+        command, replaced = re.subn(r"txnscope-[\w.]+-py3-none-any\.whl", wheel.name, command)
+        assert replaced == 1
+        on_path = {"PATH": f"{folder}/.local/bin:/usr/local/bin:/usr/bin:/bin"}
+        assert re.search(r"^txnscope \S+, revision ", install(empty, command, folder, on_path), re.MULTILINE)
+        show(empty, after, folder, on_path)
 
 
-def install(block: str, folder: Path, environment: dict[str, str]) -> str:
+@contextmanager
+def machine(packages: Sequence[str], folder: Path) -> Iterator[EmptyMachine]:
+    """Starts a machine whose user's home is the folder."""
+    subprocess.run(["chown", "--recursive", USER, str(folder)], check=True)
+    with EmptyMachine(packages, folder) as empty:
+        yield empty
+
+
+def install(empty: EmptyMachine, block: str, folder: Path, environment: Mapping[str, str]) -> str:
     begun_s = time.monotonic()
-    said = run(block, folder, environment, INSTALL_S)
-    used = subprocess.run(
-        ["du", "-sm", "--exclude", "kafka", str(folder.parent)], capture_output=True, text=True, check=True
-    ).stdout.split()[0]
+    said = empty.run(block, folder, environment, INSTALL_S)
+    used = subprocess.run(["du", "-sm", str(folder)], capture_output=True, text=True, check=True).stdout.split()[0]
     print(f"\ninstalled in {time.monotonic() - begun_s:.0f} s, {used} MB")  # noqa: T201
     return said
 
 
-def show(after: list[str], folder: Path, environment: dict[str, str]) -> None:
+def show(empty: EmptyMachine, after: list[str], folder: Path, environment: Mapping[str, str]) -> None:
     begun_s = time.monotonic()
-    assert "CompleteAbort" in show_transactions(after, folder, environment)
+    assert "CompleteAbort" in show_transactions(empty, after, folder, environment)
     print(f"transactions {time.monotonic() - begun_s:.0f} s after that, a broker's start included")  # noqa: T201

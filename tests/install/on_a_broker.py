@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 from urllib.error import URLError
@@ -15,6 +11,7 @@ from deploy.demo.broker import Broker
 from tests.helpers.brokers import free_port
 from tests.helpers.servers import get_json
 from tests.helpers.waiting import wait_until, wait_until_equal
+from tests.install.machines import Machine
 from tests.integration.producers import create_topic, open_producer, transact
 
 BROKERS: Final = "broker1:9092,broker2:9092"
@@ -24,46 +21,9 @@ IDS: Final = ("orders-0", "orders-1")
 """The transactional.ids that the broker of a test has: each commits, and aborts once txnscope runs."""
 
 
-def run(block: str, folder: Path, environment: Mapping[str, str], timeout_s: float) -> str:
-    """Runs a block with bash, and returns what it prints. Raises AssertionError if one of its commands fails."""
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", block],
-        cwd=folder,
-        env=os.environ | environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
-    assert done.returncode == 0, f"{block}: exit code {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
-    return done.stdout
-
-
-@contextmanager
-def started(block: str, folder: Path, environment: Mapping[str, str]) -> Iterator[None]:
-    """Runs a block that goes on until Ctrl-C."""
-    with (folder / "started.log").open("wb") as log:
-        process = subprocess.Popen(
-            ["bash", "-euc", f"exec {block}"],
-            cwd=folder,
-            env=os.environ | environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-        yield
-        assert process.poll() is None, f"{block} has ended:\n{(folder / 'started.log').read_text('utf-8')}"
-    finally:
-        os.killpg(process.pid, signal.SIGINT)
-        process.wait(120)
-
-
-def show_transactions(after: list[str], folder: Path, environment: Mapping[str, str]) -> str:
-    """Runs the blocks that begin with `doctor`, on a real broker that has transactions: what examines the cluster, what
-    runs until Ctrl-C, and what lists the ids. Returns the list as it is when all ids are in it."""
+def show_transactions(machine: Machine, after: list[str], folder: Path, environment: Mapping[str, str]) -> str:
+    """Runs the blocks from `doctor` on, with a real broker that has transactions: what examines the cluster, what runs
+    until Ctrl-C, and what lists the ids. Returns the list as it is when all ids are in it."""
     examine, watch, show = after
     port = free_port()
     url = f"http://127.0.0.1:{port}"
@@ -74,8 +34,8 @@ def show_transactions(after: list[str], folder: Path, environment: Mapping[str, 
         producers = [open_producer(broker.bootstrap, name) for name in IDS]
         for producer in producers:
             transact(producer, "orders", commit=True)
-        run(examine.replace(BROKERS, broker.bootstrap), folder, mine, 120)  # exit code 0: it may see everything
-        with started(watch.replace(BROKERS, broker.bootstrap), folder, mine):
+        machine.run(examine.replace(BROKERS, broker.bootstrap), folder, mine, 120)  # exit code 0: it may see everything
+        with machine.started(watch.replace(BROKERS, broker.bootstrap), folder, mine):
 
             def ended() -> dict[str, str]:
                 found = get_json(f"{url}/api/v1/clusters/orders/transactions")["items"]
@@ -86,5 +46,5 @@ def show_transactions(after: list[str], folder: Path, environment: Mapping[str, 
                 transact(producer, "orders", commit=False)
             wait_until_equal(ended, dict.fromkeys(IDS, "CompleteAbort"), "new transactions")
             return wait_until(
-                lambda: run(show, folder, mine, 120), lambda said: all(name in said for name in IDS), "the list"
+                lambda: machine.run(show, folder, mine, 120), lambda said: all(name in said for name in IDS), "the list"
             )

@@ -1,0 +1,119 @@
+"""The machines on which commands of docs/install run: this one, or a container that has nothing but what the page asks
+for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Protocol
+
+from deploy.compose.images import LIMITS, PIP_FILES, make_system, podman
+
+_STRICT: Final = ("bash", "-euo", "pipefail", "-c")
+USER: Final = "1000:1000"
+"""The user of an empty machine, as `chown` takes it."""
+"""The user of an empty machine, as `chown` names it."""
+_END_S: Final = 120.0
+
+
+class Machine(Protocol):
+    """Runs blocks of commands with bash, in a folder that this machine and the tests see under one path."""
+
+    def run(self, block: str, folder: Path, environment: Mapping[str, str], timeout_s: float) -> str:
+        """Runs a block, and returns what it prints. Raises AssertionError if one of its commands fails."""
+        ...
+
+    @contextmanager
+    def started(self, block: str, folder: Path, environment: Mapping[str, str]) -> Iterator[None]:
+        """Runs a block that goes on until Ctrl-C, which is what it gets at the end."""
+        ...
+
+
+class ThisMachine(Machine):
+    def run(self, block: str, folder: Path, environment: Mapping[str, str], timeout_s: float) -> str:
+        return _printed([*_STRICT, block], folder, environment, timeout_s)
+
+    @contextmanager
+    def started(self, block: str, folder: Path, environment: Mapping[str, str]) -> Iterator[None]:
+        with _running(["bash", "-euc", f"exec {block}"], folder, environment) as process:
+            yield
+            os.killpg(process.pid, signal.SIGINT)
+
+
+class EmptyMachine(Machine):
+    """A container of Debian with these packages, and nothing else: no cache, an empty home, and a user without
+    privileges. It shares the network of this machine, and the folder `shared`."""
+
+    def __init__(self, packages: Sequence[str], shared: Path) -> None:
+        image = f"localhost/txnscope-empty:{'-'.join(packages)}"
+        if podman("image", "exists", image, check=False).returncode:
+            make_system(image, packages)
+        files = [word for path in PIP_FILES if Path(path).exists() for word in ("--volume", f"{path}:{path}:ro")]
+        self._id = podman(
+            *("run", "--detach", "--init", "--network", "host", "--user", USER, "--env", f"HOME={shared}", *LIMITS),
+            *(*files, "--volume", f"{shared}:{shared}", image, "sleep", "infinity"),
+        ).stdout.strip()
+
+    def __enter__(self) -> EmptyMachine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        podman("rm", "--force", "--time", "0", self._id, check=False)
+
+    def run(self, block: str, folder: Path, environment: Mapping[str, str], timeout_s: float) -> str:
+        return _printed([*self._exec(folder, environment), *_STRICT, block], folder, {}, timeout_s)
+
+    @contextmanager
+    def started(self, block: str, folder: Path, environment: Mapping[str, str]) -> Iterator[None]:
+        # podman exec passes no signal on; its bash leads a process group, as in a terminal
+        command = [*self._exec(folder, environment), "bash", "-euc", f"echo $$ >group; exec {block}"]
+        with _running(command, folder, {}):
+            yield
+            self.run('kill -INT -- "-$(cat group)"', folder, {}, _END_S)
+
+    def _exec(self, folder: Path, environment: Mapping[str, str]) -> list[str]:
+        variables = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
+        return ["podman", "--runtime", "runc", "exec", "--workdir", str(folder), *variables, self._id]
+
+
+def _printed(command: list[str], folder: Path, environment: Mapping[str, str], timeout_s: float) -> str:
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=os.environ | environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    said = f"{command[-1]}: exit code {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
+    assert done.returncode == 0, said
+    return done.stdout
+
+
+@contextmanager
+def _running(command: list[str], folder: Path, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Starts a command, which has to run until the end of the block, and to end by itself after that."""
+    with tempfile.NamedTemporaryFile(suffix=".log") as log:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=os.environ | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            yield process
+            process.wait(_END_S)
+        except BaseException:
+            print(Path(log.name).read_text("utf-8"))  # noqa: T201
+            process.kill()
+            raise
