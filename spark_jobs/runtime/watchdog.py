@@ -128,7 +128,7 @@ class _LivenessPage(ThreadingHTTPServer):
     def __init__(self, host: str, port: int) -> None:
         self.address_family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         self.is_well = threading.Event()
-        super().__init__((address[0], port), _Answer)
+        super().__init__((str(address[0]), port), _Answer)
 
 
 class _Answer(BaseHTTPRequestHandler):
