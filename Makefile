@@ -53,6 +53,11 @@ system-packages: ## what the tests need beside Python: PostgreSQL, Prometheus, A
 chart-tools: venv ## Helm and kube-score for the tests of the chart: built by Go into ~/.cache/txnscope, once, in some five minutes
 	@$(BIN)/python -m tests.helpers.go_tools
 
+.PHONY: chart-server
+chart-server: venv ## installs, upgrades, rolls back and removes the chart on a real API server of Kubernetes, which Go builds once, in some minutes (needs etcd)
+	@deploy/system-packages.sh etcd
+	$(BIN)/pytest tests/deploy/helm/on_api_server.py
+
 .PHONY: chart
 chart: venv ## the Helm chart as a package in dist/
 	@$(BIN)/python -m deploy.helm --package dist

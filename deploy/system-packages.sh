@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs with apt-get what the tests start and what is not there yet; none of it is left running. With `images`, also
-# what builds and runs container images.
+# what builds and runs container images; with `etcd`, also what an API server of Kubernetes keeps its objects in.
 set -euo pipefail
 
 missing=()
@@ -9,6 +9,9 @@ command -v promtool >/dev/null || missing+=(prometheus)
 command -v amtool >/dev/null || missing+=(prometheus-alertmanager)
 command -v openssl >/dev/null || missing+=(openssl)
 command -v chromium >/dev/null || missing+=(chromium fonts-liberation)
+if [ "${1:-}" = etcd ]; then
+  command -v etcd >/dev/null || missing+=(etcd-server)
+fi
 if [ "${1:-}" = images ]; then
   for tool in podman buildah runc mmdebstrap; do
     command -v "$tool" >/dev/null || missing+=("$tool")

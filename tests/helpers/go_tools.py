@@ -1,5 +1,5 @@
-"""Finds Helm and kube-score. Debian 12 packages neither, so Go builds them, once, in pinned versions, into the user's
-cache: `python -m tests.helpers.go_tools` builds all of them.
+"""Finds Helm, kube-score and Kubernetes' API server. Debian 12 packages none of them, so Go builds them, once, in
+pinned versions, into the user's cache: `python -m tests.helpers.go_tools` builds the first two.
 
 Go checks what it downloads against its public checksum database.
 """
@@ -7,7 +7,9 @@ Go checks what it downloads against its public checksum database.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,16 +17,18 @@ import tempfile
 from pathlib import Path
 from typing import Final, NamedTuple
 
-BUILD_S: Final = 1_200
+BUILD_S: Final = 2_400
 """Longest time (s) of a build. Helm took 4 minutes of processor time with an empty cache, kube-score one more."""
 
 
 class GoTool(NamedTuple):
-    """A program that Go builds. `package`: the package of its `main`."""
+    """A program that Go builds. `package`: the package of its `main`. `module`: set if `go install` refuses the
+    package, because this module replaces modules that it needs by folders beside it."""
 
     name: str
     package: str
     version: str
+    module: str = ""
 
     @property
     def path(self) -> Path:
@@ -35,6 +39,9 @@ class GoTool(NamedTuple):
 
 HELM: Final = GoTool("helm", "helm.sh/helm/v3/cmd/helm", "v3.22.0")
 KUBE_SCORE: Final = GoTool("kube-score", "github.com/zegl/kube-score/cmd/kube-score", "v1.20.0")
+API_SERVER: Final = GoTool(
+    "kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "v1.37.2", module="k8s.io/kubernetes"
+)
 TOOLS: Final = (HELM, KUBE_SCORE)
 
 
@@ -59,18 +66,49 @@ def built(tool: GoTool) -> Path:
 
 def _build(tool: GoTool) -> None:
     sys.stderr.write(f"building {tool.name} {tool.version} (once, some minutes) …\n")
+    flags = ["-trimpath", "-ldflags=-s -w"]
     with tempfile.TemporaryDirectory(prefix="build-", dir=tool.path.parent) as scratch:
-        command = ["go", "install", "-trimpath", "-ldflags=-s -w", f"{tool.package}@{tool.version}"]
-        environment = os.environ | {"GOBIN": scratch}
-        try:
-            done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, timeout=BUILD_S, check=False
-            )
-        except subprocess.TimeoutExpired as error:
-            raise ToolMissing(f"{tool.name} was not built within {BUILD_S} s") from error
-        if done.returncode:
-            raise ToolMissing(f"{tool.name} could not be built: {done.stderr.strip().splitlines()[-1][:300]}")
+        if tool.module:
+            _write_module(tool, Path(scratch))
+            _go(tool, scratch, "mod", "tidy", "-e")
+            named = f"{flags[1]} -X k8s.io/component-base/version.gitVersion={tool.version}"
+            _go(tool, scratch, "build", flags[0], named, "-o", tool.name, tool.package)
+        else:
+            _go(tool, scratch, "install", *flags, f"{tool.package}@{tool.version}")
         (Path(scratch) / tool.name).rename(tool.path)
+
+
+def _write_module(tool: GoTool, folder: Path) -> None:
+    """Writes a module that needs the tool, and has Kubernetes' modules in the versions in which they are published:
+    v0.37.2 for v1.37.2."""
+    described = json.loads(_go(tool, str(folder), "mod", "download", "-json", f"{tool.module}@{tool.version}"))
+    theirs = Path(described["GoMod"]).read_text("utf-8")
+    beside = sorted(set(re.findall(r"^\s*(k8s\.io/[a-z-]+) v0\.0\.0$", theirs, re.MULTILINE)))
+    needs = re.findall(r"^go .*$", theirs, re.MULTILINE)[0]
+    published = tool.version.replace("v1.", "v0.", 1)
+    replaced = "".join(f"replace {name} => {name} {published}\n" for name in beside)
+    (folder / "go.mod").write_text(f"module built\n\n{needs}\n\nrequire {tool.module} {tool.version}\n\n{replaced}")
+    (folder / "tools.go").write_text(f'//go:build tools\n\npackage tools\n\nimport _ "{tool.package}"\n')
+
+
+def _go(tool: GoTool, folder: str, *words: str) -> str:
+    """Runs Go in a folder, where it puts programs, too. Raises ToolMissing if that fails."""
+    environment = os.environ | {"GOBIN": folder}
+    try:
+        done = subprocess.run(
+            ["go", *words],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=BUILD_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ToolMissing(f"{tool.name} was not built within {BUILD_S} s") from error
+    if done.returncode:
+        raise ToolMissing(f"{tool.name} could not be built: {(done.stderr.strip().splitlines() or ['?'])[-1][:300]}")
+    return done.stdout
 
 
 def main() -> None:
