@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from deploy.demo.workload.bookkeeping import Participant
 
-PATIENCE_S = 180.0
+PATIENCE_S = 600.0
 """Seconds for which a call is repeated: longer than a restart of the broker."""
 _TRY_S = 1.0
 """Seconds of one try: short, because a thread inside a call cannot be stopped."""
