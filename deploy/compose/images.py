@@ -26,7 +26,7 @@ BASE: Final = "docker.io/library/python:3.13-slim-trixie"
 LIMITS: Final = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
 """Limits that a machine allows whose own are low; podman would ask for more."""
 
-PIP_FILES: Final = ("/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt")
+_PIP_FILES: Final = ("/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt")
 """Files of this machine that a container needs to reach its package index."""
 _BUILD_S: Final = 1800.0
 _SLIM: Final = ("usr/share/doc/*", "usr/share/man/*", "usr/share/locale/*", "usr/share/info/*", "usr/share/lintian/*")
@@ -58,15 +58,19 @@ def podman(*words: str, timeout_s: float = 300.0, check: bool = True) -> subproc
     return ended
 
 
+def pip_files() -> list[str]:
+    """Returns the words for podman that show a container this machine's files for its package index."""
+    return [word for path in _PIP_FILES if Path(path).exists() for word in ("--volume", f"{path}:{path}:ro")]
+
+
 def build(target: str, tag: str, revision: str, source: str = "") -> Built:
     """Builds a stage of the Containerfile from the working tree. `source`: the address of the repository."""
     _provide_base()
-    mounted = [word for path in PIP_FILES if Path(path).exists() for word in ("--volume", f"{path}:{path}:ro")]
     arguments = {"PYTHON": BASE, "REVISION": revision, "SOURCE": source}
     name = f"localhost/txnscope-{target}:{tag}"
     begun_s = time.monotonic()
     podman(
-        *("build", "--isolation", "chroot", "--format", "docker", "--network", "host", *mounted),
+        *("build", "--isolation", "chroot", "--format", "docker", "--network", "host", *pip_files()),
         *(word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")),
         *("--file", str(CONTAINERFILE), "--target", target, "--tag", name, str(ROOT)),
         timeout_s=_BUILD_S,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-from deploy.compose.images import LIMITS, PIP_FILES, make_system, podman
+from deploy.compose.images import LIMITS, make_system, pip_files, podman
 
 _STRICT: Final = ("bash", "-euo", "pipefail", "-c")
 USER: Final = "1000:1000"
@@ -53,10 +53,9 @@ class EmptyMachine(Machine):
         image = f"localhost/txnscope-empty:{'-'.join(packages)}"
         if podman("image", "exists", image, check=False).returncode:
             make_system(image, packages)
-        files = [word for path in PIP_FILES if Path(path).exists() for word in ("--volume", f"{path}:{path}:ro")]
         self._id = podman(
             *("run", "--detach", "--init", "--network", "host", "--user", USER, "--env", f"HOME={shared}", *LIMITS),
-            *(*files, "--volume", f"{shared}:{shared}", image, "sleep", "infinity"),
+            *(*pip_files(), "--volume", f"{shared}:{shared}", image, "sleep", "infinity"),
         ).stdout.strip()
 
     def __enter__(self) -> EmptyMachine:
