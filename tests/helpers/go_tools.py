@@ -66,15 +66,15 @@ def built(tool: GoTool) -> Path:
 
 def _build(tool: GoTool) -> None:
     sys.stderr.write(f"building {tool.name} {tool.version} (once, some minutes) …\n")
-    flags = ["-trimpath", "-ldflags=-s -w"]
+    linked = "-ldflags=-s -w"
     with tempfile.TemporaryDirectory(prefix="build-", dir=tool.path.parent) as scratch:
         if tool.module:
             _write_module(tool, Path(scratch))
             _go(tool, scratch, "mod", "tidy", "-e")
-            named = f"{flags[1]} -X k8s.io/component-base/version.gitVersion={tool.version}"
-            _go(tool, scratch, "build", flags[0], named, "-o", tool.name, tool.package)
+            linked += f" -X k8s.io/component-base/version.gitVersion={tool.version}"
+            _go(tool, scratch, "build", "-trimpath", linked, "-o", tool.name, tool.package)
         else:
-            _go(tool, scratch, "install", *flags, f"{tool.package}@{tool.version}")
+            _go(tool, scratch, "install", "-trimpath", linked, f"{tool.package}@{tool.version}")
         (Path(scratch) / tool.name).rename(tool.path)
 
 
