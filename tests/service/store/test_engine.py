@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import Mock
@@ -134,6 +135,21 @@ def locked(url: str) -> Iterator[None]:
         yield
     finally:
         other.close()
+
+
+def test_a_process_waits_while_another_sets_up_the_same_new_file(tmp_path: Path) -> None:
+    """SQLite itself refuses the second of two processes that start at the same time, whatever its lock timeout."""
+    engine = open_engine(f"sqlite:///{tmp_path}/new.db?timeout=300")
+    with ThreadPoolExecutor(1) as starts:
+        other = sqlite3.connect(tmp_path / "new.db", isolation_level=None)
+        other.executescript("CREATE TABLE of_another (id); BEGIN IMMEDIATE")
+        opened = starts.submit(engine.connect)
+        with pytest.raises(TimeoutError):
+            opened.result(timeout=0.5)
+        other.close()
+        with opened.result() as connection:
+            assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+    engine.dispose()
 
 
 def test_a_locked_store_stores_nothing_and_takes_the_same_batch_later(cluster: Cluster, url: str) -> None:

@@ -4,6 +4,7 @@ errors."""
 from __future__ import annotations
 
 import sqlite3
+from time import monotonic, sleep
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Dialect, Engine, event
@@ -32,6 +33,8 @@ _READER_PRAGMAS = (
     "temp_store = MEMORY",
     "cache_size = -8192",  # KiB, for each pooled connection
 )
+
+_RETRY_S: Final = 0.02
 
 _REMEDY: Final = (
     "`txnscope migrate --rebuild` makes a new store: it keeps all readable data, and the transaction log is read again"
@@ -95,7 +98,7 @@ class Sessions:
         raw.isolation_level = None
         try:
             for pragma in self._pragmas:
-                raw.execute(f"PRAGMA {pragma}").close()
+                _set(raw, pragma)
         except sqlite3.DatabaseError as error:
             raw.close()
             raise self._failure(error) or StoreError(f"store {self._name}: {in_one_line(error)}") from error
@@ -139,3 +142,19 @@ class Sessions:
         if code is not None and code & 0xFF in _PASSING:
             return StoreUnavailable(f"store {self._name}: {in_one_line(error)}")
         return None
+
+
+def _set(raw: sqlite3.Connection, pragma: str) -> None:
+    """Sets a pragma, and waits for a lock as long as the connection waits for any. SQLite itself does not wait when it
+    changes the journal mode of a new file, which several processes may do that start at the same time."""
+    (timeout_ms,) = raw.execute("PRAGMA busy_timeout").fetchone()
+    until = monotonic() + timeout_ms / 1000
+    while True:
+        try:
+            raw.execute(f"PRAGMA {pragma}").close()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or monotonic() >= until:
+                raise
+            sleep(_RETRY_S)
+        else:
+            return
