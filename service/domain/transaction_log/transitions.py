@@ -47,7 +47,9 @@ SLOW_MARKERS_MS: Final = 1_000
 """If at least this time lies between PrepareX and CompleteX, both records get rows of their own in the history."""
 
 
-REPEATED: Final = "written again: the coordinator repeats an append whose answer it missed"
+REPEATED: Final = (
+    "written again: the coordinator missed the answer to its append, or the producer the answer to its request"
+)
 _ANOMALY_REASON: Final = "an append failed, or records are gone"
 
 
@@ -91,8 +93,9 @@ def is_repetition(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
     """Returns whether `after` repeats the step of `before`. Takes records, or columns of them. An Ongoing record never
     counts as a repetition, because it adds partitions.
 
-    Update times are not compared, because a step that is repeated after a failed append has another update time. A
-    repeated InitProducerId has the epoch and the timeout of the first. An abort with partitions does not repeat an
+    Update times are not compared, because a step that is repeated has another update time. An InitProducerId that is
+    repeated after a failed append, or because the producer missed the answer (KIP-360: it has the epoch before), gets
+    the epoch and the timeout of the first. An abort with partitions does not repeat an
     abort without partitions, because only the former counts as an abort.
     """
     aborts_as_much: Truth = (before.partition_count == 0) == (after.partition_count == 0)

@@ -122,11 +122,11 @@ class Coordinator:
             instance.pid, instance.epoch = self.memory.pid, self.memory.epoch
             instance.tv2 = instance.modern and self.version == 2
 
-    def init_own(self, instance: Instance, *, gives_up: bool = False) -> None:
+    def init_own(self, instance: Instance, *, gives_up: bool = False, misses_answer: bool = False) -> None:
         """Handles InitProducerId with the producer's own id and epoch (KIP-360).
 
         An open transaction is aborted, whichever epoch the request has. If the request has the previous epoch, the
-        answer has the current one.
+        answer has the current one. With `misses_answer`, the producer asks again with the epoch it had.
         """
         if instance.pid != self.memory.pid or instance.epoch < 0 or self.memory.state == states.NEVER_SEEN:
             instance.epoch = -1
@@ -139,7 +139,10 @@ class Coordinator:
             instance.epoch = -1  # the coordinator has rotated the producer id
         elif instance.epoch == before.epoch:
             self._initialize(instance.timeout_ms, last_epoch=before.epoch)
-            instance.pid, instance.epoch = self.memory.pid, self.memory.epoch
+            if misses_answer:
+                self.init_own(instance)
+            else:
+                instance.pid, instance.epoch = self.memory.pid, self.memory.epoch
         elif instance.epoch == before.last_epoch:
             changes = {"state": states.EMPTY, "timeout_ms": instance.timeout_ms, "start_ms": -1, "partitions": 0}
             self._write(CauseCode.INITIALIZED, **changes)
@@ -284,9 +287,11 @@ class Coordinator:
             self._complete(self._successor(by_client=True) if self.broker.tags else NO_ID)
 
     def use_up_epochs(self, epoch: int) -> None:
-        """Raises the epoch of an idle id by a planted record, as the lab does."""
+        """Raises the epoch of an idle id by a planted record, as the lab does. A coordinator that loads the record does
+        not know the epoch before."""
         if self.memory.state in states.EXPIRABLE and self.memory.epoch < epoch:
-            self._write(CauseCode.INITIALIZED, state=states.EMPTY, epoch=epoch, start_ms=-1, partitions=0)
+            changes = {"state": states.EMPTY, "epoch": epoch, "start_ms": -1, "partitions": 0, "last_epoch": -1}
+            self._write(CauseCode.INITIALIZED, **changes)
 
     def _abort_by_itself(self, cause: str) -> None:
         before = self.memory

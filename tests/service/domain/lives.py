@@ -1,7 +1,7 @@
 """Draws random histories of one transactional.id.
 
 Clients and brokers conform, and are of all versions. The histories have second instances, administrators, frameworks
-and recoveries, duplicates of EndTxn that arrive late, appends whose acknowledgement is lost, clocks that jump, and
+and recoveries, duplicates of EndTxn that arrive late, appends and requests whose answer is lost, clocks that jump, and
 several actions within one millisecond. A client begins no transaction before its EndTxn is answered.
 """
 
@@ -84,7 +84,8 @@ def _administrate(rng: Random, coordinator: Coordinator, instance: Instance, _: 
 def _ask_itself(rng: Random, coordinator: Coordinator, instance: Instance, other: Instance) -> None:
     """Requests a new epoch after an error, as KIP-360 allows. The requester may be an instance that was fenced long
     ago."""
-    coordinator.init_own(rng.choice([instance, instance, other]), gives_up=rng.random() < 0.1)
+    asks = rng.choice([instance, instance, other])
+    coordinator.init_own(asks, gives_up=rng.random() < 0.1, misses_answer=rng.random() < 0.1)
 
 
 def _recover(rng: Random, coordinator: Coordinator, instance: Instance, _: Instance) -> None:

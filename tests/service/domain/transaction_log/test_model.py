@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.facts import NO_RECORD, LogRecord
-from service.domain.transaction_log.transitions import is_plain
+from service.domain.transaction_log.transitions import REPEATED, is_plain
 from tests.service.domain.coordinator import ITSELF, LATE_END, ZOMBIE, Coordinator
 from tests.service.domain.lives import a_life
 from tests.service.domain.records import Told, judged, pairs, reported
@@ -71,7 +71,9 @@ def test_every_abort_is_counted_once_under_the_cause_its_row_shows(life: Coordin
 @given(lives(skewed=False))
 @settings(max_examples=300)
 def test_a_complete_log_without_failed_appends_has_no_anomalies(life: Coordinator) -> None:
-    assert reported(life.log).notes == []
+    """A producer that misses the answer to its request for a new epoch (KIP-360) asks again, and the coordinator writes
+    the same record again."""
+    assert set(reported(life.log).notes) <= {f"Empty: {REPEATED}"}
 
 
 @given(lives())

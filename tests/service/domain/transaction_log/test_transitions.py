@@ -19,7 +19,7 @@ TABLE = {  # the states that may precede each state; after a tombstone an id beg
     "CompleteAbort": ("PrepareAbort",),
     "tombstone": IDLE,
 }
-REPEATED = "written again: the coordinator repeats an append whose answer it missed"
+REPEATED = "written again: the coordinator missed the answer to its append, or the producer the answer to its request"
 EVERY_PAIR = [(before, after) for before, after in product(TABLE, TABLE) if before != after]
 
 
