@@ -183,14 +183,27 @@ def of_subject(
     return [Attempt._make(row) for row in connection.execute(statement.order_by(_A.id.desc()).limit(_SHOWN))]
 
 
-def is_marker_ours(attempts: Sequence[Attempt], is_commit: bool | None, now_ms: int) -> bool | None:
-    """Returns True if one of the attempts wrote the marker (an unknown outcome counts as written), None while an
-    attempt that may have written it is under way, else False. Dry runs do not count, nor do attempts to write a marker
-    of the other type. `is_commit` None: the marker's type cannot be read, so attempts of both types count."""
-    ours = [one for one in attempts if not one.dry_run and is_commit in (None, one.marker == MarkerType.COMMIT)]
-    if any(one.outcome in (Outcome.WRITTEN, Outcome.UNKNOWN) for one in ours):
+def is_under_way(attempts: Sequence[Attempt], is_commit: bool | None, now_ms: int) -> bool:
+    """Returns whether one of the attempts has begun to write the marker and may still record its outcome. Dry runs do
+    not count, nor do attempts to write a marker of the other type. `is_commit` None: the marker's type cannot be read,
+    so attempts of both types count."""
+    begun, outcomes = _begun_and_outcomes(attempts, is_commit)
+    return len(begun) > len(outcomes) and max(one.at_ms for one in begun) + OUTCOME_WITHIN_MS > now_ms
+
+
+def is_marker_ours(attempts: Sequence[Attempt], is_commit: bool | None) -> bool | None:
+    """Returns True if one of the attempts wrote the marker (an unknown outcome counts as written). Returns None if one
+    of them may have, because its outcome was never recorded; else False. The same attempts count as in
+    `is_under_way`."""
+    begun, outcomes = _begun_and_outcomes(attempts, is_commit)
+    if any(one.outcome in (Outcome.WRITTEN, Outcome.UNKNOWN) for one in outcomes):
         return True
-    begun = [one.at_ms for one in ours if one.outcome == Outcome.BEGUN]
-    if len(begun) > len(ours) - len(begun) and max(begun) + OUTCOME_WITHIN_MS > now_ms:
-        return None
-    return False
+    return None if len(begun) > len(outcomes) else False
+
+
+def _begun_and_outcomes(
+    attempts: Sequence[Attempt], is_commit: bool | None
+) -> tuple[Sequence[Attempt], Sequence[Attempt]]:
+    real = [one for one in attempts if not one.dry_run and is_commit in (None, one.marker == MarkerType.COMMIT)]
+    begun = [one for one in real if one.outcome == Outcome.BEGUN]
+    return begun, [one for one in real if one.outcome != Outcome.BEGUN]

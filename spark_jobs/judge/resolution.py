@@ -56,7 +56,7 @@ def how_it_ended(
         connection, cluster_id, entry.topic, entry.partition, entry.producer_id, entry.start_offset
     )
     first = found.markers[0].is_commit if found.markers else None
-    if (by_us := audit_events.is_marker_ours(attempts, first, seen.asked_at_ms)) is None:
+    if audit_events.is_under_way(attempts, first, seen.asked_at_ms):
         return None
     how = resolution_of(
         entry,
@@ -64,7 +64,7 @@ def how_it_ended(
         log_start=seen.ends.log_start,
         high_watermark=seen.ends.high_watermark,
         ended=None if owner is None or case.had_ended(owner) else ended_of(owner),
-        by_us=by_us,
+        by_us=audit_events.is_marker_ours(attempts, first),
     )
     if how in (Resolution.HEALED, Resolution.RETENTION):
         return how if is_over(closed_ms, MARKER_WAIT_MS, seen.asked_at_ms) else None

@@ -34,16 +34,18 @@ def resolution_of(
     log_start: int,
     high_watermark: int,
     ended: EndedTransaction | None,
-    by_us: bool,
+    by_us: bool | None,
 ) -> Resolution:
     """Returns how the entry ended. `markers`: of the entry's producer id, after the offset where the entry was last
     seen open. `ended`: the last transaction that ended under the producer id; None if that one was complete while the
-    entry was still open. `by_us`: `resolve` has written a marker for the entry."""
+    entry was still open. `by_us`: whether `resolve` has written a marker for the entry; None: it may have."""
     if high_watermark <= entry.start_offset:
         return Resolution.TRUNCATED
     if not markers:
         return Resolution.RETENTION if log_start > entry.start_offset else Resolution.HEALED
     marker = markers[0]
+    if by_us is None:
+        return Resolution.HEALED
     if by_us:
         return Resolution.OUR_MARKER
     if ended is not None and _may_be_its_marker(marker, ended, entry):

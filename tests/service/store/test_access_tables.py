@@ -179,10 +179,10 @@ LATER_MS = NOW_MS + audit_events.OUTCOME_WITHIN_MS
         ([DONE[Outcome.WRITTEN], WRITE], NOW_MS, True),
         ([DONE[Outcome.REFUSED], WRITE], NOW_MS, False),
         ([DONE[Outcome.UNKNOWN], WRITE], LATER_MS, True),
-        ([WRITE], NOW_MS + 1, None),
-        ([WRITE], LATER_MS, False),
-        ([DONE[Outcome.REFUSED], WRITE, WRITE], NOW_MS, None),
-        ([DONE[Outcome.REFUSED], WRITE, WRITE], LATER_MS, False),
+        ([WRITE], LATER_MS - 1, "under way"),
+        ([WRITE], LATER_MS, None),
+        ([DONE[Outcome.REFUSED], WRITE, WRITE], LATER_MS - 1, "under way"),
+        ([DONE[Outcome.REFUSED], WRITE, WRITE], LATER_MS, None),
         ([DONE[Outcome.REFUSED], DONE[Outcome.WRITTEN], WRITE, WRITE], LATER_MS, True),
     ],
     ids=[
@@ -192,21 +192,25 @@ LATER_MS = NOW_MS + audit_events.OUTCOME_WITHIN_MS
         "refused",
         "sent, and never answered: it may have come late",
         "under way",
-        "begun, and the service died",
+        "begun, and the service died before or after it sent the marker",
         "one of two is under way",
         "one of two refused, the other died",
         "one of two came first",
     ],
 )
-def test_a_marker_is_ours_if_an_attempt_sent_it(attempts: list[Attempt], now_ms: int, expected: bool | None) -> None:
-    assert audit_events.is_marker_ours(attempts, True, now_ms) is expected
+def test_a_marker_is_ours_if_an_attempt_sent_it(
+    attempts: list[Attempt], now_ms: int, expected: bool | str | None
+) -> None:
+    assert audit_events.is_under_way(attempts, True, now_ms) is (expected == "under way")
+    if expected != "under way":
+        assert audit_events.is_marker_ours(attempts, True) is expected
 
 
 def test_a_marker_of_the_other_type_is_not_ours() -> None:
     """If a committed transaction has an ABORT marker, our earlier COMMIT must not be taken for its cause."""
     attempts = [DONE[Outcome.WRITTEN], WRITE]
-    assert audit_events.is_marker_ours(attempts, False, NOW_MS) is False
-    assert audit_events.is_marker_ours(attempts, None, NOW_MS) is True
+    assert audit_events.is_marker_ours(attempts, False) is False
+    assert audit_events.is_marker_ours(attempts, None) is True
 
 
 def test_an_audit_event_is_logged_in_plain_words() -> None:

@@ -23,7 +23,7 @@ from service.kafka.ends import Ends
 from service.kafka.leader_check import CheckedPartition
 from service.kafka.log_range import BatchesRead
 from service.kafka.producers import ActiveProducer
-from service.store.audit_events import Attempt, record_attempt
+from service.store.audit_events import OUTCOME_WITHIN_MS, Attempt, record_attempt
 from service.store.schema import counters
 from service.store.schema.history import SUM
 from service.store.writers.findings import FindingWriter, load
@@ -731,16 +731,18 @@ def test_an_entry_without_a_marker_lost_its_records_or_has_healed(lab: Lab, log_
     assert (found.status, found.life.resolution) == ("resolved", resolution)
 
 
-def test_a_marker_written_by_txnscope_is_recognised(lab: Lab) -> None:
+@pytest.mark.parametrize(("outcome", "resolution"), [(Outcome.WRITTEN, "our_marker"), (Outcome.BEGUN, "healed")])
+def test_a_marker_that_txnscope_wrote_is_nobody_elses(lab: Lab, outcome: Outcome, resolution: str) -> None:
+    """A service that dies, or loses its store, after it has sent the marker records no outcome."""
     found = lab.confirmed()
-    written = Attempt(
-        NOW_MS + 3_500, found.id, "ann", False, MarkerType.ABORT, "orders", 0, 7, 0, 3, 100, Outcome.WRITTEN
-    )
-    record_attempt(lab.cluster.engine, lab.cluster.id, written)
-    lab.seen(NOW_MS + 4_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_900, False),))
-    resolved = lab.round(NOW_MS + 5_000)
+    attempt = Attempt(NOW_MS + 3_500, found.id, "ann", False, MarkerType.ABORT, "orders", 0, 7, 0, 3, 100, outcome)
+    record_attempt(lab.cluster.engine, lab.cluster.id, attempt)
+    marker = Marker(110, 0, NOW_MS + 3_900, False)
+    for at_ms in (NOW_MS + 4_000, NOW_MS + 4_000 + OUTCOME_WITHIN_MS):
+        lab.seen(at_ms, is_open=False, markers=(marker,))
+        resolved = lab.round(at_ms + 1_000)
     assert resolved is not None
-    assert resolved.life.resolution == "our_marker"
+    assert resolved.life.resolution == resolution
 
 
 def test_a_new_transaction_of_the_same_producer_adopts_the_records(lab: Lab) -> None:

@@ -19,6 +19,8 @@ LATER = EndedTransaction(True, 4, ENTRY.first_seen_ms + 8_000, NOW_MS - 5, froze
         ((ABORT,), None, False, "foreign_abort"),
         ((COMMIT,), None, False, "foreign_commit"),
         ((ABORT,), None, True, "our_marker"),
+        ((ABORT,), None, None, "healed"),  # `resolve` may have written it: nobody else is blamed
+        ((ABORT,), RESENT, None, "healed"),
         ((ABORT,), RESENT, False, "coordinator_marker"),
         ((COMMIT,), LATER, False, "adopted"),
         ((ABORT,), LATER, False, "foreign_abort"),  # the later transaction was committed, so this marker is not its own
@@ -30,7 +32,7 @@ LATER = EndedTransaction(True, 4, ENTRY.first_seen_ms + 8_000, NOW_MS - 5, froze
     ],
 )
 def test_the_marker_after_an_entry_shows_how_it_ended(
-    markers: tuple[Marker, ...], ended: EndedTransaction | None, by_us: bool, how: str
+    markers: tuple[Marker, ...], ended: EndedTransaction | None, by_us: bool | None, how: str
 ) -> None:
     assert resolution_of(ENTRY, markers, log_start=0, high_watermark=300, ended=ended, by_us=by_us) == how
 
