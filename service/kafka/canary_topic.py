@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from kafka.protocol.admin import CreateTopicsRequest, DeleteRecordsRequest
 
 from service.domain.canary.targets import Replicated
+from service.domain.error_codes import error_text
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import TIMEOUT_MS, configs_request, layouts_request
@@ -54,7 +55,7 @@ def read_replicas(client: KafkaClient, topics: Sequence[str]) -> Replicas:
         elif one.error_code in (errors.NONE, errors.LEADER_NOT_AVAILABLE):
             found[one.name] = tuple(sorted(map(_replicated, one.partitions)))
         else:
-            raise KafkaUnavailable(f"metadata of topic {one.name}: error {one.error_code}")
+            raise KafkaUnavailable(f"metadata of topic {one.name}: {error_text(one.error_code)}")
     brokers = frozenset(broker.node_id for broker in answer.brokers)
     return Replicas(brokers, found, frozenset(missing), frozenset(denied))
 
@@ -94,7 +95,7 @@ def create_topic(
         return
     if (refused := _REFUSED.get(answer.error_code)) is not None:
         raise KafkaRefused(f"topic {topic} cannot be created: {refused}")
-    why = getattr(answer, "error_message", None) or f"error {answer.error_code}"
+    why = getattr(answer, "error_message", None) or error_text(answer.error_code)
     raise KafkaUnavailable(f"topic {topic} cannot be created: {why}")
 
 
@@ -110,7 +111,7 @@ def delete_all_records(client: KafkaClient, topic: str, leader: int, partitions:
     if errors.TOPIC_AUTHORIZATION_FAILED in failed:
         raise KafkaRefused(f"records of topic {topic} cannot be deleted: DELETE is not permitted")
     if failed:
-        raise KafkaUnavailable(f"records of topic {topic} cannot be deleted: error {failed[0]}")
+        raise KafkaUnavailable(f"records of topic {topic} cannot be deleted: {error_text(failed[0])}")
 
 
 def look_for_committed(

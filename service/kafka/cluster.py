@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
+from service.domain.error_codes import error_text
 from service.domain.partitions.facts import TopicPartition
 from service.domain.reasons.unread import DESCRIBE, READ, NoPermission
 from service.domain.transaction_log.states import CONFIG_DEFAULTS
@@ -53,7 +54,7 @@ def topic_layout(client: KafkaClient, topic: str, ask: int | None = None) -> Top
     if found.error_code == errors.TOPIC_AUTHORIZATION_FAILED:
         raise errors.KafkaRefused(NoPermission(topic, (DESCRIBE, READ)))
     if found.error_code not in (errors.NONE, errors.LEADER_NOT_AVAILABLE):
-        raise errors.KafkaUnavailable(f"Metadata of topic {topic}: error {found.error_code}")
+        raise errors.KafkaUnavailable(f"Metadata of topic {topic}: {error_text(found.error_code)}")
     return layout_of(found)
 
 

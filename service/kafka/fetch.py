@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kafka.protocol.consumer import FetchRequest
 
+from service.domain.error_codes import error_text
 from service.domain.reasons.unread import READ, NoPermission
 from service.kafka import errors
 from service.kafka.client import REQUEST_TIMEOUT_MS, KafkaClient
@@ -56,7 +57,7 @@ def fetch_piece(
     if answer.error == errors.TOPIC_AUTHORIZATION_FAILED:
         raise KafkaRefused(NoPermission(topic, (READ,)))
     if answer.error:
-        raise PartitionUnavailable(f"{topic}-{partition}: fetch error {answer.error}")
+        raise PartitionUnavailable(f"{topic}-{partition}: Fetch answers with {error_text(answer.error)}")
     return answer.records
 
 
@@ -107,7 +108,7 @@ def fetch_many(
     )
     response = client.ask(request, node, timeout_ms)
     if response.error_code:
-        raise KafkaUnavailable(f"Fetch from broker {node}: error {response.error_code}")
+        raise KafkaUnavailable(f"Fetch from broker {node}: {error_text(response.error_code)}")
     return [
         Fetched(
             answered.topic,

@@ -9,6 +9,7 @@ from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
+from service.domain.error_codes import error_text
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import by_topic
@@ -51,7 +52,7 @@ def list_groups(client: KafkaClient, node: int) -> list[ListedGroup]:
     """
     answer = client.ask(ListGroupsRequest(states_filter=[], types_filter=[]), node)
     if answer.error_code:
-        raise errors.KafkaUnavailable(f"ListGroups of broker {node}: error {answer.error_code}")
+        raise errors.KafkaUnavailable(f"ListGroups of broker {node}: {error_text(answer.error_code)}")
     return [ListedGroup(g.group_id, g.protocol_type, g.group_state or "") for g in answer.groups]
 
 

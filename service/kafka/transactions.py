@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
 
+from service.domain.error_codes import error_text
 from service.domain.transaction_log.coordinator_partition import coordinator_partition, partition_count
 from service.domain.transaction_log.states import TOPIC
 from service.kafka import errors
@@ -51,7 +52,7 @@ def list_transactions(
     request = ListTransactionsRequest(state_filters=[], producer_id_filters=list(producer_ids), max_version=0)
     answer = client.ask(request, node, timeout_ms)
     if answer.error_code:
-        raise errors.KafkaUnavailable(f"ListTransactions of broker {node}: error {answer.error_code}")
+        raise errors.KafkaUnavailable(f"ListTransactions of broker {node}: {error_text(answer.error_code)}")
     return [ListedId(t.transactional_id, t.producer_id, t.transaction_state) for t in answer.transaction_states]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from service.domain.error_codes import error_text
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
@@ -45,11 +46,11 @@ def write(client: KafkaClient, way: WayOut) -> None:
     if code in (_INVALID_PRODUCER_EPOCH, _COORDINATOR_FENCED):
         raise Refused(
             f"nothing was written: broker {way.leader.node} refuses the marker, because producer id {way.producer_id}"
-            f" has a newer epoch or marker on {way.place} (error {code})"
+            f" has a newer epoch or marker on {way.place} ({error_text(code)})"
         )
     if code in errors.TRANSIENT:
         raise KafkaUnavailable(
-            f"nothing was written: broker {way.leader.node} cannot write the marker now (error {code}): repeat the"
-            " request"
+            f"nothing was written: broker {way.leader.node} cannot write the marker now ({error_text(code)}):"
+            " repeat the request"
         )
-    raise KafkaRefused(f"nothing was written: broker {way.leader.node} refuses the marker (error {code})")
+    raise KafkaRefused(f"nothing was written: broker {way.leader.node} refuses the marker ({error_text(code)})")

@@ -24,6 +24,7 @@ from service.domain.doctor.cluster_report import (
     TopicsReport,
 )
 from service.domain.doctor.tried_versions import TriedVersion, newest_first
+from service.domain.error_codes import error_text
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported, TransactionsSeen
 from service.domain.transaction_log.states import CONFIG_DEFAULTS, TOPIC
@@ -242,7 +243,7 @@ def _readable(
     allowed = tuple(sorted(topic for topic, error in found.items() if error == errors.NONE))
     denied = tuple(sorted(topic for topic, error in found.items() if error == errors.TOPIC_AUTHORIZATION_FAILED))
     silent = tuple(topic for topic in watched if topic not in allowed and topic not in denied)
-    why = why or next((f"error {found[t]}" for t in silent if t in found), None)
+    why = why or next((error_text(found[t]) for t in silent if t in found), None)
     return allowed, denied, silent, why, tuple(sorted(with_open))
 
 

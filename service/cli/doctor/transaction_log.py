@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from service.domain.doctor.cluster_report import ClockReport
+from service.domain.error_codes import error_text
 from service.domain.transaction_log.states import TOPIC, is_time
 from service.kafka import errors
 from service.kafka.client import KafkaClient
@@ -97,7 +98,7 @@ def read_log(client: KafkaClient, layout: TopicLayout, clock_ms: Clock) -> LogRe
     if error == errors.TOPIC_AUTHORIZATION_FAILED:
         return LogRead(False)
     if not starts or (error and not found.size):
-        return LogRead(None, f"error {error}" if error else "no leader answers")
+        return LogRead(None, error_text(error) if error else "no leader answers")
     is_whole = len(at) == len(layout.leaders) and all(at[p] >= ends.get(p, 0) for p in at)
     clocks = _listen(client, led, clock_ms)
     return LogRead(True, None, frozenset(found.ids), frozenset(found.topics), is_whole, found.newest_ms, clocks)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final
 
+from service.domain.error_codes import error_text
 from service.domain.reasons.reason import Reason, parts
 
 DESCRIBE: Final = "DESCRIBE"
@@ -103,7 +104,7 @@ class ErrorAnswer(Reason):
 
     def __str__(self) -> str:
         about = f" {self.request}" if self.request else ""
-        return f"broker {self.broker} answers{about} with error {self.error}"
+        return f"broker {self.broker} answers{about} with {error_text(self.error)}"
 
 
 class NoBatchAtLso(Reason):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from typing import Final, NamedTuple
 
+from service.domain.error_codes import error_text
 from service.domain.partitions.facts import PartitionEnds
 from service.domain.partitions.offset_spans import SpanBuilder
 from service.domain.reasons.unread import DESCRIBE, READ, NoPermission
@@ -132,7 +133,9 @@ def _fetch(client: KafkaClient, place: PartitionEnds, offset: int, max_bytes: in
     if found.error == errors.TOPIC_AUTHORIZATION_FAILED:
         raise KafkaRefused(NoPermission(place.topic, (READ,)))
     if found.error:
-        raise KafkaUnavailable(f"Fetch from {place.topic}-{place.partition} at offset {offset}: error {found.error}")
+        raise KafkaUnavailable(
+            f"Fetch from {place.topic}-{place.partition} at offset {offset}: {error_text(found.error)}"
+        )
     return found
 
 
@@ -142,5 +145,5 @@ def _offset(client: KafkaClient, layout: TopicLayout, partition: int, which: int
     if error == errors.TOPIC_AUTHORIZATION_FAILED:
         raise KafkaRefused(NoPermission(layout.topic, (DESCRIBE, READ)))
     if error is not None:
-        raise KafkaUnavailable(f"offsets of {layout.topic}-{partition}: error {error}")
+        raise KafkaUnavailable(f"offsets of {layout.topic}-{partition}: {error_text(error)}")
     return answer.found[partition]

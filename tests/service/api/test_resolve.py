@@ -409,11 +409,11 @@ class TestOrphan:
 
 def test_a_refusal_of_the_broker_has_its_status_and_reason(here: ResolveApi) -> None:
     for code, status, says in (
-        (47, 409, "producer id 7 has a newer epoch or marker on orders-0 (error 47)"),
-        (52, 409, "(error 52)"),
+        (47, 409, "producer id 7 has a newer epoch or marker on orders-0 (error 47 INVALID_PRODUCER_EPOCH)"),
+        (52, 409, "(error 52 TRANSACTION_COORDINATOR_FENCED)"),
         (31, 502, "no permission to write markers: grant ALTER or CLUSTER_ACTION on the cluster"),
-        (6, 503, "broker 2 cannot write the marker now (error 6)"),
-        (-1, 502, "broker 2 refuses the marker (error -1)"),
+        (6, 503, "broker 2 cannot write the marker now (error 6 NOT_LEADER_OR_FOLLOWER)"),
+        (-1, 502, "broker 2 refuses the marker (error -1 UNKNOWN_SERVER_ERROR)"),
     ):
         before = len(here.audited())
         here.brokers.answer = lambda code=code: code  # type: ignore[misc]

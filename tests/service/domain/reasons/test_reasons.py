@@ -42,8 +42,8 @@ SAID = [
         "3 of 9 partitions do not answer: no permission on topic vault: grant DESCRIBE and READ on it (2), no leader"
         " (1)",
     ),
-    (ErrorAnswer(2, "", 74), "broker 2 answers with error 74"),
-    (ErrorAnswer(2, "a fetch", 3), "broker 2 answers a fetch with error 3"),
+    (ErrorAnswer(2, "", 74), "broker 2 answers with error 74 FENCED_LEADER_EPOCH"),
+    (ErrorAnswer(2, "a fetch", 3), "broker 2 answers a fetch with error 3 UNKNOWN_TOPIC_OR_PARTITION"),
     (LeadersUnresponsive("t", 7, 9, (0, 1)), "7 of 9 partitions have no leader that answers: t-0, t-1 …"),
     (
         LogUnread(NoTransactionLog(TransactionsSeen.LISTED)),
