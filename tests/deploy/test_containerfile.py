@@ -57,13 +57,13 @@ def test_an_image_runs_as_an_unprivileged_user(name: str) -> None:
     users = [user for stage in lineage(name) for user in stage.all("USER")]
     assert users == ["10001:10001"]
     assert compose()["services"][name]["user"] == users[-1]
-    assert not any(stage.all("RUN") for stage in lineage(name)), "that user may not install anything"
+    assert not any(stage.all("RUN") for stage in lineage(name)), "the user of the image may not install anything"
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_an_image_contains_no_build_tools(name: str) -> None:
-    """The Python environment comes from another stage, and so does the system, in one layer: what was removed there is
-    in no layer of the image."""
+    """The Python environment is copied from another stage, without build tools. The system is copied in one layer,
+    after unneeded files were removed, so that no layer of the image has these files."""
     base, own = lineage(name)
     assert base.base == "scratch"
     assert base.all("COPY") == ["--from=system / /"]
@@ -142,7 +142,8 @@ def test_copied_files_exist_and_are_not_ignored_by_the_build() -> None:
 
 
 def test_the_health_check_uses_the_address_of_the_service() -> None:
-    """All five places that name the port name the same one, and the health check uses an existing address."""
+    """All five places that give a port must give the same port, and the health check must request an existing
+    address."""
     service = stages()["service"]
     flags = parse_command(service.words("CMD"))
     (check,) = service.all("HEALTHCHECK")

@@ -1,5 +1,5 @@
-"""Tests what the images leave out: Spark starts and runs a query on the jars that are left, and libraries load without
-their debug information."""
+"""Tests what the images leave out. Spark must start and run a query with the remaining jars, and libraries must load
+without their debug information."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def test_spark_runs_a_query_like_ours_on_the_jars_that_are_left(tmp_path: Path) 
 
 @pytest.mark.parametrize("pattern", [*JARS, *NATIVE, *INSIDE])
 def test_spark_has_each_jar_that_is_left_out_or_changed(pattern: str) -> None:
-    """A jar that Spark does not have any more, or under another name, would be kept in silence."""
+    """If Spark drops or renames a jar, its pattern matches nothing, and the image keeps the renamed jar without an
+    error."""
     assert any(left_out.is_of(path.name, pattern) for path in (SPARK / "jars").glob("*.jar"))
 
 

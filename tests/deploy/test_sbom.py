@@ -1,4 +1,4 @@
-"""Tests the list of what is in an image, with this environment in the place of an image's."""
+"""Tests the software bill of materials (SBOM) of an image, with this environment in place of an image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tests that the inputs of the build are pinned by version and hash, listed, licensed, and honestly audited."""
+"""Tests that the inputs of the build are pinned by version and hash, listed and licensed, and that the audit reports
+what it could not check."""
 
 from __future__ import annotations
 

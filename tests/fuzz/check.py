@@ -60,7 +60,7 @@ class Checked(NamedTuple):
 
 
 def check(seed: int, numbers: Sequence[int]) -> Checked:
-    """Checks the inputs with these numbers together, and if that fails, one by one."""
+    """Checks the inputs with these numbers as one group. If the check fails, checks each input alone."""
     inputs = [make(seed, number) for number in numbers]
     right = sum(one.crc_is_right for one in inputs)
     lose = sum(any(_is_lost(one, offset) for offset in one.good) for one in inputs)

@@ -57,8 +57,8 @@ class Input(NamedTuple):
     - `begins`: (position, offset) of every batch and of the end, before the mutation.
     - `good`: the record at each offset of the batches before and after the mutated one.
     - `bad`: the offsets of the mutated batch.
-    - `claimed_end`: the position at which the mutated batch ends by its length. Its checksum may be right for exactly
-      these bytes.
+    - `claimed_end`: the position at which the mutated batch ends according to its length. Its checksum may be right for
+      exactly these bytes.
     """
 
     log: bytes
@@ -227,7 +227,8 @@ def _rearranged(rng: Random, one: Batch, record: Record) -> None:
 
 
 def _mutate_pieces(rng: Random, pieces: list[Piece], others: list[list[Piece] | None]) -> None:
-    """Changes, repeats, removes or appends pieces of a key or a value, or puts pieces of another one in their place."""
+    """Changes, repeats, removes or appends pieces of a key or a value, or replaces them by pieces of another key or
+    value."""
     if not pieces:
         return
     kind = rng.random()

@@ -1,6 +1,6 @@
 """Splits record batches of the transaction log into fields, and joins the fields again.
 
-The code follows the specification, and shares none with the decoder. When a batch is joined, counts and sizes are
+The code follows the specification, and is independent of the decoder. When a batch is joined, counts and sizes are
 computed, unless a mutation has set them.
 """
 

@@ -30,7 +30,7 @@ GOLDEN_OF_A_SEGMENT = 12
 
 @cache
 def seeds() -> tuple[Batch, ...]:
-    """Returns uncompressed batches, then some of them in every codec."""
+    """Returns uncompressed batches, then some of these batches in every codec."""
     plain = [take_apart(data) for data in (*_built(), *_golden())]
     squeezed = []
     for number, seed in enumerate(plain[::6]):

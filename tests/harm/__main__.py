@@ -44,7 +44,7 @@ _TOPIC: Final = "harmed"
 
 
 def main() -> int:
-    """Returns the exit code: 0 if every bar was reached, else 1."""
+    """Returns the exit code: 0 if every section kept its limits and has exact counts, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.harm", description=__doc__)
     parser.add_argument("--version", choices=VERSIONS, default=VERSIONS[0], help="of Kafka")
     parser.add_argument("--when", choices=WHEN, nargs="*", default=list(WHEN))
@@ -69,7 +69,8 @@ def main() -> int:
 
 
 def _sections(options: argparse.Namespace, victims: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, bool]]:
-    """Yields each section of the page when it is measured, and whether all its bars were reached."""
+    """Yields each section of the page as soon as its figures are measured, and whether the section kept its limits and
+    has exact counts."""
     for when, how in product(options.when, options.how):
         with TemporaryDirectory(prefix="txnscope-harm-") as directory:
             measure = _during_first_reads if when == FIRST_READ else _amid
@@ -82,7 +83,8 @@ def _sections(options: argparse.Namespace, victims: Sequence[tuple[str, ...]]) -
 
 
 def _amid(version: str, when: str, how: str, victims: Sequence[tuple[str, ...]], folder: Path) -> Iterator[Series]:
-    """Yields one series. All its rounds hit the same application. The counts are compared after the last round."""
+    """Yields one series, whose rounds all harm the same application. The counts of transactions are compared after the
+    last round."""
     rounds = []
     with (
         Broker(version, free_port(), folder / "kafka") as broker,

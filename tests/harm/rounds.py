@@ -21,11 +21,11 @@ FREEZE: Final = "frozen"
 SIGNALS: Final = {KILL: signal.SIGKILL, FREEZE: signal.SIGSTOP}
 
 UNNOTICED_S: Final = 45.0
-"""Seconds to wait until a freeze is noticed. If no process notices it, the frozen process was not needed. For example,
-a daemon forks workers only if there are too few."""
+"""Seconds to wait until a freeze is noticed. If no process notices the freeze, the frozen process was not needed. For
+example, a daemon forks workers only if there are too few."""
 
 _UNDER_WAY_S: Final = 1.0
-"""Time after the harm in which data may still be stored that were read before."""
+"""Seconds after the harm in which the application may still store data that it read before the harm."""
 
 
 class Round(NamedTuple):
@@ -87,8 +87,8 @@ class Standstill:
 
 
 def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
-    """Harms a process of each kind, and waits until all sources and the service continue. Otherwise raises
-    AssertionError, with the last observation."""
+    """Harms a process of each kind, and waits until all sources and the service continue. If they do not, raises
+    AssertionError with the last observation."""
     standstill = Standstill(app)
     victims = [_hit(app, kind, SIGNALS[how]) for kind in kinds]
     began_s = time.time()

@@ -1,4 +1,4 @@
-"""Gives an application a quarter of the time of two cores, which is half a core."""
+"""Limits an application to half a core: on two cores, its processes run in a quarter of each second."""
 
 from __future__ import annotations
 

@@ -68,8 +68,8 @@ def guarded_app(
     hosts: AllowedHosts | None = None,
     operators: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[FastAPI, dict[str, str], WithPartitions]]:
-    """Yields a service with authentication, its keys, and the cluster "orders", which has a hanging transaction. The
-    service accepts the keys of WHO. It also accepts the login `ann` with PASSWORD, who is an operator of "orders"."""
+    """Yields a service with authentication, its keys, and the cluster "orders", which has a hanging transaction. By
+    default, the service accepts the keys of WHO, and the login of `ann`, an operator of "orders", with PASSWORD."""
     other = SeededCluster(url, "payments")
     other.read([Id(b"theirs")])
     cluster = WithPartitions(url)

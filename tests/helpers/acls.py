@@ -1,5 +1,5 @@
-"""Runs a broker with ACLs. On one listener, users log in with SASL/PLAIN; on another one, without login, every client
-is a super user."""
+"""Runs a broker with ACLs. On one listener, users log in with SASL/PLAIN. The other listener needs no login, and treats
+every client as a super user."""
 
 from __future__ import annotations
 

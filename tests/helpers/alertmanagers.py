@@ -1,4 +1,4 @@
-"""A real Alertmanager on loopback."""
+"""Runs a real Alertmanager on loopback."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ PROGRAMS: Final = ("prometheus-alertmanager", "alertmanager")
 
 @contextmanager
 def alertmanager(config: Path, folder: Path) -> Iterator[str]:
-    """Yields the address of Alertmanager; skips the test if it is not installed. `folder`: for its log and data."""
+    """Yields the URL of an Alertmanager with this configuration, whose log and data are in `folder`. Skips the test if
+    Alertmanager is not installed."""
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         pytest.skip("Alertmanager is not installed (make system-packages)")

@@ -47,7 +47,8 @@ _CHOSEN: Final = os.environ.get("TXNSCOPE_TEST_VERSIONS", "")
 FULL_MATRIX: Final = bool(_CHOSEN)
 VERSIONS: Final = tuple(_CHOSEN.split(",")) if FULL_MATRIX else ("4.3.1", "3.9.2")
 """The versions that tests run on. If TXNSCOPE_TEST_VERSIONS (comma-separated) is set, each scenario runs on all
-versions that it names. Otherwise each scenario runs on one of two versions, which change places in odd turns."""
+versions that it names. Otherwise each scenario runs on one of two versions. If TXNSCOPE_TEST_TURN is odd, each scenario
+runs on the other version."""
 WITH_TV2: Final = tuple(version for version in EVERY_VERSION if not version.startswith("3."))
 """Versions whose new clusters have transaction.version 2 (KIP-890)."""
 SKIPS_THE_LOST: Final = ("4.3.1", "4.4.0")
@@ -81,8 +82,8 @@ class Described(NamedTuple):
 
 
 def on(version: str) -> pytest.MarkDecorator:
-    """Returns a mark that runs a test on `version`, or in an odd turn on the other one of the two VERSIONS. If
-    TXNSCOPE_TEST_VERSIONS is set, the mark runs the test on all VERSIONS."""
+    """Returns a mark that runs a test on `version`. If TXNSCOPE_TEST_TURN is odd, the test runs on the other one of the
+    two VERSIONS. If TXNSCOPE_TEST_VERSIONS is set, the test runs on all VERSIONS."""
     return pytest.mark.parametrize("version", VERSIONS if FULL_MATRIX else (_in_turn(version),))
 
 
@@ -126,7 +127,8 @@ def free_ports(count: int) -> list[int]:
 
 
 def new_cluster_id() -> str:
-    """Returns a new id for a Kafka cluster. Each test cluster needs one, because a store binds one name to each id."""
+    """Returns a new id for a Kafka cluster. Each test cluster needs an id of its own, because a store binds one name to
+    each id."""
     while (found := secrets.token_urlsafe(16)).startswith("-"):  # to Kafka's tool, - begins a flag
         pass
     return found
@@ -146,7 +148,7 @@ def second_listener(
 
 
 class Cluster:
-    """Three brokers, each also a controller: `with Cluster("4.3.1", directory) as cluster`. One of them may fail.
+    """Three brokers, each also a controller: `with Cluster("4.3.1", directory) as cluster`. One broker may fail.
 
     By default, the transaction log is on all three brokers. `properties` adds settings, or overrides the default ones.
     """

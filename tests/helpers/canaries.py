@@ -1,4 +1,4 @@
-"""Coordinators of the canary as its rounds leave them, and stores that have a canary."""
+"""Makes coordinators with the results of canary rounds, and stores a canary with them."""
 
 from __future__ import annotations
 

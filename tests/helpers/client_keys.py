@@ -52,8 +52,7 @@ _SAMPLES: Final = {
     "ssl.trustmanager.algorithm": "PKIX",
     "ssl.truststore.type": "PEM",
 }
-"""By key, the value to try if the key does not accept an arbitrary text. A trial also has a login over TLS, without
-stores."""
+"""The value to try for some keys. Other keys are tried with the first value of their closed set, or with "1"."""
 _STORES: Final = ("ssl.keystore.", "ssl.truststore.")
 
 
@@ -92,8 +91,8 @@ def sample(key: str, entry: Mapping[str, Any]) -> str:
 
 
 def outcome(key: str, value: str) -> Outcome:
-    """Returns how txnscope treats a key with this value. The file also has a login over TLS, or without TLS if the key
-    is of a store."""
+    """Returns how txnscope treats a client.properties in which the key has this value. The file also has a SASL login.
+    The login is over TLS, except for keys of a key store or trust store."""
     lines = {name: _SAMPLES[name] for name in ("security.protocol", "sasl.mechanism", "sasl.jaas.config")}
     if key.startswith(_STORES):  # over TLS, the file of the store would be read
         lines["security.protocol"] = "SASL_PLAINTEXT"

@@ -48,7 +48,7 @@ def main() -> None:
 
 
 class staged:  # noqa: N801  # used like a function
-    """Yields the broker and the files of the rows: `with staged(directory) as stage`."""
+    """Context manager that yields the broker and the files of the rows: `with staged(directory) as stage`."""
 
     def __init__(self, directory: Path) -> None:
         self._secured = SecuredBroker(VERSION, directory)
@@ -80,8 +80,8 @@ def line(row: Row, kafka: str, ours: str) -> str:
 
 
 def by_kafka(stage: Stage, row: Row) -> str:
-    """Returns the outcome of a row with one of Kafka's tools: `kafka-topics.sh`, or `kafka-producer-perf-test.sh`,
-    which needs no flag for servers, if the file names the servers."""
+    """Returns the outcome of a row with one of Kafka's tools. The tool is `kafka-topics.sh`. If the file names the
+    servers, the tool is `kafka-producer-perf-test.sh`, which needs no flag for servers."""
     file, servers = stage.properties(row, _PATIENCE), stage.servers(row)
     if servers is not None:
         tool = [

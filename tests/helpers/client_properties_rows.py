@@ -1,5 +1,5 @@
-"""Lists forms of client.properties that Kafka's own tools accept or refuse, and runs the broker on which these are
-tried."""
+"""Lists forms of client.properties that Kafka's own tools accept or refuse, and runs the broker on which these forms
+are tried."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Finds Helm, kube-score and Kubernetes' API server. Debian 12 packages none of them, so Go builds them, once, in
-pinned versions, into the user's cache: `python -m tests.helpers.go_tools` builds the first two.
+"""Finds Helm, kube-score and Kubernetes' API server. Debian 12 has no packages of these programs. So Go builds pinned
+versions, once, into the user's cache. `python -m tests.helpers.go_tools` builds the first two.
 
-Go checks what it downloads against its public checksum database.
+Go verifies downloads with its public checksum database.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 BUILD_S: Final = 2_400
-"""Longest time (s) of a build. Helm took 4 minutes of processor time with an empty cache, kube-score one more."""
+"""Longest time (s) of a build. With an empty cache, Helm took 4 minutes of processor time, and kube-score took one more
+minute."""
 
 
 class GoTool(NamedTuple):
-    """A program that Go builds. `package`: the package of its `main`. `module`: set if `go install` refuses the
-    package, because this module replaces modules that it needs by folders beside it."""
+    """A program that Go builds. `package`: the package of its `main`. `module`: the program's module, set only if
+    the command `go install` refuses the package. Go refuses a module that replaces its requirements by folders
+    beside it."""
 
     name: str
     package: str
@@ -32,7 +34,7 @@ class GoTool(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """The place of the program in the user's cache, whether or not it is there."""
+        """The path of the program in the user's cache, whether or not the file exists."""
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         return cache / "txnscope" / "tools" / f"{self.name}-{self.version}"
 
@@ -46,12 +48,12 @@ TOOLS: Final = (HELM, KUBE_SCORE)
 
 
 class ToolMissing(Exception):
-    """The tool cannot be had on this machine. The message is one line."""
+    """Raised if a tool cannot be built on this machine. The message is one line."""
 
 
 def built(tool: GoTool) -> Path:
-    """Returns the path of the tool; builds it if it is not in the cache. Of several processes one builds, and the
-    others wait. Raises ToolMissing if there is no Go, or if the build fails."""
+    """Returns the path of the tool. Builds the tool if it is not in the cache; other processes wait meanwhile. Raises
+    ToolMissing if Go is not installed, or if the build fails."""
     if tool.path.exists():
         return tool.path
     if shutil.which("go") is None:
@@ -79,8 +81,8 @@ def _build(tool: GoTool) -> None:
 
 
 def _write_module(tool: GoTool, folder: Path) -> None:
-    """Writes a module that needs the tool, and has Kubernetes' modules in the versions in which they are published:
-    v0.37.2 for v1.37.2."""
+    """Writes a module that requires the tool, and replaces Kubernetes' modules by their published versions: v0.37.2 for
+    v1.37.2."""
     described = json.loads(_go(tool, str(folder), "mod", "download", "-json", f"{tool.module}@{tool.version}"))
     theirs = Path(described["GoMod"]).read_text("utf-8")
     beside = sorted(set(re.findall(r"^\s*(k8s\.io/[a-z-]+) v0\.0\.0$", theirs, re.MULTILINE)))
@@ -92,7 +94,7 @@ def _write_module(tool: GoTool, folder: Path) -> None:
 
 
 def _go(tool: GoTool, folder: str, *words: str) -> str:
-    """Runs Go in a folder, where it puts programs, too. Raises ToolMissing if that fails."""
+    """Runs Go in `folder`, into which `go install` also writes programs. Raises ToolMissing if Go fails."""
     environment = os.environ | {"GOBIN": folder}
     try:
         done = subprocess.run(
@@ -112,7 +114,8 @@ def _go(tool: GoTool, folder: str, *words: str) -> str:
 
 
 def main() -> None:
-    """Builds all tools. Says what cannot be built and why: the tests of the chart that need it are then skipped."""
+    """Builds Helm and kube-score. Prints which of them cannot be built, and why. Tests that need a missing tool are
+    skipped."""
     for tool in TOOLS:
         try:
             built(tool)

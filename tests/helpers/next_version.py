@@ -41,8 +41,8 @@ _CHANGES: Final = """    op.execute("ALTER TABLE clusters RENAME COLUMN name TO 
 
 
 def add_made_up_revision(scripts: Path, *, only_adds: bool) -> None:
-    """Adds a revision to the migrations in `scripts`. The revision adds columns to every table, a table and an index;
-    or, unless `only_adds`, renames a column that this version needs."""
+    """Adds a revision to the migrations in `scripts`. With `only_adds`, the revision adds a table, an index, and
+    columns in every table. Otherwise the revision renames a column that this version needs."""
     head = ScriptDirectory(str(scripts)).get_current_head()
     text = _HEAD.format(revision=REVISION, head=head, since=head if only_adds else REVISION)
     (scripts / "versions" / f"{REVISION}_made_up.py").write_text(text + (_ADDS if only_adds else _CHANGES))

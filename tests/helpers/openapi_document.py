@@ -18,7 +18,7 @@ def main() -> None:
 
 
 def declared_version() -> str:
-    """Returns the version in pyproject.toml. What is installed here may be older."""
+    """Returns the version in pyproject.toml. The installed package may have an older version."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     return str(project["version"])
 

@@ -87,8 +87,8 @@ class OtherBrokers:
 
     @staticmethod
     def is_asked_by_name(answer: Any) -> bool:
-        """Returns True if the answer has no other topic. Then the request probably named this topic; a request for all
-        topics would have got others, too."""
+        """Returns whether the request probably named the topic of the transaction log: the answer has no other topic.
+        An answer to a request for all topics would have other topics, too."""
         return len(answer.topics) == 1
 
     def _list(self, answer: Any) -> None:

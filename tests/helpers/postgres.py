@@ -144,7 +144,7 @@ class Postgres:
             raise PostgresError(f"initdb of {self._programs}: {made.stderr.strip()}")
 
     def _command(self, program: str, *arguments: str) -> list[str]:
-        """Returns the command line for `program`. PostgreSQL refuses to run as root. Root therefore runs it as the
+        """Returns the command line for `program`. PostgreSQL refuses to run as root. So root runs `program` as the
         package's user, who can read the working directory."""
         as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"] if os.geteuid() == 0 else []
         return [*as_user, "env", f"--chdir={self.directory}", str(self._programs / program), *arguments]
@@ -187,8 +187,8 @@ def _is_alive(pid: int) -> bool:
 
 
 def find_programs(packaged: Path = PACKAGED) -> Path:
-    """Returns the directory with the programs of Debian's newest server. If there is none, returns that of the server
-    on PATH. Raises PostgresError if PATH has none."""
+    """Returns the directory with the programs of Debian's newest server. If there is none, returns the directory of the
+    server on PATH. Raises PostgresError if PATH has no server, either."""
     versions = {int(d.parent.name): d for d in packaged.glob("*/bin") if re.fullmatch(r"\d+", d.parent.name)}
     servers = [directory for _, directory in sorted(versions.items()) if (directory / "postgres").exists()]
     if servers:

@@ -50,7 +50,7 @@ def endless(response: bytes) -> bytes:
 
 
 def flood(response: bytes) -> bytes:
-    """Returns the right response. `Proxies` then sends noise after it until the client stops reading, or the
+    """Returns the right response. `Proxies` then sends noise after the response until the client stops reading, or the
     misbehaviour ends."""
     return framed(response)
 
@@ -64,7 +64,7 @@ class Proxies:
     addresses of all proxies. `proxies.misbehave(2, garbage)` lasts until `proxies.behave(2)`.
 
     - `host`: the address on which the proxies listen.
-    - `ports`: the port of each proxy, by broker; any free port if a broker is not in it.
+    - `ports`: the port of each proxy, by broker; a broker that is not in `ports` gets any free port.
     - `name`: the host that clients see; it must be as long as "127.0.0.1".
     - `rewrite`: changes every response.
     """

@@ -118,7 +118,7 @@ def resolve_api(
     url: str, patch: pytest.MonkeyPatch, operators: dict[str, str] | None = KEYS, **finding: Any
 ) -> Iterator[ResolveApi]:
     """Yields the interface over a store with a confirmed hanging transaction, whose id is fenced. The brokers return
-    the same as when the judge observed it. `finding` sets fields of the finding."""
+    what they returned when the judge observed the transaction. `finding` sets fields of the finding."""
     cluster, brokers = WithPartitions(url), Brokers()
     cluster.read([FENCED])
     cluster.look(stalled_partition())

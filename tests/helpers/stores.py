@@ -107,7 +107,7 @@ class SeededCluster:
         return self._next[partition]
 
     def moved_to(self, offset: int, partition: int = 0) -> None:
-        """Sets the next offset after the test has stored a batch up to `offset` by itself."""
+        """Sets the offset of the next `read`, if the test itself has stored a batch up to `offset`."""
         self._next[partition] = offset
 
     def read_no_log(self) -> None:
@@ -180,7 +180,7 @@ def mixed_ids(count: int = 500) -> Sequence[Id]:
 
 @contextmanager
 def client_of(url: str) -> Iterator[TestClient]:
-    """Yields a client of the service over the store, at NOW_MS. As for users, an exception in the service becomes an
-    answer with status 500."""
+    """Yields a client of the service over the store, at NOW_MS. An exception in the service becomes an answer with
+    status 500, as in a real server."""
     with TestClient(create_app(url, "1.2.3", now_ms=lambda: NOW_MS), raise_server_exceptions=False) as client:
         yield client

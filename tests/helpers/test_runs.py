@@ -1,5 +1,5 @@
-"""Tests that a run of the tests reports its progress, and at its end ends its processes, even if the run is interrupted
-or killed. No other process ends, even if a process number was reused."""
+"""Tests that a run of the tests reports its progress, and that all its processes end with the run, even if the run is
+interrupted or killed. Other processes must not be ended, even if process numbers were reused."""
 
 from __future__ import annotations
 

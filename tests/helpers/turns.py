@@ -1,4 +1,4 @@
-"""Runs of CI take turns: a run does half of what would take too long, and the next run does the other half."""
+"""Divides long test runs of CI: each run does half of the longest tests, and the next run does the other half."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ IS_ODD: Final = TURN is not None and TURN % 2 == 1
 
 
 def left_to_others(units: Iterable[str], turn: int | None) -> set[str]:
-    """Returns those of the units, ids of tests or files, that a run with this number leaves to the runs before and
-    after it: every other one, so that of neighbors, such as the cases of one test, each run does half."""
+    """Returns the units (ids of tests or files) that a run with this number skips: every second one in sorted order.
+    The runs before and after do them. So each run does half of neighboring units, such as the cases of one test."""
     return set() if turn is None else set(sorted(set(units))[(turn + 1) % 2 :: 2])

@@ -1,7 +1,7 @@
 """Waits for events. A test waits for an event, never for a time, so that the speed of the machine does not matter.
 
-All waits have the same time limit, which only a hang reaches. The failure then names the event, and shows the last
-observation.
+By default, all waits have the same time limit, which only a hang reaches. The failure then names the event, and shows
+the last observation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def wait_for(
 ) -> T:
     """Calls `probe` until its answer is truthy, and returns that answer. `what` names the event in the failure.
 
-    An exception of `probe` ends the wait. If its type is in `retry_on`, the wait continues.
+    An exception of `probe` ends the wait, unless its type is in `retry_on`.
     """
     found = wait_until(probe, bool, what, timeout_s, retry_on=retry_on)
     assert found is not None

@@ -1,2 +1,2 @@
-"""Builds both images and runs them: `make images`. Needs podman, buildah, runc, and mmdebstrap where no registry is
-reached; pytest collects none of it by itself."""
+"""Builds both images and runs them: `make images`. Needs podman, buildah and runc, and also mmdebstrap if no image
+registry can be reached. pytest collects these tests only if their file is named."""

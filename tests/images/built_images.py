@@ -1,5 +1,5 @@
-"""Tests of the images as they are built: `make images`. The tests of both containers share one broker, one PostgreSQL
-server with an empty database, and the containers, of which the service starts first."""
+"""Tests of the images as they are built: `make images`. The tests of running containers share one broker, one
+PostgreSQL server with an empty database, and both containers. The service starts before the job."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ pytestmark = [pytest.mark.timeout(3600), pytest.mark.broker, pytest.mark.spark]
 LARGEST: Final = {"service": 250_000_000, "job": 600_000_000}
 """Bytes of each image, uncompressed, without the archive of Spark's classes."""
 LARGEST_ARCHIVE: Final = 150_000_000
-"""Bytes of the archive in the job's image, which makes its starts faster and is not needed for anything else."""
+"""Bytes of the archive of Spark's classes in the job's image. Its only use is that the job starts faster."""
 OF_PYTHON: Final = re.compile(r"Exception ignored in: <function _DeleteDummyThreadOnDel.__del__ .*>\nTraceback ")
-"""Printed by Python 3.13.5 at the end of a process with threads that Python did not start."""
+"""A message of Python 3.13.5 at the end of a process with threads that Python did not start."""
 SOURCE: Final = "https://example.org/txnscope"
 PORT: Final = 8080
 URL: Final = f"http://127.0.0.1:{PORT}"
@@ -82,7 +82,7 @@ def images() -> dict[str, Built]:
 
 
 def in_image(image: Built, script: str) -> str:
-    """Runs a script of Python in a container of its own."""
+    """Runs a Python script in a new container of the image."""
     return podman(
         "run", "--rm", "--network", "none", *LIMITS, "--entrypoint", "python", image.name, "-c", script
     ).stdout
@@ -175,7 +175,7 @@ def stand(images: Mapping[str, Built], tmp_path_factory: pytest.TempPathFactory)
 
 
 def waits_for_the_job(service: Container) -> None:
-    """Checks that log, readiness, pages and health check of a service without tables say so."""
+    """Checks that log, readiness, pages and health check show that the service waits for the job to make the tables."""
     wait_until(lambda: "serving" in service.log, bool, "the service to serve")
     status, text = answer("/-/ready")
     assert status == 503
@@ -243,7 +243,7 @@ def test_doctor_runs_in_the_image_of_the_job(stand: Stand) -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_a_container_that_is_stopped_ends_by_itself(stand: Stand, name: str) -> None:
-    """The last test: it stops both."""
+    """Runs last, because it stops both containers."""
     container: Container = getattr(stand, name)
     assert container.stop() == 0
     assert container.log.count("Traceback") == len(OF_PYTHON.findall(container.log))

@@ -13,7 +13,8 @@ _UNPRIVILEGED: Final = ("--read-only", "--cap-drop", "ALL", "--security-opt", "n
 
 
 class Container:
-    """A container with the privileges of compose.yml: no capability, a root that is read-only, and memory at /tmp."""
+    """A container with the privileges of compose.yml: no capability, a root that is read-only, and a file system in
+    memory at /tmp."""
 
     def __init__(self, image: str, arguments: Sequence[str], environment: Mapping[str, str], *, mount: Path) -> None:
         """`mount`: a folder of this machine, which the container sees under the same path, read-only."""

@@ -1,1 +1,1 @@
-"""Tests of docs/install: the commands are taken from its pages, and run."""
+"""Tests of docs/install, which run the commands on its pages."""

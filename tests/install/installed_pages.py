@@ -1,7 +1,7 @@
-"""Runs all commands of docs/install/checkout.md and docs/install/pipx.md, installation included, on a machine that has
-nothing but what the page asks for: `make install-pages`.
+"""Runs all commands of docs/install/checkout.md and docs/install/pipx.md, installation included: `make install-pages`.
 
-The machine is a container of Debian's packages. Python packages come from the package index of this machine.
+The commands run in a container of Debian's packages, which has only what the page requires. Python packages come from
+the package index of this machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.install.page_commands import blocks
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.broker, pytest.mark.spark]
 
 INSTALL_S: Final = 2_400.0
-"""Longest time of an installation, which downloads up to 700 MB."""
+"""Longest time (s) of an installation, which downloads up to 700 MB."""
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_pipx(folder: Path) -> None:
 
 @contextmanager
 def machine(packages: Sequence[str], folder: Path) -> Iterator[EmptyMachine]:
-    """Starts a machine whose user's home is the folder."""
+    """Starts a machine, whose user has `folder` as the home directory."""
     subprocess.run(["chown", "--recursive", USER, str(folder)], check=True)
     with EmptyMachine(packages, folder) as empty:
         yield empty

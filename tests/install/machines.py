@@ -1,5 +1,5 @@
-"""The machines on which commands of docs/install run: this one, or a container that has nothing but what the page asks
-for."""
+"""The machines on which commands of docs/install run: this machine, or a container that has only what the page
+requires."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _END_S: Final = 120.0
 
 
 class Machine(Protocol):
-    """Runs blocks of commands with bash, in a folder that this machine and the tests see under one path."""
+    """A machine that runs blocks of commands with bash, in a folder that has the same path for the tests."""
 
     def run(self, block: str, folder: Path, environment: Mapping[str, str], timeout_s: float) -> str:
         """Runs a block, and returns what it prints. Raises AssertionError if one of its commands fails."""
@@ -30,7 +30,7 @@ class Machine(Protocol):
 
     @contextmanager
     def started(self, block: str, folder: Path, environment: Mapping[str, str]) -> Iterator[None]:
-        """Runs a block that goes on until Ctrl-C, which is what it gets at the end."""
+        """Runs a block that runs until Ctrl-C. Sends Ctrl-C at the end of the `with` block."""
         ...
 
 
@@ -46,7 +46,7 @@ class ThisMachine(Machine):
 
 
 class EmptyMachine(Machine):
-    """A container of Debian with these packages, and nothing else: no cache, an empty home, and a user without
+    """A container of Debian with these packages, and nothing else. It has no cache, an empty home, and a user without
     privileges. It shares the network of this machine, and the folder `shared`."""
 
     def __init__(self, packages: Sequence[str], shared: Path) -> None:
@@ -98,7 +98,7 @@ def _printed(command: list[str], folder: Path, environment: Mapping[str, str], t
 
 @contextmanager
 def _running(command: list[str], folder: Path, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Starts a command, which has to run until the end of the block, and to end by itself after that."""
+    """Starts a command, which must not end before the end of the block. Afterwards the command has to end by itself."""
     with tempfile.NamedTemporaryFile(suffix=".log") as log:
         process = subprocess.Popen(
             command,

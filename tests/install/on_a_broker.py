@@ -15,15 +15,15 @@ from tests.install.machines import Machine
 from tests.integration.producers import create_topic, open_producer, transact
 
 BROKERS: Final = "broker1:9092,broker2:9092"
-"""The brokers on the pages. A test puts its own there."""
+"""The broker addresses on the pages. A test replaces them by the address of its broker."""
 
 IDS: Final = ("orders-0", "orders-1")
-"""The transactional.ids that the broker of a test has: each commits, and aborts once txnscope runs."""
+"""The transactional.ids in the broker of a test. Each commits a transaction, and aborts one when txnscope runs."""
 
 
 def show_transactions(machine: Machine, after: list[str], folder: Path, environment: Mapping[str, str]) -> str:
-    """Runs the blocks from `doctor` on, with a real broker that has transactions: what examines the cluster, what runs
-    until Ctrl-C, and what lists the ids. Returns the list as it is when all ids are in it."""
+    """Runs the blocks from `doctor` on, with a real broker that has transactions: the block that examines the cluster,
+    the block that runs until Ctrl-C, and the block that lists the ids. Returns the list when it has all ids."""
     examine, watch, show = after
     port = free_port()
     url = f"http://127.0.0.1:{port}"

@@ -16,7 +16,7 @@ from tests.helpers.paths import ROOT
 from tests.install.page_commands import PAGES, blocks, commands
 
 ONE_SCREEN: Final = 45
-"""Lines of a page: as many as a window of a common size shows."""
+"""Maximum number of lines of a page, so that a page fits into a window of a common size."""
 
 
 def words_of(page: str, program: str) -> list[list[str]]:
@@ -69,13 +69,13 @@ def test_what_helm_installs_is_what_the_page_speaks_of(tmp_path: Path) -> None:
 
 
 def at(words: list[str], values: Path) -> list[str]:
-    """Returns the words with the places of this machine."""
+    """Returns the words, in which the paths of the chart and the values file are those of this machine."""
     places = {"deploy/helm/txnscope": str(ROOT / "deploy/helm/txnscope"), values.name: str(values)}
     return [places.get(word, word) for word in words]
 
 
 def test_images_are_built_and_run_as_the_tests_of_images_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """`make images` builds and runs them; this compares the words."""
+    """Compares the commands of the page with those of `make images`, without running them."""
     podman = importlib.import_module("tests.images.podman")
     build = getattr(podman, "build", None) or importlib.import_module("deploy.compose.images").build
     ran: list[list[str]] = []
@@ -97,7 +97,7 @@ def test_images_are_built_and_run_as_the_tests_of_images_do(monkeypatch: pytest.
 
 
 def flags(words: list[str]) -> set[tuple[str, str]]:
-    """Returns (flag, value) of a command of podman, without names, files and variables, which differ."""
+    """Returns (flag, value) of each flag of a podman command, except flags about names, files and variables."""
     alone = {"--detach", "--init", "--read-only"}
     free = {"--tag", "--env", "--file", "--volume", "--build-arg"}
     found = [(word, "" if word in alone else words[at + 1]) for at, word in enumerate(words) if word.startswith("--")]

@@ -64,7 +64,7 @@ class Ingest:
     - `more`: further flags of `txnscope ingest`.
     - `rules`: rules as in a settings file.
     - `host`: a simulated host; None for this host.
-    - `url`: of the store; None for a SQLite file in `directory`.
+    - `url`: the URL of the store; None for a SQLite file in `directory`.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class Ingest:
         before = self.counts()
 
         def still() -> dict[str, tuple[int, int] | None]:
-            """Returns the counts of the ids without further commits, None for an id that the store does not have."""
+            """Returns the counts of the ids without further commits. An id that the store does not have gets None."""
             self.is_running()
             now = self.counts()
             return {name: now.get(name) for name in names if now.get(name, (0, 0)) <= before.get(name, (0, 0))}

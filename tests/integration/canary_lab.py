@@ -51,7 +51,7 @@ class Watched:
         return wait_until(self.coordinators, is_it, what, within_s)
 
     def wait_for_rounds(self, number: int, *brokers: int) -> dict[int, Coordinator]:
-        """Waits until each of the brokers has `number` more rounds, and none fails."""
+        """Waits until each of the brokers has `number` more rounds, and its newest round did not fail."""
         before = {broker: one.rounds for broker, one in self.coordinators().items()}
         return self.wait(
             lambda found: all(
@@ -70,7 +70,7 @@ class Watched:
 
 @contextmanager
 def store_of(bootstrap: str, directory: Path) -> Iterator[Watched]:
-    """Yields a new store that knows the cluster."""
+    """Yields a new store with an entry for the cluster."""
     engine = migrated(open_engine(f"sqlite:///{directory / 'canary.db'}"))
     with connect(bootstrap) as client:
         number = clusters.bind(engine, "lab", cluster_id(client), wall_clock_ms())

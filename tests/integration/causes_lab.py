@@ -90,8 +90,8 @@ class Lab:
         return producer
 
     def begin(self, name: str, topic: str, timeout_ms: int = 60_000, partitions: Iterable[int] = (0,)) -> Producer:
-        """Returns an old client with an open transaction, whose records are all acknowledged. Only the test ends the
-        transaction or continues it."""
+        """Returns a producer of the old protocol with an open transaction, whose records are all acknowledged. Only the
+        test ends or continues the transaction."""
         self._open.append(begin(self.bootstrap, name, topic, timeout_ms, partitions))
         return self._open[-1]
 
@@ -166,7 +166,7 @@ def lab(broker: Broker, directory: Path) -> Iterator[Lab]:
 
 @contextmanager
 def labs(brokers: Callable[[str], Broker], directory: Path) -> Iterator[Callable[[str], Lab]]:
-    """Yields a function that returns the lab of a version, and starts it at the first call."""
+    """Yields a function that returns the lab of a version. The first call for a version starts its lab."""
     with ExitStack() as running:
 
         @cache

@@ -89,21 +89,21 @@ class Watched:
         )
 
     def stand(self) -> None:
-        """Waits until every partition that is stalled now counts as stalled (STALLED_AFTER_MS)."""
+        """Waits until every partition that is stalled now has been stalled for STALLED_AFTER_MS."""
         self.look()
         time.sleep(STALLED_AFTER_MS / 1000 + 0.1)
         self.look()
 
     def stand_and_round(self) -> dict[tuple[str, str, int], AffectedGroup]:
-        """Waits until every partition that is stalled now counts as stalled. Then runs a round, and returns the blocked
-        groups."""
+        """Waits until every partition that is stalled now has been stalled for STALLED_AFTER_MS. Then runs a round, and
+        returns the blocked groups."""
         self.stand()
         self.watch.round(wall_clock_ms())
         return self.victims()
 
     def after(self, seconds: float) -> dict[tuple[str, str, int], AffectedGroup]:
-        """Moves our clock forward by `seconds`, runs a round, and returns the blocked groups. The partitions are
-        sampled halfway and at the end. The round then runs with the time of the first sample."""
+        """Moves our clock forward by `seconds`, samples the partitions halfway and at the end, and runs a round. The
+        round runs with the time of the sample halfway. Returns the blocked groups."""
         for _ in range(2):
             self._ahead_ms += round(seconds * 500)
             self.look()

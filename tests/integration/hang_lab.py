@@ -1,4 +1,5 @@
-"""A broker on which transactions may hang, the whole application, and the findings about these transactions."""
+"""Runs a broker on which transactions may hang, and the whole application. Waits for the findings about these
+transactions, and checks them."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ EXPIRING: Final = UNGUARDED | {
 """Settings with which ids expire during a test, but not while the test still needs them."""
 
 ALLOWED_DECISIONS = {"commit": {"commit"}, "abort": {"abort"}, "none": {"none", "abort"}}
-"""By true decision, the allowed ones. For records of no transaction, `abort` is also allowed: perhaps no proof excludes
-an aborted transaction, and the marker is the same."""
+"""The allowed decisions, by the true decision. For records of no transaction, `abort` is also allowed: proofs need not
+exclude an aborted transaction, and the marker is the same."""
 
 
 def command_of(row: Any) -> str | None:
@@ -121,8 +122,8 @@ class HangLab(NamedTuple):
         return row
 
     def wait_until_judged_again(self) -> None:
-        """Waits until the restarted application has derived every decision again, which shows in the times of the
-        proofs."""
+        """Waits until the restarted application has derived every decision again. The proofs of a decision have the
+        time at which they were made."""
         started_ms = int(time.time() * 1000)
 
         def old() -> list[str]:

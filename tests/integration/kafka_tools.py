@@ -1,4 +1,4 @@
-"""Reads the transaction log with Kafka's own tools. Tests compare our results with it."""
+"""Reads the transaction log with Kafka's own tools. Tests compare our results with the log."""
 
 from __future__ import annotations
 

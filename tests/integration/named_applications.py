@@ -13,11 +13,17 @@ from tests.helpers.waiting import wait_until
 from tests.integration.application import Ingest
 
 NAMED: Final = "applications"
-"""Property of a test report: the figures of a client, as docs/applications.md has them in a table."""
+"""Name of a test report's property. The property has the figures of a client for the table in docs/applications.md."""
 
 
 class Named(NamedTuple):
-    """The ids of a client, by what the store says about their application. `wrongly`: with (stored, true)."""
+    """The ids of a client, grouped by the application that the store has for them.
+
+    - `rightly`: the true application.
+    - `wrongly`: another application; (stored, true) by id.
+    - `not_named`: none, after an examination of the id.
+    - `not_examined`: none, because the id has not been examined yet.
+    """
 
     rightly: frozenset[str]
     wrongly: Mapping[str, tuple[Assigned, Assigned]]
@@ -54,8 +60,8 @@ def compare(rows: Iterable[Any], truth: Mapping[str, Assigned]) -> Named:
 
 
 def wait_until_named(app: Ingest, truth: Mapping[str, Assigned]) -> Named:
-    """Waits until each id has been examined, and each whose true application has a name has some name. Returns the
-    comparison."""
+    """Waits until each id has been examined, and until the store has some application for each id that truly has one.
+    Returns the comparison."""
     nameless = tuple(prefix for prefix, true in truth.items() if true == UNASSIGNED)
 
     def compared() -> Named:

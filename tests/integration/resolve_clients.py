@@ -1,5 +1,5 @@
-"""Clients of an operator over a lab: services that may end hanging transactions, the command line, and the reasons of
-refusals."""
+"""Runs services that may end hanging transactions over a lab, and sends requests to them as an operator does. Also
+returns the reasons of refusals."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ KEYS: Final = {"ann": "the-key-of-ann-000", "bob": "the-key-of-bob-000"}
 
 
 class ResolveClients(NamedTuple):
-    """Clients of services that may end a transaction. `rest` and `replica` send requests to two services; a third one
-    listens at `url`. `key_file` has the key of the operator ann."""
+    """Clients of services that may end a transaction. `rest` and `replica` send requests to two services. `cli` uses a
+    third service, which listens at `url`. `key_file` has the key of the operator ann."""
 
     lab: HangLab
     bootstrap: str

@@ -1,5 +1,5 @@
-"""Tests broker, application, Prometheus and Alertmanager together. An operator is notified of a late write, and again
-of the end of its transaction.
+"""Tests broker, application, Prometheus and Alertmanager together. An operator is notified of a late write, and later
+of the end of the hanging transaction.
 
 Rules and routes are the shipped ones, with a scrape every 15 s. The queries of the dashboards run in the same
 Prometheus.
@@ -72,7 +72,7 @@ class SetUp(NamedTuple):
 
 @pytest.fixture
 def set_up(tmp_path: Path) -> Iterator[SetUp]:
-    """Yields the whole chain after the application has read an ordinary transaction and Prometheus has scraped the
+    """Yields the running servers after the application has read an ordinary transaction, and Prometheus has scraped the
     service."""
     try:
         programs = find_programs()
@@ -158,8 +158,8 @@ def _promtool_takes(metrics: str) -> None:
 
 
 def _failing(monitoring: Monitoring) -> list[str]:
-    """Returns the dashboard queries without an answer. If there are any, waits a while first, because rates need two
-    scrapes."""
+    """Returns the dashboard queries without an answer. Rates need two scrapes, so if there are such queries, waits a
+    while first."""
     found = failures(monitoring.prometheus)
     if found:
         time.sleep(5)

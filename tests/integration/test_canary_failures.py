@@ -1,4 +1,5 @@
-"""The canary on three real brokers: a coordinator that fails is named within 15 s, and no other one is."""
+"""Tests the canary on three real brokers: a failing coordinator is named within 15 s, and no other coordinator is
+named."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ ALL = (1, 2, 3)
 VERSION = "4.3.1"
 EVERY_MS = 10_000
 SMALL = "size=96m"
-"""Size of a file system that a broker without data fits into."""
+"""Mount option for a small file system, into which a broker without data fits."""
 
 
 class Lab:
@@ -42,16 +43,17 @@ class Lab:
         return [one.partition for one in self.replicas().topics[LOG] if one.leader == broker]
 
     def follower(self) -> int:
-        """Returns a broker that is not the active controller, whose election would be another disturbance."""
+        """Returns a broker that is not the active controller. The election of a new controller would be a second
+        disturbance."""
         with connect(self.cluster.bootstrap) as client:
             clock = controller_clock(client, 1)
         assert clock is not None
         return next(broker for broker in ALL if broker != clock.node)
 
     def is_named(self, wanted: dict[int, set[str]]) -> None:
-        """Waits up to 15 s until exactly the coordinators in `wanted` are named, each with one of its errors there.
-        Then waits until each other coordinator has finished one more round. Fails if any other coordinator is named
-        meanwhile."""
+        """Waits up to 15 s until exactly the coordinators in `wanted` are named, each with one of its errors in
+        `wanted`. Then waits until each other coordinator has finished one more round. Fails if any other coordinator is
+        named meanwhile."""
         seen: dict[int, set[str]] = {}
 
         def failing() -> dict[int, str]:
@@ -81,8 +83,8 @@ class Lab:
         order = {at: [*ALL[at:], *ALL[:at]] for at in range(len(ALL))}
 
         def seen_after_election() -> list[Replicas]:
-            """Elects the leaders, and returns the answers of all brokers. Has to be repeated: a broker that is back is
-            elected only once it is in sync, and a broker that was frozen may still return the old state."""
+            """Elects the leaders, and returns the answers of all brokers. The caller has to repeat this: a restarted
+            broker is elected only when it is in sync, and a broker that was frozen may still return the old state."""
             with connect(self.cluster.bootstrap) as client:
                 elect(client, {LOG: order, TOPIC: order})
             return [self.replicas(node.bootstrap) for node in self.cluster.nodes.values()]
@@ -172,7 +174,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_broker_whose_disk_is_full_is_named_and_no_other_one(small_disk: Path, tmp_path: Path) -> None:
-    """A broker whose only log directory fails ends itself."""
+    """A broker ends when its only log directory fails."""
     with Cluster(VERSION, tmp_path / "kafka") as cluster, lab_of(cluster, tmp_path) as lab:
         lab.settle()
         with (small_disk / "filler").open("wb", buffering=0) as file, suppress(OSError):

@@ -1,5 +1,5 @@
-"""Tests of the canary's principal on a broker with ACLs. doctor names its missing permissions, the printed grants are
-enough, and a permission that is removed later is named."""
+"""Tests of the canary's principal on a broker with ACLs. doctor names the principal's missing permissions, the printed
+grants are enough, and a permission that is removed later is named."""
 
 from __future__ import annotations
 

@@ -60,8 +60,8 @@ def here(lab: Callable[[str], Lab], version: str) -> Lab:
 
 @on("4.3.1")
 def test_a_healthy_mixture_and_a_few_who_run_out_or_are_fenced(here: Lab) -> None:
-    """The causes equal those that the workload counted itself. It uses offsets in transactions, several partitions, and
-    old and new clients side by side."""
+    """The causes equal those that the workload counted itself. The workload uses offsets in transactions, several
+    partitions, and old and new clients side by side."""
     book = Workload(here.bootstrap, seed=21, prefix="a-").run(rounds=2)
     words = (CauseCode.CLIENT_ABORT, CauseCode.TIMEOUT, CauseCode.FENCED)
     by_word = {name: _positive(dict(zip(words, account.aborts, strict=True))) for name, account in book.items()}
@@ -122,8 +122,8 @@ def test_n_java_and_librdkafka_in_every_codec(here: Lab) -> None:
 
 @on("4.3.1")
 def test_an_administrator_ends_it(here: Lab, version: str) -> None:
-    """An administrator ends a transaction with Kafka's own tool. Before 4.1, the test sends the same request as
-    fenceProducers instead."""
+    """An administrator ends a transaction with Kafka's own tool. Before 4.1, the tool cannot do this. The test then
+    sends the request that Admin.fenceProducers sends."""
     create_topic(here.bootstrap, "q-force")
     here.begin("q-old", "q-force", 120_000)
     names = ["q-old"]
@@ -140,8 +140,8 @@ def test_an_administrator_ends_it(here: Lab, version: str) -> None:
 
 @on("4.3.1")
 def test_a_late_copy_of_an_end_ends_the_next_transaction(here: Lab) -> None:
-    """The copy of an abort aborts a transaction that the client wanted to commit. So the cause of an abort under an
-    unchanged epoch must not be certain."""
+    """The late copy of an abort aborts the next transaction, which the client wanted to commit. So the cause of an
+    abort under an unchanged epoch must not be certain."""
     create_topic(here.bootstrap, "late-end")
     for name, commit in (("late-abort", False), ("late-commit", True)):
         ended_by_a_late_copy(here.old(name, "late-end"), "late-end", commit=commit)
@@ -150,8 +150,8 @@ def test_a_late_copy_of_an_end_ends_the_next_transaction(here: Lab) -> None:
 
 @on("4.3.1")
 def test_a_framework_that_fences_its_own_ids_is_no_administrator(here: Lab) -> None:
-    """Kafka Connect sends the same request as fenceProducers. Connect's task starts right after that request, so the
-    cause is not an administrator."""
+    """Kafka Connect sends the request of Admin.fenceProducers, as an administrator may do. Connect's task starts right
+    after that request, so the cause is not an administrator."""
     create_topic(here.bootstrap, "connect")
     here.begin("connect-0", "connect")
     here.begin("connect-1", "connect")

@@ -91,8 +91,8 @@ def _start(version: str, directory: Path, running: ExitStack) -> Pair:
 
 
 def _running(broker: Broker, stack: ExitStack) -> Broker:
-    """Starts the broker, and kills it when `stack` ends. A controlled shutdown would take long when the other broker
-    has ended before."""
+    """Starts the broker, and kills it when `stack` ends. A controlled shutdown would take long if the other broker has
+    already ended."""
     stack.callback(broker.kill)
     return broker.start()
 

@@ -38,8 +38,8 @@ Of = Callable[[str], BrokerWithAcls]
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Of]:
-    """Returns a function that starts one broker for each version. Tests share its ids, groups and topics, and do not
-    change them. Each test has its own user."""
+    """Yields a function that starts one broker for each version. Tests share the broker's ids, groups and topics, and
+    do not change them. Each test has its own user."""
     with ExitStack() as running:
 
         @cache
@@ -95,7 +95,7 @@ def doctor(capsys: pytest.CaptureFixture[str]) -> Doctor:
 
 
 def allow_all(guarded: BrokerWithAcls, user: str, but: str = "") -> None:
-    """Grants the user every permission that doctor checks, except those on the kind of resource `but`."""
+    """Grants the user every permission that doctor checks, except those on resources of the kind `but`."""
     if but != "topics":
         guarded.allow(user, acls.topic(), "READ")
     guarded.allow(user, acls.group(), "DESCRIBE")

@@ -1,5 +1,5 @@
-"""Tests of the explanation of offsets, with real logs and a store that has their transactions: who wrote the records,
-and what became of them."""
+"""Tests how offsets are explained, with real logs and a store that has their transactions. An explanation names the
+producers of the records, and the outcomes of the transactions."""
 
 from __future__ import annotations
 
@@ -181,8 +181,8 @@ def fits(text: str, offset: int) -> bool:
 
 
 def store_the_log(cluster: WithFindings, story: Story, markers: dict[int, int]) -> int:
-    """Stores the transaction log of the story, which is read to its end 20 s after the last marker. `markers` has the
-    time of each marker, by offset. Returns the time of reading."""
+    """Stores the transaction log of the story, as if it were read to its end 20 s after the last marker. `markers` has
+    the time of each marker, by offset. Returns the time of reading."""
     log = [entry(0, states.EMPTY, b"explain-paid", pid=story.ids["paid"].producer_id, at_ms=markers[3] - 600_000)]
     for name, at_ms, end in (("paid", markers[3], committed), ("doomed", markers[9], aborted)):
         log += end(len(log), at_ms + 5, f"explain-{name}".encode(), pid=story.ids[name].producer_id)

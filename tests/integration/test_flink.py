@@ -41,7 +41,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns("file"
 TOPIC: Final = "readings"
 LONG_MS: Final = 600_000
 AWAY_MS: Final = 10_000
-"""Transaction timeout that runs out while the job is away. On a machine at half speed, a checkpoint still takes less
+"""Transaction timeout (ms) that ends while the job is down. On a machine at half speed, a checkpoint still takes less
 time."""
 
 ALLOWED: Final = frozenset({Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS, Kind.LONG_RUNNING})
@@ -56,8 +56,8 @@ TRUTH: Final = {f"{prefix}-": Assigned(prefix, Framework.FLINK) for prefix in ST
 class Seen(NamedTuple):
     """The results after the whole run.
 
-    - `makers`: by id, the maker of each id that was open while the job was away.
-    - `named_early`: for each time that the job was away, the comparison of applications then.
+    - `makers`: by id, the maker of each id whose transaction was open while the job was down.
+    - `named_early`: a comparison of applications from each time when the job was down.
     - `named`: the comparison at the end.
     """
 
@@ -100,7 +100,7 @@ class Job:
             job.do("checkpoint")
             job.do_last("halt")
         self._note_makers()
-        wait_until_equal(self._open, [], "the open transactions of a job that is away")
+        wait_until_equal(self._open, [], "the open transactions of a job that is down")
         with self._started(LONG_MS) as job:
             job.do("checkpoint", "savepoint")
             job.stop()
@@ -161,7 +161,7 @@ def seen(
         wait_until(
             lambda: [finding_of(one).observation.advice for one in app.rows(findings) if one.kind in _LOSSES],
             lambda advice: not any("trace of an outage" in text for text in advice),
-            f"the words about the losses to be about sinks alone; {app.log}",
+            f"advice about the losses that does not mention traces of an outage; {app.log}",
         )
         rows = {row.transactional_id.decode(): row for row in app.rows(transactional_ids)}
         tool = broker if request.param == VERSIONS[0] else brokers(VERSIONS[0])

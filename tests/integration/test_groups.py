@@ -151,7 +151,7 @@ def test_members_without_an_offset_are_likely_blocked(broker_431: Broker, tmp_pa
 
 
 def test_below_the_lso_only_a_group_without_records_left_is_blocked(broker: Broker, tmp_path: Path) -> None:
-    """A group that does not move although it still has records below the LSO has another reason."""
+    """If a group still has records below the LSO and does not move, the open transaction is not the reason."""
     topic = f"groups-below-{broker.version}"
     names = {name: f"{name}-below-{broker.version}" for name in ("far", "aborted", "short", "slow")}
     create_topic(broker.bootstrap, topic, 1)

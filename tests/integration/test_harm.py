@@ -1,7 +1,7 @@
 """Tests that kill and freeze each kind of process of `txnscope watch` under load. Every process continues or is
 replaced, and counts stay exact.
 
-`make soak` measures how fast the processes recover (docs/killed-and-frozen.md). It also covers pairs, an idle
+`make soak` measures how fast the processes recover (docs/killed-and-frozen.md), and also covers pairs, an idle
 application and the first read.
 """
 
@@ -58,8 +58,8 @@ def test_counts_stay_exact_when_every_kind_of_process_is_killed(broker_431: Brok
 def test_counts_stay_exact_when_every_kind_of_process_is_frozen(
     broker_392: Broker, broker_431: Broker, tmp_path: Path
 ) -> None:
-    """Each freeze is noticed only after half a minute, and after minutes on a busy machine, where a frozen process
-    cannot be told from one that waits for the processor. To save time, two processes are frozen together if different
+    """Each freeze is noticed only after half a minute. On a busy machine this takes minutes, because a frozen process
+    looks like a process that waits for the processor. To save time, two processes are frozen together if different
     processes notice their freezes."""
     create_topic(broker_392.bootstrap, "frozen")
     with restarted(Watch(broker_392.bootstrap, tmp_path)) as app:
@@ -72,8 +72,8 @@ def test_counts_stay_exact_when_every_kind_of_process_is_frozen(
 
 
 def _is_exact(app: Watch, broker: Broker, tool: Broker | None = None) -> None:
-    """Asserts that the counts equal those of Kafka's own tool, and agree with history and minutes. Also asserts that
-    the log has no traceback."""
+    """Asserts that the counts equal those of Kafka's own tool, and agree with the history and the counts by minute.
+    Also asserts that the log has no traceback."""
     app.wait_until_read()
     truth = {name: ends for name, ends in completed(tool or broker, broker.bootstrap).items() if name in IDS}
     wait_until_equal(lambda: {name: app.counts()[name] for name in IDS}, truth, f"the counts; {app.log}")
@@ -86,8 +86,8 @@ def _is_exact(app: Watch, broker: Broker, tool: Broker | None = None) -> None:
 
 
 def assert_the_same_ends_everywhere(app: Ingest, names: list[str]) -> None:
-    """Asserts that the row, the minutes and the history of each id have the same numbers of commits and aborts. Expects
-    that clients caused all aborts."""
+    """Asserts that the row, the counts by minute and the history of each id have the same numbers of commits and
+    aborts. Expects that clients caused all aborts."""
     rows = {r.transactional_id.decode(): r for r in app.rows(transactional_ids)}
     minutes, aborts = Counter[tuple[str, str]](), Counter[str]()
     for minute in app.rows(id_minutes):

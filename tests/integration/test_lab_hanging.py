@@ -115,8 +115,8 @@ def test_c3_a_committed_transaction_that_did_not_list_the_partition(here: HangLa
 @on("4.3.1")
 @pytest.mark.parametrize(("name", "epoch"), [("d3-epoch", 3), ("d3-older", 0)])
 def test_d3_records_of_another_cluster_with_a_producer_id_of_this_one(here: HangLab, name: str, epoch: int) -> None:
-    """Producer ids of two clusters may be equal, so the id with that producer id here need not be the owner. The
-    finding names no transactional.id, and advises no marker."""
+    """Two clusters may use the same producer id. So the transactional.id that has the producer id in this cluster need
+    not be the owner. The finding names no transactional.id, and advises no marker."""
     here.create_topic(name)
     hang = of_another_cluster(here.connection, name, name, epoch=epoch)
     row = here.wait_for_finding(
@@ -154,7 +154,7 @@ def test_e_offsets_of_a_group_hang_and_a_member_cannot_begin(here: HangLab) -> N
 
 @on("4.3.1")
 def test_e_the_first_offsets_of_a_group_hang_and_it_is_named(here: HangLab) -> None:
-    """The group has no committed offsets, so no answer of Kafka names it."""
+    """The group has no committed offsets, so no answer of Kafka names the group."""
     here.create_topic("e-first", 2)
     offsets = {("e-first", 0): 7, ("e-first", 1): 8}
     hang = offsets_never_added(old_producer(here.connection, "e-first-1"), "e-first-readers", offsets)

@@ -37,7 +37,8 @@ from tests.matrix.recorder import SEEN
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 BACK_SOON = PROPERTIES | {"broker.session.timeout.ms": "3000"}
-"""Settings with which a stopped broker may start again soon. On 4.3, its session must expire first."""
+"""Settings with a short session of brokers, so that a stopped broker can start again soon. On 4.3, a broker can start
+only after its former session has expired."""
 
 
 @pytest.fixture

@@ -144,8 +144,8 @@ def test_m_a_topic_is_deleted_under_a_transaction(here: HangLab) -> None:
 
 @on("3.9.2")
 def test_a_marker_that_is_refused_for_good(here: HangLab) -> None:
-    """The coordinator gives up on the marker, but the transaction stays decided. It does not count as hanging, and the
-    partition does not recover by itself."""
+    """The coordinator gives up on the marker, but the transaction stays decided. The transaction does not count as
+    hanging, and the partition does not recover by itself."""
     here.create_topic("k-refused")
     producer = old_producer(here.connection, "k-refused-1")
     start = leave_prepared(producer, "k-refused", 0)

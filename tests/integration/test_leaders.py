@@ -1,5 +1,5 @@
-"""Tests of changes to the transaction log's partitions. They move to other brokers, lose a broker, and grow in number.
-Counts stay exact."""
+"""Tests that counts stay exact if the transaction log's partitions move to other brokers, lose a broker, or grow in
+number."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.integration.producers import (
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 
 ASKED_AGAIN_S = 15.0
-"""Time limit within which a client has to retry a broker that was away. Our clients retry after a second. The default
+"""Time limit within which a client has to retry a broker that was down. Our clients retry after a second. The default
 of their library is half a minute."""
 OTHER_LEADER = {1: 2, 2: 3, 3: 1}
 

@@ -32,8 +32,8 @@ USER = "scope"
 
 @contextmanager
 def reading(version: str, tmp_path: Path, *topics: str) -> Iterator[BrokerWithAcls]:
-    """Runs a broker on which transactions may hang. USER may read `topics`. It may also describe the cluster, all
-    groups and all ids."""
+    """Runs a broker on which transactions may hang. USER may read `topics`, and describe the cluster, all groups and
+    all ids."""
     with BrokerWithAcls(version, tmp_path, [USER], UNGUARDED) as there:
         for topic in topics:
             there.allow(USER, acls.topic(topic), "READ")

@@ -28,7 +28,7 @@ def migrate(app: Ingest, directory: Path, *, only_adds: bool) -> None:
 
 @on_broker("4.3.1")
 def test_the_application_counts_on_after_a_newer_version_added_to_the_store(broker: Broker, tmp_path: Path) -> None:
-    """As in a rollback: the application also starts again on the newer store."""
+    """The application also starts again on the newer store, as after a rollback."""
     create_topic(broker.bootstrap, "newer")
     with running(Ingest(broker.bootstrap, tmp_path)) as app:
         with load(broker.bootstrap, "newer", IDS):

@@ -1,4 +1,5 @@
-"""Tests that a topic on a real broker gets findings as CloudEvents, unless the broker is of the watched cluster."""
+"""Tests that a topic on a real broker gets findings as CloudEvents, unless the broker belongs to the watched
+cluster."""
 
 from __future__ import annotations
 

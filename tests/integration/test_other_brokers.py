@@ -74,7 +74,7 @@ def page(lab: HangLab, path: str = "") -> str:
 
 
 def assert_no_absurd_times(lab: HangLab, *topics: str) -> None:
-    """Asserts that no page, answer or metric has a time at which Kafka had no transactions yet, or an age since such a
+    """Asserts that no page, answer or metric has a time from before Kafka had transactions, or an age since such a
     time."""
     pages = [f"/partitions/{topic}/0" for topic in topics]
     for path in ("", "/partitions", "/transactions", "/findings", "/pipeline", *pages):

@@ -28,7 +28,8 @@ from tests.lab.lost_leaders import LOST, PROPERTIES, still_hangs, stopped_leader
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 GUARDLESS_CLUSTER = PROPERTIES | UNGUARDED | {"broker.session.timeout.ms": "3000"}
-"""Settings with which a stopped broker may start again soon. On 4.3, its session must expire first."""
+"""Settings with a short session of brokers, so that a stopped broker can start again soon. On 4.3, a broker can start
+only after its former session has expired."""
 
 
 @pytest.fixture(scope="module")

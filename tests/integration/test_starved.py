@@ -1,5 +1,5 @@
-"""Tests the application with half a core for a while. It is slow, but no process dies, no data are lost, and no finding
-is wrong."""
+"""Tests the application with half a core for a while. The application is slow, but no process dies, no data are lost,
+and no finding is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tests of torn transactions on real brokers: one partition ended otherwise than the coordinator decided ."""
+"""Tests of torn transactions on real brokers: a transaction whose outcome on one partition differs from the
+coordinator's decision."""
 
 from __future__ import annotations
 

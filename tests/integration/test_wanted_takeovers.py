@@ -1,7 +1,7 @@
 """Tests frameworks that take over transactional.ids by design. No finding may be wrong in the eyes of their operators.
 
-The frameworks are Kafka Connect, which fences its tasks after a reconfiguration, and Spring, which has a producer for
-each input partition, during rebalances.
+The frameworks are Kafka Connect, which fences its tasks after a reconfiguration, and Spring with a producer for each
+input partition, during rebalances.
 """
 
 from __future__ import annotations
@@ -146,8 +146,8 @@ def test_each_id_has_the_application_that_its_framework_is_configured_with(
 
 
 def test_connect_fenced_its_tasks_in_each_round(seen: Seen) -> None:
-    """Connect fences its tasks at least once in each round. If a worker waits too long for the others, the round begins
-    again, and fences again."""
+    """Connect fences its tasks at least once in each round. If a worker waits too long for the others, Connect begins
+    the round again, and fences the tasks again."""
     fences = {
         name: sum(one.state == states.EMPTY and one.timeout_ms == FENCED_WITH_MS for one in seen.history[name])
         for name in TASK_IDS

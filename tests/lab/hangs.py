@@ -109,8 +109,8 @@ def commit_one(producer: OldProducer, topic: str, partition: int, values: list[b
 def late_write(
     producer: OldProducer, topic: str, partition: int, *, commit: bool = False, timestamp_ms: int | None = None
 ) -> Hang:
-    """Writes two records after the end of a transaction, under the transaction's epoch (KAFKA-14402). Whether that
-    transaction was committed or aborted, the two records belong to no transaction."""
+    """Writes two records after the end of a transaction, under the transaction's epoch (KAFKA-14402). The two records
+    belong to no transaction, whatever the outcome of that transaction was."""
     producer.add(topic, partition)
     producer.produce(topic, partition, [b"in time"])
     producer.end(commit=commit)

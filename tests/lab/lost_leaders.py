@@ -78,8 +78,8 @@ def aborts(producer: OldProducer, _: Torn) -> None:
 
 
 def commits_and_aborts_the_next(producer: OldProducer, torn: Torn) -> None:
-    """Commits the transaction, and aborts the next one. Both list LOST. The next transaction cannot write to LOST, and
-    its marker there is skipped, too."""
+    """Commits the transaction, and aborts the next one. Both transactions list LOST. The next transaction cannot write
+    to LOST, and its marker there is skipped, too."""
     commits(producer, torn)
     _wait_until_complete(producer, torn, "CompleteCommit")
     producer.add(torn.topic, LOST, LIVING)

@@ -2,8 +2,8 @@
 
 Only tests that run on the version of TXNSCOPE_TEST_VERSIONS are recorded, because a test on another version shows
 nothing about the recorded version. Tests add three things to the record: the abilities of the version
-(`record_property(ABILITIES, …)`), behavior of some versions only (SEEN), and the findings and causes that txnscope
-reported (`tell`).
+(`record_property(ABILITIES, …)`), behavior that only some versions have (SEEN), and the findings and causes that
+txnscope reported (`tell`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ RECORD: Final = "TXNSCOPE_TEST_RECORD"
 ABILITIES: Final = "abilities"
 SEEN: Final = "seen"
 CAUSE: Final = "cause"
-"""The kind of a line about an abort, which has its cause and the confidence. A line about a finding has the kind of the
-finding."""
+"""The kind of a line about an abort. The line has the cause of the abort, and the confidence. A line about a finding
+has the kind of the finding."""
 
 _TOLD: Final = "told"
 _WORST_FIRST: Final = ("failed", "skipped", "passed")
@@ -63,7 +63,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Combines the phases of a test."""
+    """Adds a phase of a test (setup, call or teardown) to the test's entry: worst outcome, sum of times, and at the end
+    the test's lines."""
     name = report.nodeid.removeprefix("tests/").replace(f"[{VERSIONS[0]}]", "").replace(f"-{VERSIONS[0]}]", "]")
     one = _scenarios.setdefault(name, {"outcome": "passed", "seconds": 0.0, SEEN: [], _TOLD: []})
     one["outcome"] = min(one["outcome"], report.outcome, key=_WORST_FIRST.index)

@@ -1,4 +1,5 @@
-"""A store with applications for the tests of the service: one that blocks groups, one that is idle, ids of none."""
+"""Stores applications for the tests of the service: an application that blocks groups, one that is idle, and ids
+without an application."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from tests.service.store.logs import read as span
 from tests.service.waiting_groups import wait_behind
 
 SHOP = "shop/eu & co"
-"""The name of the application that blocks groups, which an address has to quote."""
+"""The name of the application that blocks groups. A URL has to quote its special characters."""
 
 
 def assign(cluster: WithPartitions, name: str, *ids: bytes, framework: Framework = Framework.UNKNOWN) -> None:
@@ -24,7 +25,8 @@ def assign(cluster: WithPartitions, name: str, *ids: bytes, framework: Framework
 
 
 def with_applications(cluster: WithPartitions) -> None:
-    """Stores ids of SHOP (open, with a finding), of `batch` (a commit and an abort), and one of no application."""
+    """Stores ids of SHOP (open, with a finding), an id of `batch` (with a commit and an abort), and an id without an
+    application."""
     lived = [*committed(0, MINUTE, b"batch-1", pid=91), *aborted(3, MINUTE + 1_000, b"batch-1", pid=91)]
     cluster.writer.apply(batch(lived, span(0, len(lived))), NOW_MS)
     cluster.moved_to(len(lived))

@@ -15,14 +15,14 @@ MIXIN: Final = FOLDER.parent / "mixin.libsonnet"
 
 
 def boards(**config: object) -> dict[str, Json]:
-    """Returns the dashboards by file name, with these keys of `_config.txnscope`. Raises RuntimeError with jsonnet's
-    message."""
+    """Returns the dashboards by file name, rendered with `config` as `_config.txnscope`. Raises RuntimeError with
+    jsonnet's message if rendering fails."""
     found: dict[str, Json] = _rendered("m.grafanaDashboards", config)
     return found
 
 
 def groups(**config: object) -> list[Json]:
-    """Returns the groups of rules; those that only record come first. Otherwise as `boards`."""
+    """Returns the groups of rules, recording rules first. Argument and errors are those of `boards`."""
     found: list[Json] = _rendered("m.prometheusRules.groups + m.prometheusAlerts.groups", config)
     return found
 
@@ -32,7 +32,7 @@ def alerts_of(groups: list[Json]) -> list[Json]:
 
 
 def evaluate(text: str) -> Any:
-    """Returns what the jsonnet text is. Imports are searched in the folder of the mixin."""
+    """Returns the value of the jsonnet text. Imports are searched in the folder of the mixin."""
     return json.loads(_jsonnet.evaluate_snippet("a test", text, jpathdir=[str(MIXIN.parent)]))
 
 

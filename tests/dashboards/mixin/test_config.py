@@ -21,7 +21,7 @@ from tests.dashboards.rules.files import ALERTS, FOLDER, NAMES, accepts, run
 README: Final = MIXIN.with_name("README.md")
 EXPORTED: Final = "exported_cluster"
 QUICK_TESTS: Final = ("applications", "hanging", "partitions", "service", "transactions")
-"""The tests of rules whose time series are short. promtool needs half a minute for all."""
+"""Names of the rule tests with short time series. promtool needs half a minute for the tests of all rules."""
 
 
 def write(folder: Path, groups: list[Json]) -> None:
@@ -31,7 +31,7 @@ def write(folder: Path, groups: list[Json]) -> None:
 
 
 def queries(board: Json) -> list[str]:
-    """Returns every query of the board: of panels, of variables, and of the marks of alerts."""
+    """Returns every query of the board: of panels, of variables, and of annotations, which mark alerts."""
     of_variables = [one["query"] for one in board["templating"]["list"] if one["type"] == "query"]
     marks = [one["expr"] for one in board["annotations"]["list"]]
     return [target["expr"] for _, target in targets(board)] + of_variables + marks
@@ -56,7 +56,7 @@ def test_the_look_of_the_dashboards_can_be_changed() -> None:
         assert board["title"] == "Messaging / " + load(file)["title"].removeprefix(PREFIX)
         assert (board["tags"], board["refresh"], board["timezone"]) == (["messaging"], "5m", "utc")
         (others,) = (link for link in board["links"] if link["type"] == "dashboards")
-        assert others["tags"] == ["messaging"], "the list of the other dashboards must find them"
+        assert others["tags"] == ["messaging"], "the list of the other dashboards must use the new tag"
         assert board["templating"]["list"][0]["regex"] == "/^prod/"
 
 
@@ -129,7 +129,7 @@ def test_mixins_can_be_added_to_each_other() -> None:
 
 
 def test_alerts_work_with_another_label_of_the_cluster(tmp_path: Path) -> None:
-    """Runs tests of the rules with that label."""
+    """Runs promtool's tests of the rules with a new name for the label of the cluster."""
     write(tmp_path, groups(clusterLabel=EXPORTED))
     label = re.compile(r"(?<![-\w$.])cluster(?=[=!]|: )|(?<!scope: )(?<=[({ ])cluster(?=[,)])|(?<=\$labels\.)cluster\b")
     names = [f"{name}.test.yml" for name in QUICK_TESTS]
@@ -147,7 +147,7 @@ def test_dashboards_ask_for_another_label_of_the_cluster() -> None:
             text = json.dumps({key: panel[key] for key in panel if key not in ("description", "title")})
             assert not re.search(r'labels\.cluster|fields\.cluster|{{cluster}}|"cluster"', text), panel["title"]
         names = [one["name"] for one in board["templating"]["list"]]
-        assert "cluster" in names, "the variable keeps its name: links from elsewhere contain it"
+        assert "cluster" in names, "the variable must keep its name, because links from elsewhere contain this name"
 
 
 def test_the_page_about_the_mixin_names_every_setting_and_works() -> None:

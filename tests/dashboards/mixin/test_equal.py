@@ -1,5 +1,5 @@
-"""Tests that the mixin equals the committed dashboards and rules, and with other settings what the generators write
-with those options."""
+"""Tests that the mixin renders the committed dashboards and rules. With other settings, the mixin must render what the
+generators write for the same options."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Draws each dashboard from a Prometheus' answers to its queries, for docs/boards: there is no Grafana here."""
+"""Draws each dashboard from a Prometheus' answers to its queries, for docs/boards. Needs no Grafana."""

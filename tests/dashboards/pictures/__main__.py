@@ -1,6 +1,6 @@
 """`make boards` runs the demo with Prometheus, asks every query of every dashboard, and draws docs/boards/*.png.
 
-Exit codes: 0 drawn; 1 a query fails, or a panel is empty that should not be: nothing is drawn then.
+Exit codes: 0 drawn; 1 nothing drawn, because a query failed, or a panel that needs data was empty.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def main(arguments: list[str]) -> int:
     parser = ArgumentParser(prog="python -m tests.dashboards.pictures", description=__doc__)
     parser.add_argument("--minutes", type=float, default=4, help="time for which the demo runs (default: %(default)g)")
     parser.add_argument("--out", type=Path, default=PICTURES, help="directory (default: docs/boards)")
-    parser.add_argument("--answers", type=Path, help="draw these answers: a file that --keep wrote, and no demo")
+    parser.add_argument(
+        "--answers", type=Path, help="draw the answers in this file, which --keep wrote, without a demo"
+    )
     parser.add_argument("--keep", type=Path, help="file for the answers")
     asked = parser.parse_args(arguments)
     if asked.answers:
@@ -45,7 +47,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _answers_of_a_demo(seconds: float) -> tuple[dict[str, Any], list[str]]:
-    """Returns the drawing of each board, and a line for each query that fails or is empty and should not be."""
+    """Runs a demo. Returns the drawing of each board, and a line for each query that failed or had no data although its
+    panel needs data."""
     port, kafka_port, *monitoring = free_ports(4)
     options = Options(port, kafka_port, monitoring_ports=MonitoringPorts(*monitoring))
     with (

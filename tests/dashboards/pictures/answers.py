@@ -84,8 +84,8 @@ def _columns(panel: Json) -> list[Json]:
 
 
 def _rows(panel: Json, answers: list[list[Json]]) -> list[list[str]]:
-    """Returns a row for each set of labels, as Grafana merges the queries' answers, the highest of the sorting column
-    first."""
+    """Returns the rows of a table, one for each set of labels, with the values of all queries merged as in Grafana.
+    Rows are in descending order of the column by which the panel sorts."""
     names = ["Value"] if len(answers) == 1 else [f"Value #{target['refId']}" for target in panel["targets"]]
     merged: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
     for name, result in zip(names, answers, strict=True):

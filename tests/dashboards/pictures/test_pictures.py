@@ -1,5 +1,5 @@
-"""Tests that every panel of a dashboard is drawn in the place that the dashboard gives it, from answers of a Prometheus
-that are made up here."""
+"""Tests that each panel of a dashboard is drawn at the place that the dashboard gives it. Answers of Prometheus are
+made up here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ NUMBERS: Final = {"le": ("0.1", "1", "+Inf"), "partition": ("0", "1")}
 
 
 def answer(path: str, parameters: Mapping[str, str]) -> Any:
-    """Returns two series, or one for each bucket, with the labels by which the query groups first."""
+    """Returns an answer of Prometheus. A request for the values of a label gets one value. A query gets two series with
+    the labels of its first `by` clause, or three series if it groups by `le`."""
     if path.startswith("label/"):
         return ["one"]
     grouped = re.search(r"by \(([^)]*)\)", parameters["query"])

@@ -66,7 +66,7 @@ def _key(labels: dict[str, str]) -> tuple[str, str]:
 
 def test_a_page_for_several_alerts_has_a_summary_and_a_link(tmp_path: Path) -> None:
     """Alertmanager omits an annotation from `CommonAnnotations` if it differs among the alerts of a group. PagerDuty
-    refuses an event without a summary: once nobody was paged when two sources stalled together."""
+    refuses an event without a summary. For this reason, nobody was paged when two sources had stalled together."""
     (paged,) = (one for one in load(ALERTMANAGER)["receivers"] if one["name"] == "page")
     (page,) = paged["pagerduty_configs"]
     alerts = [

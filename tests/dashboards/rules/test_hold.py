@@ -1,5 +1,6 @@
-"""Tests an alert about a hanging transaction with a real Prometheus and the metrics of a real service. The alert stays
-while the service is down, and when Prometheus restarts. It ends when the service reports the end."""
+"""Tests an alert about a hanging transaction, with a real Prometheus and the metrics of a real service. The alert must
+stay while the service is down and after a restart of Prometheus. The alert must end when the service reports the end of
+the transaction."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ pytestmark = pytest.mark.cluster(stored=stored)
 
 
 class Exporter:
-    """Serves the metrics of the store while it is up."""
+    """Serves the metrics of the store between `start` and `stop`, always on the same port."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

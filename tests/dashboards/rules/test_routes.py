@@ -34,8 +34,8 @@ def matches(labels: Mapping[str, str], matcher: str) -> bool:
 
 
 def mutes(source: Mapping[str, str], target: Mapping[str, str]) -> bool:
-    """Returns whether Alertmanager mutes the target. Alertmanager takes a label as equal if it is missing on both
-    alerts."""
+    """Returns whether `source`, while it fires, mutes `target`. Like Alertmanager, treats a label that both alerts lack
+    as equal."""
     return any(
         all(matches(source, one) for one in rule["source_matchers"])
         and all(matches(target, one) for one in rule["target_matchers"])

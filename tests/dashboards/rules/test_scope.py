@@ -1,5 +1,5 @@
-"""Tests that the options of the generator reach every expression. Also tests that two environments, whose clusters have
-the same name, get separate alerts."""
+"""Tests that the options of the generator reach every expression. Also tests that two environments get separate alerts
+even if their clusters have the same name."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ FINDING: Final = 'finding="f1",topic="t",partition="0"'
 
 
 def test_clusters_of_the_same_name_have_alerts_and_ends_of_their_own(tmp_path: Path) -> None:
-    """In promtool's case, a finding ends in one environment while the service of the other environment is away."""
+    """Runs a test of promtool, in which a finding ends in one environment after the series of the other environment
+    have ended."""
     made(tmp_path, "--by", "env")
     resolved = 'kind="hanging_transaction",status="resolved"'
     series = {

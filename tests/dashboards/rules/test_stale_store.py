@@ -109,8 +109,8 @@ def test_metrics_of_a_store_that_nobody_writes_are_old_with_no_coverage(cluster:
 
 
 def scraped(cluster: WithPartitions, minute: Minute) -> Series:
-    """Returns the series of MINUTES scrapes, one a minute, from the time of the last read on. Calls `minute` before
-    each scrape except the first."""
+    """Returns the series of MINUTES scrapes, one a minute, beginning at the time of the last read. Calls `minute`
+    before each scrape except the first."""
     series: Series = {}
     reader = open_reader(cluster.url)
     metrics = Metrics(reader)

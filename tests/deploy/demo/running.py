@@ -1,4 +1,4 @@
-"""Runs the demo as a user starts it, in a process with all its descendants."""
+"""Runs the demo as a user starts it, finds all its processes, and checks that they end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ MARK = "DEMO_TEST_MARK"
 
 
 class Demo:
-    """Runs `python -m deploy.demo` in a process group of its own. All its descendants inherit a mark."""
+    """Runs `python -m deploy.demo` in a process group of its own. All its descendants inherit an environment variable,
+    by which they are found."""
 
     def __init__(self, scratch: Path, *arguments: str, **environment: str) -> None:
         self.scratch, self.mark, self.said = scratch, uuid4().hex, ""

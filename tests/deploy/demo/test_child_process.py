@@ -85,14 +85,14 @@ def test_kill_minus_9_of_the_parent_leaves_no_child(script: str, state: str, wit
     wait_until_equal(
         lambda: [pid for pid in (child, keeper) if is_alive(pid)],
         [],
-        f"the processes left of {(child, keeper)}",
+        f"the remaining processes of {(child, keeper)}",
         within_s,
     )
 
 
 def test_every_stop_ends_its_child_on_a_busy_machine(tmp_path: Path) -> None:
-    """On a busy machine, a keeper process can get SIGTERM after SIGCONT and before it runs again. It must still react
-    to SIGTERM."""
+    """On a busy machine, a keeper process can get SIGTERM after SIGCONT and before it runs again. The keeper process
+    must still react to SIGTERM."""
     with ExitStack() as running, (tmp_path / "busy").open("wb") as nothing:
         children = []
         for number in range(20):

@@ -137,7 +137,8 @@ def _programs(directory: Path, *names: str) -> None:
 
 
 def _process_of(argument: str) -> psutil.Process:
-    """Returns the process of the program, and not its keeper."""
+    """Returns the process that was started with this argument. Its keeper process, which has the same argument, does
+    not count."""
     commands = {one: command_of(one) for one in all_processes()}
     (found,) = (one for one, it in commands.items() if argument in it and "deploy.demo.child_process" not in it)
     return found

@@ -161,8 +161,8 @@ def _producer_id(page: Page, service: str) -> str:
 
 
 def _end(demo: Demo) -> None:
-    """Runs the command of the tour until the service accepts it. This takes a minute: the id of the hanging transaction
-    has to expire first."""
+    """Repeats the tour's command that ends the hanging transaction, until the service accepts the command. This takes a
+    minute, because the id of the transaction has to expire first."""
     command = next(line for line in demo.said.splitlines() if "txnscope resolve" in line)
     wait_until(
         lambda: _run(command),

@@ -131,7 +131,7 @@ def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker) -> 
 @pytest.mark.broker
 def test_a_transaction_with_a_refused_record_is_aborted_and_repeated(broker_431: Broker) -> None:
     """The workload aborts a transaction with a refused record, and repeats it, as applications do. Brokers refuse
-    records while their guard is switched on again, which once ended the demo."""
+    records while their verification guard is switched on again. Such a refusal once ended the demo."""
     app = Imports(AppContext(broker_431.bootstrap, 7, a_prefix(), 1_000, threading.Event()))
     bootstrap, topic, name = broker_431.bootstrap, app.context.prefix + IMPORTS, app.example
     create_topic(bootstrap, topic)
@@ -152,7 +152,7 @@ def test_a_transaction_with_a_refused_record_is_aborted_and_repeated(broker_431:
 
 
 class Dropped:
-    """A consumer that its group has removed, and that does not know this yet."""
+    """A consumer that does not know yet that its group has removed it."""
 
     def __init__(self, consumer: Any) -> None:
         self._known = consumer.consumer_group_metadata()

@@ -1,5 +1,5 @@
-"""A real API server of Kubernetes on loopback, with etcd, and without controllers and nodes: it checks and keeps what
-it is given, and nothing runs."""
+"""Runs a real API server of Kubernetes on loopback, with etcd. The server validates and stores objects. Without
+controllers and nodes, no pod runs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _PATCH: Final = "application/merge-patch+json"
 
 
 class ApiServer:
-    """The server. `kubeconfig`: a file with its address and the login of an administrator. `folder`: for everything
-    that it and etcd write."""
+    """An API server with its etcd. Both write only into `folder`. `kubeconfig` is a file with the server's address and
+    an administrator's login."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._running = folder, ExitStack()
@@ -71,7 +71,8 @@ class ApiServer:
         return self._ask("PATCH", path, body, _PATCH)
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None, kind: str = "application/json") -> Any:
-        """Returns the answer, decoded if it is JSON. Raises AssertionError with the server's words if it refuses."""
+        """Sends a request. Returns the answer, decoded if the answer is a JSON object. If the server refuses the
+        request, raises AssertionError with the server's message."""
         request = urllib.request.Request(
             self._url + path,
             None if body is None else json.dumps(body).encode(),

@@ -1,7 +1,5 @@
-"""Installs, upgrades, rolls back and removes the chart on a real API server: `make chart-server`.
-
-No controller runs, so no pod does, either. One thing that a controller does is done by the test: jobs complete.
-"""
+"""Installs, upgrades, rolls back and removes the chart on a real API server: `make chart-server`. No controller and no
+pod runs. In place of a controller, the test marks jobs as complete."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ OF_OPERATORS: Final = (
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    """A server that knows the operators' kinds by name, and takes whatever fields they have."""
+    """Yields a server that also has the kinds of operators. For these kinds, the server accepts any fields."""
     with ApiServer(tmp_path_factory.mktemp("kubernetes")) as server:
         for group, kind, plural in OF_OPERATORS:
             server.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(group, kind, plural))
@@ -65,7 +63,8 @@ def replicas(server: ApiServer) -> dict[str, int]:
 
 @contextmanager
 def completing_jobs(server: ApiServer) -> Iterator[list[str]]:
-    """Completes each job that is made meanwhile. Yields a list to which their names are added."""
+    """Marks each job as complete until the end of the block. Yields a list, to which the names of these jobs are
+    added."""
     completed: list[str] = []
     stop = threading.Event()
 
@@ -110,7 +109,7 @@ def test_the_chart_is_installed_upgraded_rolled_back_and_removed(server: ApiServ
 
 
 def test_the_server_refuses_a_field_that_does_not_exist(server: ApiServer) -> None:
-    """So that the other tests mean something."""
+    """Without this refusal, the other tests would accept misspelt fields."""
     deployment = one(rendered("postgresql"), "Deployment", "service")
     broken = {**deployment, "spec": {**deployment["spec"], "replicsa": 2}}
     with pytest.raises(AssertionError, match="replicsa"):

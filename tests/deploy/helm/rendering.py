@@ -19,7 +19,7 @@ EXAMPLES: Final = {file.stem: file for file in sorted((CHART.parent / "examples"
 RELEASE: Final = "obs"
 NAMESPACE: Final = "observability"
 NEWEST: Final = "1.37.0"
-"""The version of Kubernetes that Helm renders for. A Helm that `go install` built takes v1.20 for the default."""
+"""The version of Kubernetes that Helm renders for. If Helm was built by `go install`, its default is v1.20."""
 
 Manifest = dict[str, Any]
 
@@ -27,7 +27,7 @@ Manifest = dict[str, Any]
 def tool(wanted: GoTool) -> Path:
     """Returns the path of the tool; skips the test if it was not built."""
     if not wanted.path.exists():
-        pytest.skip(f"{wanted.name} is not built: `make chart-tools` builds it, and says what it lacks")
+        pytest.skip(f"{wanted.name} is not built: run `make chart-tools`")
     return wanted.path
 
 
@@ -63,7 +63,7 @@ def component(manifest: Manifest) -> str:
 
 
 def one(manifests: list[Manifest], kind: str, part: str = "") -> Manifest:
-    """Returns the only manifest of this kind, of this component if one is given."""
+    """Returns the only manifest of this kind. If `part` is given, only manifests of this component count."""
     (found,) = [m for m in of_kind(manifests, kind) if not part or component(m) == part]
     return found
 

@@ -1,5 +1,4 @@
-"""Tests that what the chart renders for each of its examples is what API servers accept, and runs with few
-privileges."""
+"""Tests that API servers accept the manifests of each example of the chart, and that pods run with few privileges."""
 
 from __future__ import annotations
 
@@ -28,9 +27,9 @@ from tests.helpers.go_tools import KUBE_SCORE
 from tests.helpers.waiting import LIMIT_S
 
 VERSIONS: Final = ("1.25", "1.28", "1.31", "1.34", "1.37")
-"""Versions of Kubernetes whose API schemas are compared with."""
+"""Versions of Kubernetes against whose API schemas the manifests are checked."""
 OF_OPERATORS: Final = {"ServiceMonitor", "PrometheusRule", "HTTPRoute"}
-"""Kinds that an API server has from operators: their schemas are not those of Kubernetes."""
+"""Kinds that operators define. The schemas of Kubernetes do not have them."""
 
 
 def test_there_are_examples_for_each_way_to_run_it() -> None:
@@ -93,7 +92,7 @@ def test_pods_fit_the_restricted_pod_security_standard(example: str) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_a_service_of_the_namespace_sets_no_setting(example: str) -> None:
-    """For a Service named txnscope, Kubernetes would set TXNSCOPE_PORT=tcp://…"""
+    """With service links, Kubernetes would set TXNSCOPE_PORT=tcp://… in each pod for a Service named txnscope."""
     assert all(pod["enableServiceLinks"] is False for _, pod in pods(rendered(example)))
 
 
@@ -152,7 +151,9 @@ def test_with_sqlite_all_pods_share_one_node_and_one_claim() -> None:
         assert claims == [claim]
         (term,) = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         wanted = term["labelSelector"]["matchLabels"].items()
-        assert wanted <= manifest["spec"]["template"]["metadata"]["labels"].items(), "the first pod fits to itself"
+        assert wanted <= manifest["spec"]["template"]["metadata"]["labels"].items(), (
+            "the first pod must match its own affinity"
+        )
     assert one(manifests, "Deployment", "job")["spec"]["strategy"] == {"type": "Recreate"}
     assert not of_kind(manifests, "Job"), "a hook could not mount the claim on another node"
 

@@ -1,5 +1,5 @@
-"""Tests that everything that the rendered manifests name is there in the product: commands, flags, settings, paths,
-ports and addresses."""
+"""Tests that the product has everything that the rendered manifests name: commands, flags, settings, paths, ports and
+addresses."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ SECRETS: Final = {
     "PGPASSWORD": "s3cret",
 }
 NOT_SETTINGS: Final = {"PGPASSWORD", "POD_IP"}
-"""Variables that libpq reads, and that other variables refer to."""
+"""Variables that are not settings of txnscope. libpq reads PGPASSWORD, and values of other variables refer to POD_IP.
+"""
 COMMANDS: Final = {"job": "ingest", "service": "serve", "migration": "migrate"}
 
 
@@ -276,8 +277,8 @@ def test_the_canary_of_an_example_has_what_it_needs(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_service_as_rendered_passes_its_probes(tmp_path: Path) -> None:
-    """Runs the command of a manifest, with folders of this machine in place of those of the container, and then asks
-    what the kubelet and `helm test` ask."""
+    """Runs the command of a manifest, with local folders in place of the container's. Then runs the readiness probe and
+    the command of `helm test`."""
     manifests = rendered("locked-down")
     ((_, pod),) = deployed("locked-down", "service")
     (container,) = pod["containers"]
@@ -319,6 +320,7 @@ def test_a_service_as_rendered_passes_its_probes(tmp_path: Path) -> None:
 
 
 def asks(words: list[str], before: str, after: str) -> bool:
-    """Runs Python with these arguments, with one text replaced; returns whether it succeeded."""
+    """Runs Python with the arguments `words`, in which `before` is replaced by `after`. Returns whether the exit code
+    is 0."""
     command = [sys.executable, *(word.replace(before, after) for word in words)]
     return subprocess.run(command, capture_output=True, timeout=LIMIT_S, check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""Tests that the chart refuses values that are wrong, in one line that names them, and that its documents fit its
+"""Tests that the chart refuses wrong values with one line that names them, and that its documents agree with its
 values."""
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ def test_packages_have_equal_bytes_and_the_files_of_helm(tmp_path: Path) -> None
 
 
 def contents(package: Path) -> dict[str, bytes]:
-    """Returns the content of each file of a package; of Chart.yaml, which Helm writes anew, what it says."""
+    """Returns the content of each file of a package. Chart.yaml is normalised, because Helm rewrites this file."""
     found = {}
     with tarfile.open(package) as archive:
         for member in archive.getmembers():

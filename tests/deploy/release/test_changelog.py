@@ -1,4 +1,5 @@
-"""Tests that the changelog is cut at a release, and that a version which it does not announce is refused."""
+"""Tests that a release gets the unreleased section of the changelog, and that a version that does not fit the changelog
+is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests the steps of a release on a small project: what it leaves behind, and that a failure leaves nothing behind."""
+"""Tests the steps of a release on a small project. Also tests that a failed release leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def released(root: Path, version: str = "1.0.0rc1") -> Released:
 
 
 def everything(root: Path) -> tuple[str, ...]:
-    """Returns what a release that fails must not change."""
+    """Returns commit, tags, file states and worktrees of the repository. A failed release must not change them."""
     return (
         git(root, "rev-parse", "HEAD"),
         git(root, "tag", "--list"),
@@ -187,7 +187,7 @@ def test_a_wheel_that_does_not_work_is_not_released(root: Path) -> None:
 
 
 def test_a_build_that_differs_is_not_released(root: Path) -> None:
-    """Its hook writes the name of the folder, which two builds do not share."""
+    """The build hook of this project writes the path of the build folder, which differs between two builds."""
     hook = "from hatchling.builders.hooks.plugin.interface import BuildHookInterface as B\n"
     hook += "class Hook(B):\n    def initialize(self, version, build_data):\n"
     hook += "        open('service/where.py', 'w').write(f'ROOT = {self.root!r}')\n"

@@ -38,7 +38,8 @@ class Built(NamedTuple):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """The files of a commit with what is in the checkout now. Neither its index nor its branches change."""
+    """Builds wheel and archive from a commit of the checkout's present files. The checkout's index and branches do not
+    change."""
     folder = tmp_path_factory.mktemp("built")
     index = {"GIT_INDEX_FILE": str(folder / "index")}
     identity = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
@@ -55,7 +56,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 
 def test_two_builds_and_one_of_the_archive_are_equal(built: Built) -> None:
-    """`build` compares them."""
+    """`build` has already compared the files of its builds. This test checks their names."""
     version = declared_version()
     assert built.wheel.name == f"txnscope-{version}-py3-none-any.whl"
     assert built.archive.name == f"txnscope-{version}.tar.gz"
@@ -74,8 +75,8 @@ def test_the_archive_has_what_the_checks_need(built: Built) -> None:
 
 
 def test_the_wheel_serves_without_the_checkout(built: Built, tmp_path: Path) -> None:
-    """The libraries are those of this environment, without those of other extras than `service`; `make release`
-    installs them anew. -S: the checkout, which is installed here, is not on the path."""
+    """Uses the libraries of this environment, without those that only other extras than `service` need. `-S` hides the
+    checkout, which is installed in this environment."""
     site = tmp_path / "site"
     zipfile.ZipFile(built.wheel).extractall(site)
     path = [str(site), sysconfig.get_path("purelib")]

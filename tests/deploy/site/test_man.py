@@ -1,4 +1,4 @@
-"""Tests that the man page has every command and flag, and that groff has nothing to say about it."""
+"""Tests that the man page has every command and flag, and that groff reports no problem."""
 
 from __future__ import annotations
 

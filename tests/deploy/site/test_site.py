@@ -1,4 +1,4 @@
-"""Tests that `make docs` builds the site, which needs no other host, and that what is broken fails the build."""
+"""Tests that `make docs` builds the site, that the site needs no other host, and that a broken link fails the build."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BROKEN: Final = """
 
 
 def built(out: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    """Runs what `make docs` runs."""
+    """Builds the site into `out`, with the command of `make docs`."""
     command = [sys.executable, "-m", "deploy.site", "--out", str(out), *more]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
 

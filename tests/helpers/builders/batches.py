@@ -130,7 +130,8 @@ def compress(codec: int, plain: bytes, *, xerial: bool = False) -> bytes:
 
 
 def _xerial(plain: bytes, block_size: int = 32) -> bytes:
-    """Returns the framing of xerial's snappy-java (SnappyOutputStream), in blocks so small that there are several."""
+    """Compresses `plain` in the framing of xerial's snappy-java (SnappyOutputStream). Blocks are small, so that there
+    are several."""
     out = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
     for at in range(0, len(plain), block_size):
         block = bytes(pa.compress(plain[at : at + block_size], "snappy", asbytes=True))

@@ -1,8 +1,9 @@
-"""Every name that docs/stability.md promises to keep, made from the code: `python -m tests.helpers.stable_names` writes
+"""Lists every name that docs/stability.md promises to keep. `python -m tests.helpers.stable_names` writes the list to
 docs/stable-names.json.
 
-A module for each kind of interface yields its names in sections. A name says what somebody else may rely on, such as
-`findings --kind VALUE` or `Finding.kind string`: a change of the type is another name.
+A module for each kind of interface yields its names in sections, made from the code. Two examples of names are
+`findings --kind VALUE` and `Finding.kind string`. Since the type is part of the name, a change of the type makes
+another name.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from tests.helpers.stable_names import command_line, configuration, monitoring, 
 DOCUMENT: Final = ROOT / "docs" / "stable-names.json"
 
 NEEDS: Final = " needs "
-"""The mark in a name of something that a request, a command or a table must have. Removing such a name breaks nobody;
-adding one does."""
+"""Marks the name of a part that a request, a command or a table must have. Removing such a name breaks no user; adding
+one does."""
 
 Sections = Mapping[str, Sequence[str]]
 
@@ -36,7 +37,8 @@ def listed() -> dict[str, list[str]]:
 
 
 def broken(promised: Sections, present: Sections) -> list[str]:
-    """Returns what breaks a promise: names that are gone, and needs that users do not meet yet."""
+    """Returns a line for each broken promise: a name that is gone, or a newly required part of something that was
+    promised."""
     gone = [
         f"{title}: {name!r} is gone"
         for title, names in promised.items()

@@ -1,4 +1,5 @@
-"""Renews docs/stable-names.json. Names that are gone are refused, unless `--remove` says that this is meant."""
+"""Renews docs/stable-names.json. If a promise is broken, reports this and writes nothing, unless `--remove` is
+given."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from tests.helpers.stable_names import DOCUMENT, broken, document, listed, made
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.helpers.stable_names", description=__doc__)
-    parser.add_argument("--remove", action="store_true", help="take names off the list that the code does not have")
+    parser.add_argument("--remove", action="store_true", help="write the list even if names are gone or newly required")
     flags = parser.parse_args()
     present = made()
     if DOCUMENT.exists() and not flags.remove and (found := broken(listed(), present)):

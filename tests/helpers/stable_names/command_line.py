@@ -1,4 +1,4 @@
-"""The names of the command line: commands, flags, arguments, words that they take, exit codes."""
+"""The names of the command line: commands, flags, arguments, their choices, and exit codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def sections() -> dict[str, list[str]]:
 
 
 def _names(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Yields a name for each flag or argument, and for each word that it takes. A value is `VALUE`, a list `VALUE…`."""
+    """Yields a name for each flag and argument, and for each of its choices. A flag with a value ends with `VALUE`, or
+    with `VALUE…` for several values."""
     for action in parser._actions:  # argparse has no public way to get them
         if isinstance(action, argparse._SubParsersAction):
             continue

@@ -1,4 +1,5 @@
-"""The names of the configuration: keys, their words, variables of the environment, and defaults of single values."""
+"""The names of the configuration: keys and their allowed values, environment variables, and defaults of single
+values."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def sections() -> dict[str, list[str]]:
 
 
 def _keys(table: type[BaseModel], before: str) -> Iterator[str]:
-    """Yields the keys of a table, those of the tables in it, and the words that a key takes. `NAME` stands for a key
+    """Yields the keys of a table, the keys of its inner tables, and the allowed values of keys. `NAME` stands for a key
     that users choose, `[]` for one of several tables."""
     for name, field in table.model_fields.items():
         key = f"{before}{name}"

@@ -60,7 +60,7 @@ def _alerts() -> Iterator[str]:
 
 
 def _attributes() -> Iterator[str]:
-    """Yields the attributes of spans, which are texts in the module that makes them."""
+    """Yields the attributes of spans: the texts in the module `spans` that have the form of an attribute."""
     for node in ast.walk(ast.parse(Path(spans.__file__).read_text("utf-8"))):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _ATTRIBUTE.fullmatch(node.value):
             yield node.value

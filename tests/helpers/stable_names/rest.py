@@ -35,7 +35,7 @@ def sections() -> dict[str, list[str]]:
 
 
 def _pages() -> Iterator[str]:
-    """Yields the addresses of pages, which are in messages and in people's bookmarks."""
+    """Yields the addresses of pages. Messages and bookmarks contain them."""
     for route in (one for room in web.ROOMS for one in room.router.routes):
         if isinstance(route, APIRoute) and "GET" in (route.methods or ()):
             yield route.path
@@ -57,7 +57,7 @@ def _answers(title: str, operation: Schema) -> Iterator[str]:
 
 
 def _body(title: str, operation: Schema, schemas: Schema) -> Iterator[str]:
-    """Yields the fields of the body that a request may have, and those that it must have."""
+    """Yields the fields that the body of a request may have, and then the required ones."""
     schema = operation.get("requestBody", {}).get("content", {}).get(_JSON, {}).get("schema")
     if schema is not None:
         body = schemas[_type(schema)] if "$ref" in schema else schema
@@ -67,8 +67,8 @@ def _body(title: str, operation: Schema, schemas: Schema) -> Iterator[str]:
 
 
 def _fields(title: str, schema: Schema) -> Iterator[str]:
-    """Yields each field with its type and words. A field that may be absent is another promise than one that is always
-    there."""
+    """Yields each field with its type, and the values of enumerations. A field that may be absent has another name than
+    a field that is always present."""
     yield from (f"{title} = {word}" for word in _words(schema))
     always = schema.get("required", ())
     for field, described in schema.get("properties", {}).items():
@@ -89,7 +89,7 @@ def _type(schema: Schema) -> str:
 
 
 def _words(schema: Schema) -> Iterator[str]:
-    """Yields the words of an enumeration, wherever in the schema it is."""
+    """Yields the values of enumerations in the schema, including those in its alternatives and list items."""
     yield from map(str, schema.get("enum", ()))
     if "const" in schema:
         yield str(schema["const"])

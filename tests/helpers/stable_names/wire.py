@@ -1,6 +1,6 @@
-"""The names of what is sent to others, of findings, of tools for language models, and of the store's revisions.
+"""The names in notifications, findings, the audit and tools for language models, and the store's revisions.
 
-What a receiver gets is taken from what our receivers send.
+Names in notifications are taken from what our receivers send.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def sections() -> dict[str, list[str]]:
 
 
 def _example() -> Notification:
-    """Returns a notification of a finding that has everything which labels may name."""
+    """Returns a notification of a finding that has a value for every label that an alert can have."""
     one = notification()
     subject = Subject(topic="orders", partition=0, transactional_id=b"pay", group="billing")
     observation = one.finding.observation._replace(subject=subject, owner="team payments")

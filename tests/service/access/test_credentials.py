@@ -1,4 +1,4 @@
-"""Tests of API keys, passwords and the Authorization header: only wrong credentials are slowed down."""
+"""Tests of API keys, passwords and the Authorization header: only senders of wrong credentials have to wait."""
 
 from __future__ import annotations
 

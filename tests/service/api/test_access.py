@@ -49,7 +49,7 @@ def of_all(answer: int = 200) -> Row:
 
 
 def shared(answer: int = 200, query: str = "") -> Row:
-    """Returns the row of a route that is not about one cluster. If its answer lists clusters, it omits those that the
+    """Returns the row of a route that is not about one cluster. An answer that lists clusters omits those that the
     sender may not see."""
     return Row(401, answer, answer, answer, answer, 403, query)
 

@@ -45,8 +45,8 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 
 
 def spelt(body: Any) -> Iterator[tuple[str, int | None, str | None]]:
-    """Yields (key, value, text) for every number at any depth. The value is None up to 2^53, since a double has such a
-    number exactly. The text is the content of the field `<key>_str`, or None."""
+    """Yields (key, value, text) for every number at any depth. The value is None up to 2^53, because a double
+    represents such a number exactly. The text is the content of the field `<key>_str`, or None."""
     if isinstance(body, dict):
         for key, item in body.items():
             if isinstance(item, int):
@@ -70,7 +70,7 @@ ANSWERS: list[tuple[str, type[Shape], set[str]]] = [
     ("/partitions/tailed/0/volume", schemas.Volume, {"bytes"}),
     ("/hanging", Findings, {"producer_id"}),
 ]
-"""(path below a cluster, type of the body, fields with numbers that a double cannot represent)."""
+"""The tested answers: (path below a cluster, type of the body, fields with numbers that a double cannot represent)."""
 
 
 @pytest.mark.parametrize(("path", "kind", "wide"), ANSWERS)
@@ -85,7 +85,7 @@ def test_answers_are_valid_for_their_documented_types(
 def test_numbers_that_no_double_can_hold_have_digits_as_text(
     client: TestClient, path: str, kind: type[Shape], wide: set[str]
 ) -> None:
-    """A number that a double can represent has no such text."""
+    """If a double can represent a number, the answer has no digits as text."""
     found = list(spelt(client.get(f"{HOME}{path}").json()))
     assert all(text == (None if number is None else str(number)) for _, number, text in found)
     assert {key for key, number, _ in found if number is not None and not key.endswith("_raw_ms")} == wide

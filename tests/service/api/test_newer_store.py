@@ -1,4 +1,5 @@
-"""Tests that the service answers over a store that a newer version has migrated, and says what the store is."""
+"""Tests that the service answers over a store that a newer version has migrated, and reports that the store is
+newer."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def test_every_answer_stays_the_same_after_the_next_version_added_to_the_store(u
 
 
 def _answer(client: TestClient, path: str) -> tuple[int, str]:
-    """Returns status and text of an answer without what it says about the newer store."""
+    """Returns the status of an answer, and its text without the notice about the newer store."""
     answer = client.get(path, follow_redirects=False)
     assert answer.status_code < 500, (path, answer.text)
     text = re.sub(r"OK\n.+\n", "OK\n", answer.text) if path == "/-/ready" else NOTICE.sub("", answer.text)
@@ -117,7 +118,7 @@ def test_a_finding_with_a_word_of_a_newer_version_is_left_out(url: str, column: 
 
 
 def test_a_migration_gets_through_while_pages_are_asked_for(url: str, tmp_path: Path) -> None:
-    """Each page reads several tables, of which the migration must not wait for one while it has locked another."""
+    """Each page reads several tables. The migration must not lock one of them and then wait for another one."""
     over = threading.Event()
 
     def ask(client: TestClient) -> Counter[int]:

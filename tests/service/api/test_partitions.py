@@ -113,7 +113,7 @@ def test_the_state_of_its_owner_determines_the_relation_of_a_blocker(cluster: Wi
 
 def test_an_entry_older_than_the_transaction_of_its_owner_is_adopted(cluster: WithPartitions) -> None:
     """An entry is adopted if the LSO stalled before the owner's transaction began. The start of the stall counts,
-    because it was seen earlier than the producers."""
+    because the stall was sampled before the producers were read."""
     for at_ms in (SINCE_MS + 2_000, SINCE_MS + 12_000):
         cluster.look(stalled_partition(), read(entry(), at_ms=at_ms))
     cluster.read([owner(b"a", start_ms=SINCE_MS + 6_000)])

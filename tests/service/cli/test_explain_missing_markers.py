@@ -1,5 +1,5 @@
-"""Tests of `txnscope explain --segments` if a marker is missing. The id's records in the transaction log limit how the
-partition's records can have ended."""
+"""Tests of `txnscope explain --segments` if a marker is missing. The id's records in the transaction log restrict the
+possible outcomes of the partition's records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Explained = Callable[[str, Sequence[bytes]], list[dict[str, Any]]]
 def coordinators_log(text: str) -> bytes:
     """Returns the transaction log of one id.
 
-    Each line of `text` is `ms State(epoch) [tv2] [topic …]`. The ms count from T_MS. A topic stands for its partition
+    Each line of `text` is `ms State(epoch) [tv2] [topic …]`. `ms` is the time after T_MS. A topic means its partition
     0. The start time in a record is the time of the last Ongoing.
     """
     log, start_ms = b"", -1
@@ -205,7 +205,7 @@ def test_complete_histories_are_not_ambiguous(explained: Explained) -> None:
 
 def test_a_later_decision_does_not_explain_records_that_ended_before(explained: Explained) -> None:
     """The transaction log begins after the first transaction. The partition ends before the marker of the second
-    one."""
+    transaction."""
     log = "25000 Ongoing(0) y\n30000 PrepareCommit(0) y\n30003 CompleteCommit(0)"
     spans = explained(log, [data(0, 120, 3), marker(3, 5_002, ABORT)])
     assert [(one["kind"], "decision" in one) for one in spans] == [("aborted", False), ("marker", False)]

@@ -23,7 +23,7 @@ _OPEN = re.compile(r"producerId: (\d+) .*currentTxnFirstOffset: OptionalLong\[(\
 
 
 class Fate(NamedTuple):
-    """The fate of one offset according to the dump."""
+    """The kind of one offset, its producer, and the marker that ended its transaction."""
 
     kind: str
     producer_id: int | None
@@ -48,8 +48,8 @@ def fates(spans: list[dict[str, Any]]) -> dict[int, Fate]:
 
 
 def dumped(log: Path) -> dict[int, Fate]:
-    """Returns, by offset, the fate according to the dump. The records of a transactional batch have the fate that the
-    next marker of their producer decides."""
+    """Returns the fate of each offset according to Kafka's dump. The next marker of a producer decides the fate of the
+    transactional batches before it."""
     batches = [(batch.words, batch.records) for batch in read_dump(log).batches]
     markers = [(int(w["baseOffset"]), w["producerId"], r[0].marker) for w, r in batches if w["isControl"] == "true"]
     found: dict[int, Fate] = {}
@@ -262,8 +262,8 @@ def test_an_impossible_request_is_one_line_and_exit_code_2(
 def test_a_marker_at_the_head_of_a_recreated_topic_ends_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The topic begins with two markers, of transactions that wrote before the topic was deleted. They end nothing
-    here, even if the request is about one of them only."""
+    """The topic begins with two markers, of transactions that wrote before the topic was deleted. These markers end
+    nothing, even if the request is about one of them only."""
     file = tmp_path / "00000000000000000000.log"
     file.write_bytes(
         control_batch(COMMIT, 0, producer_id=7, producer_epoch=1)

@@ -1,4 +1,5 @@
-"""Tests that `txnscope --version` names the revision of the source, and says "unknown" where nothing shows it."""
+"""Tests that `txnscope --version` names the revision of the source, and says "unknown" if no file shows the
+revision."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def git(folder: Path, *words: str) -> str:
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """An installed package `service`, without a sign of its source."""
+    """An installed package `service`, without a file that names its revision or its checkout."""
     made = tmp_path / "site-packages" / "service"
     made.mkdir(parents=True)
     return made
@@ -119,7 +120,7 @@ def test_a_git_hook_of_another_repository_changes_nothing(checkout: Path, monkey
 
 
 def test_an_unpacked_archive_has_what_its_build_wrote_or_nothing(tmp_path: Path, checkout: Path) -> None:
-    """An archive that lies within another repository is no checkout of it."""
+    """An archive that lies within another repository is no checkout of that repository."""
     archive = checkout / "txnscope-1.0.0"
     (archive / "service").mkdir(parents=True)
     (archive / "pyproject.toml").write_text("[project]\n")

@@ -126,7 +126,7 @@ class Coordinator:
         """Handles InitProducerId with the producer's own id and epoch (KIP-360).
 
         An open transaction is aborted, whichever epoch the request has. If the request has the previous epoch, the
-        answer has the current one. With `misses_answer`, the producer asks again with the epoch it had.
+        answer has the current one. With `misses_answer`, the producer asks again with its old epoch.
         """
         if instance.pid != self.memory.pid or instance.epoch < 0 or self.memory.state == states.NEVER_SEEN:
             instance.epoch = -1
@@ -288,7 +288,7 @@ class Coordinator:
 
     def use_up_epochs(self, epoch: int) -> None:
         """Raises the epoch of an idle id by a planted record, as the lab does. A coordinator that loads the record does
-        not know the epoch before."""
+        not know the previous epoch."""
         if self.memory.state in states.EXPIRABLE and self.memory.epoch < epoch:
             changes = {"state": states.EMPTY, "epoch": epoch, "start_ms": -1, "partitions": 0, "last_epoch": -1}
             self._write(CauseCode.INITIALIZED, **changes)

@@ -1,4 +1,4 @@
-"""Tests of what the canary's rounds show together."""
+"""Tests of what a coordinator's rounds add up to: failures, durations and percentiles."""
 
 from __future__ import annotations
 

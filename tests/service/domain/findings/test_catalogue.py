@@ -70,7 +70,7 @@ def test_the_alert_of_a_kind_without_one_is_an_error() -> None:
 
 
 def observations() -> Iterator[tuple[Kind, ast.expr]]:
-    """Yields the kind and the severity of every Observation that a rule creates, itself or with `about_id`."""
+    """Yields the kind and the severity of every Observation that a rule creates directly or with `about_id`."""
     for module in sorted((ROOT / "service" / "domain" / "findings").glob("*.py")):
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Observation", "about_id"):

@@ -25,7 +25,7 @@ def born(sequence: int, name: str, ago_ms: int = 0) -> Event:
 
 
 def one_by_one(names: Iterable[str], every_ms: int = 10 * S) -> list[Event]:
-    """Returns births of ids at regular intervals, the last one now."""
+    """Returns the first events of ids at regular intervals. The last id is new now."""
     names = list(names)
     return [born(n, name, (len(names) - 1 - n) * every_ms) for n, name in enumerate(names)]
 
