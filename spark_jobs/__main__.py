@@ -80,8 +80,9 @@ def _run(
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Returns False for a line of py4j or the root logger, which is not logged. py4j logs every lost connection with a
-    traceback, sometimes through the root logger; our own loggers report the consequence in one line."""
+    """Returns whether a line is logged. Lines of py4j and of the root logger are not logged: py4j reports every lost
+    connection with a traceback, sometimes through the root logger, and our own loggers report the consequence in one
+    line."""
     return record.name.startswith("txnscope") or (record.name != "root" and not record.name.startswith("py4j"))
 
 

@@ -47,7 +47,7 @@ from spark_jobs.settings import IngestSettings
 
 EVERY_S: Final = 60.0
 SOON_S: Final = 1.0
-"""Pause (s) between two steps of a large deletion, so that others can use the store in between."""
+"""Pause (s) between two steps of a large deletion, so that others can use the store."""
 
 
 @contextmanager
@@ -70,8 +70,8 @@ PAUSE_S = 1.0
 
 
 class Application:
-    """The application. `run` returns once `stopping` is set. `run` raises KafkaFailure, StoreError, JavaNotFound or
-    SparkFailed if the application cannot begin, and TooManyFailures if it cannot continue."""
+    """The application. `run` returns once `stopping` is set. If the application cannot begin, `run` raises
+    KafkaFailure, StoreError, JavaNotFound or SparkFailed; if it cannot continue, TooManyFailures."""
 
     def __init__(
         self,
@@ -112,8 +112,8 @@ class Application:
             engine.dispose()
 
     def _start_spark(self, standby: Standby) -> SparkSession:
-        """Returns Spark's session. `standby` watches the lease meanwhile, so that the wait for the lease of a dead
-        holder is nearly over when the session is ready."""
+        """Returns Spark's session. While Spark starts, `standby` already watches the lease, so that the wait for the
+        lease of a dead holder is nearly over when the session is ready."""
         while not self._starting.is_over(LOOK_EVERY_S):
             with suppress(StoreUnavailable):
                 standby.look()
@@ -135,7 +135,7 @@ class Application:
         self._keep_running(jobs, engine, standby, wake_judge)
 
     def _bind(self, engine: Engine, start: Part) -> int | None:
-        """Returns the number of the cluster in the store; None if the application is to stop."""
+        """Returns the number that the cluster has in the store; None if the application is to stop."""
         kafka_id = self._first_contact(start)
         if kafka_id is None:
             return None
@@ -144,9 +144,9 @@ class Application:
         return clusters.bind(engine, name, kafka_id, wall_clock_ms())
 
     def _first_contact(self, start: Part) -> str | None:
-        """Returns the Kafka cluster id; None if the application is to stop. Waits for a broker, which may have been
-        started together with this process. Raises KafkaUnavailable after FIRST_CONTACT_S, because the address may be
-        wrong."""
+        """Returns the Kafka cluster id; None if the application is to stop. Waits for a broker to answer, because the
+        broker may have been started together with this process. Raises KafkaUnavailable after FIRST_CONTACT_S, because
+        the address may be wrong."""
         give_up = time.monotonic() + FIRST_CONTACT_S
         has_logged = False
         while True:
@@ -196,15 +196,16 @@ class Application:
                 self._stopping.wait(PAUSE_S)
 
     def _renew(self, engine: Engine, held_lease: lease.Lease) -> None:
-        """Renews the lease. Called while every part that writes under the lease makes progress. Raises LeaseLost if the
-        lease is lost; a store that does not answer is only logged."""
+        """Renews the lease. Called only while every part that writes under the lease makes progress. Raises LeaseLost
+        if the lease is lost; if the store does not answer, this is only logged."""
         try:
             lease.renew(engine, held_lease, wall_clock_ms())
         except StoreUnavailable:
             log.debug("the lease could not be renewed now")
 
     def _wait_for_lease(self, standby: Standby) -> lease.Lease | None:
-        """Returns the lease; None if the application is to stop. Waits for a store that does not answer."""
+        """Returns the lease; None if the application is to stop. Keeps trying while another instance has the lease, or
+        the store does not answer."""
         logged = ""
         with self._liveness.part("the wait for the lease", BACKGROUND_S) as part:
             while not self._stopping.is_set():

@@ -1,4 +1,5 @@
-"""Finds where reading begins (stored positions; at first the log's start), and shows the first read's progress."""
+"""Finds where reading begins: at the stored positions or, the first time, at the log's start. Shows the progress of the
+first read."""
 
 from __future__ import annotations
 
@@ -24,10 +25,11 @@ tombstones that were never read."""
 
 
 def initial_positions(engine: Engine, lease: Lease, client: ClientSettings, now_ms: int) -> dict[int, LogPosition]:
-    """Returns the known positions of all partitions of the transaction log; none while the topic does not exist.
+    """Returns the known positions of all partitions of the transaction log; an empty dict while the topic does not
+    exist.
 
     At the very first start, raises KafkaFailure if the log's end offsets cannot be read: counters include only records
-    after them.
+    after these ends.
     """
     with engine.connect() as connection:
         known = positions(connection, lease.cluster_id, SourceName.TRANSACTION_LOG, TOPIC)
@@ -69,8 +71,8 @@ LINE_EVERY_MS = 2_000
 
 
 class FirstReadProgress:
-    """Shows the progress of the first read after a batch, at most every LINE_EVERY_MS. Shows nothing more once history
-    is read."""
+    """Shows the progress of the first read after a batch, at most every LINE_EVERY_MS. The first read is over once all
+    offsets below `counted_from` (the history) are read; after that, nothing is shown."""
 
     def __init__(self, positions: Iterable[LogPosition]) -> None:
         positions = list(positions)
@@ -84,7 +86,7 @@ class FirstReadProgress:
         return max(self._total - self._read, 0)
 
     def advance(self, offsets: int, now_ms: int) -> None:
-        """Notes that `offsets` more of the history were read and stored."""
+        """Notes that `offsets` more offsets of the history were read and stored."""
         if not self.left or not offsets:
             return
         self._read += offsets

@@ -17,7 +17,8 @@ from service.views.partitions.judged import MOST_JUDGED, JudgedPartition, judge,
 
 
 class Holders(NamedTuple):
-    """The applications whose open transactions hold up partitions. `names`: by the key of an id."""
+    """The applications whose open transactions hold up partitions. `names`: the applications' names, by the key of an
+    id."""
 
     judged: Mapping[TopicPartition, JudgedPartition]
     names: Mapping[bytes, str]
@@ -31,7 +32,7 @@ class Holders(NamedTuple):
 
     def of_partition(self, place: TopicPartition, producer_id: int | None = None) -> str | None:
         """Returns the application whose transaction holds the LSO. If `producer_id` is given, returns the application
-        of this producer id's open transaction there. Returns None if the application is not known."""
+        of this producer id's open transaction on the partition. Returns None if the application is not known."""
         one = self.judged.get(place)
         if one is None:
             return None
@@ -60,7 +61,8 @@ def holders_for(connection: Connection, cluster_id: int, affected: Sequence[Affe
 
 
 class SeenApplication(NamedTuple):
-    """An application, the partitions whose LSO its open transactions hold, and the groups that these block."""
+    """An application, the partitions whose LSO its open transactions hold, and the groups that are blocked on these
+    partitions."""
 
     row: ApplicationRow
     partitions: tuple[TopicPartition, ...] = ()
@@ -88,5 +90,5 @@ def see(
 
 
 def see_now(connection: Connection, cluster_id: int, rows: Sequence[ApplicationRow]) -> list[SeenApplication]:
-    """Does the same as `see`, for the partitions that are stalled at present."""
+    """Does the same as `see`; the stalled partitions are those of now."""
     return see(connection, cluster_id, rows, judged_stalled(connection, cluster_id))

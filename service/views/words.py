@@ -43,7 +43,8 @@ def count(number: int) -> str:
 
 
 _ROUNDED: Final = 0.9995
-"""From this share of a unit on, a number is written in the unit, because it would round to 1,000 of the smaller one."""
+"""A number of at least this share of a unit is written in that unit. In the next smaller unit it would round to
+1,000."""
 
 
 def about(number: float) -> str:
@@ -130,7 +131,7 @@ WORDS: Final = {
 }
 
 COUNTED: Final = {word: cause for cause, word in COUNTED_AS.items()}
-"""By the word under which aborts are counted, their cause."""
+"""The cause of aborts, by the word under which they are counted."""
 
 TO_DO: Final = {
     (CauseCode.CLIENT_ABORT, Confidence.LIKELY): (
@@ -169,8 +170,8 @@ TO_DO: Final = {
 PROOFS: Final = {
     CauseCode.TIMEOUT: "Completed rollback of ongoing transaction for transactionalId … due to timeout",
 }
-"""By cause, the line in the coordinator's own log that proves it. No line proves a fence: the coordinator logs
-"Initialized transactionalId …" with each Empty record (`TransactionCoordinator.handleInitProducerId`), also if the
+"""The line in the coordinator's own log that proves a cause, by cause. No line proves a fence: the coordinator logs
+"Initialized transactionalId …" with each Empty record (`TransactionCoordinator.handleInitProducerId`), even if the
 client itself had aborted the transaction."""
 
 

@@ -1,4 +1,5 @@
-"""The web pages. The server renders them from the same store queries as REST; they are complete without JavaScript."""
+"""The web pages. The server renders them from the same store queries as REST. The pages are complete without
+JavaScript."""
 
 from __future__ import annotations
 

@@ -41,9 +41,11 @@ class Hit(NamedTuple):
 
 
 def find(connection: Connection, cluster: ClusterRow, text: str) -> list[Hit]:
-    """Returns the hits that `text` names exactly. If there are none, returns the topic `text`, and the ids that begin
-    with `text` or, if no id does, contain it: at most one hit more than a page shows. Leading and trailing spaces of
-    `text` count only if an id has them."""
+    """Returns the hits that `text` names exactly. Leading and trailing spaces count only if an id has them.
+
+    If nothing has exactly this name, returns the topic `text`, and the ids that begin with `text`. If no id begins with
+    it, returns the ids that contain it. Of these hits, at most MOST_SHOWN + 1 are returned: one more than a page shows.
+    """
     if text != text.strip() and (ids := list(_ids(connection, cluster, text))):
         return ids
     text = text.strip()
@@ -66,9 +68,9 @@ def _ids(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit
 
 
 def _owners(connection: Connection, cluster: ClusterRow, text: str) -> Iterator[Hit]:
-    """Yields the owners of the producer id `text`. If it has none, yields the partitions on which it has a transaction
-    open. Kafka gives a producer id to one transactional.id for good; a second owner is possible only after the
-    transaction log was replaced."""
+    """Yields the owners of the producer id `text`. If the producer id has no owner, yields the partitions on which it
+    has an open transaction. Kafka gives a producer id to one transactional.id for good; a second owner is possible only
+    after the transaction log was replaced."""
     if not _PRODUCER.fullmatch(text) or int(text) > _INT64_MAX:
         return
     owners = read_owners(connection, cluster.id, int(text))
@@ -127,15 +129,16 @@ def _id(cluster: ClusterRow, row: IdRow) -> Hit:
 
 
 LONGEST: Final = 40_000
-"""The longest text to search for, in characters: a transactional.id has at most 32,767 bytes, some shown as escapes."""
+"""The longest text to search for, in characters. A transactional.id has at most 32,767 bytes, and some of them are
+shown as escapes."""
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.get("/clusters/{cluster}/goto")
 def goto(request: Request, cluster: str, q: str = "") -> Response:
-    """Redirects (303) to the page if there is exactly one hit; else returns 200 with the hits to choose from, or with
-    the reason why there are none. 404 if the store does not know the cluster."""
+    """Redirects (303) to the page if there is exactly one hit. Otherwise returns 200 with the hits to choose from, or
+    with the reason why there are none. 404 if the store does not know the cluster."""
     text = q.strip()[:LONGEST]
     with framed(request, cluster) as (connection, frame):
         hits = find(connection, frame.cluster, q[:LONGEST]) if text else []

@@ -71,8 +71,8 @@ def guide_page(name: str) -> GuidePage:
 
 
 def _unlink(inline: list[Token], name: str) -> None:
-    """Turns links that leave docs/ into plain text: the files that they point to are in the repository, not here. Links
-    do not nest."""
+    """Turns links that leave docs/ into plain text, because their files are in the repository and not in the guide.
+    Links do not nest."""
     kept = True
     for token in inline:
         if token.type == "link_open":

@@ -1,4 +1,4 @@
-"""Reads the list of the pages of docs/ from docs/index.md. The guide and the static site (`deploy.site`) show it."""
+"""Reads the list of the pages of docs/ from docs/index.md, for the guide and for the static site (`deploy.site`)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """The paths of the page, and of those below it."""
+        """The paths of the page, and of the pages below it."""
         return [self.name, *(entry.name for entry in self.below)]
 
 

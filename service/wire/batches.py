@@ -23,11 +23,11 @@ RecordBatch v2, all big-endian (DefaultRecordBatch.java):
 attributes: bits 0-2 codec, 3 LogAppendTime, 4 transactional, 5 control, 6 delete horizon, 7-15 unused.
 
 One CRC call costs ten times as much as the bytes of a small batch, so `has_wrong_checksum` makes one call for many
-batches. In a copy of the batches, it overwrites the bytes in front of each checksummed part with a patch. The patch
-changes the CRC register from the CRC that the previous batch has in its header to the value at the start of a message.
-So if all CRCs are right, the CRC over the whole copy equals the CRC of the last batch. A CRC is linear: a wrong batch
-leaves a difference in the register that later bytes never clear. Two errors cancel each other as rarely as a CRC misses
-a single error.
+batches. The function copies the batches, and overwrites the bytes before each checksummed part with a patch. The patch
+changes the CRC register: from the CRC in the header of the previous batch to the value at the start of a message. So if
+all CRCs are right, the CRC over the whole copy equals the CRC of the last batch. A CRC is linear: a wrong batch leaves
+a difference in the register that later bytes never clear. Two errors cancel each other as rarely as a CRC misses a
+single error.
 
 A patch has 21 bytes: the register's value (4 bytes, which set the register to zero), 13 zeros (the register stays
 zero), and _WAKE (4 bytes that take the register from zero to all ones).
@@ -99,7 +99,7 @@ def _all_right(data: Bytes, start: Ints, size: Ints, crc: npt.NDArray[np.uint32]
 LAYOUT: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = LAYOUT.size
 LENGTH_END: Final = 12
-"""The position in a batch after its batchLength, which counts the bytes from there on."""
+"""The position in a batch after its batchLength. The batchLength counts the bytes from this position on."""
 MAGIC_AT: Final = 16
 CRC_FROM: Final = 21
 DELTA_AT: Final = 23
@@ -117,7 +117,7 @@ _DELTA = struct.Struct(">i")
 
 
 class BatchHeader(NamedTuple):
-    """The 61 bytes before the records, as they are written."""
+    """The header of a batch: its first 61 bytes, as they are written."""
 
     base_offset: int
     length: int
@@ -189,14 +189,13 @@ class Batch(NamedTuple):
 
 
 class BadBatch(NamedTuple):
-    """Bytes that are not a valid batch. `size` is None if the length is wrong. Then the start of the next batch is
-    unknown, and reading ends.
+    """Bytes that are not a valid batch. If the length is wrong, `size` is None: the start of the next batch is unknown,
+    and reading ends. The offsets are those in the header; `next_offset` is at least `base_offset` + 1.
 
-    The offsets are those in the header; `next_offset` is at least `base_offset` + 1. The checksum does not cover the
-    base offset, so a batch with a good checksum is still bad (BadOffset) if it begins before the end of the previous
-    good batch, or ends after the start of the next good batch. If the next batch itself begins before the end of the
-    previous good batch, the next batch is the bad one. If both batches begin exactly at that end, the first of the two
-    is trusted.
+    The checksum does not cover the base offset. So a batch with a good checksum is bad, too (BadOffset), if it begins
+    before the end of the previous good batch, or ends after the start of the next good batch. But if the next batch
+    begins before the end of the previous good batch, the next batch is the bad one. If both begin exactly at that end,
+    the first of the two is trusted.
     """
 
     position: int
@@ -208,11 +207,11 @@ class BadBatch(NamedTuple):
 
 def read_batches(data: bytes, lo: int = 0) -> Iterator[Batch | BadBatch]:
     """Yields every whole batch in `data`, in order, and a BadBatch for each bad one. Ends without an error at a partial
-    tail (a Fetch cuts anywhere).
+    tail, because a Fetch may cut its data anywhere. A length that points past the buffer cannot be distinguished from a
+    partial tail.
 
-    A length that points past the buffer cannot be distinguished from a partial tail. After a bad batch of plausible
-    length, reading continues. The first batch has to contain the offset `lo`, or to begin after it, as in the answer to
-    a Fetch from `lo`.
+    Reading continues after a bad batch if its length is plausible. The first batch has to contain the offset `lo`, or
+    to begin after it, as in the answer to a Fetch from `lo`.
     """
     floor, expected = 0, lo
     held: list[Batch | BadBatch] = []  # a good batch that waits for the next one, and bad ones between the two
@@ -266,8 +265,8 @@ def _whole(data: bytes) -> Iterator[Batch | BadBatch]:
 
 
 def claimed_end(data: bytes, position: int) -> int:
-    """Returns the offset after the batch at `position`, as its header claims; base offset + 1 if the header is cut or
-    its delta is below 0."""
+    """Returns the offset after the batch at `position`, according to its header. Returns base offset + 1 if the header
+    is cut, or if its delta is below 0."""
     base_offset: int = _PREFIX.unpack_from(data, position)[0]
     delta: int = _DELTA.unpack_from(data, position + DELTA_AT)[0] if len(data) - position >= HEADER_SIZE else 0
     return base_offset + max(delta, 0) + 1

@@ -161,7 +161,7 @@ def _tagged(data: Bytes, at: Ints, end: Ints, odd: Bools) -> dict[str, Ints]:
 
 
 def _tag_by_tag(data: Bytes, at: Ints, end: Ints, odd: Bools, rows: Ints, found: dict[str, Ints]) -> None:
-    """Moves `at` past the tagged fields of `rows`, in one pass for the next field of every row. Fills `found`."""
+    """Moves `at` past the tagged fields of `rows`. Each pass reads the next field of every row. Fills `found`."""
     strange = np.zeros(len(rows), np.bool_)
     tags, at[rows] = uvarint(data, at[rows], strange)
     odd[rows] |= strange | (tags > MOST_TAGS)
@@ -241,7 +241,7 @@ def _keys(records: Located) -> tuple[Bools, Ints]:
 
 
 PartitionOffset = tuple[int, int]
-"""(chunk, offset), by which rejects are sorted into log order, because they are found in two passes."""
+"""(chunk, offset) of a reject. Rejects are found in two passes, and then sorted into log order by these pairs."""
 
 
 def _unreadable(chunks: Sequence[Chunk], records: Located, row: int) -> tuple[PartitionOffset, Reject]:
@@ -261,8 +261,8 @@ def _rejected(
 
 
 def _joined(records: Located, slow: dict[int, LocatedChunk]) -> Located:
-    """Returns `records` with the records that the scalar form found. The keys and values of the latter follow the other
-    bytes."""
+    """Returns `records` with the records that the scalar form found. The keys and values of the added records follow
+    the bytes of `records`."""
     ordered = [(index, record) for index, found in slow.items() for record in found.records]
     strings = [string for _, record in ordered for string in (record.key, record.value)]
     size = np.array([-1 if string is None else len(string) for string in strings], np.int64)

@@ -27,8 +27,8 @@ from cramjam import DecompressionError
 from service.wire.errors import BadCodec
 
 LIMIT: Final = 64 << 20
-"""Maximum number of bytes of a decompressed batch. Kafka has no such limit; a default batch holds 1 MB before
-compression."""
+"""Maximum number of bytes of a decompressed batch. Kafka has no such limit; with default settings, a batch holds 1 MB
+before compression."""
 
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _GZIP_WINDOW: Final = 31  # zlib: 15 bits of window, +16 = gzip framing
@@ -63,8 +63,9 @@ def _gzip(data: bytes, limit: int) -> bytes:
 
 
 def _framed(codec: int, data: bytes, limit: int) -> bytes:
-    """Decompresses an lz4 or zstd stream, which need not say its plain size, into a bounded room. The first room is
-    small, because the kernel clears every page that a large one touches for the first time."""
+    """Decompresses an lz4 or zstd stream into a buffer of at most `limit` bytes. Such a stream need not contain its
+    plain size. A small buffer is tried first, because the kernel has to clear each page of a buffer before its first
+    use."""
     into = _FRAMED[codec]
     first = min(limit, max(_SMALL_ROOM, _USUAL_RATIO * len(data)))
     if first < limit:

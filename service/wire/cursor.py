@@ -26,7 +26,7 @@ def wrap(number: int, bits: int) -> int:
 
 
 class Cursor:
-    """A position in `data`. A read past the end raises `error`, which names the kind of data."""
+    """A position in `data`. A read past the end raises `error`, the exception class for this kind of data."""
 
     __slots__ = ("_data", "_error", "end", "position")
 

@@ -28,7 +28,8 @@ def read_headers(data: bytes) -> Iterator[BatchHeader]:
 
 
 class HeaderColumns(NamedTuple):
-    """One row per whole batch, in log order; `position` and `size` are bytes of the buffer.
+    """Columns with a row for each whole batch, in log order. `position` and `size`: the place of the batch in the
+    buffer, in bytes.
 
     `records`: the number of records according to the header; nothing is decompressed. `max_timestamp_ms` may be -1.
     """
@@ -49,8 +50,8 @@ class HeaderColumns(NamedTuple):
 
 
 def header_columns(data: bytes) -> HeaderColumns:
-    """Returns a row for each whole batch. Ends before the first batch that cannot be of format 2, or that begins before
-    the end of its predecessor.
+    """Returns a row for each whole batch. Ends before the first batch that is not of format 2, or that has a lower base
+    offset than the end of the batch before it.
 
     Checksums are not verified, because they cover whole batches, payload included.
     """

@@ -24,14 +24,14 @@ SHORTEST: Final = HEADER_SIZE - LENGTH_END
 STRETCH: Final = 1 << 12
 """Approximate number of bytes that one walk (from batch to batch) covers."""
 FEWEST_WALKS: Final = 64
-"""Minimum number of simultaneous walks; with fewer, `_starts_by_loop` is faster."""
+"""Minimum number of simultaneous walks. With fewer walks, `_starts_by_loop` is faster."""
 MOST_STEPS: Final = 2 * STRETCH // HEADER_SIZE
-"""Maximum steps of one walk. More steps are needed only if no header is found in a long stretch of bytes;
-`_starts_by_loop` is faster there."""
+"""Maximum steps of one walk. A walk needs more steps only if no header is found in a long stretch of bytes. In this
+case `_starts_by_loop` is faster."""
 
 _LENGTH = struct.Struct(">8xi")
 _USUAL_END: Final = b"\xff" * 14 + b"\0\0\0\1"
-"""The end of the headers that coordinators write: no producer id, epoch and sequence (all -1), one record."""
+"""The last bytes of the headers that coordinators write: no producer id, epoch and sequence (all -1), one record."""
 
 HEADER: Final = np.dtype(
     [
@@ -51,10 +51,11 @@ def batch_length(data: bytes, position: int) -> int:
 
 
 def batch_starts(data: bytes) -> Ints:
-    """Returns the positions of the batches, up to the first bytes that cannot be a batch; the last batch may be cut.
+    """Returns the positions of the batches, up to the first bytes that cannot be a batch. The last batch may be cut.
 
-    Each batch gives only the start of the next one, so only a Python loop over all of them is certain to find them.
-    `_guessed_starts` takes a quarter of the loop's time. Its result is used if it is provably the same.
+    Each batch contains only its own length, so only a Python loop over all batches is certain to find them.
+    `_guessed_starts` takes a quarter of the loop's time; its result is used if it is provably the same as that of the
+    loop.
     """
     guessed = _guessed_starts(data) if len(data) >= FEWEST_WALKS * STRETCH else None
     return np.fromiter(_starts_by_loop(data), np.int64) if guessed is None else guessed
@@ -138,8 +139,8 @@ class LocatedChunks(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Batches and their records. By batch: `bad`, whether its chunk is not ordinary; `base`, its base offset;
-    `reached`, the offset after it."""
+    """Batches and their records. `bad`: True for a batch that makes its chunk not ordinary. `base`: the base offset of
+    each batch. `reached`: the offset after each batch."""
 
     records: Located
     bad: Bools

@@ -62,11 +62,11 @@ class Slices(NamedTuple):
     size: npt.NDArray[np.int64]
 
     def rows(self, chosen: npt.NDArray[Any]) -> Slices:
-        """Returns the strings of some rows, chosen by their numbers or by a mask, of the same buffer."""
+        """Returns the strings of some rows, in the same buffer. `chosen`: the numbers of the rows, or a mask."""
         return Slices(self.data, self.start[chosen], self.size[chosen])
 
     def equal(self, wanted: bytes) -> npt.NDArray[np.int64]:
-        """Returns the rows with this string."""
+        """Returns the numbers of the rows whose string is `wanted`."""
         rows = np.flatnonzero(self.size == len(wanted))
         if not rows.size or not wanted:
             return rows
@@ -102,11 +102,11 @@ class ValueColumns:
         return ValueColumns(**{name: np.full(rows, blank, dtype) for name, (blank, dtype) in _BLANKS.items()})
 
     def by_name(self) -> dict[str, Any]:
-        """Returns the columns of ValueColumns by name, without those that a subclass adds."""
+        """Returns the columns of ValueColumns by name. Leaves out the columns that a subclass adds."""
         return {name: getattr(self, name) for name in _BLANKS}
 
     def rows(self, block: slice) -> ValueColumns:
-        """Returns views of some rows. A value written to a view is written to these columns."""
+        """Returns views of some rows. A value that is written to a view is written to the columns of this object."""
         return ValueColumns(**{name: column[block] for name, column in self.by_name().items()})
 
     def put(self, row: int, value: TransactionValue) -> None:
@@ -128,7 +128,7 @@ _BLANKS: Final = {
     "next_producer_epoch": (-1, np.int16),
     "partition_count": (0, np.int32),
 }
-"""By column of ValueColumns, the number that stands in a row without a value, and the column's type."""
+"""The number in a row without a value, and the type of the column, by the column's name in ValueColumns."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,15 +147,15 @@ class LogColumns(ValueColumns):
     kind: npt.NDArray[np.int8]
     transactional_ids: Slices
     rejects: tuple[Reject, ...]
-    """Ordered like the rows."""
+    """The records that could not be decoded, in the order of the rows."""
     next_offsets: dict[int, int]
-    """By partition, the offset up to which the log was decoded: the end of the last whole batch, within the [lo, hi] of
-    its chunk. Empty and broken batches count; a batch with a wrong length does not."""
+    """By partition, the offset up to which the log was decoded. This is the end of the last whole batch, within the
+    [lo, hi] of its chunk. Empty and broken batches count as whole; a batch with a wrong length does not."""
     broken: tuple[BrokenBatch, ...]
     batches: int
-    """Number of whole batches read, of any kind."""
+    """Number of whole batches read, whatever they contain."""
     bytes: int
-    """Number of bytes of these batches."""
+    """Total size (bytes) of these batches."""
     values: Slices
     """The raw values of the rows."""
 

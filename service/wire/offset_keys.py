@@ -14,7 +14,7 @@ type (KAFKA-18604).
 Source: LegacyOffsetCommitKey.json, OffsetCommitKey.json, GroupMetadataKey.json and the other `*Key.json` of
 group-coordinator/src/main/resources/common/message, Kafka 4.0 to 4.3. As in Kafka's generated readers, bytes after the
 last field are ignored. Unlike in Kafka's readers, names are checked: a client with WRITE on the topic may write
-anything, and a record that no group coordinator wrote must not pass for an offset of a group.
+anything, and a record that no group coordinator wrote must not be taken for an offset of a group.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from service.wire.errors import MalformedKey, NullKey, UnknownKeyVersion
 
 _OFFSETS: Final = frozenset({0, 1})
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-"""A valid topic name (`Topic.validate`)."""
+"""Matches a valid topic name (`Topic.validate`)."""
 LAST_TYPE: Final = 23
 
 
@@ -40,10 +40,10 @@ class OffsetKey(NamedTuple):
 
 
 def decode_offset_key(key: bytes | None) -> OffsetKey | None:
-    """Returns the decoded key; None for a known type of record that is no offset.
+    """Returns the decoded key. Returns None for a record of a known type that is not an offset.
 
-    Raises NullKey if `key` is None, UnknownKeyVersion if Kafka 4.3 does not have its type, MalformedKey if it is not
-    valid.
+    Raises NullKey if `key` is None, UnknownKeyVersion if Kafka 4.3 has no such type of record, MalformedKey if the key
+    is not valid.
     """
     if key is None:
         raise NullKey("a record without key")

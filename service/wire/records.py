@@ -29,13 +29,13 @@ from service.wire.errors import MalformedBatch
 ABORT: Final = 0
 COMMIT: Final = 1
 OTHER: Final = -1
-"""The type that stands for all others: the types of KRaft's own log (2-6) and future types. They have nothing to do
-with transactions."""
+"""Any type of control record other than ABORT and COMMIT: the types of KRaft's own log (2-6), and future types. They
+have nothing to do with transactions."""
 
 
 class Record(NamedTuple):
     """One record. `timestamp_ms`: the broker's time if the batch has LogAppendTime, else the producer's.
-    `leader_epoch`: of the batch."""
+    `leader_epoch`: the batch's partitionLeaderEpoch."""
 
     offset: int
     timestamp_ms: int
@@ -109,8 +109,8 @@ class ControlRecord(NamedTuple):
 
 
 def read_control(batch: Batch) -> ControlRecord | None:
-    """Returns the control record of a control batch; it is a marker unless its type is OTHER. Returns None if
-    compaction emptied the batch: the type is unknown then."""
+    """Returns the control record of a control batch. The record is a marker unless its type is OTHER. Returns None if
+    compaction emptied the batch, because the type is not known then."""
     records = read_records(batch)
     if not records:
         return None

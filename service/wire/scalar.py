@@ -12,8 +12,8 @@ from service.wire.records import Record, read_records
 
 
 class LocatedChunk(NamedTuple):
-    """The records of a chunk in [lo, hi), its broken batches, the offset up to which it was read, and its numbers of
-    batches and bytes."""
+    """The records of a chunk within [lo, hi), and the chunk's broken batches. `next_offset`: the offset up to which the
+    chunk was read. `batches`, `bytes`: number and size of the batches read."""
 
     records: list[Record]
     broken: list[BrokenBatch]
@@ -56,19 +56,19 @@ def locate(chunk: Chunk) -> LocatedChunk:
 
 
 def _is_doubtful(batch: Batch | BadBatch, expected: int) -> bool:
-    """Returns whether these bytes may be no batch at all, because the length of an earlier batch may be wrong."""
+    """Returns whether these bytes may be no batch at all, because the length of an earlier batch may be wrong.
+    `expected`: the offset at which the earlier batch claims to end."""
     is_whole = isinstance(batch, Batch) or isinstance(batch.error, BadOffset)  # the checksum is right
     return not is_whole and batch.base_offset != expected
 
 
 def _follows(found: Sequence[Batch | BadBatch], size: int) -> list[tuple[int | None, bool]]:
-    """Returns, for each batch, where the log continues if that batch is broken. The first value is the base offset of
-    the next good batch, or None. The second is True if the bytes up to that next batch, or to the end of the data, are
-    certainly batches.
+    """Returns, for each batch, where the log continues if that batch is broken: the base offset of the next good batch
+    (or None), and whether the bytes up to that next batch, or to the end of the data, are certainly batches.
 
-    If the length of a broken batch is wrong, the bytes after it may be no batch. They are accepted as a batch if they
-    begin at the offset where the broken batch claims to end. Otherwise reading continues at the next offset, because a
-    damaged number must not make reading skip records.
+    If the length of a broken batch is wrong, the bytes after it may be no batch. They are accepted as a batch if their
+    checksum is right, or if they begin at the offset where the broken batch claims to end. Otherwise the result is
+    (None, False), and reading continues at the next offset: a damaged number must not make reading skip records.
     """
     following: list[tuple[int | None, bool]] = []
     last = found[-1] if found else None
@@ -87,8 +87,8 @@ def _follows(found: Sequence[Batch | BadBatch], size: int) -> list[tuple[int | N
 
 
 def plausible_offset(base: int, end: int, position: int, limit: int) -> int:
-    """Returns the offset to report for a broken batch that was read where offset `position` was expected. Returns the
-    batch's base offset `base` if the batch ends after `position` and begins before `limit`, else `position`."""
+    """Returns the offset to report for a broken batch that was read where offset `position` was expected: the batch's
+    own base offset if the batch ends after `position` and begins before `limit`, else `position`."""
     return base if position < end and base < max(limit, position + 1) else position
 
 
@@ -112,9 +112,9 @@ def _broken(chunk: Chunk, batch: Batch | BadBatch, offset: int, reached: int, er
 
 
 def misread(partition: int, at: int, data: bytes) -> BrokenBatch:
-    """Returns the first batch of `data` as broken. `data`: the answer to a Fetch from offset `at` that had room for
-    more, and from which reading could not continue. The error is BadLength if `data` has no whole batch, else
-    BadOffset, because the batch has the offset of another place in the log."""
+    """Returns the first batch of `data` as broken. `data` is the answer to a Fetch from offset `at`: reading could not
+    continue from this answer, although it had room for more bytes. The error is BadLength if `data` has no whole batch.
+    Otherwise the error is BadOffset, because the batch has the offset of another place in the log."""
     found = next(read_batches(data), None)
     error = BadLength if found is None else BadOffset
     base = int.from_bytes(data[:8], "big", signed=True)

@@ -5,7 +5,7 @@ v1), KIP-890 (tags 0-2), KIP-939 (tag 3). Value v0 is fixed; v1 has compact arra
 
 | field                   | v0                         | v1                                  |
 |-------------------------|----------------------------|-------------------------------------|
-| version                 | int16                      | int16 (no tag section behind it)    |
+| version                 | int16                      | int16 (no tag section after it)     |
 | ProducerId              | int64                      | int64                               |
 | ProducerEpoch           | int16                      | int16                               |
 | TransactionTimeoutMs    | int32                      | int32                               |
@@ -46,7 +46,8 @@ NEXT_PRODUCER_EPOCH: Final = 3
 TAG_SIZES: Final = {PREVIOUS_PRODUCER_ID: 8, NEXT_PRODUCER_ID: 8, CLIENT_TRANSACTION_VERSION: 2, NEXT_PRODUCER_EPOCH: 2}
 
 Partitions = tuple[tuple[str, tuple[int, ...]], ...]
-"""(topic, partitions) in the order of the record, which is arbitrary, because coordinators keep them in a hash map."""
+"""Topics with their partitions, in the order of the record. The order is arbitrary, because coordinators keep the
+partitions in a hash map."""
 
 
 class TransactionValue(NamedTuple):
@@ -135,8 +136,8 @@ def _partitions(cursor: Cursor, version: int) -> Partitions | None:
 
 
 def _room_for(count: int, cursor: Cursor) -> None:
-    """Raises MalformedValue if the bytes left cannot hold `count` elements of at least one byte each. Called before
-    anything is built."""
+    """Raises MalformedValue if the bytes left cannot hold `count` elements of at least one byte each. Called before any
+    element is read."""
     if not 0 <= count <= cursor.left:
         raise MalformedValue(f"{count} elements announced, {cursor.left} bytes left")
 

@@ -17,12 +17,12 @@ Bytes = npt.NDArray[np.uint8]
 
 PADDING: Final = 64
 LONGEST_VARINT: Final = 3
-"""Maximum length (bytes) of a number that is read here. Longer numbers do not occur in a healthy log; the scalar form
-reads them."""
+"""Maximum length (bytes) of a number that these functions read. Longer numbers do not occur in a healthy log; the
+scalar form reads them."""
 
 
 BLOCK: Final = 1 << 14
-"""Number of rows of one pass: few enough that all their columns fit into the cache."""
+"""Number of rows of one pass: so few that all their columns fit into the cache."""
 
 
 def blocks(rows: int) -> list[slice]:

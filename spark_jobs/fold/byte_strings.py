@@ -10,10 +10,10 @@ from service.wire.log_columns import Slices
 
 
 def byte_strings(slices: Slices) -> pa.BinaryArray:
-    """Returns an Arrow array of the slices, which may have any order, and must neither overlap nor be null.
+    """Returns an Arrow array of the slices. The slices may have any order, and must neither overlap nor be null.
 
-    Arrow needs the strings of an array back to back. So the bytes between two slices become elements, too, and then
-    every second element is taken, in one pass in C++.
+    Arrow needs the strings of an array back to back. So the bytes between two slices become elements, too. Then every
+    second element is taken, in one pass in C++.
     """
     data, start, size = slices
     count = len(start)

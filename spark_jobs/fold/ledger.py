@@ -1,4 +1,5 @@
-"""Folds batch headers of tailed partitions into markers and volume by minute. Turns these into rows and back. Pure."""
+"""Folds the batch headers of tailed partitions into markers and into volume by minute. Turns these facts into rows and
+back. Pure."""
 
 from __future__ import annotations
 
@@ -19,15 +20,17 @@ from service.wire.vectors import Bools, Ints
 from spark_jobs.fold.rows import READ, facts_from_rows, rows_of, struct_of, troubles_from_rows
 
 OLDEST_MS: Final = 86_400_000
-"""Maximum age (ms) of a timestamp that is used. A batch with an older timestamp, or one in the future, counts for the
-minute in which it is read. Producers may write any timestamp, and every distinct minute takes a row in the store."""
+"""Maximum age (ms) of a timestamp that is used. A batch with an older timestamp, or with one in the future, counts for
+the minute in which it is read. The reason: producers may write any timestamp, and every distinct minute takes a row in
+the store."""
 
 _SUMS: Final = len(Volume._fields) - 3
 _NOTHING, _COMMITTED, _ABORTED = range(3)
 
 
 class Tail:
-    """Collects what is read of the partitions of one topic: volume by partition and minute, and markers."""
+    """Collects the facts about the partitions of one topic: volume by partition and minute, markers, and records that
+    no marker has ended."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -44,7 +47,7 @@ class Tail:
 
     @property
     def unended(self) -> list[Unended]:
-        """Returns, for each producer id with records behind its last marker, the first of these records."""
+        """Returns, for each producer id with records after its last marker, the first of these records."""
         return [Unended(self._topic, *place, offset) for place, offset in sorted(self._unended.items())]
 
     def add(self, chunk: Chunk, generation: int, now_ms: int) -> tuple[int, int]:
@@ -92,7 +95,7 @@ class Tail:
 
     def _ended_by_each(self, partition: int, found: HeaderColumns) -> dict[int, int]:
         """Returns, by the row of a marker, the offset of the first record that the marker ended; NOTHING if this `Tail`
-        has read no such record. Keeps, for each producer id, the first record that no marker has ended."""
+        has read no such record. Remembers, for each producer id, the first record that no marker has ended."""
         rows = np.flatnonzero(found.is_transactional)
         if not rows.size:
             return {}
@@ -145,7 +148,7 @@ def facts_to_rows(kind: str, facts: Sequence[Any]) -> pa.RecordBatch:
 
 
 def batches_from_rows(table: pa.Table) -> Iterator[LedgerBatch]:
-    """Yields one batch, of all rows of a micro-batch."""
+    """Yields a single batch, of all rows of a micro-batch."""
     ranges: list[TopicRange] = []
     volumes: list[Volume] = []
     markers: list[Marker] = []

@@ -45,7 +45,7 @@ _READ = struct_of(
 
 
 def seen_to_rows(seen: PartitionsBatch) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a batch apart from its reads, which `reads_to_rows` converts."""
+    """Yields the rows of a batch without its reads, which `reads_to_rows` converts."""
     plain = {field.name: getattr(seen, field.name) for field in _SUMMARY}
     yield rows_of("summary", pa.array([plain | {"trouble": encode_if(seen.trouble)}], _SUMMARY))
     if seen.observations:
@@ -60,7 +60,7 @@ def reads_to_rows(reads: Iterable[StalledRead]) -> pa.RecordBatch:
 
 
 def batches_from_rows(table: pa.Table) -> Iterator[PartitionsBatch]:
-    """Yields one batch, of all rows of a micro-batch."""
+    """Yields a single batch, of all rows of a micro-batch."""
     observations: list[PartitionObservation] = []
     reads: list[StalledRead] = []
     batch = PartitionsBatch(0)

@@ -1,7 +1,7 @@
 """Turns facts of the transaction log into Arrow rows on the executors, and back into facts on the driver.
 
-A row is a whole Arrow array in one binary value. If each fact were a row, Spark would turn each of its fields into the
-JVM's form and back, which costs four times as much as decoding and folding.
+A row is a whole Arrow array in one binary value. If each fact were a row, Spark would convert each field of the fact to
+the JVM's form and back, which costs four times as much as decoding and folding.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _LONG, _INT, _TEXT, _BYTES, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.bina
 
 
 def struct_of(fact: Any, types: dict[str, pa.DataType]) -> pa.StructType:
-    """Returns the Arrow struct of the fields of a NamedTuple, in their order."""
+    """Returns the Arrow struct of a NamedTuple's fields, in the order of the fields. `types`: the Arrow type of each
+    field, by name."""
     return pa.struct([pa.field(name, types[name]) for name in fact._fields])
 
 
@@ -92,7 +93,7 @@ REJECT = struct_of(
 SCHEMA = StructType([StructField("kind", StringType(), False), StructField("arrow", BinaryType(), False)])
 _ARROW = pa.schema([pa.field("kind", pa.string(), nullable=False), pa.field("arrow", pa.binary(), nullable=False)])
 _AT_ONCE = 10_000
-"""Maximum number of facts in one row: some 2 MB, which compression reduces to a fifth."""
+"""Maximum number of facts in one row: about 2 MB, which compression reduces to a fifth."""
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
@@ -136,7 +137,8 @@ def rows_of(kind: str, facts: pa.Array) -> pa.RecordBatch:
 
 
 def _structs(columns: tuple[Any, ...], fields: pa.StructType) -> pa.StructArray:
-    """Returns an array of structs from its columns: numpy, Arrow, or again a tuple of columns."""
+    """Returns an array of structs from its columns. A column is a numpy array, an Arrow array or, for a nested struct,
+    a tuple of columns."""
     return pa.StructArray.from_arrays(
         [_column(column, field.type) for column, field in zip(columns, fields, strict=True)], fields=list(fields)
     )
@@ -151,7 +153,7 @@ def _column(column: Any, kind: pa.DataType) -> pa.Array:
 
 
 RUNS_AT_ONCE = 100_000
-"""Approximate number of runs that the driver holds as objects at once: some 120 MB."""
+"""Approximate number of runs that the driver holds as objects at once: about 120 MB."""
 
 
 def facts_from_rows(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
@@ -165,8 +167,8 @@ def facts_from_rows(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
 def batches_from_rows(table: pa.Table, runs_at_once: int = RUNS_AT_ONCE) -> Iterator[LogBatch]:
     """Yields all rows of one micro-batch as facts, cut into batches that fit into memory as objects.
 
-    A cut is made only after a fact of the kind `read`. Such a fact names a range, and comes after all other facts from
-    this range.
+    A cut is made only after a fact of the kind `read`. That fact names a range, and comes after all other facts from
+    the range.
     """
     found: dict[str, list[Any]] = {kind: [] for kind in _FACTS}
     runs: list[pa.StructArray] = []
@@ -201,7 +203,7 @@ def _batch(found: Mapping[str, list[Any]], runs: Sequence[pa.StructArray]) -> Lo
 
 
 def lone(runs: pa.StructArray, history: Sequence[int], steps: Iterable[Step]) -> pa.BooleanArray:
-    """Returns True for each run that belongs in LoneRuns: the only run of its id, not joined, without steps, on a
+    """Returns True for each run that belongs in LoneRuns: the only run of its id, not `joined`, without steps, in a log
     partition of `history`, and with an id of at most KEY_ID_BYTES. `history`: the log partitions whose records do not
     count."""
     partition, ids, joined = (runs.field(name) for name in ("partition", "transactional_id", "joined"))
@@ -219,7 +221,7 @@ def lone(runs: pa.StructArray, history: Sequence[int], steps: Iterable[Step]) ->
 
 
 def lone_runs(runs: pa.StructArray) -> LoneRuns:
-    """Returns the columns of runs, ordered by id."""
+    """Returns the runs as columns, ordered by id."""
     runs = runs.take(pc.sort_indices(runs.field("transactional_id")))
     columns = dict(zip(Runs._fields, runs.flatten(), strict=True))
     values = columns["value"].to_pylist()

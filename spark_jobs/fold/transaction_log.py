@@ -1,8 +1,9 @@
 """Folds many records into few facts: the executors' half of the work, one pass over columns, no Spark and no network.
 
-A run sums up consecutive records of one id under one producer id. A record by itself is a run too, and folding runs
-again joins neighbours, so folding piece by piece gives the same as folding at once (`merge` is associative over
-adjacent pieces of a log). Facts from pairs of neighbours are collected on the way (`spark_jobs.fold.transitions`).
+A run sums up consecutive records of one id under one producer id. A record by itself is a run, too, and runs that are
+folded again join their neighbours. So folding piece by piece gives the same as folding at once (`merge` is associative
+over adjacent pieces of a log). Facts from pairs of neighbouring records are collected on the way
+(`spark_jobs.fold.transitions`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ NOTHING = -1
 class Runs(NamedTuple):
     """Columns of `service.domain.transaction_log.facts.Run`, ordered by (partition, id, first offset) once merged.
 
-    `value` is the raw value of `last` if the transaction is open there, else null. `ended_value` is null if no
+    `value` is the raw value of `last` if `last` leaves the transaction open, else null. `ended_value` is null if no
     transaction ended.
     """
 
@@ -93,8 +94,9 @@ def concat(pieces: Sequence[Folded]) -> Folded:
 
 
 def merge(folded: Folded, scope: Scope) -> Folded:
-    """Merges neighbouring runs of one id under the same producer id into one run. A run that follows a run under
-    another producer id stays a run of its own, and is marked as `joined`: the record before it is folded here, too."""
+    """Merges neighbouring runs of one id under the same producer id into one run. A run that follows a run of the id
+    under another producer id stays a run of its own. It is marked as `joined`: the record before it was folded together
+    with it."""
     runs = folded.runs
     if not len(runs.partition):
         return folded
@@ -139,8 +141,8 @@ def _take(column: Any, rows: Array) -> Any:
 
 
 def _by_id(runs: Runs) -> tuple[Array, Array]:
-    """Returns the row numbers, grouped by (partition, id) and in order within a group; and, for each row number, the
-    number of its group.
+    """Returns the row numbers, grouped by (partition, id), in order within a group. Also returns, for each row number,
+    the number of its group.
 
     Sorting packed integers is several times faster than a stable sort of keys.
     """
@@ -161,7 +163,7 @@ def _states(columns: LogColumns) -> Array:
 
 
 def _values(columns: LogColumns, rows: Array, wanted: Array) -> pa.Array:
-    """Returns the raw values of some rows, null where not `wanted`."""
+    """Returns the raw values of the rows `rows`; null where `wanted` is False."""
     chosen = rows[wanted]
     strings = byte_strings(columns.values.rows(chosen))
     places = np.full(len(rows), NOTHING)

@@ -1,10 +1,10 @@
 """Derives facts from pairs of neighbouring records, in columns: steps to be judged, commits by minute, durations.
 
-The same rules for two records are in `service.domain.transaction_log` (transitions, outcomes, id_delta). A property
-test compares both.
+The same rules, for two single records, are in `service.domain.transaction_log` (transitions, outcomes, id_delta). A
+property test compares both.
 
 `decisions` extracts the coordinators' decisions with their partitions. It runs only if markers are compared with
-decisions, because nothing else needs the partitions decoded.
+decisions, because nothing else needs the decoded partitions.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Array = np.ndarray[Any, Any]
 
 
 class Scope(NamedTuple):
-    """`counted`: the log partitions whose records count. `history_prefixes`: prefixes of the ids of which every pair is
-    a step."""
+    """Which records count, and which ids have a full history. `counted`: the log partitions whose records count.
+    `history_prefixes`: if an id has one of these prefixes, every pair of its records is a step."""
 
     counted: frozenset[int]
     history_prefixes: Sequence[bytes] = ()
@@ -61,8 +61,9 @@ class PairFacts(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Row `left[i]` of `before` and row `right[i]` of `after` are neighbours; partition and id are those of `right`.
-    `id_number` is the same for all pairs of an id. The pairs of an id follow one another, in log order."""
+    """Pairs of neighbouring records of one id: row `left[i]` of `before`, and row `right[i]` of `after`. Partition and
+    id are those of the row in `right`. `id_number` is the same for all pairs of an id. The pairs of an id follow one
+    another, in log order."""
 
     partition: Array
     transactional_id: pa.Array
@@ -81,9 +82,9 @@ class Pairs(NamedTuple):
         return PairFacts(self._steps(np.flatnonzero(is_step)), minutes, durations)
 
     def _lacks_first_prepare(self, before: Records, after: Records) -> Array:
-        """Returns True for each pair that completes a commit which may have been decided before `before`, because the
-        previous pair does not show that `before` is the first PrepareCommit of its transaction. The driver knows the
-        stored records, and judges these pairs."""
+        """Returns True for each pair that completes a commit, and whose first record may repeat an earlier
+        PrepareCommit of the transaction, because no previous pair rules that out. The driver knows the stored records,
+        and judges these pairs."""
         known = np.zeros(len(self.left), np.bool_)
         follows = self.before.offset[self.left[1:]] == self.after.offset[self.right[:-1]]
         known[1:] = follows & (self.id_number[1:] == self.id_number[:-1])
@@ -105,8 +106,8 @@ class Pairs(NamedTuple):
     def _minutes(
         self, before: Records, after: Records, counting: Array, is_step: Array
     ) -> tuple[Minutes | None, tuple[Durations, ...]]:
-        """Returns the sums, by id and minute, of what `id_delta.commit_sums` returns for each pair, and histograms of
-        the durations. Neither includes the marker times of steps."""
+        """Returns the sums of `id_delta.commit_sums` over the pairs, by id and minute, and histograms of the durations.
+        Marker times of steps are in neither: the driver adds them."""
         prepares = (after.state == PREPARE_COMMIT) & (after.start_ms > 0) & (after.partition_count > 0)
         prepares &= ~transitions.is_repetition(before, after)
         rows = np.flatnonzero((outcomes.completes_commit(before, after) | prepares) & counting)
@@ -153,13 +154,13 @@ class Pairs(NamedTuple):
 
 def _between(first: Array, last: Array) -> Array:
     """Returns durations, in columns, by the rule of `service.domain.transaction_log.outcomes.duration_between`.
-    Differences are unsigned, because only unsigned numbers can hold the difference of any two times."""
+    Differences are unsigned, because no signed number can hold the difference of any two times."""
     apart = last.astype(np.uint64) - first.astype(np.uint64)
     return np.where(last > first, np.minimum(apart, LONGEST_MS), 0).astype(np.int64)
 
 
 def _histograms(kind: str, partition: Array, ms: Array, wanted: Array) -> list[Durations]:
-    """Returns one histogram for each log partition: counts are applied partition by partition."""
+    """Returns one histogram for each log partition, because counts are applied partition by partition."""
     found = []
     for p in np.unique(partition[wanted]).tolist():
         of_partition = ms[wanted & (partition == p)]
@@ -185,7 +186,7 @@ _DECIDED = pa.struct([pa.field(name, kind) for name, kind in _TYPES.items()])
 
 
 def decisions(columns: LogColumns, partitions: Collection[int]) -> pa.StructArray:
-    """Returns the PrepareX records that list partitions, from the log partitions in `partitions`."""
+    """Returns the PrepareX records that list partitions. `partitions`: the log partitions whose records are wanted."""
     is_end = np.isin(columns.status, [states.PREPARE_COMMIT, states.PREPARE_ABORT]) & (columns.partition_count > 0)
     rows = np.flatnonzero(is_end & np.isin(columns.partition, list(partitions)))
     values = byte_strings(columns.values.rows(rows))

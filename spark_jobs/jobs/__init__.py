@@ -1,1 +1,2 @@
-"""The three streaming queries. Each begins at the store's positions, reads through Spark, and writes into the store."""
+"""The three streaming queries. Each query begins at the store's positions, reads through Spark, and writes into the
+store."""

@@ -1,4 +1,5 @@
-"""The query that tails data partitions, with `--partitions all`: from the store's positions into the store."""
+"""The query that tails data partitions, with `--partitions all`: it reads from the stored positions on, and writes into
+the store."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from spark_jobs.source.log_identity import LogPosition
 
 
 class LedgerJob:
-    """Tails topics. Every (re)start begins at the stored positions of the topics that are tailed now."""
+    """Tails topics. After every start and restart, reading begins at the stored positions of the topics that are tailed
+    now."""
 
     name = SourceName.LEDGER
 

@@ -23,7 +23,8 @@ from spark_jobs.source.partitions import PartitionsSource, sampler_options
 
 
 class PartitionsJob:
-    """Samples data partitions. Every (re)start knows which LSOs were stalled before, and since when."""
+    """Samples data partitions. After every start and restart, the job knows which LSOs were stalled before, and since
+    when."""
 
     name = SourceName.PARTITIONS
 

@@ -1,4 +1,5 @@
-"""The query that follows `__transaction_state`: from the store's positions, through Spark, into the store."""
+"""The query that follows `__transaction_state`: it reads from the stored positions on, through Spark, and writes into
+the store."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ LATE_INDEXES_FROM = 100_000
 
 
 class TransactionLogJob:
-    """Reads the transaction log. Every (re)start begins at the stored positions."""
+    """Reads the transaction log. After every start and restart, reading begins at the stored positions."""
 
     name = SourceName.TRANSACTION_LOG
 
@@ -46,7 +47,7 @@ class TransactionLogJob:
         self._audited = settings.watch.tails if settings.tails else None
 
     def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
-        """Runs the query until `ending` is set. Raises the failure that ended the query: a StoreError, a KafkaFailure,
+        """Runs the query until `ending` is set. Raises what ended the query early: a StoreError, a KafkaFailure,
         Spark's own exception, SessionEnded, or StillStoring."""
         kept = tuple(prefix.encode() for prefix in self._reader.full_history_prefixes)
         writer = TransactionLogWriter(
@@ -86,7 +87,7 @@ class TransactionLogJob:
         self._queries.run(SourceName.TRANSACTION_LOG, TransactionLogSource, options, sink, ending)
 
     def _log_absence(self, absent: Reason | None) -> None:
-        """Logs once why there is no transaction log."""
+        """Logs the reason why there is no transaction log, once until the reason changes."""
         if absent is not None and absent != self._absent:
             log.warning(
                 "%s; without the log, hanging transactions are found by the coordinators' answers, and reported as"
@@ -97,5 +98,5 @@ class TransactionLogJob:
 
 
 def _offsets(unreadable: PartitionsUnreadable | None) -> dict[int, int]:
-    """Returns the first offset that could not be read, by partition."""
+    """Returns the first offset that could not be read, by log partition."""
     return {} if unreadable is None else dict(zip(unreadable.partitions, unreadable.offsets, strict=True))

@@ -1,4 +1,2 @@
-"""The judge: turns what is stored into findings, round by round, and asks brokers where the store cannot decide alone.
-
-The judge is the only writer of findings. Imported by `spark_jobs.application`.
-"""
+"""The judge: turns what is stored into findings, round by round, and asks brokers if the store cannot decide alone. The
+judge is the only writer of findings. Imported by `spark_jobs.application`."""

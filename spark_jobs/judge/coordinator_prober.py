@@ -27,8 +27,8 @@ TIMEOUT_MS: Final = 3_000
 
 
 class Question(NamedTuple):
-    """A question about an id to the broker that leads its log partition. `stored`: the id's newest state in the store.
-    If the id's record `was_left_behind`, the question goes to all brokers."""
+    """A question about an id to `coordinator`, the broker that leads its log partition. `stored`: the id's newest state
+    in the store. If the id's record `was_left_behind`, the question goes to all brokers."""
 
     stored: IdState
     coordinator: int
@@ -36,7 +36,8 @@ class Question(NamedTuple):
 
 
 class LeftBehindAnswer(NamedTuple):
-    """The brokers' answer about an Ongoing transaction that was left behind: whether any coordinator knows it."""
+    """The brokers' answer about an Ongoing transaction that was left behind. `is_known`: whether any coordinator knows
+    the transaction."""
 
     transactional_id: bytes
     producer_id: int
@@ -44,7 +45,8 @@ class LeftBehindAnswer(NamedTuple):
 
 
 class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | LeftBehindAnswer]):
-    """Asks coordinators about ids. An id without an answer is left out, because it is soon asked about again."""
+    """Asks coordinators about ids. An id without an answer is not reported, because the judge soon asks about it
+    again."""
 
     def __init__(self, client: ClientSettings, liveness: Liveness) -> None:
         super().__init__("coordinator prober", client, liveness)
@@ -63,7 +65,7 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
                 self._answers.put(LeftBehindAnswer(one.transactional_id, one.producer_id, is_known=not is_gone))
 
     def _ask(self, by_name: Mapping[str, Question]) -> None:
-        """Asks all coordinators at once. If one does not answer, the answers of the others still count."""
+        """Asks all coordinators at once. If one does not answer, the answers of the others are still used."""
         self._client = self._client or KafkaClient(self._settings)
         names: dict[int, list[str]] = {}
         for name, question in by_name.items():
@@ -99,13 +101,14 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
                 )
 
     def _log_partitions(self, coordinator: int, layouts: dict[str, TopicLayout | None]) -> int:
-        """Returns the number of partitions of the transaction log, as the coordinator itself has it after its
-        answer."""
+        """Returns the number of partitions of the transaction log, according to the metadata that the coordinator
+        itself has after its answer; 0 if it has none."""
         layout = self._layout(TOPIC, coordinator, layouts)
         return 0 if layout is None else partition_count(layout.leaders)
 
     def _layout(self, topic: str, coordinator: int, layouts: dict[str, TopicLayout | None]) -> TopicLayout | None:
-        """Returns the layout from `layouts`, or else asks the coordinator: a leader itself may be unresponsive."""
+        """Returns the topic's layout from `layouts`, or else asks the coordinator for it, because the topic's leader
+        may be unresponsive."""
         assert self._client is not None
         if topic not in layouts:
             layouts[topic] = topic_layout(self._client, topic, coordinator)
@@ -114,7 +117,8 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
     def _missing(
         self, described: TransactionDescription, coordinator: int, layouts: dict[str, TopicLayout | None]
     ) -> tuple[WithoutMarker, ...]:
-        """Returns the partitions that still lack their marker; the first MOST_LEADERS with their leader."""
+        """Returns the partitions that still lack their marker. Only the first MOST_LEADERS of them have their
+        leader."""
         found = []
         for topic, partition in described.partitions[:MOST_LEADERS]:
             layout = self._layout(topic, coordinator, layouts)
@@ -124,5 +128,6 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
 
 
 def _is_plain(one: IdState) -> bool:
-    """Returns whether Kafka's requests can contain the id as it is. Coordinators cannot be asked about any other id."""
+    """Returns whether Kafka's requests can contain the id unchanged. Coordinators cannot be asked about any other
+    id."""
     return display_id(one.transactional_id).encode() == one.transactional_id

@@ -35,15 +35,15 @@ from spark_jobs.judge.makers import Makers
 RUNNING_OUT_EVERY_MS: Final = 30_000
 ASK_EVERY_MS: Final = 10_000
 IDS_OF_EACH_KIND: Final = 7
-"""Of the IDS_AT_ONCE ids of a round, at most this many are suspects and at least this many are idle. The rest are stuck
-or open."""
+"""A round asks about at most IDS_AT_ONCE ids. Of these, at most this number are suspects, and at least this number are
+left for idle ids. The rest are stuck or open ids."""
 
 _IDLE: Final = (COMPLETE_COMMIT, EMPTY, COMPLETE_ABORT)
 
 
 class ConditionObserver:
-    """Observes conditions round by round. Keeps the coordinators' answers until they can be compared with the store,
-    and its place in the walk through idle ids."""
+    """Observes conditions round by round. Keeps the coordinators' answers until they can be compared with the store.
+    Also keeps the place that its walk through idle ids has reached."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class ConditionObserver:
 
     def _surroundings(self, connection: Connection, timed_out: Sequence[IdState]) -> Surroundings:
         """Returns the facts by which transactions that have reached their timeout are judged: the newest writes in each
-        log partition, and the coordinators' answers. Returns none if no transaction has a start time."""
+        log partition, and the coordinators' answers. If no transaction has a start time, the facts are empty."""
         self._agrees = {one.transactional_id: self._agrees.get(one.transactional_id, Answer.NONE) for one in timed_out}
         started = [one.started_at_ms + one.timeout_ms for one in timed_out if one.started_at_ms is not None]
         if not started:
@@ -153,8 +153,8 @@ class ConditionObserver:
         return _result(found, unread, context)
 
     def _compare(self, connection: Connection, context: Context, suspects: list[bytes], now_ms: int) -> RoundResult:
-        """Compares the coordinators' answers with the stored rows. If the id's log partition has not been read past the
-        time of an answer, the answer is kept for later rounds, for at most ASK_EVERY_MS."""
+        """Compares the coordinators' answers with the stored rows. An answer is kept for later rounds, for at most
+        ASK_EVERY_MS, if the id's log partition has not been read past the time of the answer."""
         assert self._prober is not None
         for answer in self._prober.answers():
             if isinstance(answer, LeftBehindAnswer):
@@ -208,8 +208,8 @@ class ConditionObserver:
 
 
 def _result(found: Iterable[Observation], unread: dict[Kind, int], context: Context) -> RoundResult:
-    """Returns the round's result for the kinds in `unread`, which has the number of cases that were not read, by kind.
-    The result covers findings about log partitions that can be judged now. It covers findings without a log partition
-    only if all log partitions can be judged."""
+    """Returns the round's result for the kinds in `unread`. `unread`: by kind, the number of cases that were not read.
+    The result covers findings about log partitions that can be judged now. If all log partitions can be judged, it also
+    covers findings without a log partition."""
     known = frozenset(context.log.known_until_ms), context.log.is_complete
     return RoundResult(tuple(found), frozenset(unread), *known, unread=unread)

@@ -13,8 +13,8 @@ from service.wire.transaction_log import decode_value
 
 
 def ended_of(owner: Owner) -> EndedTransaction | None:
-    """Returns the owner's last ended transaction, decoded from the stored bytes of its PrepareX. Returns None if none
-    was seen, or if the bytes cannot be decoded."""
+    """Returns the owner's last ended transaction, decoded from the stored bytes of its PrepareX. Returns None if no
+    ended transaction was seen, or if the bytes cannot be decoded."""
     if owner.ended_value is None:
         return None
     try:
@@ -31,13 +31,13 @@ def ended_of(owner: Owner) -> EndedTransaction | None:
 
 
 def topic_text(topic: str) -> str:
-    """Returns a topic's name, decoded from bytes, in the form that the store contains."""
+    """Returns a topic's name, decoded from the log's bytes, in the form in which the store has it."""
     return printable(topic.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
 
 
 def may_grow(entry: Entry, owner: Owner) -> bool:
-    """Returns whether the owner's open transaction may write to the entry at any time: the transaction lists the
-    partition, or has the entry's epoch under TV2."""
+    """Returns whether the owner's open transaction may write to the entry: the transaction lists the partition, or has
+    the entry's epoch under TV2."""
     return lists(entry, owner) or (owner.state in OPEN and may_write_unlisted(entry, owner))
 
 

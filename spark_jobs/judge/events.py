@@ -1,4 +1,5 @@
-"""Reads the latest events of ids, keeps them for REMEMBERED_MS, and derives the round's result on event findings."""
+"""Reads the latest events of ids, keeps them for REMEMBERED_MS, and derives from them the round's result about findings
+that count events."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ _SETTLES_LATER_MS: Final = {CauseCode.TIMEOUT: TOGETHER_MS, CauseCode.INITIALIZE
 
 
 class EventObserver:
-    """Keeps the newest events, at most `id_events.EVENTS_READ`. Reads only new events, and counts the events that are
-    left out."""
+    """Keeps the newest events, at most `id_events.EVENTS_READ`. Reads only new events, and counts the events that had
+    to be left out."""
 
     def __init__(self, cluster_id: int, applications: ApplicationRules = NO_RULES) -> None:
         self._cluster_id = cluster_id
@@ -45,7 +46,7 @@ class EventObserver:
         self._begun_ms = self._now_ms = 0
         self._has_unjudged = False
         self.held: frozenset[Key] = frozenset()
-        """The keys of the findings that may get events which were read, but cannot be reported yet."""
+        """The keys of the findings to which an event may belong that was read, but cannot be reported yet."""
         self._unread: Counter[str] = Counter()
         self._unread_ms = 0
         self._settling: Settling | None = None
@@ -55,7 +56,8 @@ class EventObserver:
     @property
     def unread(self) -> dict[Kind, int]:
         """Returns, by kind of finding, the number of events that were dropped before a finding counted them. The number
-        is kept until QUIET_MS after the last dropped event: a finding about this event would be open for that long."""
+        is kept until QUIET_MS after the last dropped event, because a finding about this event would be open for that
+        long."""
         is_over = self._now_ms - self._unread_ms >= QUIET_MS
         return {kind: 0 if is_over else self._unread[cause] for cause, kind in COUNTING.items()}
 
@@ -130,8 +132,8 @@ class EventObserver:
             self._unread_ms = self._now_ms
 
     def _is_fresh(self, event: Event) -> bool:
-        """Returns whether the event was still unsettled in the last round, so that perhaps no finding has counted it.
-        Returns False before the first round."""
+        """Returns whether the event may not have been counted by any finding yet: it was still unsettled in the last
+        round. Returns False before the first round."""
         after_ms = self._settles_ms + _SETTLES_LATER_MS.get(event.cause, 0)
         return self._settling is not None and not self._settling.is_past(event, after_ms)
 

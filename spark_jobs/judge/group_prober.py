@@ -1,4 +1,4 @@
-"""Asks group coordinators which groups wait at a stalled LSO. Runs in a thread of its own, and asks only while an LSO
+"""Asks group coordinators which groups wait at a stalled LSO. Runs in a thread of its own, and asks only while some LSO
 is stalled."""
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ log = logging.getLogger(__name__)
 PROBE_EVERY_S: Final = 0.5
 LIST_EVERY_MS: Final = 30_000
 SAMPLE_WAIT_S: Final = 2.0
-"""Longest wait for the next sample of partitions. There are four a second."""
+"""Longest wait (s) for the next sample of partitions. There are four samples a second."""
 
 ROUND_S: Final = 1.5
-"""Time (s) after which a round asks about no further batch of groups."""
+"""Time (s) after which a round asks about no more batches of groups."""
 
 MOST_ROWS: Final = 5_000
 """Maximum number of rows that are kept of one round; further rows are left out, and counted."""
@@ -52,13 +52,16 @@ _NO_DATA_OF: Final = frozenset({"connect", "sr"})
 
 
 class GroupProber:
-    """Watches consumer groups on stalled partitions. Call `round` from one thread only, and `close` when it is no
-    longer needed.
+    """Watches consumer groups on stalled partitions. Call `round` from one thread only, and `close` when the prober is
+    no longer needed.
 
-    Other threads may read four fields. `denied`: known groups for which DESCRIBE is not allowed. `not_judged`:
-    share groups for which it is not known whether they wait, with the reason. `unread`: open transactions that may
-    commit offsets of more groups than are known. `left_out`: the number of groups, partitions of groups, and open
-    transactions that are not read because there are too many.
+    Other threads may read four fields:
+
+    - `denied`: known groups for which DESCRIBE is not allowed.
+    - `not_judged`: share groups for which it is not known whether they wait, with the reason.
+    - `unread`: open transactions that may commit offsets of more groups than are known.
+    - `left_out`: the number of groups, partitions of groups, and open transactions that are not read because there are
+      too many.
     """
 
     def __init__(self, reader: Engine, writer: GroupWriter, cluster_id: int, client: ClientSettings) -> None:
@@ -78,8 +81,8 @@ class GroupProber:
         self._rows_left_out: Mapping[str, int] = {}
 
     def round(self, now_ms: int) -> float:
-        """Runs one round, and returns the seconds until the next. Raises LeaseLost or StoreUnavailable if the writer
-        does, KafkaFailure if no broker can be asked."""
+        """Runs one round, and returns the number of seconds until the next round. Raises LeaseLost or StoreUnavailable
+        if the writer does, and KafkaFailure if no broker can be asked."""
         with self._reader.connect() as connection:
             ends = partitions.stalled_samples(connection, self._cluster_id)
             as_of_ms = partitions.observed_at_ms(connection, self._cluster_id) if ends else None
@@ -164,8 +167,8 @@ class GroupProber:
         self.left_out = self._schedule.left_out + self._pending.left_out + sum(self._rows_left_out.values())
 
     def _wait_for_sample(self, after_ms: int) -> None:
-        """Waits, up to SAMPLE_WAIT_S, for a sample of partitions after `after_ms`: an offset beyond the LSO can only be
-        judged by an LSO from a later sample."""
+        """Waits, up to SAMPLE_WAIT_S, for a sample of partitions at `after_ms` or later. A committed offset beyond the
+        LSO can only be judged by the LSO of such a sample."""
         give_up = time.monotonic() + SAMPLE_WAIT_S
         while time.monotonic() < give_up:
             with self._reader.connect() as connection:
@@ -176,8 +179,8 @@ class GroupProber:
     def _later_ends(
         self, rows: Sequence[GroupOffset], ends: Mapping[TopicPartition, LsoSample], answered_ms: int
     ) -> Mapping[TopicPartition, LsoSample]:
-        """Returns the stalled partitions as sampled at `answered_ms` or later. If there is no such sample, returns
-        those of `ends` on which no row is beyond the LSO: an earlier LSO is good enough for these."""
+        """Returns the stalled partitions as sampled at `answered_ms` or later. Without such a sample, returns those of
+        `ends` on which no row is beyond the LSO: for these, an earlier LSO is good enough."""
         with self._reader.connect() as connection:
             if (partitions.observed_at_ms(connection, self._cluster_id) or 0) >= answered_ms:
                 return partitions.stalled_samples(connection, self._cluster_id)
@@ -185,7 +188,7 @@ class GroupProber:
         return {place: one for place, one in ends.items() if place not in passed}
 
     def _list(self, client: KafkaClient, now_ms: int) -> None:
-        """Asks every broker for its groups. Known groups are kept while any broker does not answer, because they may
+        """Asks every broker for its groups. If some broker does not answer, all known groups are kept, because they may
         have moved to that broker."""
         brokers = cluster.broker_ids(client)
         listed: dict[str, int] = {}
@@ -223,7 +226,7 @@ class GroupProber:
             return None
 
     def _note_failure(self, node: int, now_ms: int, e: KafkaFailure) -> None:
-        log.debug("broker %d was not asked about groups: %s", node, e)
+        log.debug("broker %d could not be asked about groups: %s", node, e)
         self._unresponsive.note_failure(node, now_ms)
 
 

@@ -19,22 +19,24 @@ from spark_jobs.judge.group_rounds import Stalls
 from spark_jobs.judge.pending_offsets import Pending
 
 _MOVED: Final = frozenset({14, 15, 16})
-"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
+"""The error codes COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR."""
 
 NO_OFFSET: Final = -1
 
 _DENIED: Final = 30
-"""GROUP_AUTHORIZATION_FAILED"""
+"""The error code GROUP_AUTHORIZATION_FAILED."""
 
 
 class GroupsAnswer(NamedTuple):
-    """A coordinator's answer about its groups. `rows`: the groups' offsets on stalled partitions. `topics`: by group,
-    the topics on which the group has offsets or assigned partitions. A group without an answer is missing from
-    `topics`.
+    """A coordinator's answer about its groups.
 
-    `denied`: groups for which permission is missing; their rows come from the batches of open transactions.
-    `has_moved`: another broker coordinates some of the groups now. `lags`: by (share group, topic, partition), the lags
-    that are reported. `not_judged`: share groups for which it is not known whether they wait, with the reason.
+    - `rows`: the groups' offsets on stalled partitions.
+    - `topics`: by group, the topics on which the group has offsets or assigned partitions. A group without an answer is
+      missing.
+    - `denied`: groups for which permission is missing. Their rows come from the batches of open transactions.
+    - `has_moved`: another broker coordinates some of the groups now.
+    - `lags`: the reported lags, by (share group, topic, partition).
+    - `not_judged`: share groups for which it is not known whether they wait, with the reason.
     """
 
     rows: list[GroupOffset]
@@ -45,8 +47,8 @@ class GroupsAnswer(NamedTuple):
     not_judged: Mapping[str, Reason] = MappingProxyType({})
 
     def topics_of(self, group: str) -> set[str] | None:
-        """Returns the topics of the group; an empty set if permission is missing; None without an answer, so that the
-        group is asked about again soon."""
+        """Returns the topics of the group; an empty set if permission is missing. Returns None if there was no answer
+        about the group: then the group is asked about again soon."""
         return set() if group in self.denied else self.topics.get(group)
 
     def with_share_groups(self, share: GroupsAnswer) -> GroupsAnswer:
@@ -70,9 +72,9 @@ def ask_groups(
 ) -> GroupsAnswer:
     """Asks `node` about groups that it coordinates. `pending`: the offsets that batches of open transactions commit.
 
-    Kafka lists only partitions with an earlier commit, so partitions that only `pending` names are asked about by name.
-    The coordinator's answer wins: an offset that the coordinator no longer holds back is not pending, whatever the
-    batches contain.
+    Kafka lists only partitions with an earlier commit, so partitions that occur only in `pending` are asked about by
+    name. If the coordinator's answer and the batches differ, the answer counts: an offset that the coordinator no
+    longer holds back is not pending.
 
     Raises KafkaUnavailable or KafkaRefused.
     """
@@ -172,12 +174,12 @@ def _topics(offsets: Iterable[TopicPartition], one: GroupMembers | None) -> set[
 
 
 def _has_no_offset(one: Committed | None) -> bool:
-    """Returns whether the coordinator's answer proves that it has no offset of a partition. An error (no permission on
-    the topic, a pending offset) does not prove that."""
+    """Returns whether the coordinator's answer about a partition proves that the group has no offset there. An error
+    (no permission on the topic, a pending offset) does not prove it."""
     return one is None or (one.error == errors.NONE and one.offset < 0)
 
 
 def _offset(answers: GroupOffsets | None, place: TopicPartition) -> int:
-    """Returns the committed offset of `place`; NO_OFFSET if there is none."""
+    """Returns the committed offset of `place`; NO_OFFSET if there is none, or if the answer has an error."""
     one = None if answers is None else answers.offsets.get(place)
     return NO_OFFSET if one is None or one.error != errors.NONE else one.offset

@@ -14,17 +14,17 @@ OTHERS_EVERY_MS: Final = 30_000
 GROUPS_AT_ONCE: Final = 50
 MOST_GROUPS: Final = 20_000
 """Maximum number of groups that coordinators list, and maximum number of groups that commit offsets in open
-transactions. Of more groups, the first in alphabetical order are kept."""
+transactions. If there are more, the first in alphabetical order are kept."""
 
 SKIP_MS: Final = 10_000
-"""Time for which a broker that did not answer is not asked again."""
+"""Time (ms) for which a broker that did not answer is not asked again."""
 
 _NEVER_MS: Final = 1 << 62
 
 
 class Stalls(NamedTuple):
-    """The stalled partitions: `places` are data partitions, `offsets` are numbers of partitions of
-    `__consumer_offsets`. `offsets_partitions`: the number of all partitions of that topic; None if it is not known."""
+    """The stalled partitions. `places`: data partitions. `offsets`: numbers of partitions of `__consumer_offsets`.
+    `offsets_partitions`: the number of all partitions of `__consumer_offsets`; None if it is not known."""
 
     places: frozenset[TopicPartition]
     offsets: frozenset[int]
@@ -34,8 +34,8 @@ class Stalls(NamedTuple):
         return bool(self.places or self.offsets)
 
     def holds_offsets_of(self, group: str) -> bool:
-        """Returns whether the partition of `__consumer_offsets` that holds the group's offsets is stalled. If it is, an
-        offset that the group commits waits for a transaction."""
+        """Returns whether the partition of `__consumer_offsets` with the group's offsets is stalled. If it is, an
+        offset that the group commits takes effect only after a transaction has ended."""
         if not self.offsets or self.offsets_partitions is None:
             return False
         return offsets_partition(group, self.offsets_partitions) in self.offsets
@@ -44,8 +44,8 @@ class Stalls(NamedTuple):
 def stalled_partitions(
     ends: Mapping[TopicPartition, LsoSample], offsets_partitions: int | None, as_of_ms: int | None
 ) -> Stalls:
-    """Returns the partitions that count as stalled at `as_of_ms`: their LSO has been below the high watermark for long
-    enough. Returns none if `as_of_ms` is None."""
+    """Returns the partitions that count as stalled at `as_of_ms`, because their LSO has been below the high watermark
+    for long enough. Returns no partitions if `as_of_ms` is None."""
     found = (
         []
         if as_of_ms is None
@@ -90,8 +90,8 @@ class GroupSchedule:
         self._prune()
 
     def set_named(self, coordinators: Mapping[str, int]) -> None:
-        """Sets the named groups: those that commit offsets in open transactions. They may be missing in Kafka's list,
-        which contains a group only if DESCRIBE on it is allowed."""
+        """Sets the named groups: those that commit offsets in open transactions. Kafka's list may lack them, because it
+        contains a group only if DESCRIBE on the group is allowed."""
         if coordinators != self._named:
             self._named, self._not_named = _bounded(coordinators)
             self._prune()
@@ -109,8 +109,8 @@ class GroupSchedule:
             self._topics[group] = frozenset(topics)
 
     def due(self, stalled: Stalls, now_ms: int) -> list[tuple[int, list[str]]]:
-        """Returns the groups to ask about, as (broker, at most GROUPS_AT_ONCE of the groups it coordinates). Groups
-        that have waited longest come first."""
+        """Returns the groups to ask about, in batches: (broker, at most GROUPS_AT_ONCE of the groups that it
+        coordinates). Groups that have waited longest come first."""
         topics = {topic for topic, _ in stalled.places}
         due = [
             (at_ms, group) for group in self.coordinators if (at_ms := self._due_ms(group, stalled, topics)) <= now_ms
@@ -131,9 +131,9 @@ class GroupSchedule:
         self._topics = {group: topics for group, topics in self._topics.items() if group in self.coordinators}
 
     def _due_ms(self, group: str, stalled: Stalls, topics: set[str]) -> int:
-        """Returns when (ms) the group is due. While no data partition is stalled, only groups with offsets on a stalled
-        partition of `__consumer_offsets` are due. A group that may be due, and was never asked about, is due at
-        once."""
+        """Returns the time (ms) at which the group is due. While no data partition is stalled, only groups with offsets
+        on a stalled partition of `__consumer_offsets` are ever due. A group that can be due is due at once if it was
+        never asked about."""
         asked_ms = self._asked_ms.get(group)
         is_concerned = stalled.holds_offsets_of(group) or not topics.isdisjoint(self._topics.get(group, ()))
         if not is_concerned and not stalled.places:
@@ -144,6 +144,6 @@ class GroupSchedule:
 
 
 def _bounded(coordinators: Mapping[str, int]) -> tuple[dict[str, int], frozenset[str]]:
-    """Returns the first MOST_GROUPS by name, and the names of the others."""
+    """Returns the first MOST_GROUPS groups by name, and the names of the others."""
     kept = dict(sorted(coordinators.items())[:MOST_GROUPS])
     return kept, frozenset(coordinators.keys() - kept.keys())

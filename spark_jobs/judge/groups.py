@@ -1,4 +1,4 @@
-"""Observes blocked consumer groups, which wait behind open transactions."""
+"""Observes consumer groups that are blocked by open transactions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from service.store.queries.partitions import STALLED_SAMPLES_READ, observed_at_m
 from spark_jobs.judge.group_prober import GroupProber
 
 Judged = Iterable[tuple[Entry, Relation]]
-"""The open entries on stalled partitions, each with its relation: what will end the entry, if anything."""
+"""The open entries on stalled partitions, each with its relation: which transaction will end the entry, if any."""
 
 
 class BlockedGroupObserver:
-    """Observes blocked groups round by round. `prober` None: no broker is asked, and only stored groups are judged."""
+    """Observes blocked groups round by round. If `prober` is None, no broker is asked, and only stored groups are
+    judged."""
 
     def __init__(self, cluster_id: int, prober: GroupProber | None) -> None:
         self._cluster_id, self._prober = cluster_id, prober
@@ -38,9 +39,11 @@ class BlockedGroupObserver:
         judged: Judged,
     ) -> RoundResult:
         """Returns the round's result on `blocked_groups`, the groups on stalled partitions. `known` includes this
-        round's findings about the blocking transactions. A group no longer waits when its partition is not stalled any
-        more, or when its coordinator's answer shows that the group has passed the LSO. The store contains both facts,
-        even if the last answer is old."""
+        round's findings about the blocking transactions.
+
+        A group no longer waits if its partition is not stalled any more, or if its coordinator's answer shows that the
+        group has passed the LSO. The store has both facts, even if the last answer is old.
+        """
         as_of_ms = observed_at_ms(connection, self._cluster_id) or 0
         found = stall_causes.blocked_groups(blocked_groups, _by_place(judged), known, context, as_of_ms)
         unread = {Kind.BLOCKED_GROUP: self.unread(connection)}
@@ -48,8 +51,8 @@ class BlockedGroupObserver:
         return RoundResult(tuple(found), judged_kinds, frozenset(context.log.known_until_ms), True, unread=unread)
 
     def gaps(self) -> list[Observation]:
-        """Returns the coverage gaps of groups. `ConditionObserver` adds them to its result on coverage gaps, which
-        alone ends such findings."""
+        """Returns the coverage gaps of groups. They become a part of the result of `ConditionObserver`, because only
+        that result can end findings about coverage gaps."""
         if self._prober is None:
             return []
         return [

@@ -1,7 +1,7 @@
 """The case of one open entry without an owner, from its first observation to its end.
 
-A case has the observations of the entry, and two states. The confirmation shows how far it is proven that no
-transaction will end the entry (`service.domain.findings.confirmation`). The decision shows which marker would be right
+A case has the observations of the entry, and two states. The confirmation is the progress of the proof that no
+transaction will end the entry (`service.domain.findings.confirmation`). The decision is the marker that would be right
 (`service.domain.worlds.verdict`).
 """
 
@@ -38,14 +38,14 @@ from spark_jobs.judge.ended_transactions import may_grow, may_have_grown
 from spark_jobs.judge.partition_prober import CoordinatorAnswers
 
 FACTS_TAKE_MS: Final = 10_000
-"""Time (ms) for which a finding waits for the facts about its entry while Kafka neither gives nor refuses them."""
+"""Time (ms) for which a finding waits for the facts about its entry, if Kafka neither gives nor refuses these facts."""
 
 GROWN_AGAIN_MS: Final = 5_000
-"""Shortest interval between two reads of the facts about an entry that keeps growing."""
+"""Shortest interval (ms) between two reads of the facts about an entry that keeps growing."""
 
 ASK_AGAIN_MS: Final = 5_000
-"""Minimum interval (ms) between two questions about the same entry to the coordinators, which are asked if the log
-cannot be read. Only the second question of confirmation step 2 may come earlier."""
+"""Minimum interval (ms) between two questions to the coordinators about the same entry. Coordinators are asked only if
+the log cannot be read. Only the second question of confirmation step 2 may come earlier."""
 
 
 @dataclass(slots=True)
@@ -53,21 +53,30 @@ class HangingCase:
     """The case of one open entry without an owner: the observations so far, and two states. Confirmation step 1 was
     made before `begun_ms`.
 
-    `topic_id` is "" if not known. `stalled_since_ms` is as in PartitionObservation; None for an entry that is not at
-    the LSO. `samples` are of the partition. `observed_ms` and the offsets are of the last observation that showed the
-    entry open. `closed_ms`: time of the first observation that showed it closed; None while it is open.
+    The partition and the observations:
 
-    `has_log`: the transaction log can be read. If not, the coordinators are asked. `coordinators_asked_ms`: the time of
-    the last question that was answered; -1 before.
+    - `topic_id`: "" if it is not known.
+    - `stalled_since_ms`: as in PartitionObservation; None if the entry is not at the LSO.
+    - `samples`: samples of the partition.
+    - `observed_ms`, `log_start`, `last_stable_offset`, `high_watermark`: from the last observation that showed the
+      entry open.
+    - `closed_ms`: time of the first observation that showed the entry closed; None while the entry is open.
 
-    `busy_until_ms`: the time until which the coordinator was completing an earlier transaction of the owner; -1 if no
-    such transaction is known. `busy_with`: the start time of that transaction while it is being completed. `grown_ms`:
-    the last time at which a record of the owner showed that a transaction may have written to the entry
-    (`may_have_grown`), or at which the owner became known.
+    The coordinators:
 
-    `read_newest_ms`: the timestamp of the entry's newest record when the facts were last read; None before.
+    - `has_log`: whether the transaction log can be read. If it cannot, the coordinators are asked.
+    - `coordinators_asked_ms`: the time of the last question that was answered; -1 if there is none.
+    - `busy_until_ms`: the time until which the coordinator was completing an earlier transaction of the owner; -1 if no
+      such transaction is known.
+    - `busy_with`: the start time of that transaction, while it is being completed; else None.
 
-    `is_without_facts`: the facts about the entry were asked for, and Kafka did not give them.
+    The facts about the entry's records:
+
+    - `grown_ms`: the last time at which a record of the owner showed that a transaction may have written to the entry
+      (`may_have_grown`), or at which the owner became known.
+    - `read_newest_ms`: the timestamp of the entry's newest record when the facts were last read; None if they were
+      never read.
+    - `is_without_facts`: the facts were asked for, and Kafka refused them.
     """
 
     entry: Entry
@@ -94,14 +103,17 @@ class HangingCase:
 
     @property
     def is_unowned(self) -> bool:
-        """Returns whether step 2 holds: no transaction will end the entry."""
+        """Returns whether confirmation step 2 holds: no transaction will end the entry."""
         return step_2(self.confirmation) is not None
 
     def is_reportable(self, now_ms: int) -> bool:
         """Returns whether the case may be reported: confirmation step 2 holds, and the facts about the entry were read
-        or are not needed. Without these facts, it is reported after FACTS_TAKE_MS, or once Kafka refuses them; the
-        producer id alone then names the owner. A case is also reportable if the decision of its finding from before a
-        restart has changed."""
+        or are not needed.
+
+        Without these facts, the case is reported after FACTS_TAKE_MS, or once Kafka refuses them. In that case only the
+        producer id names the owner. A case is also reportable if its finding is from before a restart, and the
+        finding's decision has changed.
+        """
         if self.decision.state is State.RECALLED and self.reported != self.decision.verdict:
             return True  # the finding of before the restart names a marker that may be wrong by now
         if self.unowned_ms is None:
@@ -116,8 +128,8 @@ class HangingCase:
 
     @property
     def reported(self) -> Verdict:
-        """Returns the verdict to report: unknown while the entry may grow, or may have grown since its facts were
-        read."""
+        """Returns the verdict to report. The verdict is unknown while the entry may grow, or if the entry may have
+        grown since its facts were read."""
         if self.owner is None:
             return self.decision.reported(self.grown_ms)
         # the left-behind transaction adds no records, as no coordinator knows it: only a later one may add some
@@ -141,7 +153,7 @@ class HangingCase:
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
-        """Returns the evidence of the steps made so far."""
+        """Returns the evidence of the confirmation steps made so far."""
         return self.confirmation.evidence if isinstance(self.confirmation, (Unowned, Confirmed)) else ()
 
     @property
@@ -151,20 +163,21 @@ class HangingCase:
 
     @property
     def there_since_ms(self) -> int:
-        """Returns the earliest time (ms) at which the entry is known to have been in the log: the LSO was stalled at
-        it, or it was seen open."""
+        """Returns the earliest time (ms) at which the entry is known to have been in the log, because the LSO was
+        stalled at the entry, or the entry was seen open."""
         first_ms = self.entry.first_seen_ms
         return first_ms if self.stalled_since_ms is None else min(self.stalled_since_ms, first_ms)
 
     @property
     def addable_since_ms(self) -> int:
         """Returns the earliest time (ms) at which the entry is known to have been in the log while its coordinator
-        would add partitions. A coordinator that completes a transaction refuses to add any (CONCURRENT_TRANSACTIONS),
+        accepted new partitions. A coordinator that is completing a transaction accepts none (CONCURRENT_TRANSACTIONS),
         and the client asks again."""
         return max(self.there_since_ms, self.busy_until_ms)
 
     def must_begin_anew(self, relation: Relation, *, has_log: bool) -> bool:
-        """Returns whether a new case must begin: the log is readable again, or became unreadable before step 2 held."""
+        """Returns whether a new case must begin: the log has become readable again, or has become unreadable before
+        confirmation step 2 held."""
         if not self.has_log:
             return not relation.is_unread
         return not has_log and not self.is_unowned
@@ -172,19 +185,19 @@ class HangingCase:
     # step 2: no transaction will end the entry
 
     def log_partitions_needed(self, log_partitions: Iterable[int]) -> frozenset[int]:
-        """Returns the partitions of the transaction log to read before confirmation step 2. If the owner is known, this
-        is only the partition with its record, because a producer id belongs to one id for ever. Returns none without
-        log access, or once the end offsets are known."""
+        """Returns the partitions of the transaction log to read before confirmation step 2. If the owner is known, only
+        the partition with the owner's record is needed, because a producer id belongs to one id for ever. Returns no
+        partitions if the log cannot be read, or once the end offsets are known."""
         if not self.has_log or not isinstance(self.confirmation, Open):
             return frozenset()
         return frozenset(log_partitions) if self.owner is None else frozenset({self.owner.log_partition})
 
     def note_owner(self, owner: Owner | None, now_ms: int) -> None:
-        """Notes the owner's newest state in the log. Does nothing if `owner` is None: no owner is in the log (any
-        more).
+        """Notes the owner's newest state in the log. If the log has no record of an owner, or no longer has one,
+        `owner` is None, and nothing is noted.
 
-        Before confirmation step 2 holds, an owner that may have written the entry also names the subject, because the
-        entry may have been seen before the record of its id was read.
+        Before confirmation step 2 holds, an owner that may have written the entry also gives the subject its
+        transactional.id: the entry may have been seen before the record of its id was read.
         """
         if owner is None:
             return
@@ -202,8 +215,8 @@ class HangingCase:
 
     def _note_completion(self, owner: Owner, now_ms: int) -> None:
         """Notes until when the coordinator was completing the transaction that was in PrepareX when the entry was
-        written. Later transactions do not matter: a client adds its partitions before it can end the next
-        transaction."""
+        written. Transactions after that one do not matter, because a client adds its partitions before it can end its
+        next transaction."""
         if self.busy_with is None:
             if self.busy_until_ms >= 0 or self.is_unowned:
                 return
@@ -224,8 +237,8 @@ class HangingCase:
             self._move(EndsKnown(asked_at_ms, {p: ends[p] for p in needed}))
 
     def apply_log_read(self, read_to: Mapping[int, int], now_ms: int) -> None:
-        """Makes confirmation step 2 if the log is stored to the requested ends. `read_to`: by log partition, how far it
-        is stored. Call this only if no stored transaction will end the entry."""
+        """Makes confirmation step 2 if the log is stored up to the requested ends. `read_to`: by log partition, the
+        offset up to which the log is stored. Call this method only if no stored transaction will end the entry."""
         ends = self.confirmation
         if not isinstance(ends, EndsKnown) or any(read_to.get(p, -1) < end for p, end in ends.ends.items()):
             return
@@ -234,24 +247,26 @@ class HangingCase:
         self._move(Unowned(now_ms, ends, (_seen_open(self.entry), Evidence(ends.asked_at_ms, TOPIC, text))))
 
     def discard_log_read_before(self, before_ms: int) -> None:
-        """Sets an unconfirmed case back to confirmation step 1 if its log ends were requested before `before_ms`: a
-        client may have been waiting then, which was not known yet."""
+        """Sets an unconfirmed case back to confirmation step 1 if its log ends were requested before `before_ms`. At
+        that time a client may have been waiting, as became known only later."""
         state = self.confirmation
         log = state if isinstance(state, EndsKnown) else state.log if isinstance(state, Unowned) else None
         if log is not None and log.asked_at_ms < before_ms:
             self._move(Open())
 
     def had_ended(self, owner: Owner) -> bool:
-        """Returns whether confirmation step 2 had read the owner's last PrepareX. That transaction was complete by
-        then, because no transaction would end the entry any more. Its coordinator writes no further marker."""
+        """Returns whether the log that was read for confirmation step 2 contains the owner's last PrepareX. If it does,
+        that transaction was complete by then, because no transaction would end the entry any more. So its coordinator
+        writes no further marker."""
         unowned = step_2(self.confirmation)
         if unowned is None or unowned.log is None or owner.ended_offset is None:
             return False
         return owner.ended_offset < unowned.log.ends.get(owner.log_partition, -1)
 
     def must_ask_coordinators(self, now_ms: int) -> bool:
-        """Returns whether the coordinators are to be asked now; never with log access. The second of two questions
-        comes ADD_IN_FLIGHT_MS after the first answer: an AddPartitionsToTxn in flight has been accepted by then."""
+        """Returns whether the coordinators are to be asked now. They are never asked if the log can be read. The second
+        of two questions comes ADD_IN_FLIGHT_MS after the first answer: by then, an AddPartitionsToTxn in flight has
+        been accepted."""
         if self.has_log:
             return False
         if isinstance(self.confirmation, Released):
@@ -260,11 +275,11 @@ class HangingCase:
 
     def apply_coordinators(self, answer: CoordinatorAnswers, from_ms: int) -> bool:
         """Makes confirmation step 2 from the coordinators' answers if the log cannot be read. Returns True if step 2
-        held and the coordinator will end the entry after all.
+        held, but the coordinator will end the entry after all.
 
-        The second answer counts only if it was requested at `from_ms` or later: before that a client may have been
-        waiting. A producer id without an answer proves nothing: a hidden id may own the entry. A coordinator that is
-        completing a transaction proves nothing either: it adds no partition meanwhile, and the client asks again.
+        The second answer counts only if it was requested at `from_ms` or later, because a client may have been waiting
+        before. A producer id without an answer proves nothing: a hidden id may own the entry. A coordinator that is
+        completing a transaction proves nothing either: meanwhile it adds no partition, and the client asks again.
         """
         if self.has_log or self.entry.producer_id not in answer.by_producer_id or answer.asked_at_ms <= self.begun_ms:
             return False
@@ -289,8 +304,8 @@ class HangingCase:
     # step 3: the partition still shows the entry open; or it has ended
 
     def apply_open(self, seen: CheckedPartition) -> None:
-        """Notes that an observation showed the entry open. The observation makes confirmation step 3 unless it was
-        requested before step 2. Without log access, only an answer to DescribeProducers makes step 3."""
+        """Notes that an observation showed the entry open. The observation makes confirmation step 3, unless it was
+        requested before step 2. If the log cannot be read, only an answer to DescribeProducers makes step 3."""
         ends = seen.ends
         self.observed_ms, self.high_watermark = seen.asked_at_ms, ends.high_watermark
         self.closed_ms = None
@@ -319,8 +334,8 @@ class HangingCase:
         return can_still_write(self.entry, self.owner) and not self.is_certain(context, now_ms)
 
     def is_certain(self, context: Context, now_ms: int) -> bool:
-        """Returns whether it is certain that no coordinator will end the entry. Returns False without access to the
-        log, for an entry that `is_foreign`, and if confirmation step 3 was made without DescribeProducers."""
+        """Returns whether it is certain that no coordinator will end the entry. Returns False if the log cannot be
+        read, if the entry `is_foreign`, or if confirmation step 3 was made without DescribeProducers."""
         is_described = not isinstance(self.confirmation, Confirmed) or self.confirmation.described
         is_known = is_described and self.has_log and not self.is_foreign
         return is_known and is_certain(self.entry, self.owner, context, now_ms)
@@ -328,8 +343,8 @@ class HangingCase:
     # the decision: which marker would be right
 
     def facts_to_read(self, now_ms: int) -> EntryQuery | None:
-        """Returns the query for the facts that a verdict needs; None without log access, or while there is no reason to
-        read the facts."""
+        """Returns the query for the facts that a verdict needs. Returns None if the log cannot be read, or if there is
+        no reason to read the facts now."""
         is_again = self._is_newer(self.entry.last_timestamp_ms) and now_ms - self.decision.read_at_ms >= GROWN_AGAIN_MS
         if not self.has_log or not self.decision.is_due(now_ms, self.unowned_ms, now_ms if is_again else self.grown_ms):
             return None
@@ -351,8 +366,8 @@ class HangingCase:
         return was_contradicted or not self.decision.verdict.is_contradiction
 
     def _is_newer(self, newest_ms: int) -> bool:
-        """Returns whether the entry's newest record has changed since its facts were last read; False if they were
-        never read."""
+        """Returns whether the timestamp of the entry's newest record has changed since the facts were last read; False
+        if they were never read."""
         return self.read_newest_ms not in (None, newest_ms)
 
     def _name_subject(self, owner: Owner | DescribedOwner) -> None:

@@ -43,16 +43,17 @@ SHORTEST_PAUSE_MS: Final = 10
 CONDITIONS_EVERY_MS: Final = 1_000
 LIMITS_EVERY_MS: Final = 10_000
 PAUSE_FACTOR: Final = 20
-"""Pause after a part of a round, as a multiple of the part's processor time: so it uses at most a twentieth of a
-processor."""
+"""Pause after a part of a round, as a multiple of the processor time that the part took. With this factor, a part uses
+at most a twentieth of a processor."""
 
 PARTITIONS_PAUSE_FACTOR: Final = 4
-"""PAUSE_FACTOR for open entries on partitions: up to a quarter of the time, because users wait for the verdict."""
+"""PAUSE_FACTOR for open entries on partitions. They may use up to a quarter of a processor, because users wait for the
+verdict."""
 
 
 class RoundTimer:
     """A timer for one part of a round. The part is due again after `every_ms`, or after `pause_factor` times the
-    processor time of its last run if that is longer. `processor_s`: the processor time of this thread."""
+    processor time of its last run, whichever is longer. `processor_s`: returns the processor time of this thread."""
 
     def __init__(self, every_ms: int, processor_s: Callable[[], float], pause_factor: int = PAUSE_FACTOR) -> None:
         self._every_ms, self._done_ms, self._at_ms = every_ms, 0, 0
@@ -71,7 +72,7 @@ class RoundTimer:
 
 
 class Judge:
-    """The judge of one cluster; `round` reads through `reader` and writes findings. If `coordinators` is None,
+    """The judge of one cluster. `round` reads through `reader` and writes findings. If `coordinators` is None,
     coordinators are not asked. If `partitions` is None, open entries on data partitions are not judged. `processor_s`:
     as in RoundTimer."""
 

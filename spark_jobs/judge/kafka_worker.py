@@ -1,4 +1,4 @@
-"""A worker that asks Kafka in a thread of its own, so that a slow answer delays nothing else."""
+"""A worker that asks Kafka in a thread of its own, so that a slow answer delays only the worker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 
 class KafkaWorker(Generic[Question, Answer]):
     """A worker whose thread has a connection of its own, and lives as long as the `with` block. `ask` and `answers`
-    return at once."""
+    return at once, without waiting for Kafka."""
 
     def __init__(self, name: str, client: ClientSettings, liveness: Liveness) -> None:
         self._name, self._settings, self._liveness = name, client, liveness
@@ -44,7 +44,8 @@ class KafkaWorker(Generic[Question, Answer]):
         self._stopping.set()
 
     def ask(self, question: Question) -> bool:
-        """Hands over a question. Returns False while the thread is busy with an earlier one."""
+        """Hands a question to the thread. Returns False, and drops the question, while the thread is busy with an
+        earlier one."""
         if self._busy.is_set():
             return False
         self._busy.set()
@@ -52,7 +53,7 @@ class KafkaWorker(Generic[Question, Answer]):
         return True
 
     def answers(self) -> list[Answer]:
-        """Returns the answers that came since the last call."""
+        """Returns the answers that have arrived since the last call."""
         found = []
         while not self._answers.empty():
             found.append(self._answers.get())
@@ -76,7 +77,7 @@ class KafkaWorker(Generic[Question, Answer]):
 
     @contextmanager
     def _trying(self, failure: str) -> Iterator[None]:
-        """Logs an exception of the block, and closes the connection. The rest of the block is skipped."""
+        """Logs an exception that ends the block, and closes the connection; does not raise the exception."""
         try:
             yield
         except KafkaFailure as e:

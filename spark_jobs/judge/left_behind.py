@@ -22,16 +22,17 @@ from service.store.queries import judge_inputs
 from spark_jobs.judge.coordinator_prober import LeftBehindAnswer
 
 IDS_AT_ONCE: Final = 2_000
-"""Number of ids that one round checks: some 15 ms."""
+"""Number of ids that one round checks, in about 15 ms."""
 
 AGAIN_MS: Final = 60_000
-"""Interval (ms) between two walks through all ids while some are left behind. If none are, the next walk begins when
-partitions are added: until then coordinators write all records to the right partition."""
+"""Interval (ms) between two walks through all ids while some ids are left behind. If none are, the next walk begins
+when partitions are added, because until then coordinators write every record to the right partition."""
 
 
 @dataclass(slots=True)
 class LeftBehindObserver:
-    """Walks through all ids in rounds. Keeps the transactions, as (id, producer id), that no coordinator knows."""
+    """Walks through all ids, a part in each round. `uncoordinated`: the transactions that no coordinator knows, as (id,
+    producer id)."""
 
     cluster_id: int
     uncoordinated: frozenset[tuple[bytes, int]] = frozenset()
@@ -43,8 +44,8 @@ class LeftBehindObserver:
     _named: list[LeftBehind] = field(default_factory=list)
 
     def look(self, connection: Connection, context: Context, now_ms: int) -> list[RoundResult]:
-        """Continues the walk through all ids, or begins one that is due. Returns one result in the round that completes
-        a walk, and an empty list in every other round."""
+        """Continues a walk through all ids, or begins one that is due. In the round that completes a walk, returns one
+        result. In every other round, returns an empty list."""
         if not context.log.is_complete:
             return []
         if context.log.partition_count != self._partition_count:

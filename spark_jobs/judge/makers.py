@@ -21,16 +21,16 @@ from service.domain.applications import (
 from service.store.queries.behaviours import behaviours
 
 IDS_AT_ONCE: Final = 10
-"""Maximum number of ids that are queried in a round. The query of an id returns some ten siblings."""
+"""Maximum number of ids whose makers are queried in a round. The query of an id also reads about ten siblings."""
 
 KEPT_MS: Final = 60_000
-"""Time after which an id is queried again, because it may have more siblings by then."""
+"""Time (ms) after which the maker of an id is queried again, because the id may have more siblings by then."""
 
 JOBS_KEPT: Final = 1_000
 
 
 class Named(Protocol):
-    """An id with its name, as `IdState` and `Event` have it."""
+    """The fields of an id by which its maker is found; `IdState` and `Event` have these fields."""
 
     @property
     def transactional_id(self) -> bytes: ...
@@ -41,20 +41,21 @@ class Named(Protocol):
 
 
 class FlinkJobs:
-    """The jobs of Apache Flink that were recognised by some of their ids. Their other ids need no query."""
+    """The jobs of Apache Flink that were recognised by some of their ids. The other ids of these jobs need no query."""
 
     def __init__(self) -> None:
         self._jobs: dict[tuple[str | None, int], Application] = {}
 
     def note(self, maker: Application, timeout_ms: int) -> None:
-        """Keeps the maker if it is a job. At most JOBS_KEPT jobs are kept, the newest."""
+        """Keeps the maker if it is a Flink job. If there are more than JOBS_KEPT jobs, the one that was recognised
+        first is dropped."""
         if maker.kind == Framework.FLINK:
             self._jobs[maker.name, timeout_ms] = maker
             if len(self._jobs) > JOBS_KEPT:
                 del self._jobs[next(iter(self._jobs))]
 
     def of(self, one: Named) -> Application:
-        """Returns the maker of the id, if the id has the prefix and the timeout of a known job; else NOTHING."""
+        """Returns the maker of the id if the id has the prefix and the timeout of a known job, else NOTHING."""
         parts = flink_name(one.name)
         job = None if parts is None else self._jobs.get((parts.prefix, one.timeout_ms))
         return NOTHING if job is None else of_same_job(job, one.name)
@@ -70,8 +71,8 @@ class Makers:
         self._jobs = FlinkJobs()
 
     def of(self, connection: Connection, ids: Iterable[Named], now_ms: int) -> Mapping[bytes, Application]:
-        """Returns, by id, the makers of ids that a two-phase sink may have made, or has made according to a rule.
-        Leaves out all other ids, and ids that were not queried yet: a round queries at most IDS_AT_ONCE."""
+        """Returns, by id, the makers of the ids that may be a two-phase sink's, or are Flink's according to a rule.
+        Leaves out all other ids, and ids that are not queried yet: a round queries at most IDS_AT_ONCE."""
         wanted = {
             one.transactional_id: one
             for one in ids

@@ -1,5 +1,5 @@
 """Compares, about once a second, the markers on tailed partitions with the decisions of coordinators. Both come from
-the store, and are compared as far as both were read."""
+the store. Each comparison goes as far as both were read."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ VIEWS_KEPT: Final = 60
 
 class _Read(NamedTuple):
     """The progress of a partition. `end_asked_at_ms`: when an end offset of the partition was requested. `read_at_ms`:
-    when the store recorded that the partition was read to that offset."""
+    when the store noted that the partition was read up to that end offset."""
 
     end_asked_at_ms: int
     read_at_ms: int
 
 
 class MarkerAuditor:
-    """The audit of one cluster. Decisions, markers and results are in the store. Only memory has how far markers and
-    decisions were read lately, since when completed decisions wait, and the counts for the daily log line: after a
-    restart these begin anew."""
+    """The audit of one cluster. Decisions, markers and results are in the store. Three things are only in memory, and
+    begin anew after a restart: how far markers and decisions were read lately, since when completed decisions wait, and
+    the counts for the daily log line."""
 
     def __init__(self, reader: Engine, writer: MarkerAuditWriter, cluster_id: int) -> None:
         self._reader, self._writer, self._cluster_id = reader, writer, cluster_id
@@ -58,8 +58,8 @@ class MarkerAuditor:
 
     def audit(self, now_ms: int) -> Counter[Result]:
         """Compares all decisions that can be compared by now, and returns the number of decisions by result. If the
-        inputs are cut or broken (`AuditInputs`), begins anew: all decisions count as unseen. Raises what
-        `MarkerAuditWriter.settle` raises."""
+        inputs are cut or broken (`AuditInputs`), gives them up and begins anew: all their decisions count as unseen.
+        Raises what `MarkerAuditWriter.settle` raises."""
         with self._reader.connect() as connection:
             inputs = read_inputs(connection, self._cluster_id)
         self._note(inputs, now_ms)
@@ -140,7 +140,7 @@ class MarkerAuditor:
         self, inputs: AuditInputs, told: set[tuple[int, int]], passed: set[tuple[TopicPartition, int]]
     ) -> tuple[EndedLog, ...]:
         """Returns the ended logs that have changed, without the records in `passed`. The markers of a log are removed
-        once all decisions that could be about them have a result."""
+        once all decisions to which they may belong have a result."""
         whole_ms = self._whole_log_ms(inputs)
         left = [one for one in inputs.decisions if (one.log_partition, one.offset) not in told]
         changed = []
@@ -155,17 +155,17 @@ class MarkerAuditor:
         return tuple(changed)
 
     def _whole_log_ms(self, inputs: AuditInputs) -> int | None:
-        """Returns the time (ms) before which all records of the transaction log were read; None if one of its
-        partitions was never read to its end."""
+        """Returns the time (ms) before which all records of the transaction log were read. Returns None if some
+        partition of the log was never read to its end."""
         known = [self._log_known_ms.get(one.partition) for one in inputs.log]
         return min((ms for ms in known if ms is not None), default=None) if None not in known else None
 
     def _closed(
         self, one: Decision, inputs: AuditInputs, ended: Mapping[TopicPartition, Sequence[EndedLog]]
     ) -> Iterator[TopicPartition]:
-        """Yields the decision's partitions on which all of its markers, and all decisions about these markers, are
-        known. Also yields the partitions that are not read or not compared, because no more will be known about
-        them."""
+        """Yields the decision's partitions on which all of its markers are known, and all decisions to which these
+        markers may belong. Also yields the partitions that are not read or not compared, because no more will become
+        known about them."""
         completed_ms = self._completed_ms.get(one)
         known_ms = self._log_known_ms.get(one.log_partition)
         if completed_ms is None or known_ms is None:
@@ -181,9 +181,9 @@ class MarkerAuditor:
                 yield place
 
     def _without_left_over(self, torn: list[Torn], results: dict[Decision, Result]) -> list[Torn]:
-        """Returns the torn transactions without the doubtful ones, whose result becomes UNSEEN. A torn transaction is
-        doubtful if its marker may have ended only records of an older transaction, or if only such records may be
-        missing."""
+        """Returns the torn transactions without the doubtful ones. A torn transaction is doubtful if its marker may
+        have ended only records of an older transaction, or if only such records may be missing. The result of a
+        doubtful one becomes UNSEEN."""
         if not torn:
             return torn
         with self._reader.connect() as connection:
@@ -193,9 +193,9 @@ class MarkerAuditor:
         return [one for one in torn if one.decision not in doubtful]
 
     def _begun(self, inputs: AuditInputs) -> dict[TopicPartition, int]:
-        """Returns, by partition that is not compared yet, the offset from which on it is compared: an end offset that
-        was requested after the transaction log had been read to its end. So the decision of every transaction with
-        records from that offset on is written later, and read."""
+        """Returns, for each partition that is not compared yet, the offset from which on it is compared. This is an end
+        offset that was requested after the transaction log had been read to its end. So the decision about any
+        transaction with records from that offset on is written later, and is read."""
         if self._whole_since is None:
             return {}
         since_ms, _ = self._whole_since
@@ -217,7 +217,7 @@ class MarkerAuditor:
 
 
 def daily_line(results: Counter[Result]) -> str:
-    """Returns the line that is logged about the transactions of a day."""
+    """Returns the line that is logged once a day about the transactions of that day."""
     ended, torn = results.total(), results[Result.TORN]
     verdict = f"{torn:,} torn" if torn else "none torn"
     whole, unseen = results[Result.WHOLE], results[Result.UNSEEN]
@@ -228,8 +228,8 @@ def daily_line(results: Counter[Result]) -> str:
 
 
 def _from(marker: SeenMarker, begun: int) -> SeenMarker:
-    """Returns the marker. If it ended records below `begun`, the offset from which on the partition is compared, it
-    counts as having ended nothing."""
+    """Returns the marker. A marker that ended records below `begun` counts as having ended nothing. `begun`: the first
+    offset that is compared."""
     return marker if marker.ends_from >= begun else marker._replace(ends_from=-1)
 
 

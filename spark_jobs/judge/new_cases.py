@@ -1,4 +1,5 @@
-"""Begins the case of an open entry: an entry that was just seen, or one with a finding from before a restart."""
+"""Begins the case of an open entry: of an entry that was just seen, or of one that has a finding from before a
+restart."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def new_case(
     *,
     has_log: bool,
 ) -> HangingCase:
-    """Returns a new case. `findings`: the open ones; one of them may be about the entry, from before a restart."""
+    """Returns a new case. `findings`: the open findings. If one of them is about this entry, the case gets the decision
+    of that finding."""
     is_first = entry.start_offset == row.last_stable_offset
     case = HangingCase(
         entry=entry,
@@ -48,8 +50,8 @@ def new_case(
 
 
 def case_of_finding(finding: Finding, now_ms: int, *, has_log: bool) -> HangingCase:
-    """Returns the case of an entry that hung before a restart and is not in the store now. It is not known yet how the
-    entry ended."""
+    """Returns the case of an entry that hung before a restart, and is not in the store now. How the entry ended is not
+    known yet."""
     subject = finding.subject
     start = subject.start_offset or 0
     entry = Entry(
@@ -73,8 +75,8 @@ def case_of_finding(finding: Finding, now_ms: int, *, has_log: bool) -> HangingC
 
 
 def recall(case: HangingCase, finding: Finding) -> None:
-    """Gives the case the decision, or the contradiction, of a finding from before a restart. Does nothing if the
-    finding has neither."""
+    """Gives the case the decision of a finding from before a restart, or the finding's contradiction. Does nothing if
+    the finding has neither."""
     seen = finding.observation
     if finding.contradiction is not None:
         case.decision = case.decision.recalled(undecided(finding.contradiction))
@@ -84,8 +86,8 @@ def recall(case: HangingCase, finding: Finding) -> None:
 
 
 def continue_without_log(case: HangingCase, reported: Iterable[Subject]) -> None:
-    """Continues the case without the transaction log. `reported`: the subjects of open findings; one of these may be
-    about this entry and name an id that is hidden by now."""
+    """Continues the case without the transaction log. `reported`: the subjects of open findings. One of them may be
+    about this entry, and name an id that is hidden by now."""
     case.has_log, case.owner = False, None
     case.decision = case.decision.without_log()
     same = (subject for subject in reported if entry_identity(subject) == entry_identity(case.subject))
@@ -93,8 +95,9 @@ def continue_without_log(case: HangingCase, reported: Iterable[Subject]) -> None
 
 
 def as_coordinated(one: JudgedEntry, context: Context) -> JudgedEntry:
-    """Returns the entry. If its transaction was left behind in the transaction log, and some coordinator may still know
-    that transaction, the relation's `is_unowned` becomes False, so that no case begins yet."""
+    """Returns the entry, unchanged in most cases. If the entry's transaction was left behind in the transaction log,
+    and some coordinator may still know that transaction, `is_unowned` of the relation becomes False, so that no case
+    begins yet."""
     entry, relation = one.entry, one.relation
     holder = relation.holder
     if holder is None or not is_left_behind(entry, holder) or relation.kind != RelationKind.UNKNOWN:

@@ -1,5 +1,5 @@
-"""Judges open entries on data partitions. Keeps a case for each entry without an owner, and asks Kafka for the answers
-that the case's next confirmation step needs.
+"""Judges open entries on data partitions. Keeps a case for each entry without an owner, and asks Kafka for what the
+next confirmation step of the case needs.
 
 Step 1: the sampler saw the entry open (in the store). Step 2: the transaction log, read to an end offset requested
 after step 1, has no transaction that will end the entry. Step 3: the partition, asked after step 2, still shows the
@@ -42,21 +42,28 @@ log = logging.getLogger(__name__)
 
 ROUND_MS: Final = 250
 SOON_MS: Final = 50
-"""Pause between rounds while an entry is about to be confirmed as hanging."""
+"""Pause (ms) between rounds while an entry is about to be confirmed as hanging."""
 
 OBSERVE_AGAIN_MS: Final = 1_000
-"""Interval at which a hanging entry is observed again: it may end without the LSO moving."""
+"""Interval (ms) at which a hanging entry is observed again, because it may end although the LSO does not move."""
 
 ASK_COORDINATORS_MS: Final = 1_000
-"""Shortest interval between questions to coordinators: each goes to every broker, which searches all its ids."""
+"""Shortest interval (ms) between questions to coordinators, because each question goes to every broker, and the broker
+searches all its ids."""
 
 MOST_CASES: Final = 2_000
 
 
 class _Round(NamedTuple):
-    """The inputs of one round. `read`: how far the transaction log is stored. `shown`: the open entries, each with its
-    partition. `owned`: the entries that a transaction will end. `findings`: by subject, the open findings about hanging
-    entries. `has_log`: the log can be read; `is_log_absent`: the brokers have none."""
+    """The inputs of one round.
+
+    - `read`: how far the transaction log is stored.
+    - `shown`: the open entries, each with its partition.
+    - `owned`: the entries that a transaction will end.
+    - `findings`: the open findings about hanging entries, by subject.
+    - `has_log`: whether the transaction log can be read.
+    - `is_log_absent`: whether the brokers have no transaction log.
+    """
 
     connection: Connection
     context: Context
@@ -70,8 +77,8 @@ class _Round(NamedTuple):
 
 
 class OpenEntryObserver:
-    """Judges open entries round by round, and keeps a case for each entry without an owner. `bootstrap`: servers, for
-    the commands in findings. `disturbances`: the disturbances known at the start. `watch`: the topics to judge."""
+    """Judges open entries round by round, and keeps a case for each entry without an owner. `bootstrap`: servers that
+    the commands in findings name. `disturbances`: the disturbances known at the start. `watch`: the topics to judge."""
 
     def __init__(
         self,
@@ -90,8 +97,8 @@ class OpenEntryObserver:
         """The entries that are open according to the store."""
         self._coordinators_asked_ms = self._fates_asked_ms = 0
         self.judged: list[tuple[Entry, Relation]] = []
-        """The entries that were open in the last round, each with its relation: what will end the entry, if
-        anything."""
+        """The entries that were open in the last round, each with its relation: which transaction will end the entry,
+        if any."""
         self.gaps: list[Observation] = []
         """The coverage gaps of topics that may not be read, as of the last round."""
         self._without_case = 0
@@ -100,8 +107,8 @@ class OpenEntryObserver:
         come no later."""
 
     def stalled_since_ms(self, subject: Subject) -> int | None:
-        """Returns when (ms) the LSO began to stall at the hanging entry; None if another entry held the LSO, or if the
-        entry has no case."""
+        """Returns the time (ms) at which the LSO began to stall at the hanging entry. Returns None if another entry
+        held the LSO, or if the entry has no case."""
         return next((case.stalled_since_ms for case in self._cases.values() if case.subject == subject), None)
 
     def looks(
@@ -158,7 +165,7 @@ class OpenEntryObserver:
         )
 
     def _unreplicated(self, current: _Round, unread: int) -> RoundResult:
-        """Returns the round's result on entries whose marker is written and not replicated yet."""
+        """Returns the round's result on entries whose marker is written, but not replicated yet."""
         cases = cases_of(current.shown, RelationKind.UNREPLICATED_MARKER, current.context)
         observed_at_ms = read_partitions.observed_at_ms(current.connection, self._cluster_id) or 0
         return RoundResult(
@@ -174,8 +181,9 @@ class OpenEntryObserver:
             self._disturbances.note_broker_failure(current.now_ms)
 
     def _log_from_ms(self, case: HangingCase, context: Context, now_ms: int) -> int:
-        """Returns the time (ms) from which on a request for the log's end, or to the coordinator, shows whether any
-        transaction will end the entry. Until then an AddPartitionsToTxn may be in flight."""
+        """Returns the earliest time (ms) for a request that shows whether any transaction will end the entry: a request
+        for the log's end or, without the log, to the coordinator. Before this time, an AddPartitionsToTxn may be in
+        flight."""
         if not case.has_log:
             return settled_at_ms(case.there_since_ms, self._disturbances.broker_failure_ms)
         if case.owner is None or not case.may_be_added(context, now_ms):
@@ -186,8 +194,8 @@ class OpenEntryObserver:
     def _apply_answers(self, current: _Round) -> dict[Subject, Resolution]:
         """Applies the prober's answers to the cases. Returns the resolutions of the cases that have ended.
 
-        Broker failures are noted first. A case whose log ends were requested too early after a broker failure goes back
-        to confirmation step 1, and its log ends are requested again.
+        Broker failures are noted first. If the log ends of a case were requested too early after a broker failure, the
+        case goes back to confirmation step 1, and its log ends are requested again.
         """
         ends: dict[Subject, Resolution] = {}
         answered = self._prober.answers()
@@ -245,9 +253,9 @@ class OpenEntryObserver:
         return how
 
     def _apply_rows(self, current: _Round) -> dict[Subject, Resolution]:
-        """Begins a case for each entry that no transaction will end. Without access to the log, begins a case also if
-        that is not known. Returns the resolutions of the cases that end here: a transaction will end the entry, its
-        partition is gone, or its topic is mirrored."""
+        """Begins a case for each entry that no transaction will end; without access to the log, also for each entry of
+        which this is not known. Returns the resolutions of the cases that end here, because a transaction will end the
+        entry, its partition is gone, or its topic is mirrored."""
         ends: dict[Subject, Resolution] = {}
         there = self._stored = set()
         self._without_case = 0
@@ -283,8 +291,8 @@ class OpenEntryObserver:
         return ends
 
     def _begin(self, current: _Round, row: PartitionState, entry: Entry, relation: Relation, *, has_log: bool) -> None:
-        """Begins a case, and replaces an earlier case of the same entry. If there are MOST_CASES cases already, only
-        counts the entry."""
+        """Begins a case, in place of an earlier case of the same entry. If there are already MOST_CASES cases, and none
+        is of this entry, only counts the entry."""
         key = entry_key(entry)
         if key not in self._cases and len(self._cases) >= MOST_CASES:
             self._without_case += 1
@@ -337,7 +345,7 @@ class OpenEntryObserver:
 
 
 def _unread(connection: Connection, cluster_id: int, partitions: Sequence[JudgedPartition]) -> int:
-    """Returns the number of stalled partitions that were not read, or not completely, because of a bound."""
+    """Returns the number of stalled partitions that were not read, or not read completely, because of a bound."""
     stalled = len(partitions)
     if stalled >= read_partitions.STALLED_READ:
         stalled = max(read_partitions.count_stalled(connection, cluster_id), stalled)

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class EntryKey(NamedTuple):
-    """The key of an open entry. Another start offset means another transaction."""
+    """The key of an open entry. A different start offset means a different transaction."""
 
     topic: str
     partition: int
@@ -45,10 +45,14 @@ class EntryKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """The questions of one round. `log_partitions`: partitions of the transaction log, for their end offsets.
-    `entries`: by entry to observe, the lowest offset at which its marker can lie if the entry is closed. `facts`: by
-    entry for which a decision is to be derived, the query. `producers`: producer ids for which the coordinators are
-    asked, before the entries are observed."""
+    """The questions of one round.
+
+    - `log_partitions`: partitions of the transaction log whose end offsets are requested.
+    - `entries`: the entries to observe. The value is the lowest offset at which the marker can lie if the entry is
+      closed.
+    - `facts`: the queries for facts, by entry for which a decision is to be derived.
+    - `producers`: producer ids about which the coordinators are asked, before the entries are observed.
+    """
 
     log_partitions: frozenset[int] = frozenset()
     entries: Mapping[EntryKey, int] = field(default_factory=dict)
@@ -60,16 +64,16 @@ class Questions:
 
 
 class CoordinatorAnswers(NamedTuple):
-    """The coordinators' answers, requested at `asked_at_ms` and received by `answered_at_ms`. `by_producer_id`: None if
-    no coordinator has reported an owner, which proves nothing."""
+    """The coordinators' answers, requested at `asked_at_ms` and received by `answered_at_ms`. `by_producer_id`: the
+    owners; None for a producer id if no coordinator has reported an owner, which proves nothing."""
 
     asked_at_ms: int
     answered_at_ms: int
     by_producer_id: Mapping[int, DescribedOwner | None]
 
     def without_ongoing(self, entry: Entry) -> CoordinatorAnswers:
-        """Returns the answers for a cluster whose brokers show no transaction log. If an owner is Ongoing and does not
-        list the entry's partition, its answer becomes None, because only Apache Kafka's coordinators are known to list
+        """Returns the answers for a cluster whose brokers show no transaction log. If the entry's owner is Ongoing, and
+        does not list the entry's partition, the owner becomes None: only Apache Kafka's coordinators are known to list
         every partition."""
         found = self.by_producer_id.get(entry.producer_id)
         if found is None or found.state != ONGOING or will_end(entry, found):
@@ -79,10 +83,15 @@ class CoordinatorAnswers(NamedTuple):
 
 @dataclass(slots=True)
 class Answers:
-    """The answers to Questions, as far as there are any. `log_ends`, `log_leaders`: by log partition, the end offset
-    requested at `log_asked_at_ms`, and the leader (broker, epoch) that reported it. `ended`: by entry that is closed,
-    the markers behind it. `facts`: by open entry, the question and the facts. `without_facts`: the open entries about
-    which Kafka refuses to give facts. `broker_failure_at_ms`: the last time at which some broker did not answer."""
+    """The answers to Questions, as far as there are any.
+
+    - `log_ends`: by log partition, the end offset requested at `log_asked_at_ms`.
+    - `log_leaders`: by log partition, the leader (broker, epoch) that reported this end offset.
+    - `ended`: by closed entry, the markers found after it.
+    - `facts`: by open entry, the query and the facts.
+    - `without_facts`: the open entries about which Kafka refuses to give facts.
+    - `broker_failure_at_ms`: the last time at which some broker did not answer.
+    """
 
     log_asked_at_ms: int = -1
     log_ends: dict[int, int] = field(default_factory=dict)
@@ -96,7 +105,7 @@ class Answers:
 
 
 class PartitionProber(KafkaWorker[Questions, Answers]):
-    """Answers the judge's questions as far as Kafka answers them, and sets `wake` with each answer."""
+    """Answers the judge's questions as far as Kafka answers them, and sets `wake` after each answer."""
 
     def __init__(self, client: ClientSettings, liveness: Liveness, wake: threading.Event) -> None:
         super().__init__("partition prober", client, liveness)
@@ -129,7 +138,7 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
         self._read_each(self._client, questions, found, answers)
 
     def _read_each(self, client: KafkaClient, questions: Questions, log: LogEnds | None, answers: Answers) -> None:
-        """Reads the markers behind closed entries, and the facts about open ones. Raises the first failure after all
+        """Reads the markers after closed entries, and the facts about open ones. A failure is raised only after all
         other reads."""
         reads = _Reads()
         for key, from_offset in questions.entries.items():
@@ -150,8 +159,8 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
         reads.raise_failure()
 
     def _ask_coordinators(self, client: KafkaClient, producers: frozenset[int]) -> CoordinatorAnswers:
-        """Asks the coordinators for the owners of producer ids. If any broker does not answer, every
-        producer id gets None, and the round continues with the other questions."""
+        """Asks the coordinators for the owners of producer ids. If any broker does not answer, every producer id gets
+        None; the round continues with the other questions."""
         asked_at_ms = wall_clock_ms()
         told: dict[int, DescribedOwner] = {}
         try:
@@ -166,15 +175,15 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
 
 
 class _Reads:
-    """The reads of single partitions in one round. A failed read does not prevent other reads. A leader that does not
-    answer is not asked again in the round."""
+    """The reads of single partitions in one round. After a failed read, the other reads go on, but a leader that did
+    not answer is not asked again in the round."""
 
     def __init__(self) -> None:
         self._failures: dict[int, KafkaFailure] = {}
 
     def attempt(self, seen: CheckedPartition, read: Callable[[], T]) -> T | None:
-        """Returns the result of `read`. Returns None if Kafka does not give it, or if the leader did not answer an
-        earlier read of the round."""
+        """Returns the result of `read`. Returns None if the read fails, or if the leader did not answer an earlier read
+        of the round."""
         if seen.leader.node in self._failures:
             return None
         try:
@@ -186,14 +195,14 @@ class _Reads:
         return None
 
     def raise_failure(self) -> None:
-        """Raises the first failure to answer, if there was one."""
+        """Raises the failure of the first leader that did not answer, if there is one."""
         for failure in self._failures.values():
             raise failure
 
 
 def is_open(key: EntryKey, seen: CheckedPartition) -> bool:
-    """Returns whether the entry is still open. If DescribeProducers is denied, the entry counts as open until the LSO
-    has passed it."""
+    """Returns whether the entry is still open. If DescribeProducers is denied, the entry counts as open while the LSO
+    has not passed it and the high watermark is above it."""
     if not seen.described:
         return seen.ends.last_stable_offset <= key.start_offset < seen.ends.high_watermark
     found = seen.entry(key.producer_id)

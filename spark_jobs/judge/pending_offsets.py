@@ -1,7 +1,8 @@
 """Reads the offsets that consumer groups commit in open transactions on stalled partitions of `__consumer_offsets`.
 
-Each transaction is read once, from its first batch to its newest. If it writes more, the new batches are read as well.
-The cost is bounded, by pass and by transaction; a transaction that could not be read completely is reported as such.
+Each transaction is read once, from its first batch to its newest. If the transaction writes more, its new batches are
+read as well. The cost is bounded, by pass and by transaction. A transaction that could not be read completely is
+reported.
 """
 
 from __future__ import annotations
@@ -28,33 +29,35 @@ log = logging.getLogger(__name__)
 
 READ_AGAIN_MS: Final = 1_000
 PASS_S: Final = 1.0
-"""Time after which a pass reads no further partition."""
+"""Time (s) after which a pass reads no more partitions."""
 
 UNRESPONSIVE_AFTER_S: Final = 1.0
-"""A broker whose request fails after this time or later counts as unresponsive."""
+"""A broker counts as unresponsive if a request to it fails only after this time (s)."""
 
 MOST_TRANSACTIONS: Final = 200
-"""Bound on the open transactions that are read. The oldest ones are read first."""
+"""Maximum number of open transactions that are read: the oldest ones."""
 
 MOST_BYTES: Final = 64 << 20
 MOST_OFFSETS: Final = 5_000
-"""MOST_OFFSETS and MOST_BYTES bound what is read of one transaction. Batches beyond these bounds are not read."""
+"""Maximum number of offsets that are read of one transaction. Reading a transaction ends at this bound or at
+MOST_BYTES."""
 
 BEHIND_MS: Final = 10_000
-"""Time after which a transaction that is not read completely is reported."""
+"""Time (ms) after which a transaction that is not read completely is reported."""
 
 Pending = Mapping[str, Mapping[TopicPartition, int]]
-"""The producer id of the (first) open transaction that commits an offset, by group and partition."""
+"""By group and partition, the producer id of the open transaction that commits an offset there. If there are several,
+the first one."""
 
 _Key = tuple[int, int, int]
-"""Partition of `__consumer_offsets`, producer id and start offset of a transaction."""
+"""The key of a transaction: partition of `__consumer_offsets`, producer id, start offset."""
 
 
 @dataclass(slots=True)
 class _Progress:
-    """The part of a transaction that has been read, up to offset `reached`. `found_ms`: the timestamp of its
-    newest batch when the transaction was last read to its end. `behind_since_ms`: the time since which a part is
-    unread; None while no part is unread."""
+    """The part of a transaction that has been read, up to offset `reached`. `found_ms`: the timestamp of the
+    transaction's newest batch when the transaction was last read to its end. `behind_since_ms`: the time since which
+    some part is unread; None if no part is unread."""
 
     reached: int
     behind_since_ms: int | None
@@ -77,16 +80,16 @@ class PendingOffsets:
         self._unresponsive = unresponsive
         self._open: dict[_Key, tuple[Entry, _Progress]] = {}
         self.left_out = 0
-        """Number of transactions that are not read, because there are MOST_TRANSACTIONS older ones."""
+        """Number of transactions that are not read, because there are more than MOST_TRANSACTIONS."""
         self._read_ms: dict[int, int] = {}
         self._leaders: dict[int, int] = {}
 
     def read_more(
         self, client: KafkaClient, entries: Iterable[Entry], ends: Mapping[TopicPartition, LsoSample], now_ms: int
     ) -> None:
-        """Reads the new batches of transactions that have written more. `entries`: all entries that are known to be
-        open on stalled partitions of `__consumer_offsets`. Raises KafkaFailure if no broker reports the partitions'
-        leaders."""
+        """Reads the new batches of transactions that have written more since the last call. `entries`: all entries that
+        are known to be open on stalled partitions of `__consumer_offsets`. Raises KafkaFailure if no broker reports the
+        leaders of these partitions."""
         by_age = sorted(entries, key=lambda one: (one.first_seen_ms, one.start_offset))
         oldest, self.left_out = by_age[:MOST_TRANSACTIONS], len(by_age[MOST_TRANSACTIONS:])
         known = self._open
@@ -118,7 +121,8 @@ class PendingOffsets:
         return found
 
     def coordinators(self) -> dict[str, int]:
-        """Returns the coordinator of each named group: the leader of the partition that has the group's offsets."""
+        """Returns the coordinators of the groups that were read, by group: the leader of the partition that has the
+        group's offsets."""
         return {
             one.group: self._leaders[entry.partition]
             for entry, reading in self._open.values()
@@ -139,8 +143,8 @@ class PendingOffsets:
         return tuple(found)
 
     def _due(self, now_ms: int) -> list[tuple[int, list[tuple[Entry, _Progress]]]]:
-        """Returns the transactions with unread batches, by partition. Partitions that were read longest ago come
-        first."""
+        """Returns the transactions with unread batches, grouped by partition. The partition that was read longest ago
+        comes first."""
         due: dict[int, list[tuple[Entry, _Progress]]] = {}
         for entry, reading in self._open.values():
             is_again = now_ms - self._read_ms.get(entry.partition, now_ms - READ_AGAIN_MS) >= READ_AGAIN_MS
@@ -167,8 +171,8 @@ class PendingOffsets:
 
 
 def blocking_entries(entries: Iterable[Entry], ends: Mapping[TopicPartition, LsoSample], as_of_ms: int) -> list[Entry]:
-    """Returns the entries that hold the LSO, or have been open for STALLED_AFTER_MS. Other transactions do not hold
-    anything up, and are not read."""
+    """Returns the entries that hold the LSO, or have been open for STALLED_AFTER_MS. Other entries hold nothing up, and
+    are not read."""
     return [
         one
         for one in entries

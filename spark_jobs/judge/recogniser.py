@@ -1,8 +1,8 @@
-"""Finds out the application of each transactional.id, again and again, and stores it.
+"""Recognises the application of each transactional.id, again and again, and stores it.
 
 New ids come first. Then the recogniser walks through all ids, page by page: rules change, and the application of an id
 may become known only when the id or its siblings are used. A walk takes at most a twentieth of a processor. The first
-examination of ids takes at most a fifth, because people wait for the names.
+examination of new ids takes at most a fifth, because people wait for the names.
 """
 
 from __future__ import annotations
@@ -39,25 +39,27 @@ AT_ONCE: Final = 500
 """Maximum number of ids that one call examines."""
 
 TASKS_READ: Final = 20
-"""Maximum number of ids that are read to find a source task of a group of Kafka Connect's workers."""
+"""Maximum number of ids that are read to find a source task of a Kafka Connect cluster."""
 
 LOOK_EVERY_MS: Final = 500
-"""Pause between two searches for new ids. An id of Flink's is new a whole checkpoint before its transaction ends."""
+"""Pause (ms) between two searches for new ids. An id of a Flink job appears one whole checkpoint before its transaction
+ends."""
 
 WALK_EVERY_MS: Final = 10_000
-"""Shortest time from the start of one walk through all ids to the start of the next one."""
+"""Shortest time (ms) from the end of one walk through all ids to the start of the next walk."""
 
 PAUSE_FACTOR: Final = 20
-"""At most a twentieth of the time goes into ids that were examined before."""
+"""Pause after an examination of ids that were examined before, as a multiple of the processor time that the examination
+took. With this factor, such examinations use at most a twentieth of a processor."""
 
 FIRST_PAUSE_FACTOR: Final = 4
-"""PAUSE_FACTOR for ids that were never examined."""
+"""PAUSE_FACTOR for ids that were never examined before."""
 
 
 class Recogniser:
-    """Examines the ids of one cluster. `knows_all_topics`: the watched topics are all topics. If they are not,
-    producers for each input partition are not recognised, because the topic in their ids may be an unwatched one.
-    `processor_s`: the processor time of this thread."""
+    """Examines the ids of one cluster. `knows_all_topics`: whether all topics are watched. If not, producers for each
+    input partition are not recognised, because the topic in their ids may be an unwatched one. `processor_s`: returns
+    the processor time of this thread."""
 
     def __init__(
         self,
@@ -79,16 +81,16 @@ class Recogniser:
         self._jobs, self._jobs_before = FlinkJobs(), FlinkJobs()  # of this walk, and of the one before
 
     def work(self, now_ms: int) -> float:
-        """Examines some ids. Returns the seconds until the next call. Raises LeaseLost or StoreUnavailable if the
-        writer does; the ids are then examined again."""
+        """Examines some ids. Returns the number of seconds until the next call. If the writer raises LeaseLost or
+        StoreUnavailable, raises the same; the ids are then examined again."""
         began_s = self._processor_s()
         has_more = self.examine_some(now_ms)
         pause_s = (self._processor_s() - began_s) * self._pause_factor
         return pause_s if has_more else max(pause_s, LOOK_EVERY_MS / 1000)
 
     def examine_some(self, now_ms: int) -> bool:
-        """Examines new ids. If there are none and a walk is due, examines the next ids of the walk. Returns whether
-        there are more."""
+        """Examines new ids. If there are none, and a walk is due, examines the next ids of the walk. Returns whether
+        there may be more to examine now."""
         with self._reader.connect() as connection:
             some = new_ids(connection, self._cluster_id, AT_ONCE)
             is_walking = not some and not self._walk_began_ms <= now_ms < self._walk_at_ms
@@ -121,7 +123,7 @@ class Recogniser:
         return [self._rules.assign(one.display, makers.get(one.transactional_id, NOTHING)) for one in some]
 
     def _makers(self, connection: Connection, some: Sequence[IdToExamine]) -> Mapping[bytes, Application]:
-        """Returns the makers of the ids, as far as they are recognised."""
+        """Returns the makers of the ids, by id; leaves out ids whose maker is not recognised."""
         of_jobs = {one.transactional_id: self._of_known_job(one) for one in some}
         unknown = [one for one in some if of_jobs[one.transactional_id] == NOTHING and may_be_recognised(one.name)]
         siblings = {one.name: (*sibling_names(one.name), *self._tasks(connection, one.name)) for one in unknown}
@@ -139,7 +141,8 @@ class Recogniser:
         return makers
 
     def _tasks(self, connection: Connection, leader: str) -> list[str]:
-        """Returns the first names that the tasks of this leader of Kafka Connect's workers may have."""
+        """Returns the names of ids that may be source tasks of the Kafka Connect workers whose leader has the id
+        `leader`; at most TASKS_READ names. Returns an empty list if `leader` cannot be the id of such a leader."""
         prefix = connect_task_prefix(leader)
         if prefix is None:
             return []

@@ -1,9 +1,9 @@
 """Completes the rows of groups with facts about the partition's log: the LSO at the time of the row, and whether there
 are records that the group could read.
 
-The log is read only for an offset that a group has kept for KEPT_MS. For each LSO the log is read once, and again only
-if the group is above the LSO and the log has grown. So a group that moves costs nothing, and a group that
-does not move costs little.
+The log is read only for an offset that a group has kept for KEPT_MS, and once for each LSO. It is read again only if
+the group is above the LSO and the log has grown. So a group that advances costs nothing, and a group that does not
+advance costs little.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from spark_jobs.judge.pending_offsets import UNRESPONSIVE_AFTER_S
 log = logging.getLogger(__name__)
 
 KEPT_MS: Final = 2_000
-"""Time for which a group keeps its offset before the log behind it is read."""
+"""Time (ms) for which a group must have kept its offset before the log from this offset on is read."""
 
 AGAIN_MS: Final = 30_000
-"""Time after which a read that failed is tried again."""
+"""Time (ms) after which a failed read is tried again."""
 
 PASS_S: Final = 0.5
-"""Time after which a pass reads no further partition."""
+"""Time (s) after which a pass reads no more partitions."""
 
 FORGOTTEN_MS: Final = 120_000
 
@@ -42,9 +42,9 @@ _Key = tuple[str, int, int, int]
 
 @dataclass(slots=True)
 class _Offset:
-    """A committed offset. `since_ms`, `seen_ms`: when it was seen first and last. `has_records`: whether there are
-    records to read; None if not known. `read_to`: the high watermark up to which the log was read; None: not yet.
-    `again_ms`: the time before which the log is not read again."""
+    """A committed offset. `since_ms`, `seen_ms`: when the offset was seen first and last. `has_records`: whether there
+    are records to read; None if not known. `read_to`: the high watermark up to which the log was read; None if it was
+    not read yet. `again_ms`: the time before which the log is not read again."""
 
     since_ms: int
     seen_ms: int
@@ -53,15 +53,15 @@ class _Offset:
     again_ms: int = 0
 
     def is_due(self, is_above: bool, high_watermark: int, now_ms: int) -> bool:
-        """Returns whether the log is to be read. Below the LSO, which bounds the search, the log is read once. Above
-        the LSO, it is read again whenever it has grown, until a record is found."""
+        """Returns whether the log is to be read now. Below the LSO, the LSO bounds the search, so the log is read once.
+        Above the LSO, the log is read again whenever it has grown, until a record is found."""
         if self.has_records or now_ms - self.since_ms < KEPT_MS or now_ms < self.again_ms:
             return False
         return self.read_to is None or (is_above and self.read_to < high_watermark)
 
 
 class RecordsAhead:
-    """Adds facts about the log to the rows of groups, and remembers what was read. To be used from one thread only.
+    """Adds facts about the log to the rows of groups, and remembers what was read. Use it from one thread only.
     `unresponsive`: brokers to skip for a while."""
 
     def __init__(self, unresponsive: UnresponsiveBrokers) -> None:
@@ -76,9 +76,9 @@ class RecordsAhead:
         ends: Mapping[TopicPartition, LsoSample],
         now_ms: int,
     ) -> list[GroupOffset]:
-        """Returns the rows with `lso` and `has_records_ahead`. `lags`: by (share group, topic, partition). `ends`: from
-        a sample that is later than the rows. Unstable rows, and the rows of a partition without such a sample, are
-        returned unchanged."""
+        """Returns the rows with `lso` and `has_records_ahead`. `lags`: the lags by (share group, topic, partition).
+        `ends`: the stalled partitions, from a sample that is later than the rows. Unstable rows, and rows of partitions
+        that are not in `ends`, are returned unchanged."""
         give_up = time.monotonic() + PASS_S
         layouts: dict[str, TopicLayout | None] = {}
         found = []
@@ -143,6 +143,6 @@ class RecordsAhead:
 
 def _undelivered(lag: int, own: LsoSample) -> bool:
     """Returns whether a share group has undelivered offsets before the LSO. `lag`: the number of undelivered offsets
-    before the high watermark. The sample `own` is later than `lag`. So if this function returns False, offsets that
-    were written between `lag` and `own` may still be undelivered."""
+    before the high watermark. The sample `own` is later than `lag`. So even if this function returns False, offsets
+    that were written after `lag` and before `own` may be undelivered."""
     return lag > own.high_watermark - own.last_stable_offset

@@ -1,5 +1,5 @@
-"""Finds out who wrote the marker that ended a hanging transaction. Builds the observation of a transaction that still
-hangs."""
+"""Finds out who wrote the marker that ended a hanging transaction, and builds the observation of a transaction that
+still hangs."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from spark_jobs.judge.hanging_case import HangingCase
 from spark_jobs.source.watched import is_over
 
 MARKER_WAIT_MS: Final = 5_000
-"""Maximum wait (ms) until the marker of an entry is readable, once DescribeProducers reports the entry as closed. The
-marker may lie above the high watermark, which was requested a moment earlier and waits for the followers."""
+"""Maximum wait (ms) for the marker of an entry to become readable, once DescribeProducers reports the entry as closed.
+The marker may lie above the high watermark, which was requested a moment earlier and waits for the followers."""
 
 LOG_WAIT_MS: Final = 30_000
-"""Maximum wait (ms) until the transaction log is read past the marker of an entry that its producer may have taken
-over. After this wait, the resolution names no writer."""
+"""Maximum wait (ms) until the transaction log is read past the time of a marker, if the marker may be one of the
+producer's next transaction. After this wait, the resolution names no writer."""
 
 
 def how_it_ended(
@@ -42,8 +42,8 @@ def how_it_ended(
     found: BatchesRead | None,
     context: Context,
 ) -> Resolution | None:
-    """Returns the resolution; None while the marker cannot be read, or its writer is not known yet. Returns HEALED if
-    the writer will not become known."""
+    """Returns how the entry ended. Returns None while the marker cannot be read, or its writer is not known yet.
+    Returns HEALED if the writer will not become known."""
     if not seen.described:
         return Resolution.HEALED
     if found is None:
@@ -77,15 +77,16 @@ def how_it_ended(
 
 
 def _may_be_a_younger_ones(entry: Entry, owner: Owner | None, context: Context, closed_ms: int) -> bool:
-    """Returns whether the marker that closed the entry may belong to the producer's next transaction. The PrepareX of
-    that transaction may lie in a part of the transaction log that has not been read yet."""
+    """Returns whether the marker that closed the entry may belong to the producer's next transaction, because the
+    PrepareX of that transaction may lie in a part of the transaction log that has not been read yet."""
     if owner is None or not can_still_write(entry, owner):
         return False
     return context.log.known_until_ms.get(owner.log_partition, -1) < closed_ms
 
 
 def observed(case: HangingCase, context: Context, bootstrap: str, now_ms: int) -> Observation:
-    """Returns the present observation of a hanging entry. `bootstrap`: servers for the command."""
+    """Returns the present observation of a hanging entry. `bootstrap`: servers that the command in the finding
+    names."""
     transactional_id = case.subject.transactional_id
     name = None if transactional_id is None else display_id(transactional_id)
     shown = Case(
@@ -110,7 +111,7 @@ def observed(case: HangingCase, context: Context, bootstrap: str, now_ms: int) -
 
 
 def cases_of(shown: Iterable[tuple[PartitionState, JudgedEntry]], word: str, context: Context) -> Iterator[Case]:
-    """Yields a case for each entry whose relation has the kind `word`."""
+    """Yields a case (`Case`) for each entry whose relation has the kind `word`."""
     for row, (entry, relation) in shown:
         if relation.kind == word:
             name = None if relation.owner is None else display_id(relation.owner.transactional_id)

@@ -1,10 +1,12 @@
 """Detects entries that a later transaction of their producer id will end, and finds out whether committed records are
 lost then.
 
-Such an entry is left if a committed transaction's marker was skipped, or lost with a leader, and the client went on at
-once. Nothing hangs then: the marker of the present transaction decides about the committed records, too, and an ABORT
-loses them. If an entry stays open, and its samples do not rule out such records, the brokers are asked once whether the
-entry holds them. An entry that holds such records is followed to its end.
+Such an entry is left over if a committed transaction's marker was skipped, or lost with a leader, and the client went
+on at once. Nothing hangs then: the marker of the present transaction also decides about the committed records, and an
+ABORT loses them.
+
+If an entry stays open, and its samples do not rule out committed records, the brokers are asked once whether the entry
+holds any. An entry that holds committed records is followed to its end.
 """
 
 from __future__ import annotations
@@ -35,14 +37,13 @@ from spark_jobs.judge.partition_prober import Answers, EntryKey, is_open
 from spark_jobs.judge.resolution import cases_of
 
 _CLOSING: Final = (RelationKind.OPEN, RelationKind.OVERDUE, RelationKind.COMPLETING)
-"""Relations of an entry to a transaction that will close it, and that may have written it. Time alone does not rule out
-that the transaction wrote the entry: it began soon after the entry was first seen, or soon before the entry was last
-seen."""
+"""Relations of an entry to a transaction that will close it, and that may also have written it: the transaction began
+soon after the entry was first seen, or soon before the entry was last seen."""
 
 READ_EVERY_MS: Final = 1_000
 READ_AT_ONCE: Final = 4
-"""Maximum number of entries that are read at once. The next are read READ_EVERY_MS later at the earliest, because a
-busy cluster has thousands of long transactions."""
+"""Maximum number of entries that are read at once. The next entries are read READ_EVERY_MS later at the earliest,
+because a busy cluster has thousands of long transactions."""
 
 MOST_FOLLOWED: Final = 1_000
 
@@ -64,9 +65,9 @@ class OwnedEntry(NamedTuple):
 
 @dataclass(slots=True)
 class _Followed:
-    """An entry that holds committed records. `high_watermark`: its marker lies at this offset or above; `last_offset`:
-    the offset of its newest record when it was read, None if not known. `decision`: evidence that the records were
-    committed."""
+    """An entry that holds committed records. `high_watermark`: the entry's marker lies at this offset or above.
+    `last_offset`: the offset of the entry's newest record when the entry was read; None if not known. `decision`:
+    evidence that the records were committed."""
 
     subject: Subject
     high_watermark: int
@@ -80,8 +81,8 @@ class SharedFates:
 
     def __init__(self) -> None:
         self._taken_over_ms: dict[EntryKey, int] = {}
-        """By entry that had no owner at confirmation step 2, the time (ms) at which it got one. An entry that is seen
-        open after this time is older than the owner's present transaction."""
+        """By entry that had no owner at confirmation step 2, the time (ms) at which it got an owner. An entry that is
+        seen open after this time is older than the owner's present transaction."""
         self._lost: list[Observation] = []
         self._read: dict[EntryKey, int] = {}
         """By entry, the start time (ms) of the owner's transaction when the facts about the entry were last
@@ -93,8 +94,8 @@ class SharedFates:
         self._taken_over_ms[key] = now_ms
 
     def forget_others(self, there: Set[EntryKey]) -> None:
-        """Forgets the entries that are not in `there`, the open ones. Entries that are followed to their end are
-        kept."""
+        """Forgets the entries that are not open any more. `there`: the open entries. Entries that are followed to their
+        end are kept."""
         self._taken_over_ms = {key: ms for key, ms in self._taken_over_ms.items() if key in there}
 
     def adopted(
@@ -127,15 +128,16 @@ class SharedFates:
         return RoundResult(tuple(lost), frozenset({Kind.LOST_RECORDS}), resolutions={})
 
     def note_end(self, case: HangingCase, marker: Marker, how: Resolution, rules: Rules) -> None:
-        """Notes that a marker has ended a hanging entry. If it is an ABORT marker that we did not write, the committed
-        records of the entry are lost. `how`: the resolution."""
+        """Notes that a marker has ended a hanging entry. If an ABORT marker that we did not write has ended committed
+        records, they are lost. `how`: the resolution of the entry."""
         if case.holds_committed and marker.is_commit is False and how != Resolution.OUR_MARKER:
             by = _ENDED_BY.get(how, EndedBy.NOT_KNOWN)
             self._lost.append(_lost_by(case.subject, marker, by, case.proofs, rules))
 
     def resume(self, findings: Iterable[Finding]) -> None:
-        """Follows the entries with committed records that have an open finding, also one from before a restart.
-        `findings`: the open findings about adopted records; the critical ones are about committed records."""
+        """Follows the entries with committed records that have an open finding, for example from before a restart.
+        `findings`: the open findings about adopted records. Of these, only critical findings are about committed
+        records."""
         for one in findings:
             if one.severity == Severity.CRITICAL:
                 self._follow(key_of(one.subject), one.subject, one.observation.evidence)
@@ -154,11 +156,11 @@ class SharedFates:
 
     @property
     def observed(self) -> Mapping[EntryKey, int]:
-        """Returns the entries to observe, as in `Questions.entries`."""
+        """Returns the entries to observe, in the form of `Questions.entries`."""
         return {key: one.high_watermark for key, one in self._followed.items()}
 
     def facts_to_read(self, owned: Mapping[EntryKey, OwnedEntry], now_ms: int) -> dict[EntryKey, EntryQuery]:
-        """Returns the questions to ask now, about at most READ_AT_ONCE entries: those that have been open longest."""
+        """Returns the queries to ask now, about at most READ_AT_ONCE entries: those that have been open longest."""
         self._read = {key: start_ms for key, start_ms in self._read.items() if key in owned}
         if 0 <= now_ms - self._read_ms < READ_EVERY_MS:
             return {}
@@ -189,7 +191,8 @@ class SharedFates:
             self.follow(owned, verdict.proofs, facts.batches.last_offset if facts.batches.is_whole else None)
 
     def apply_answers(self, answers: Answers, rules: Rules) -> None:
-        """Stops following the entries that have ended. Notes the committed records that an ABORT marker has ended."""
+        """Stops following the entries that have ended. If an ABORT marker has ended committed records, notes the
+        loss."""
         for key, one in list(self._followed.items()):
             seen = answers.seen.get(key.place)
             if seen is None or not seen.described:
@@ -212,7 +215,7 @@ def _lost_by(
     last_offset: int | None = None,
 ) -> Observation:
     """Returns the observation of committed records that the ABORT marker has ended. `last_offset`: the offset of the
-    newest of these records, None if not known."""
+    newest of these records; None if not known."""
     name = None if subject.transactional_id is None else display_id(subject.transactional_id)
     rule = rules.of(name or "", (subject.topic or "",))
     return lost_records(subject, name, last_offset, ended_by, marker, decision, rule)

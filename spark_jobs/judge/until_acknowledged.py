@@ -17,7 +17,8 @@ from service.store.queries import marker_audit
 
 
 class TornObserver:
-    """Reads torn transactions until a finding has counted each of them. Only then may the store forget them."""
+    """Reads torn transactions, and reports each until a finding has counted it. Only then may the store forget the
+    transaction."""
 
     def __init__(self, cluster_id: int) -> None:
         self._cluster_id = cluster_id
@@ -30,8 +31,8 @@ class TornObserver:
         return self._seen
 
     def reported(self, known: Mapping[Key, Finding]) -> list[int]:
-        """Returns the sequence numbers of the torn transactions that the last `observe` found and a stored finding has
-        counted. A second call returns none. `known`: the stored findings."""
+        """Returns the sequence numbers of the torn transactions that the last `observe` found, and that a stored
+        finding has counted. A second call returns an empty list. `known`: the stored findings."""
         counted = []
         for one in self._seen:
             finding = known.get((one.kind, one.subject))
@@ -43,7 +44,8 @@ class TornObserver:
 
 
 def acknowledged(connection: Connection, cluster_id: int, known: Mapping[Key, Finding]) -> list[RoundResult]:
-    """Returns a round result for each kind with open findings that were acknowledged; the result resolves them."""
+    """Returns a round result for each kind that has open findings which were acknowledged. The result resolves these
+    findings."""
     waiting = [one for one in known.values() if one.kind in UNTIL_ACKNOWLEDGED and one.is_open]
     given = read_acknowledgements(connection, cluster_id, waiting)
     results = []

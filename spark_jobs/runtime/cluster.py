@@ -22,13 +22,13 @@ import spark_jobs
 log = logging.getLogger("txnscope.ingest")
 
 TASKS_S: Final = 300.0
-"""Longest time (s) for which running tasks count as progress although none of them ends."""
+"""Longest time (s) for which running tasks count as progress, although none of them ends."""
 
 _MISSING_S: Final = 15.0
-"""Time (s) without any executor after which a warning is logged."""
+"""If no executor has been registered for this time (s), a warning is logged."""
 
 _SETTLED_S: Final = 1.0
-"""Time (s) without a new executor after which `wait` expects no more."""
+"""If no new executor has registered for this time (s), `wait` returns."""
 
 _NOT_IN_EXECUTORS: Final = ("api", "cli", "web")
 """Packages of `service` that no task imports."""
@@ -39,15 +39,16 @@ class SessionEnded(Exception):
 
 
 def describe_end(master: str | None) -> str:
-    """Returns one line about a session that the cluster has ended."""
+    """Returns one line for people: why the cluster may have ended the session."""
     return (
         f"the Spark cluster {master} has ended the application: its executors failed too often (their logs say why),"
-        " or somebody ended it there"
+        " or somebody ended the application"
     )
 
 
 def ship_code(session: SparkSession, folder: Path) -> None:
-    """Makes this version's modules importable in executors, whatever is installed there. `folder`: for the archive."""
+    """Makes this version's modules importable in executors, whatever is installed there. `folder`: the folder in which
+    the archive of the modules is written."""
     archive = folder / "txnscope.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as modules:
         for package in (service, spark_jobs):
@@ -83,7 +84,8 @@ class Executors:
             ending.wait(_SETTLED_S)
 
     def are_there(self) -> bool:
-        """Returns whether an executor is registered. Logs a long absence of executors once. Raises SessionEnded."""
+        """Returns whether an executor is registered. Logs once if no executor is registered for long. Raises
+        SessionEnded."""
         if self._context._jsc.sc().isStopped():
             raise SessionEnded(describe_end(self._context.master))
         now_s = self._now_s()
@@ -104,8 +106,8 @@ class Executors:
         return False
 
     def watch(self, run: str) -> Callable[[], bool]:
-        """Returns a function that reports whether a query makes progress: its tasks are at work, or it waits because no
-        executor is registered. `run`: the id of the query's run. The function raises SessionEnded."""
+        """Returns a function that reports whether a query makes progress: its tasks are at work, or the query waits
+        because no executor is registered. The function raises SessionEnded. `run`: the id of the query's run."""
         tasks = Tasks(self._context.statusTracker(), run)
         return lambda: not self.are_there() or tasks.are_at_work()
 
@@ -114,7 +116,7 @@ class Executors:
 
 
 class Tasks:
-    """The tasks of one query. `group`: the id of its run, which Spark gives to all of its jobs."""
+    """The tasks of one query. `group`: the id of the query's run; Spark gives this id to all jobs of the query."""
 
     def __init__(self, tracker: StatusTracker, group: str, now_s: Callable[[], float] = time.monotonic) -> None:
         self._tracker, self._group, self._now_s = tracker, group, now_s

@@ -1,5 +1,5 @@
-"""Passes batches that need no reading from a planner to the driver as files, without Spark (docs/adr/0015), and makes
-the folder for files that live as long as the process.
+"""Passes a batch from a planner to the driver as a file, without Spark, if nothing has to be read for the batch
+(docs/adr/0015). Also makes the folder for files that live as long as the process.
 
 A micro-batch costs the JVM some 80 ms of CPU, however little it contains, and a quiet cluster mostly reports once a
 second that nothing is new.
@@ -24,7 +24,8 @@ _LOCK: Final = "lock"
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Removes the folders of processes that were killed, and yields a new folder, which is removed at the end."""
+    """Removes the folders of processes that were killed. Then yields a new folder, and removes it at the end of the
+    block."""
     _remove_abandoned()
     with (
         tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as name,
@@ -35,8 +36,8 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def _remove_abandoned() -> None:
-    """Removes every folder whose lock no process holds, because its process is gone. A folder without a lock was made a
-    moment ago, and stays."""
+    """Removes every folder whose lock no process holds: the process of such a folder is gone. A folder without a lock
+    file was made a moment ago, and stays."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError), (folder / _LOCK).open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -44,12 +45,12 @@ def _remove_abandoned() -> None:
 
 
 THROUGH_SPARK_EVERY_S: Final = 10.0
-"""Longest time (s) between two micro-batches of a source. With a micro-batch, a quiet source proves that Spark still
-works."""
+"""Longest time (s) between two micro-batches of a source. By a micro-batch, a source without news proves that Spark
+still works."""
 
 
 class DirectBatches:
-    """A queue for at most one batch, in a file in `folder`, from a query's planner to its sink."""
+    """A queue for at most one batch, from a query's planner to its sink. The batch is in a file in `folder`."""
 
     def __init__(self, folder: str) -> None:
         """`folder`: an existing folder that only this query uses."""
@@ -62,7 +63,7 @@ class DirectBatches:
         return time.monotonic() - through_spark_at < THROUGH_SPARK_EVERY_S and not self._batch.exists()
 
     def put(self, rows: Iterable[pa.RecordBatch]) -> None:
-        """Adds a batch. Call it in the planner only, if `may_take`."""
+        """Adds a batch. Call this method in the planner only, and only if `may_take` returns True."""
         table = pa.Table.from_batches(list(rows))
         half_done = self._batch.with_suffix(".new")
         with half_done.open("wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
@@ -70,7 +71,7 @@ class DirectBatches:
         half_done.replace(self._batch)
 
     def take(self) -> pa.Table | None:
-        """Removes the batch and returns it; None if there is none. Call it in the driver only."""
+        """Removes the batch and returns it; None if there is none. Call this method in the driver only."""
         try:
             with self._batch.open("rb") as file, pa.ipc.open_stream(file) as stream:
                 table = stream.read_all()

@@ -1,7 +1,8 @@
-"""Sums up in one line why a query ended (Spark wraps a cause in pages of plans and stacks), and stores the reason.
+"""Sums up in one line why a query ended, because Spark wraps a cause in pages of plans and stacks. Also stores the
+reason.
 
-Spark passes on only the text of an exception in its Python processes, so a failure of Kafka gets its encoded reason as
-text.
+Spark passes on only the text of an exception in its Python processes. So the text of a Kafka failure is its encoded
+reason.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ if TYPE_CHECKING:  # not in Spark's Python processes
 # the last line of a Python traceback, anywhere in the text: "package.module.Name: message"
 _RAISED = re.compile(r"^\s*(?:: |Caused by: )?((?:[A-Za-z_]\w*\.)*[A-Z]\w*): (.+)$", re.MULTILINE)
 _ABOUT_THE_QUERY = "=== Streaming Query ==="
-"""Heading of what Spark adds about the query itself. The lines below it look like exceptions."""
+"""Heading of the text that Spark adds about the query itself. The lines below this heading look like exceptions."""
 
 _WITHOUT_A_CAUSE = re.compile(r"STREAM_FAILED.*terminated with exception:\s+SQLSTATE: \w+ \(no cause message\)")
-"""Spark's message when a planner was killed: its connection ended, and that failure has no message of its own."""
+"""Matches Spark's message after a planner was killed: the planner's connection ended, and this failure has no message
+of its own."""
 
 _NO_PYTHON = re.compile(r'Cannot run program "([^"]*python[^"]*)".*: error=2,')
 _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']+)'", re.MULTILINE)
 
 _STATE = "SQLSTATE"
-"""The name in front of Spark's error codes, as in `SQLSTATE: 38000`. It is no exception."""
+"""The name in front of Spark's error codes, as in `SQLSTATE: 38000`. It looks like the name of an exception."""
 
 _OURS = ("service.", "spark_jobs.")
 _LONGEST = 300
@@ -55,8 +57,8 @@ def encoding_failures() -> Iterator[None]:
 
 
 def encoded_reason(text: str) -> Reason | None:
-    """Returns the last encoded reason in Spark's message about a query that ended; None if the message contains none,
-    or it cannot be decoded."""
+    """Returns the last encoded reason in Spark's message about a query that ended. Returns None if the message contains
+    no reason, or if the reason cannot be decoded."""
     found = _ENCODED.findall(text)
     try:
         return decode(found[-1]) if found else None
@@ -65,8 +67,8 @@ def encoded_reason(text: str) -> Reason | None:
 
 
 def reason_of(failure: BaseException) -> Reason:
-    """Returns the reason why Kafka could not be read, if that ended the query; else a reason with one line of the
-    failure's text."""
+    """Returns the reason why Kafka could not be read, if this ended the query. Otherwise returns a reason with one line
+    of the failure's text."""
     if isinstance(failure, KafkaFailure):
         return failure.reason
     return encoded_reason(str(failure)) or ErrorText(_line(str(failure)) or type(failure).__name__)
@@ -79,14 +81,15 @@ def heals(failure: BaseException) -> bool:
 
 
 def error_summary(failure: BaseException) -> str:
-    """Returns the reason as text for people, with what helps if a permission is missing."""
+    """Returns the reason as text for people. If a permission is missing, the text also says what helps."""
     reason = reason_of(failure)
     return f"{reason} (`txnscope doctor` prints the command that grants it)" if is_denied(reason) else str(reason)
 
 
 def _line(text: str) -> str:
-    """Returns a sentence of ours about a killed planner, a missing Python or a missing module. For any other `text`,
-    returns the message of our own exception in it, else its last cause, else its first line."""
+    """Returns one line for people. For a killed planner, a missing Python or a missing module, the line is our own
+    sentence. For any other text, the line is the message of our own exception in the text, else the last cause in the
+    text, else the first line of the text."""
     if _WITHOUT_A_CAUSE.search(text):
         return "a Python process of Spark's has ended"
     if missing := _NO_PYTHON.search(text):
@@ -111,7 +114,7 @@ def _line(text: str) -> str:
 
 @contextmanager
 def store_failures(writer: SourceWriter) -> Iterator[None]:
-    """Stores the reason of an exception that ends the block, and raises it again."""
+    """If an exception ends the block, stores the reason and raises the exception again."""
     try:
         yield
     except Exception as e:

@@ -1,5 +1,5 @@
 """Writes counters that never fall, ended transactions by minute, records that could not be read, and the history of
-ids: notable transitions, minutes, and causes that were settled later."""
+ids: notable transitions, totals per minute, and causes of aborts that were settled later."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ from service.store.schema.history import (
 from service.store.writers.id_rows import EndedTotals
 
 KEPT_REJECTS: Final = 10_000
-"""Number of a cluster's newest rejects that are kept; the counter DECODE_ERRORS counts all rejects."""
+"""Maximum number of rejects (records that could not be read) that are kept of a cluster: the newest ones. The counter
+DECODE_ERRORS counts all rejects."""
 
 KEPT_RAW_BYTES: Final = 32 << 20
-"""Maximum total size (bytes) of the keys and values kept of a cluster's newest rejects. Older rejects keep only their
-place, reason and id."""
+"""Maximum total size (bytes) of the keys and values that are kept for the newest rejects of a cluster. Older rejects
+keep only their place, reason and id."""
 
 
 _COUNTERS = Upsert(counters, add=("value",))
@@ -67,7 +68,8 @@ def count_ends(connection: Connection, cluster_id: int, ended: EndedTotals, now_
 def count_ends_of_applications(
     connection: Connection, cluster_id: int, grown: Mapping[tuple[str, str], int], now_ms: int
 ) -> None:
-    """Adds ended transactions to the totals of applications. `grown`: by application and column."""
+    """Adds ended transactions to the totals of applications. `grown`: the numbers to add, by application and column of
+    `application_totals`."""
     applications = sorted({application for application, _ in grown})
     rows = [
         (cluster_id, one, now_ms, now_ms, *(grown.get((one, column), 0) for column in (COMMITS, *ABORTED.values())))
@@ -95,16 +97,14 @@ def count_durations(
 
 def count_detection(connection: Connection, cluster_id: int, stalled_since_ms: int, confirmed_at_ms: int) -> None:
     """Adds the detection time of a hanging transaction that was confirmed just now. `stalled_since_ms`: the time at
-    which its partition was first seen stalled.
-
-    Call it in the transaction that stores the finding: both are written, or neither.
-    """
+    which the transaction's partition was first seen stalled. Call this function in the transaction that stores the
+    finding: both are written, or neither."""
     _count_one(connection, cluster_id, DETECTION, CONFIRMED, duration_between(stalled_since_ms, confirmed_at_ms))
 
 
 def count_contradictions(connection: Connection, cluster_id: int, number: int) -> None:
-    """Adds the number of decisions that have just become unknown because proofs contradict each other. Call it in the
-    transaction that stores their findings: both are written, or neither."""
+    """Adds the number of decisions that have just become unknown because proofs contradict each other. Call this
+    function in the transaction that stores their findings: both are written, or neither."""
     if number:
         _COUNTERS.write(connection, [(cluster_id, CONTRADICTIONS, "", number)])
 
@@ -128,7 +128,8 @@ def _count_one(connection: Connection, cluster_id: int, kind: str, label: str, m
 def keep_rejects(
     connection: Connection, cluster_id: int, source: str, topic: str, new: Sequence[Reject], now_ms: int
 ) -> None:
-    """Counts every reject by its reason; keeps the newest KEPT_REJECTS, with KEPT_RAW_BYTES of keys and values."""
+    """Counts every reject by its reason. Keeps the newest KEPT_REJECTS rejects, and at most KEPT_RAW_BYTES of their
+    keys and values."""
     if not new:
         return
     reasons = Counter(reject.reason for reject in new)
@@ -146,8 +147,8 @@ def keep_rejects(
 
 
 def _bounded(new: Sequence[Reject]) -> list[Reject]:
-    """Returns the newest rejects, at most KEPT_REJECTS, with each id replaced by its `id_key`. The oldest of them lose
-    keys and values if those of all exceed KEPT_RAW_BYTES."""
+    """Returns the newest rejects, at most KEPT_REJECTS, with each id replaced by its `id_key`. If all keys and values
+    together exceed KEPT_RAW_BYTES, the oldest rejects lose theirs."""
     kept = []
     size = 0
     for reject in reversed(new[-KEPT_REJECTS:]):
@@ -183,8 +184,8 @@ _REVISE = (
 
 
 class HistoryRows:
-    """Collects the history rows of the deltas of ids; leaves out transitions and minutes that are older than
-    `oldest_ms`."""
+    """Collects the rows of history that new records add to ids (`IdDelta`); leaves out transitions and minutes that are
+    older than `oldest_ms`."""
 
     def __init__(self, cluster_id: int, oldest_ms: int, counts: bool) -> None:
         self._cluster_id, self._oldest_ms, self._counts = cluster_id, oldest_ms, counts
@@ -227,8 +228,8 @@ def revise(connection: Connection, revisions: Sequence[Mapping[str, Any]]) -> No
 
 
 def minute_row(cluster_id: int, transactional_id: bytes, minute: IdMinute) -> tuple[Any, ...]:
-    """Returns a row of `id_minutes`. Without commits, `first_ms` is the minute's end and `last_ms` its start, so that
-    any later commit replaces them."""
+    """Returns a row of `id_minutes`. If the minute has no commits, `first_ms` is the end of the minute and `last_ms`
+    its start, so that any later commit replaces both values."""
     minute_ms, sums, aborts = minute
     if not sums.commits:
         sums = sums._replace(first_ms=minute_ms + MINUTE_MS - 1, last_ms=minute_ms)

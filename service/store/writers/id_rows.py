@@ -1,5 +1,6 @@
-"""Reads and writes the rows of some ids together: the row that counts, the partitions of its open transaction, the
-number of ids in each state, and the records left behind in other partitions of the transaction log."""
+"""Reads and writes the rows of many ids at once: for each id, the row that counts (`rows.ids.divide`), the partitions
+of its open transaction, and the records left behind in other partitions of the transaction log. Also counts the ids in
+each state."""
 
 from __future__ import annotations
 
@@ -117,7 +118,8 @@ _LONGEST_TOPIC: Final = 249  # Kafka's limit; a longer name, from a broken recor
 
 @dataclass(slots=True)
 class IdRows:
-    """The rows of some ids. `counting`: by id, the row that counts. `partition_count`: of the transaction log."""
+    """The stored rows of some ids, and the changes to write. `counting`: by id, the row that counts
+    (`rows.ids.divide`). `partition_count`: number of partitions of the transaction log."""
 
     connection: Connection
     cluster_id: int
@@ -145,11 +147,12 @@ class IdRows:
         return cls(connection, cluster_id, partition_count, counting, others)
 
     def in_partition(self, key: bytes, partition: int) -> IdRow | None:
-        """Returns the row of the id's newest record in this partition of the log; None if there is none."""
+        """Returns the row of the id's newest record in this partition of the log. Returns None if the partition has no
+        record of the id."""
         return next((row for row in self._all(key) if row.partition == partition), None)
 
     def application_of(self, key: bytes) -> str | None:
-        """Returns the application of the id; None if it is not known."""
+        """Returns the application of the id; None if the application is not known."""
         row = self.counting.get(key)
         return None if row is None else row.application
 
@@ -158,8 +161,8 @@ class IdRows:
         return any(row.partition != partition and row.state != EXPIRED for row in self._all(key))
 
     def put(self, row: IdRow, places: Places) -> None:
-        """Sets the row of the id's newest record in the row's log partition, with the partitions of its open
-        transaction."""
+        """Sets the row of the id's newest record in one log partition (`row.partition`). `places`: the partitions of
+        the id's open transaction."""
         key = row.transactional_id
         old = self.counting.get(key)
         if (old is None or old.partition == row.partition) and not self._others.get(key):
@@ -171,7 +174,7 @@ class IdRows:
         self._divide(old, divide(others.values(), self.partition_count))
 
     def divide_again(self) -> None:
-        """Chooses again which record of each id counts."""
+        """Chooses again, for each id with records in several log partitions, the record that counts."""
         for key, others in list(self._others.items()):
             old = self.counting.get(key)
             records = [*others.values(), *([] if old is None else [Record(old, self._places_of(old))])]
@@ -227,7 +230,8 @@ class IdRows:
         self.counting[key] = self._changed[key] = row
 
     def _places_of(self, row: IdRow) -> Places:
-        """Returns the partitions of the open transaction in the row that counts; none if no transaction is open."""
+        """Returns the partitions of the open transaction in the row that counts; an empty tuple if no transaction is
+        open."""
         key = row.transactional_id
         if row.state not in OPEN or key in self._changed:
             return self._opened.get(key, ())
@@ -244,8 +248,8 @@ def places_of(participants: Iterable[Participants]) -> Places:
 
 
 def divide_all_again(connection: Connection, cluster_id: int, partition_count: int) -> None:
-    """Chooses again, for every id with records in several log partitions, which record counts. Needed after partitions
-    were added to the transaction log, or the log of a partition was replaced."""
+    """Chooses again, for every id with records in several log partitions, the record that counts. Call it after
+    partitions were added to the transaction log, or after the log of a partition was replaced."""
     ids = select(_L.transactional_id).where(_L.cluster_id == cluster_id).distinct().order_by(_L.transactional_id)
     for some in batched(connection.scalars(ids).all(), IDS_AT_ONCE):
         rows = IdRows.read(connection, cluster_id, some, partition_count)

@@ -70,7 +70,7 @@ class IdWriter:
         *,
         counts: bool,
     ) -> EndedTotals:
-        """Applies `runs`: runs of the plan's ranges, sorted by `id_rows.by_id`. With `counts=False`, adds nothing to
+        """Applies runs of the plan's ranges; `runs` is sorted by `id_rows.by_id`. With `counts=False`, adds nothing to
         the totals and leaves out runs that the store has already, so the call may be repeated."""
         runs, displays = keyed(runs)
         ids = list(dict.fromkeys(run.transactional_id for run in runs))
@@ -163,13 +163,13 @@ def expire_partition_ids(connection: Connection, cluster_id: int, partition: int
 
 
 def _is_stored(row: IdRow | None, run: Run) -> bool:
-    """Returns whether the row of the run's partition already contains the run. A row has an offset only of the present
-    generation: `expire_partition_ids` removes the offsets of earlier generations."""
+    """Returns whether the row of the run's partition already contains the run. The offset in a row is always one of the
+    present generation, because `expire_partition_ids` removes the offsets of earlier generations."""
     return row is not None and row.record.offset >= run.last.offset
 
 
 def _is_gone(runs: Sequence[Run]) -> bool:
-    """Returns whether the runs are only tombstones."""
+    """Returns whether the runs contain nothing but tombstones."""
     return all(record.state == EXPIRED for run in runs for record in (run.first, run.last))
 
 

@@ -35,8 +35,8 @@ MOST_TORN: Final = 1_000
 """Maximum number of torn transactions that wait for the judge; the counter counts all torn transactions."""
 
 MOST_KEPT: Final = 1_000
-"""Maximum number of markers that are kept for one partition of a deleted topic, and maximum number of producer ids
-whose records no marker has ended. If a partition has more of either, its markers are not compared with decisions."""
+"""Bound on what is kept for one partition of a deleted topic: on its markers, and on the producer ids with records that
+no marker has ended. If the partition has more of either, its markers are not compared with decisions."""
 
 _AT_ONCE: Final = 500
 _INTERNAL: Final = "__"
@@ -74,11 +74,11 @@ class Torn(NamedTuple):
 class Settled(NamedTuple):
     """The outcome of one comparison.
 
-    - `decided_in`: (log partition, offset) of each record of the decisions in `results`.
+    - `decided_in`: place (log partition, offset) of each decision in `results`.
     - `used`: markers that were compared.
     - `gone`: partitions that are no longer tailed.
-    - `begun`: the first offsets of partitions that are compared from now on.
-    - `ownerless`: (partition, producer id) of records that have no marker and may be of a transaction in `results`.
+    - `begun`: partitions that are compared from now on, each with the first offset that is compared.
+    - `ownerless`: (partition, producer id) of records that have no marker and may belong to a transaction in `results`.
     - `ended`: logs of deleted topics, with the markers and records that are still to be compared.
     """
 
@@ -100,9 +100,9 @@ def keep_decisions(
     audited: Callable[[str], bool],
     now_ms: int,
 ) -> None:
-    """Adds the decisions about transactions that have a partition of an `audited` topic. Their partitions of other
-    topics count as unseen, except those of Kafka's own topics, which are never tailed. `steps`: by log partition, the
-    range that holds the decisions."""
+    """Adds the decisions about transactions that have a partition of an `audited` topic. Other partitions of such a
+    transaction count as unseen, except those of Kafka's own topics, which are never tailed. `steps`: by log partition,
+    the range that holds the decisions."""
     rows = []
     for one in found:
         places = [(part.topic, number) for part in one.participants for number in part.partitions]
@@ -117,8 +117,9 @@ def keep_decisions(
 
 
 def _not_before_ms(step: RangeStep) -> int:
-    """Returns a time before any record of the range was appended: the time at which the log's end was last requested.
-    Returns NOT_KNOWN if the store had not read up to that end, or if the range is the first one of its log."""
+    """Returns a time (ms) at which no record of the range was appended yet: the time of the last request for the log's
+    end before this range. Returns NOT_KNOWN if the store had not read up to that end, or if the range is the first one
+    of its log."""
     before = step.before
     if before is None or step.begins_generation or before.next_offset < before.end_offset:
         return NOT_KNOWN
@@ -134,10 +135,15 @@ def keep_markers(
     steps: Mapping[int, RangeStep],
     now_ms: int,
 ) -> None:
-    """Adds the markers, each with the offset of the first record that it ends, and `unended`, the records that have no
-    marker yet. If an earlier batch read that first record, its offset comes from its row in `unended_records`, and this
-    row is deleted. Before, moves what is left of deleted topics' logs to `ended_logs`, and deletes the rows of
-    partitions that are gone or begin a new generation. `steps`: by partition, the range that holds the markers."""
+    """Adds the markers, and the records that have no marker yet (`unended`). `steps`: by partition, the range that
+    holds the markers.
+
+    Each marker gets the offset of the first record that it ends. If an earlier batch read that first record, the offset
+    comes from the record's row in `unended_records`, and the row is deleted.
+
+    Before the markers are added, the markers and records of deleted topics' logs are copied to `ended_logs`. Then all
+    rows of partitions that are gone, or begin a new generation, are deleted.
+    """
     _keep_ended(connection, cluster_id, topic, steps, now_ms)
     begun = [partition for partition, step in steps.items() if step.begins_generation or step.read.is_gone]
     if begun:
@@ -165,9 +171,9 @@ def keep_markers(
 def _keep_ended(
     connection: Connection, cluster_id: int, topic: str, steps: Mapping[int, RangeStep], now_ms: int
 ) -> None:
-    """Copies markers and unended records of deleted topics' logs to `ended_logs`, from the first offset that is
-    compared. Leaves out a log with more than MOST_KEPT of either, and logs beyond MOST_ENDED_LOGS. Deletes rows of
-    `ended_logs` whose log exists after all."""
+    """Copies markers and unended records of deleted topics' logs to `ended_logs`, from the first compared offset on.
+    Leaves out a log with more than MOST_KEPT markers or unended records, and logs beyond MOST_ENDED_LOGS. Deletes rows
+    of `ended_logs` whose log exists after all."""
     there = [(p, one.read.topic_id) for p, one in steps.items() if one.begins_generation or one.before is None]
     for some in batched(there, _AT_ONCE):
         of_topic = _E.cluster_id == cluster_id, _E.topic == topic
@@ -236,20 +242,21 @@ def _unended(
 
 
 def forget_all(connection: Connection, cluster_id: int) -> None:
-    """Deletes everything that waits to be compared, because nothing is tailed."""
+    """Deletes everything that waits to be compared. Called when no topic is tailed."""
     for table in (unended_records, waiting_decisions, waiting_markers, audited_partitions, ended_logs):
         connection.execute(delete(table).where(table.c.cluster_id == cluster_id))
 
 
 class MarkerAuditWriter:
-    """Writes the outcome of comparisons under the lease. LeaseLost: stop. StoreUnavailable: nothing was written."""
+    """Writes the outcome of comparisons under the lease. Each method raises LeaseLost (stop) or StoreUnavailable; then
+    nothing was written."""
 
     def __init__(self, engine: Engine, lease: Lease) -> None:
         self._engine, self._lease = engine, lease
 
     def settle(self, settled: Settled, witness: Witness) -> None:
-        """Counts the results, deletes the compared decisions and markers, stores torn transactions for the judge, and
-        adds the partitions that are compared from now on: all or nothing."""
+        """In one transaction: counts the results, deletes the compared decisions and markers, stores torn transactions
+        for the judge, and adds the partitions that are compared from now on."""
         cluster_id = self._lease.cluster_id
         with self._engine.begin() as connection:
             check(connection, self._lease)
@@ -261,7 +268,7 @@ class MarkerAuditWriter:
 
     def begin_anew(self, given_up: Collection[Decision]) -> None:
         """Deletes all waiting decisions, waiting markers, audited partitions and ended logs, because an unknown part of
-        the decisions and markers is missing. Counts the decisions `given_up` as unseen."""
+        the decisions and markers is missing. Counts the decisions in `given_up` as unseen."""
         with self._engine.begin() as connection:
             check(connection, self._lease)
             cluster_id = self._lease.cluster_id

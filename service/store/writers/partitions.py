@@ -1,5 +1,5 @@
-"""Stores what was read of data partitions: of each partition the newest observation and its open entries, and of tailed
-partitions the batches, exactly once."""
+"""Stores, exactly once, what was read of data partitions: the newest observation and the open entries of each
+partition, and the batches of tailed partitions."""
 
 from __future__ import annotations
 
@@ -159,8 +159,9 @@ def _places(batch: PartitionsBatch) -> list[TopicPartition] | None:
 def _forget_others(
     partitions: Partitions, batch: PartitionsBatch, found: Container[TopicPartition], now_ms: int
 ) -> None:
-    """Forgets the partitions that a full batch does not name, because they are not watched any more. A deleted
-    partition is kept until GONE_KEPT_MS have passed and it is not in `found`, the partitions with open findings."""
+    """Forgets the partitions that a full batch does not name, because these partitions are not watched any more. A
+    deleted partition is kept for GONE_KEPT_MS, and for as long as `found`, the partitions with open findings, contains
+    it."""
     named = {(look.topic, look.partition) for look in batch.observations}
     for place in partitions.rows.keys() - named:
         row = partitions.rows[place]

@@ -25,9 +25,14 @@ from service.store.writers.history import count_batch
 
 
 class RangeStep(NamedTuple):
-    """A range to apply. `counts`: True if the range begins at or above `counted_from` and `read.counts` is True: then
-    its records are counted. `begins_generation`: the range is the first one of a new generation of a log that the store
-    knows. If `read.is_gone`, the step only ends the partition."""
+    """A range to apply.
+
+    - `counts`: whether the range's records are counted: the range begins at or above `counted_from`, and `read.counts`
+      is True.
+    - `begins_generation`: whether the range is the first one of a new generation of a log that the store knows.
+
+    If `read.is_gone`, the step only ends the partition.
+    """
 
     read: RangeRead
     before: Position | None
@@ -76,14 +81,14 @@ def plan(
 
 
 def select_runs(steps: Mapping[int, RangeStep], runs: Iterable[Run], *, counts: bool) -> list[Run]:
-    """Returns the runs of those steps whose `counts` has this value."""
+    """Returns the runs in those partitions whose step has this value of `counts`."""
     partitions = {partition for partition, step in steps.items() if step.counts is counts}
     return [run for run in runs if run.partition in partitions]
 
 
 def _step(before: Position | None, read: RangeRead) -> RangeStep | None:
-    """Returns the step for the range; None: the whole range was applied before. Raises OutOfSequence if the range does
-    not fit."""
+    """Returns the step for the range. Returns None if the whole range was applied before. Raises OutOfSequence if the
+    range does not fit the stored position."""
     if read.lo > read.hi:
         raise _refused(read, before, "ends before it begins")
     if read.is_gone:
@@ -167,8 +172,8 @@ class SourceWriter:
         self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
 
     def report_trouble(self, trouble: Reason) -> None:
-        """Stores the reason why nothing can be read, and does not change `as_of_ms`. LeaseLost: stop. StoreUnavailable:
-        try again."""
+        """Stores the reason why the source cannot be read; `as_of_ms` stays as it is. Raises LeaseLost (stop) or
+        StoreUnavailable (try again)."""
         with self._transaction() as connection:
             self._save_status(connection, NEVER_MS, trouble)
 
@@ -188,8 +193,8 @@ class SourceWriter:
             yield connection
 
     def _save_status(self, connection: Connection, as_of_ms: int, trouble: Reason | None) -> None:
-        """Writes that the source was read without trouble as of `as_of_ms`. With `trouble`, writes only the trouble;
-        but if the trouble is that the log does not exist, writes both, because there is nothing to read."""
+        """Without `trouble`, writes that the source was read as of `as_of_ms`. With `trouble`, writes only the trouble.
+        If the trouble is that the log does not exist, writes both, because there is nothing to read."""
         if trouble is None or is_log_absent(trouble):
             _WELL.write(connection, [(self._cluster_id, self.source, as_of_ms, encode_if(trouble))])
         else:
@@ -267,7 +272,7 @@ def _after(step: RangeStep, now_ms: int) -> Position:
 
 
 def _witnessed_from(step: RangeStep) -> int:
-    """Returns the offset from which on every record that was ever appended was read."""
+    """Returns the offset from which on the reads are complete: every record ever appended at or above it was read."""
     read, gap = step.read, step.gap
     known = read.lo if step.before is None or step.begins_generation else step.before.witnessed_from
     return max(known, read.hole_end, gap.to_offset if gap is not None and gap.reason == "retention" else 0)

@@ -1,5 +1,5 @@
-"""Applies batches read from the transaction log to the store, exactly once, and settles the causes of aborts that
-waited."""
+"""Applies batches read from the transaction log to the store, exactly once. Settles the causes of aborts that waited
+for a later record of their id."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class TransactionLogWriter(SourceWriter):
         full_history_prefixes: tuple[bytes, ...] = (),
         audited: Callable[[str], bool] | None = None,
     ) -> None:
-        """Keeps every transition of ids that begin with one of `full_history_prefixes`, and only the notable ones of
-        other ids. `audited`: returns whether the markers of a topic are compared with decisions; None: those of no
-        topic."""
+        """Keeps every transition of ids that begin with one of `full_history_prefixes`, and only the notable
+        transitions of other ids. `audited`: returns whether the markers of a topic are compared with decisions; None if
+        those of no topic are compared."""
         super().__init__(engine, lease)
         self._ids = IdWriter(lease.cluster_id, history_ms, full_history_prefixes)
         self._log = (lease.cluster_id, SourceName.TRANSACTION_LOG, TOPIC)
@@ -76,12 +76,12 @@ class TransactionLogWriter(SourceWriter):
         self._audited = audited
 
     def apply(self, batch: LogBatch, now_ms: int, before_ms: int | None = None) -> Reason | None:
-        """Writes the batch and its progress in one transaction. Returns why there is no transaction log; None if it
-        exists or may still be created.
+        """Writes the batch and its progress in one transaction. Returns the reason why there is no transaction log;
+        None if the log exists or may still be created.
 
-        In the first read of a long log, one transaction would hold the write lock for too long. So runs that do not
-        count are written before, in short transactions without progress. After a crash in between, the same ranges are
-        read again, and stored runs are skipped.
+        In the first read of a long log, one transaction would hold the write lock for too long. For this reason, runs
+        that do not count are written first, in short transactions without progress. After a crash in between, the same
+        ranges are read again, and runs that are already stored are skipped.
 
         `before_ms`: duration of the previous batch, which is counted. Raises OutOfSequence (start again at the store's
         progress), LeaseLost (stop) or StoreUnavailable (try again); then nothing that counts was written.
@@ -110,8 +110,9 @@ class TransactionLogWriter(SourceWriter):
     def _divided(
         self, connection: Connection, todo: RangePlan, batch: LogBatch
     ) -> tuple[LoneRuns | None, Sequence[Run]]:
-        """Divides the lone runs of the ranges to apply. The first value: the runs of log partitions from which the
-        store has no ids yet, or None; their ids should all be new. The second value: the other runs."""
+        """Divides the lone runs (`LoneRuns`) of the ranges to apply. The first value: the runs of log partitions from
+        which the store has no ids yet; their ids should all be new. None if there are no such runs. The second value:
+        the other runs."""
         if batch.lone is None:
             return None, ()
         of_cluster = coordinator_states.c.cluster_id == self._cluster_id

@@ -17,23 +17,24 @@ ALIVE_WITHIN_MS: Final = 30_000
 """If a canary has not written to the store for longer than this time (ms), it is not running."""
 
 ROUND_LATE_MS: Final = 15_000
-"""Longest time (ms) that a round may be late. After that, the coordinator's state is not known."""
+"""Longest delay (ms) of a canary's round. If the next round is later than that, the coordinator's state is not
+known."""
 
 
 class Health(StrEnum):
     """The state of a coordinator according to the canary."""
 
     RUNS = "runs"
-    """The canary's newest transaction there was committed, and its record became visible."""
+    """The canary's newest transaction with this coordinator was committed, and its record became visible."""
     FAILS = "fails"
     IDLE = "idle"
-    """Its broker is live, and coordinates no transaction."""
+    """The coordinator's broker is live, and coordinates no transactional.id."""
     UNKNOWN = "unknown"
-    """There was no round yet, or no recent one."""
+    """The canary is not running, or it has finished no recent round with this coordinator."""
 
 
 class CoordinatorHealth(NamedTuple):
-    """A coordinator with its rounds, and its state according to them."""
+    """The canary's rounds with one coordinator, and the coordinator's state according to these rounds."""
 
     rounds: Coordinator
     health: Health
@@ -73,8 +74,8 @@ class CanaryHealth(NamedTuple):
 
     @property
     def probed(self) -> tuple[CoordinatorHealth, ...]:
-        """The coordinators that can be probed. An idle coordinator cannot: it leads no partition of the transaction
-        log."""
+        """The coordinators that can be probed. An idle coordinator cannot be probed, because it leads no partition of
+        the transaction log."""
         return tuple(one for one in self.coordinators if one.health != Health.IDLE)
 
     @property
@@ -87,7 +88,7 @@ class CanaryHealth(NamedTuple):
 
     @property
     def commit_p99_us(self) -> int | None:
-        """The 99th percentile of the commit times (µs) in the newest rounds of the running coordinators; None without
+        """The 99th percentile of the commit times (µs) in the newest rounds with the running coordinators; None without
         such a round."""
         return percentile([us for one in self.running for us in one.commit_us], 99)
 

@@ -39,8 +39,8 @@ class Broker(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Rates over the last whole minutes before the cluster's newest success. `window_ms` 0: no whole minute was counted
-    yet."""
+    """Rates over the last whole minutes before the cluster's newest success. `window_ms` is 0 if no whole minute was
+    counted yet."""
 
     window_ms: int
     commits_per_s: float
@@ -51,10 +51,15 @@ NO_RATES: Final = Rates(0, 0.0, 0.0)
 
 
 class Description(NamedTuple):
-    """A cluster. `as_of_ms`: time of the newest success of any of its sources. `ids`: numbers of ids by state.
-    `counts`: numbers of findings, by kind and status. `truncated`: by kind, how much has no finding because a bound was
-    reached. `ended`: counters of ended transactions, by their names in `service.store.schema.history`. `configs`: value
-    and source by name."""
+    """A cluster.
+
+    - `as_of_ms`: time of the newest success of any of the cluster's sources.
+    - `ids`: numbers of ids by state.
+    - `counts`: numbers of findings, by kind and status.
+    - `truncated`: by kind, the number of conditions without a finding, because there are too many.
+    - `ended`: counters of ended transactions, by their names in `service.store.schema.history`.
+    - `configs`: value and source by name.
+    """
 
     cluster: ClusterRow
     as_of_ms: int | None
@@ -103,7 +108,8 @@ class Description(NamedTuple):
 
 
 def configs_of(cluster: ClusterRow) -> dict[str, dict[str, str]]:
-    """Returns `{name: {"value", "source"}}` for every config that matters; Kafka's default if none was reported."""
+    """Returns `{name: {"value", "source"}}` for every config that txnscope uses. A config that no broker reported has
+    Kafka's default."""
     assumed = {name: {"value": value, "source": "assumed"} for name, value in CONFIG_DEFAULTS.items()}
     return assumed | dict((cluster.description or {}).get("configs", {}))
 
@@ -155,8 +161,8 @@ def _broker(stored: Mapping[str, Any]) -> Broker:
 
 
 def _rates(connection: Connection, cluster: ClusterRow, as_of_ms: int | None) -> Rates:
-    """Returns the rates over the last whole minutes before `as_of_ms`: at most five minutes, and no minute from before
-    counting began."""
+    """Returns the rates over at most five whole minutes before `as_of_ms`. A minute before counting began is left
+    out."""
     if as_of_ms is None or cluster.counted_since_ms is None:
         return NO_RATES
     to_ms = minute_of(as_of_ms)

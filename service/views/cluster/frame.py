@@ -39,11 +39,17 @@ class Rights(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """The data of a cluster that every page shows. `seen`: the description of the cluster. `standing`: stalled
-    partitions, the longest stalled first. `stalls`: the stalls that pages show, by source. `first_read`: progress of
-    the first read of the transaction log, None once it is complete. `expiring`: number of ids that expire within 24
-    hours. `log_unread`: why the transaction log cannot be read, None if it can; `has_log`: the brokers have a
-    transaction log. `newer`: a sentence if a newer version of txnscope has added to the store."""
+    """The data of a cluster that every page shows.
+
+    - `seen`: the description of the cluster.
+    - `standing`: stalled partitions, the longest stalled first.
+    - `stalls`: the stalls that pages show, by source.
+    - `first_read`: progress of the first read of the transaction log; None once the first read is complete.
+    - `expiring`: number of ids that expire within 24 hours.
+    - `log_unread`: why the transaction log cannot be read; None if it can be read.
+    - `has_log`: whether the brokers have a transaction log.
+    - `newer`: a sentence if a newer version of txnscope has added to the store.
+    """
 
     clusters: tuple[str, ...]
     cluster: ClusterRow
@@ -73,7 +79,7 @@ class Frame(NamedTuple):
         return limits_of(self.seen.configs)
 
     def as_of_ms(self, source: str) -> int | None:
-        """Returns the time of the source's last success, the same that REST reports; None if there was none."""
+        """Returns the time of the source's last success, as REST reports it; None if there was no success."""
         status = self.seen.statuses.get(source)
         return self.seen.coverage.answered_at_ms if source == SourceName.PARTITIONS else status and status.as_of_ms
 
@@ -121,10 +127,13 @@ def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Fram
 
 
 def _needed(statuses: Mapping[str, StatusRow], covered: Coverage, log_unread: Reason | None) -> dict[str, int | None]:
-    """Returns, by source, the time of its last success, for the sources on which verdicts depend; None before the first
-    success. The ledger is not among them. A partition that does not answer does not make the page old: only this
-    partition is unknown. A transaction log that cannot be read is left out, because pages report everything that
-    depends on it as unknown."""
+    """Returns the time of the last success of each source on which verdicts depend; None before the first success. The
+    ledger is left out, because no verdict depends on it.
+
+    For the data partitions, the time is `Coverage.answered_at_ms`: a partition that does not answer is unknown, but
+    does not make the page old. A transaction log that cannot be read is left out unless it is the only source, because
+    pages report everything that depends on it as unknown.
+    """
     answered = {source: status.as_of_ms for source, status in statuses.items() if source != SourceName.LEDGER}
     if SourceName.PARTITIONS in answered:
         answered[SourceName.PARTITIONS] = covered.answered_at_ms
@@ -134,7 +143,8 @@ def _needed(statuses: Mapping[str, StatusRow], covered: Coverage, log_unread: Re
 
 
 def _oldest(needed: Mapping[str, int | None]) -> int | None:
-    """Returns the oldest of these times, because verdicts need all sources; None if a source has not succeeded yet."""
+    """Returns the oldest of the sources' last successes, because verdicts need all sources. Returns None if a source
+    has not succeeded yet."""
     times_ms = needed.values()
     return None if None in times_ms else min((one for one in times_ms if one is not None), default=None)
 
@@ -172,8 +182,8 @@ class Freshness(NamedTuple):
 
     @property
     def age_ms(self) -> int:
-        """Returns the age (ms), at least 0: `as_of_ms` is by the clock of the host that wrote the store, which may be
-        ahead of ours."""
+        """Returns the age (ms), at least 0. `as_of_ms` comes from the clock of the host that wrote the store, and that
+        clock may be ahead of ours."""
         return 0 if self.as_of_ms is None else max(self.now_ms - self.as_of_ms, 0)
 
     @property

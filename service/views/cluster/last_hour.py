@@ -24,11 +24,16 @@ _ALL_CAUSES: Final = "none"
 
 
 class LastHour(NamedTuple):
-    """The transactions that ended in [from_ms, to_ms): whole minutes, at most an hour, none from before counting began.
-    A commit counts in the minute in which it was read, an abort in the minute of its record's timestamp; the two differ
-    while reading lags. `aborts`: for each minute, the number of aborts by the style of their cause. `totals`: the total
-    number of aborts by cause; None if there are too many aborts to count them by cause. `outage`: the finding about ids
-    that timed out together, if there is one."""
+    """The transactions that ended in [from_ms, to_ms): whole minutes, at most an hour. A minute before counting began
+    is left out.
+
+    A commit counts in the minute in which it was read, an abort in the minute of its record's timestamp. The two
+    minutes differ while reading lags.
+
+    - `aborts`: for each minute, the number of aborts by the style of their cause.
+    - `totals`: the total number of aborts by cause; None if there are too many aborts to count them by cause.
+    - `outage`: the finding about ids that timed out together, if there is one.
+    """
 
     from_ms: int
     to_ms: int
@@ -99,8 +104,8 @@ def read_last_hour(connection: Connection, frame: Frame) -> LastHour | None:
 
 
 def _outage(connection: Connection, cluster_id: int, since_ms: int) -> Finding | None:
-    """Returns the newest finding about ids that timed out together, because it explains the aborts. Returns None if
-    there is none, or if it was last seen before `since_ms`."""
+    """Returns the newest finding about ids that timed out together; such a finding explains the aborts. Returns None if
+    there is no such finding, or if it was last seen before `since_ms`."""
     selection = FindingSelection(kinds=frozenset({Kind.CORRELATED_TIMEOUTS}))
     found, _ = findings.read_page(connection, cluster_id, selection, None, 1)
     return found[0] if found and found[0].life.last_seen_ms >= since_ms else None

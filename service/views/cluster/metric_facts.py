@@ -50,13 +50,21 @@ class Holder(NamedTuple):
 
 
 class ClusterFacts(NamedTuple):
-    """The facts about a cluster at one moment. `counted_since_ms`: None if counting has not begun. `holder`: None if no
-    application ever held the lease. `counters`: by (name, label). `oldest`: by open state, the earliest time at which
-    an id entered the state. `top_open`: (display text of an id, time at which its open transaction began), the oldest
-    first. `expiring`: by period (1h, …), the number of ids that expire within it. `highest_epochs`: by protocol (1 or
-    2), the highest producer epoch. `findings`: numbers by (kind, status). `truncated`: by kind, the number of
-    conditions without a finding. `hanging`: the confirmed hanging findings, the longest open first. `stalled`: stalled
-    partitions, the longest stalled first. `canary`: None if the cluster never had one."""
+    """The facts about a cluster at one moment.
+
+    - `counted_since_ms`: None if counting has not begun.
+    - `holder`: None if no application ever held the lease.
+    - `counters`: values by (name, label).
+    - `oldest`: by open state, the earliest time at which an id entered the state.
+    - `top_open`: (display text of an id, time at which its open transaction began), the oldest first.
+    - `expiring`: by period (1h, …), the number of ids that expire within it.
+    - `highest_epochs`: by protocol (1 or 2), the highest producer epoch.
+    - `findings`: numbers by (kind, status).
+    - `truncated`: by kind, the number of conditions without a finding.
+    - `hanging`: the confirmed hanging findings, the longest open first.
+    - `stalled`: stalled partitions, the longest stalled first.
+    - `canary`: None if the cluster never had a canary.
+    """
 
     name: str
     kafka_cluster_id: str

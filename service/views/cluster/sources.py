@@ -58,7 +58,7 @@ class Coordinator(NamedTuple):
 
 
 def coordinators_of(logs: Iterable[LogPartitionRow], counts: Iterable[StateCount]) -> list[Coordinator]:
-    """Returns the partitions of the transaction log. `logs`: of all sources."""
+    """Returns the partitions of the transaction log. `logs`: the partitions of all sources."""
     ids: Counter[int] = Counter()
     open_: Counter[int] = Counter()
     for count in counts:
@@ -75,7 +75,7 @@ def sources_of(
     stalls: Mapping[str, Stall],
     now_ms: int,
 ) -> list[Source]:
-    """Returns the sources by name. `coverage`: of data partitions. `stalls`: by source."""
+    """Returns the sources by name. `coverage`: the coverage of the data partitions. `stalls`: the stalls by source."""
     read_of = {source: list(rows) for source, rows in groupby(partitions, lambda row: row.source)}
     found = []
     for name in sorted(read_of.keys() | statuses.keys()):
@@ -161,8 +161,8 @@ def read_stalls(
     coverage: Coverage,
     now_ms: int,
 ) -> dict[str, Stall]:
-    """Returns the stalls of the sources that stall, by name of the source. Such a source may be one of which nothing
-    was ever stored. `coverage`: the coverage of data partitions."""
+    """Returns the stalls of the sources, by the source's name. A source of which nothing was ever stored may be among
+    them. `coverage`: the coverage of the data partitions."""
     lease = clusters.lease_state(connection, cluster_id)
     found: dict[str, Stall] = {}
     for source in dict.fromkeys((*_ALWAYS_READ, *statuses)):
@@ -178,8 +178,8 @@ def read_stalls(
 def why_stalled(stall: Stall, now_ms: int, *, is_dated: bool = True) -> str:
     """Returns the reason of a stall in one line, without a full stop.
 
-    `is_dated`: the line contains the time since which no application has read the cluster; False if the caller itself
-    shows that time.
+    If `is_dated`, the line contains the time since which no application has read the cluster. Pass False if the caller
+    itself shows that time.
     """
     if stall.error is not None:
         gone = "" if stall.unread_since_ms is None else f"; {_unread(stall, now_ms, is_dated)}"
@@ -208,8 +208,8 @@ _NAMES: Final[Mapping[str, str]] = {
     SourceName.LEDGER: "the ledger of markers",
 }
 _TOGETHER_MS: Final = 5_000
-"""Time (ms) within which stalls for the same reason are shown as one: the last successes of two sources are never at
-exactly the same time."""
+"""If two sources stall for the same reason, and their last successes are at most this time (ms) apart, they are shown
+as one stall. The last successes of two sources are never at exactly the same time."""
 
 
 class StallLine(NamedTuple):

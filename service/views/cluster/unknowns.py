@@ -33,8 +33,8 @@ class UnknownKind(StrEnum):
 
 class Unknown(NamedTuple):
     """Something that cannot be known at present. `what` and `why`: texts for people. `grant`: the permission that would
-    help, if there is one. `source`: the name of the source, for the kind SOURCE. `reason`: `why` as a value for code,
-    if there is one."""
+    help, if there is one. `source`: the name of the source, only if the kind is SOURCE. `reason`: `why` as a value for
+    code, if there is one."""
 
     kind: UnknownKind
     what: str
@@ -66,7 +66,7 @@ def of_cluster(
         why = "not watched: --topics or --mirrored excludes their topics"
         found.append(Unknown(UnknownKind.NOT_WATCHED, f"{coverage.not_covered} partitions", why))
     if truncated:
-        why = "too many at once: they were not read, or got no finding"
+        why = "too many at once: these conditions were not read, or got no finding"
         found.append(Unknown(UnknownKind.LEFT_OUT, describe_counts(truncated), why))
     found += [_gap(gap) for gap in gaps]
     if unknown_ids:

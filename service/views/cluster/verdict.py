@@ -37,7 +37,8 @@ _SAYS_SOMETHING: Final = 0.02
 
 
 class Verdict(NamedTuple):
-    """The verdict of a page. `word`: decides which lines follow; `tone`: of the drawing; `title`: one sentence."""
+    """The verdict of a page. `word`: selects the lines below the verdict; `tone`: the tone of the drawing; `title`: one
+    sentence."""
 
     word: str
     tone: str
@@ -45,12 +46,18 @@ class Verdict(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The facts behind a verdict. `hanging`: number of confirmed findings about hanging transactions that are not
-    muted; `muted`: number of the muted ones. `lost`: number of findings that stay open until somebody acknowledges
-    them. `ids`: number of known transactional.ids. `is_cut`: hanging transactions may be missing, because there are too
-    many. `is_silent`: no broker answers. `left_ms`: approximate time left of the first read. `stalled`: names of the
-    sources that stall while others do not, else empty. `is_log_unread`: the transaction log cannot be read, so it is
-    not certain that a transaction hangs."""
+    """The facts behind a verdict.
+
+    - `hanging`: number of confirmed findings about hanging transactions that are not muted.
+    - `muted`: number of confirmed findings about hanging transactions that are muted.
+    - `lost`: number of findings that stay open until somebody acknowledges them.
+    - `ids`: number of known transactional.ids.
+    - `is_cut`: hanging transactions may be missing, because there are too many.
+    - `is_silent`: no broker answers.
+    - `left_ms`: approximate time left of the first read.
+    - `stalled`: names of the sources that stall while others do not, else empty.
+    - `is_log_unread`: the transaction log cannot be read, so it is not certain that a transaction hangs.
+    """
 
     cluster: str
     freshness: Freshness
@@ -68,8 +75,9 @@ class Seen(NamedTuple):
 
 
 def verdict_of(seen: Seen) -> Verdict:
-    """Returns the verdict. Unless the data are missing or too old, a hanging transaction decides it, even if partitions
-    cannot be judged. "Nothing hangs" has no restriction only if the data are fresh and all partitions are judged."""
+    """Returns the verdict. If the data are neither missing nor too old, a hanging transaction decides the verdict, even
+    if partitions cannot be judged. The text "Nothing hangs" has no restriction only if the data are fresh and all
+    partitions are judged."""
     freshness = seen.freshness
     if freshness.word in (READING, NEVER, UNKNOWN):
         return Verdict(freshness.word, "unknown", _not_judged(seen))

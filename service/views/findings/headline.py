@@ -1,4 +1,5 @@
-"""The headline of a finding, on its own page and in the list: two sentences, and how a resolved finding ended."""
+"""The headline of a finding, on its own page and in the list: a title, an explanation and, for a resolved finding, how
+it ended."""
 
 from __future__ import annotations
 
@@ -33,9 +34,9 @@ _ENDINGS: Final = {
 _WITHDRAWN: Final = (
     (
         "It was only a candidate:",
-        "a later check showed that the coordinator will end the transaction, or that it had ended.",
+        "a later check showed that the coordinator will end the transaction, or that the transaction had ended.",
     ),
-    ("The topic is mirrored:", "according to --mirrored, its producer ids belong to another cluster."),
+    ("The topic is mirrored:", "according to --mirrored, the producer ids in the topic belong to another cluster."),
 )
 """The (lead, text) of a withdrawn finding: the first pair if the finding was never confirmed, the second pair if it
 was."""
@@ -115,7 +116,8 @@ def _hanging(finding: Finding) -> Story:
         return Story(
             f"A transaction of {who} may hang on {place}",
             "A candidate: nothing has to be done yet.",
-            "Its owner is not known. The next check decides, within seconds, or within 35 s after a broker failure.",
+            "The owner of the transaction is not known. The next check decides: within seconds, or within 35 s after a"
+            " broker failure.",
             "warning",
         )
     if is_behind:

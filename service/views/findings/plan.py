@@ -61,7 +61,7 @@ def _give(grant: Grant, bootstrap: str | None, advice: str) -> list[Step]:
 
 
 def _look(finding: Finding, cluster: str) -> Step | None:
-    """Returns the step with a hyperlink to the page with more about the finding; None if there is no such page."""
+    """Returns the step that links to the page with more about the finding; None if there is no such page."""
     subject, seen_on = finding.subject, CATALOGUE[finding.kind].seen_on
     missing = next((e.text for e in finding.observation.evidence if e.source == "DescribeTransactions"), None)
     if finding.kind == Kind.STUCK_COMPLETION and missing is not None:
@@ -69,14 +69,14 @@ def _look(finding: Finding, cluster: str) -> Step | None:
         return Step("Missing:", f"{missing}.", href, "the id's timeline")
     if seen_on is SeenOn.ID and subject.transactional_id is not None:
         href = addresses.transaction_page(cluster, subject.transactional_id)
-        return Step("Look at the id:", "what ended each transaction, when and why, is on", href, "its timeline")
+        return Step("Look at the id:", "the end of each transaction, with time and cause, is on", href, "its timeline")
     if subject.prefix is not None:
         href = addresses.page_of(cluster, "transactions", prefix=subject.prefix)
         link = f"the page of those that begin with {subject.prefix}"
         return Step("Look at the ids:", "their states are on", href, link)
     if seen_on is SeenOn.EXPIRING:
         href = addresses.page_of(cluster, "expiring")
-        return Step("Look at the times:", "when each id expires is on", href, "Expiring ids")
+        return Step("Look at the times:", "the time at which each id expires is on", href, "Expiring ids")
     if seen_on is SeenOn.PIPELINE:
         href = addresses.page_of(cluster, "pipeline") + "#unknown"
         return Step("Look at the unknowns:", "everything that cannot be judged, and why, is on", href, "Pipeline")
@@ -170,7 +170,8 @@ def _look_once_more(finding: Finding) -> Step:
 
 _EXPECT: Final = Step(
     "Then expect",
-    "the LSO to move on to what is open next, or to the high watermark, and this finding to resolve within seconds.",
+    "the LSO to move on to the next open transaction, or to the high watermark, and this finding to resolve within"
+    " seconds.",
 )
 
 

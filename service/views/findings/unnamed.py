@@ -1,7 +1,7 @@
 """The words of a finding without the names in them: a reference such as `[transactional_id]` stands for each name.
 
 The users of a cluster choose its transactional.ids, groups and topics. A language model that reads such a name inside a
-sentence may take it for an instruction. So a program that passes a finding to a model passes these words, and the names
+sentence may take it for an instruction. For this reason a program gives a model these words, and the names separately,
 as data.
 """
 
@@ -22,7 +22,7 @@ from service.views.findings.headline import cause_of
 from service.views.findings.subject import outlook_of_finding
 
 _OUR_WORDS: Final = frozenset({"", TOPIC, OFFSETS_TOPIC, NOT_FOUND, DESCRIBE, READ, *NAMES.values()})
-"""Texts in facts and reasons that are not names."""
+"""Texts that occur in facts and reasons, but are not names."""
 _CODES: Final = frozenset({"decision", "operations", "request"})
 """Fields of reasons whose texts are txnscope's or Kafka's codes, not names."""
 

@@ -120,9 +120,9 @@ def links(
     limits: Limits,
     now_ms: int,
 ) -> list[Link]:
-    """Returns an entry of the blocking chain for each partition. Partitions that do not heal come first, muted ones
-    last. Partitions with the same outlook are sorted by the number of stopped groups, the time left and the age.
-    `findings`: the confirmed findings."""
+    """Returns an entry of the blocking chain for each partition. Muted entries come last. The others are sorted by
+    outlook, those that do not heal first. Entries with the same outlook are sorted by the number of stopped groups, the
+    time left and the age. `findings`: the confirmed findings."""
     behind: dict[TopicPartition, list[AffectedGroup]] = {}
     for group in affected:
         if group.is_blocked:
@@ -143,8 +143,8 @@ def links(
 def _finding(
     judged: JudgedPartition, at_places: Mapping[Key, Finding], of_ids: Mapping[bytes, Finding]
 ) -> Finding | None:
-    """Returns the finding about the blocker's entry or, if there is none and the blocker does not hang, the finding
-    about its id's open transaction; else None."""
+    """Returns the finding about the blocker's entry. If there is none, and the blocker does not hang, returns the
+    finding about the open transaction of the blocker's id. Returns None if there is neither."""
     start = None if judged.blocker is None else judged.blocker.entry.start_offset
     found = at_places.get((*judged.row.topic_partition, start))
     if found is None and judged.owner is not None and judged.relation != RelationKind.HANGING:
@@ -158,7 +158,7 @@ def _worst_first(link: Link) -> tuple[bool, int, int, int, int]:
 
 
 def waiting_first(groups: Iterable[AffectedGroup]) -> list[AffectedGroup]:
-    """Returns the groups in the order of WAITING_FIRST, and by name within a relation."""
+    """Returns the groups sorted by relation, in the order of WAITING_FIRST, then by name."""
     return sorted(groups, key=lambda one: (WAITING_FIRST.index(one.relation), one.key))
 
 
@@ -166,15 +166,16 @@ _PARTITIONS_JUDGED: Final = 50
 
 
 class Blocking(NamedTuple):
-    """By the key of an id: its confirmed hanging findings, and the groups that its open transaction blocks."""
+    """By the key of an id: the confirmed hanging findings of the id, and the groups that its open transaction
+    blocks."""
 
     hanging: Mapping[bytes, Sequence[Finding]]
     groups: Mapping[bytes, Sequence[str]]
 
 
 def read_blocking(connection: Connection, cluster_id: int, places: Collection[TopicPartition]) -> Blocking:
-    """Reads the hanging findings of all ids, and the groups that are blocked on `places`, the partitions of the open
-    transactions that a page shows."""
+    """Reads the hanging findings of all ids, and the groups that are blocked on `places`. `places`: the partitions of
+    the open transactions that a page shows."""
     selection = FindingSelection(frozenset({Kind.HANGING}), frozenset({Status.CONFIRMED}))
     found, _ = findings.read_page(connection, cluster_id, selection, None, MOST_OPEN)
     hanging: dict[bytes, list[Finding]] = {}

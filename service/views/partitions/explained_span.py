@@ -15,7 +15,7 @@ from service.views.words import Word, word_of
 
 class _Words(NamedTuple):
     """The words for a kind of span. `head`: its outcome; `readers`: whether read_committed consumers get the records;
-    `icon`: empty if the tone has none."""
+    `icon`: "" if the tone has no icon."""
 
     head: str
     readers: str
@@ -31,7 +31,9 @@ _WORDS: Final = {
     SpanKind.OPEN: _Words("Still open.", f"{_NOTHING} until its transaction ends.", "info", "open"),
     SpanKind.HANGING: _Words("Hanging.", f"{_NOTHING}: no coordinator will ever end it.", "critical", "critical"),
     SpanKind.NON_TRANSACTIONAL: _Words("Written without a transaction.", _LATER),
-    SpanKind.MARKER: _Words("A marker.", "It ends a transaction and uses an offset; no consumer ever gets it."),
+    SpanKind.MARKER: _Words(
+        "A marker.", "A marker ends a transaction and uses an offset; no consumer ever gets a marker."
+    ),
     SpanKind.GAP: _Words(
         "Not in the log.",
         "The log has no record at this offset: compaction or retention removed it, or there never was one.",
@@ -39,27 +41,30 @@ _WORDS: Final = {
         "unknown",
     ),
     SpanKind.UNKNOWN: _Words(
-        "Unknown.", "It could not be read, or the end of its transaction was not found.", "unknown", "unknown"
+        "Unknown.", "The record could not be read, or the end of its transaction was not found.", "unknown", "unknown"
     ),
 }
 _ENDS_NOTHING: Final = (
-    "It ends nothing: its producer id had no open transaction here, for example because the topic was deleted and"
-    " created again during the transaction. No consumer ever gets it."
+    "This marker ends nothing: its producer id had no open transaction here, for example because the topic was deleted"
+    " and created again during the transaction. No consumer ever gets it."
 )
 _BY_HAND: Final = word_of(CauseCode.ADMIN)._replace(text="a marker by hand")
 
 
 def readers_of(kind: SpanKind, *, ends_nothing: bool) -> str:
-    """Returns, in a sentence, whether read_committed consumers get the records of a span. `ends_nothing`: for a marker,
-    whether it ends no transaction."""
+    """Returns a sentence on whether read_committed consumers get the records of a span. `ends_nothing`: True for a
+    marker that ends no transaction."""
     return _ENDS_NOTHING if ends_nothing else _WORDS[kind].readers
 
 
 class ExplainedSpan(NamedTuple):
-    """Neighbouring offsets of one kind, of one transaction. `owner`: the id that had the producer id when the span
-    ended, None if this id is not known. `ending`: the cause of the span's end, None if it is not known. `own`: the
-    coordinator's decision about the transaction that wrote the span, if the partition has no marker of that
-    decision."""
+    """Neighbouring offsets of one kind, of one transaction.
+
+    - `owner`: the id that had the producer id when the span ended; None if this id is not known.
+    - `ending`: the cause of the span's end; None if the cause is not known.
+    - `own`: the coordinator's decision about the transaction that wrote the span; None if the partition has the marker
+      of that decision, or the decision is not known.
+    """
 
     span: Span
     owner: bytes | None = None
@@ -69,7 +74,7 @@ class ExplainedSpan(NamedTuple):
     @staticmethod
     def of(span: Span, owner: bytes | None, marker: MarkerCause | None, own: OwnDecision | None) -> ExplainedSpan:
         """Returns the explanation of the span. `marker`: the cause of the marker that ends the span; `own`: see the
-        field of that name."""
+        class."""
         return ExplainedSpan(span, owner, marker if own is None else own.cause_of(marker), own)
 
     @property
@@ -78,12 +83,12 @@ class ExplainedSpan(NamedTuple):
 
     @property
     def readers(self) -> str:
-        """Returns, in a sentence, whether read_committed consumers get the records."""
+        """Returns a sentence on whether read_committed consumers get the records."""
         return readers_of(self.span.kind, ends_nothing=self.span.ends_nothing)
 
     @property
     def pill(self) -> tuple[str, str, str]:
-        """Returns the tone, the text and the icon of the outcome; the icon is empty if the tone has none."""
+        """Returns the tone, the text and the icon of the outcome; the icon is "" if the tone has no icon."""
         of_kind = _WORDS[self.span.kind]
         return of_kind.tone, of_kind.head.replace(".", "").lower(), of_kind.icon
 
@@ -111,7 +116,7 @@ class ExplainedSpan(NamedTuple):
     @property
     def decided(self) -> str | None:
         """Returns a sentence about the coordinator's decision on the transaction that wrote the span. Returns None if
-        that decision is not known, or its marker is there."""
+        that decision is not known, or if the partition has its marker."""
         if (own := self.own) is None:
             return None
         ended_by = None if self.span.marker_offset is None else f"{self.span.marker} at {self.span.marker_offset:,}"

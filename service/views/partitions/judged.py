@@ -54,7 +54,7 @@ _FOUND: Final = select(_F.kind, _F.topic, _F.partition, _F.producer_id, _F.start
 
 
 class JudgedEntry(NamedTuple):
-    """An open entry, and its relation to the transaction of its owner that will end it, if one will."""
+    """An open entry, and its relation to the transaction of its owner that will end the entry, if there is one."""
 
     entry: Entry
     relation: Relation
@@ -71,8 +71,8 @@ class JudgedEntry(NamedTuple):
 
 
 class JudgedPartition(NamedTuple):
-    """A partition with its `entries`, sorted by start offset; `blocker` is one of them or None. `why`: why the
-    partition cannot be judged; None if it is judged."""
+    """A partition with its `entries`, sorted by start offset. `blocker`: one of the entries, or None. `why`: the reason
+    why the partition cannot be judged; None if it is judged."""
 
     row: PartitionState
     entries: tuple[JudgedEntry, ...] = ()
@@ -89,7 +89,8 @@ class JudgedPartition(NamedTuple):
 
 
 class UnjudgedPartitions(NamedTuple):
-    """Partitions that cannot be judged for the same reason. `partitions`: their number; `places`: the first of them."""
+    """Partitions that cannot be judged for the same reason. `partitions`: their number; `places`: the first few of
+    them."""
 
     why: Reason
     partitions: int
@@ -97,12 +98,18 @@ class UnjudgedPartitions(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """Numbers of partitions. `answering`: those that answered recently; `judged`: those that can be judged; `blocked`:
-    those that are stalled; `not_covered`: those that exist but are not watched. `observed_at_ms`: when all watched
-    partitions were last observed; None before the first time. `answered_at_ms`: the same time or, while no partition
-    answers, the time of the last answer. `missing`: the partitions that cannot be judged, by reason; the most common
-    reason comes first. `hides_all`: no partition is watched, although the cluster has used transactions, or Kafka does
-    not allow to see whether it has. Kafka hides topics that may not be described."""
+    """Numbers of partitions.
+
+    - `answering`: partitions that answered recently.
+    - `judged`: partitions that can be judged.
+    - `blocked`: stalled partitions.
+    - `not_covered`: partitions that exist but are not watched.
+    - `observed_at_ms`: when all watched partitions were last observed; None before the first time.
+    - `answered_at_ms`: the same time or, while no partition answers, the time of the last answer.
+    - `missing`: the partitions that cannot be judged, by reason; the most common reason comes first.
+    - `hides_all`: True if no partition is watched in a cluster that has used transactions, or that denies access to its
+      transaction log. (Kafka hides topics that txnscope may not describe.)
+    """
 
     observed_at_ms: int | None = None
     watched: int = 0
@@ -120,8 +127,8 @@ class Coverage(NamedTuple):
 
 
 def log_unread_reason(connection: Connection, cluster_id: int) -> Reason | None:
-    """Returns why the transaction log cannot be read: access is denied, the brokers have none, or no read has ever
-    succeeded. Returns None if the log is being read, or if it was read before and reading will resume."""
+    """Returns why the transaction log cannot be read: access is denied, the brokers have no such log, or no read has
+    ever succeeded. Returns None if the log is being read, or if it was read before and reading will resume."""
     status = clusters.statuses(connection, cluster_id).get(SourceName.TRANSACTION_LOG)
     if status is None or status.error is None:
         return None
@@ -154,9 +161,9 @@ def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionState
 
 
 class _Found(NamedTuple):
-    """The entries (topic, partition, producer id, start offset) of confirmed findings. `hanging`: hanging entries, with
-    True if the finding names a transactional.id. `adopted`: entries that are older than the transaction that will end
-    them."""
+    """The entries (topic, partition, producer id, start offset) of confirmed findings. `hanging`: hanging entries; the
+    value is True if the finding names a transactional.id. `adopted`: entries that are older than the transaction that
+    will end them."""
 
     hanging: dict[tuple[str, int, int, int], bool]
     adopted: set[tuple[str, int, int, int]]
@@ -236,7 +243,7 @@ def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPar
 
 
 def _may_have_transactions(connection: Connection, cluster_id: int) -> bool:
-    """Returns whether the cluster has used transactions, or its transaction log may not be seen."""
+    """Returns whether the cluster has used transactions, or access to its transaction log is denied."""
     return clusters.has_log(connection, cluster_id) or is_denied(log_unread_reason(connection, cluster_id))
 
 
@@ -272,8 +279,8 @@ def _found(connection: Connection, cluster_id: int) -> _Found:
 
 
 def known_log_at(connection: Connection, cluster_id: int, as_of_ms: int) -> KnownLog:
-    """Returns what is known of the transaction log as of `as_of_ms`, the time of the last observation. If an end offset
-    of the log was requested later, that later time counts instead."""
+    """Returns what is known of the transaction log at the time of the last observation (`as_of_ms`). If an end offset
+    of the log was requested later, returns what is known at that later time."""
     limits = limits_of(judge_inputs.configs(connection, cluster_id))
     progress = judge_inputs.log_progress(connection, cluster_id)
     newest_ms = max([as_of_ms, *(view.end_asked_at_ms for view in progress)])
@@ -281,8 +288,8 @@ def known_log_at(connection: Connection, cluster_id: int, as_of_ms: int) -> Know
 
 
 def _first_seen(entry: Entry, row: PartitionState) -> Entry:
-    """Returns the entry with the time when it was first seen. For the entry at the LSO, this time is never later than
-    the start of the stall, because LSOs are requested more often than open entries."""
+    """Returns the entry with the time (ms) at which it was first seen. For the entry at the LSO, this time is never
+    later than the start of the stall, because LSOs are requested more often than open entries."""
     if row.stalled_since_ms is None or entry.start_offset != row.last_stable_offset:
         return entry
     return entry._replace(first_seen_ms=min(entry.first_seen_ms, row.stalled_since_ms))

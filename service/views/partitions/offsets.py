@@ -1,4 +1,4 @@
-"""Explains offsets of a partition: the writer of their records, and the outcome."""
+"""Explains offsets of a partition: which producer wrote their records, and what became of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MOST_OWNERS: Final = 20
 
 
 class RunOwner(NamedTuple):
-    """The number of aborted transactions of one producer id in a run."""
+    """A producer id with aborted transactions in a run, and their number."""
 
     producer_id: int
     transactional_id: bytes | None
@@ -51,8 +51,8 @@ class ExplainedRun(NamedTuple):
 
     @staticmethod
     def of(run: OnlyAborted, owner: Callable[[int], bytes | None]) -> ExplainedRun:
-        """Returns the run with at most MOST_OWNERS owners, those with the most transactions. `owner` returns the id
-        that has, or had, a producer id; None if it is unknown."""
+        """Returns the run with at most MOST_OWNERS owners: those with the most transactions. `owner` returns the id
+        that has, or had, a producer id; None if no such id is known."""
         most = sorted(run.transactions.items(), key=lambda one: (-one[1], one[0]))[:MOST_OWNERS]
         return ExplainedRun(run, tuple(RunOwner(id_, owner(id_), transactions) for id_, transactions in most))
 
@@ -78,7 +78,7 @@ class ExplainedRun(NamedTuple):
 
 
 class ExplainedOffsets(NamedTuple):
-    """An explanation of offsets. `truncated_at`: the offset at which reading stopped too early to explain all offsets,
+    """An explanation of offsets. `truncated_at`: the offset at which reading stopped before all offsets were explained;
     else None. `only_aborted`: the run of aborted records that contains the first offset, if there is one."""
 
     spans: Sequence[ExplainedSpan]
@@ -96,11 +96,9 @@ def explain(
     end: int,
     as_of_ms: int,
 ) -> ExplainedOffsets:
-    """Explains the offsets [offset, end). `reading` opens a connection to the store. `as_of_ms`: now. This may take
-    seconds: the caller should hold no connection to the store meanwhile.
-
-    Raises NoSuchPartition, NoSuchOffset, KafkaUnavailable, KafkaRefused.
-    """
+    """Explains the offsets [offset, end). `reading` opens a connection to the store. `as_of_ms`: now. The explanation
+    may take seconds: meanwhile the caller should hold no connection to the store. Raises NoSuchPartition, NoSuchOffset,
+    KafkaUnavailable, KafkaRefused."""
     with client as asked:
         found, truncated_at = _read(asked, offsets_reading.find(asked, *place, offset), offset, end)
     # read after the log: a transaction that ended there may have been decided just before
@@ -116,8 +114,9 @@ def explain(
 
 
 def _read(client: KafkaClient, place: PartitionEnds, offset: int, end: int) -> tuple[SpanBuilder, int | None]:
-    """Returns the walk over the batches that were read, and the offset at which a bound stopped the reading, else None.
-    Reads from 0 if the log begins there, `offset` is at most HEAD, and BOUNDS_OF_HEAD suffice; else from `offset`."""
+    """Reads batches. Returns the walk over the batches, and the offset at which reading stopped too early, else None.
+    Reading begins at offset 0 if the log begins there, `offset` is at most HEAD, and BOUNDS_OF_HEAD suffice. Otherwise
+    reading begins at `offset`."""
     if 0 < offset <= offset_spans.HEAD and not place.log_start:
         from_start = SpanBuilder(0, end, run_from=offset)
         is_whole = offsets_reading.read(client, place, from_start, offsets_reading.BOUNDS_OF_HEAD) is None
@@ -131,7 +130,7 @@ def _read(client: KafkaClient, place: PartitionEnds, offset: int, end: int) -> t
 def _spans(
     connection: Connection, cluster: ClusterRow, found: SpanBuilder, place: TopicPartition, as_of_ms: int, since: int
 ) -> list[ExplainedSpan]:
-    """Returns the spans from `since` on, each with its owner and cause. `as_of_ms`: when reading began."""
+    """Returns the spans from offset `since` on, each with its owner and cause. `as_of_ms`: when reading began."""
     hangs = hanging_transactions(connection, cluster.id, *place)
     spans = found.spans({one.producer_id: one.start_offset for one in hangs if one.is_open})
     known = known_period(connection, cluster)
@@ -163,9 +162,9 @@ def _own_decisions(
     place: TopicPartition,
     until_ms: int,
 ) -> dict[int, OwnDecision]:
-    """Returns, by first offset of a span, the decision about the span's records if their own marker is missing. Skips a
-    producer id with a decision after `until_ms`. The store has the last decision of each producer id; earlier decisions
-    come from findings."""
+    """Returns the decisions about spans whose own marker is missing, by the first offset of the span. Skips a producer
+    id with a decision after `until_ms`. The store has the last decision of each producer id; earlier decisions come
+    from findings."""
     producers = {
         span.producer_id for span in spans if span.producer_id is not None and span.kind != SpanKind.NON_TRANSACTIONAL
     }
@@ -182,7 +181,7 @@ def _past(
     connection: Connection, cluster: ClusterRow, producer_id: int, spans: Iterable[offset_spans.Span]
 ) -> tuple[Sequence[Owner], Sequence[CoordinatorDecisions]]:
     """Returns the owners of the producer id, and for each owner, in the same order, the decisions about its
-    transactions."""
+    transactions. Without an ended span of the producer id, no decisions are read."""
     owners = read_owners(connection, cluster.id, producer_id)
     ended = [span.ended_ms for span in spans if span.producer_id == producer_id and span.ended_ms is not None]
     if not ended:

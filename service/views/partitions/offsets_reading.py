@@ -35,7 +35,8 @@ class NoSuchOffset(LookupError):
 
 
 class Bounds(NamedTuple):
-    """The bounds of one explanation. They are checked between two fetches, so a fetch that has begun is completed."""
+    """The bounds of one explanation. They are checked between two fetches; a fetch that has begun is never cut
+    short."""
 
     bytes: int = MOST_BYTES
     seconds: float = MOST_S
@@ -70,12 +71,9 @@ def find(client: KafkaClient, topic: str, partition: int, offset: int) -> Partit
 
 
 def read(client: KafkaClient, place: PartitionEnds, walk: SpanBuilder, bounds: Bounds = BOUNDS) -> int | None:
-    """Reads from `walk.next` on and adds the batches to the walk. Returns None if the spans cover all offsets of the
-    walk; else the offset at which a bound, or unreadable bytes, ended the spans. If a run of aborted records ended
-    there, `walk.only_aborted` shows that.
-
-    Raises KafkaUnavailable, KafkaRefused.
-    """
+    """Reads from offset `walk.next` on, and adds the batches to the walk. Returns None if the spans cover all offsets
+    of the walk. Otherwise returns the offset at which a bound, or unreadable bytes, ended the spans. If a run of
+    aborted records ended there, `walk.only_aborted` has the run. Raises KafkaUnavailable, KafkaRefused."""
     began, left, size, was_asked = time.monotonic(), bounds.bytes, bounds.first_bytes, False
     wanted_to = walk.to
     walk.add_gap(place.log_start)

@@ -26,10 +26,14 @@ _OUTCOMES: Final = {
 
 
 class DescribedId(NamedTuple):
-    """An id. `partitions`: the (topic, partition) pairs of its open transaction. `log_partition`: the partition of
-    `__transaction_state` in which its coordinator looks for the id. `coordinator`: the last known state of that
-    partition, None if it is not known. `times_out_ms`, `expires_ms`: when the transaction times out and the id expires;
-    None if this will not happen, or the time is not known."""
+    """An id.
+
+    - `partitions`: the (topic, partition) pairs of the id's open transaction.
+    - `log_partition`: the partition of `__transaction_state` in which the coordinator looks for the id.
+    - `coordinator`: the last known state of that partition; None if the state is not known.
+    - `times_out_ms`, `expires_ms`: when the transaction times out, and when the id expires; None if that will not
+      happen, or if the time is not known.
+    """
 
     row: IdRow
     partitions: Sequence[tuple[str, int]]
@@ -46,14 +50,14 @@ class DescribedId(NamedTuple):
 
     @property
     def aborts(self) -> Aborts:
-        """Returns the aborts that count. An abort whose cause depends on the id's next record counts as
+        """Returns the id's numbers of aborts by cause. An abort whose cause depends on the id's next record counts as
         unattributed."""
         aborts = self.row.aborts
         return aborts if waiting_abort_ms(self.row) is None else aborts.plus({"unattributed": 1})
 
 
 def read_described(connection: Connection, cluster: ClusterRow, rows: Sequence[IdRow]) -> list[DescribedId]:
-    """Returns the ids of the rows of a page, in the same order."""
+    """Returns the ids of `rows`, in the same order."""
     open_ids = [row.transactional_id for row in rows if row.state in states.OPEN]
     partitions = transactions.participants(connection, cluster.id, open_ids) if open_ids else {}
     log = coordinators(connection, cluster.id)

@@ -19,8 +19,8 @@ _DAY_MS: Final = 86_400_000
 
 
 class ExpiringId(NamedTuple):
-    """An id that can expire. `swept_ms`: the latest time at which the coordinator removes the id. `used`: the part of
-    the time from the id's last use to its expiry that has passed, in percent."""
+    """An id that can expire. `swept_ms`: the latest time at which the coordinator removes the id. `used`: how much of
+    the time between the id's last use and its expiry has passed, in percent."""
 
     row: IdRow
     expires_ms: int
@@ -70,7 +70,7 @@ class Gone(NamedTuple):
 
 
 def gone_ids(expired: Iterable[IdRow]) -> list[Gone]:
-    """Returns the expired ids, newest first; many ids with one prefix become one row."""
+    """Returns the expired ids, newest first. More than SINGLE_IDS ids with one prefix become one row."""
     by_prefix: dict[str, list[IdRow]] = {}
     for one in expired:
         by_prefix.setdefault(prefix_of(one.display), []).append(one)

@@ -27,10 +27,10 @@ _DISCARDED: Final = "its records are then discarded"
 
 
 class Next(NamedTuple):
-    """The next event in words: `lead`, a time and `tail`; `more` is for a second line. `clock`: pages show the time
-    left until `at_ms` (UNTIL), the time passed since `at_ms` (SINCE), or `at_ms` itself (AT).
+    """The next event in words: `lead`, a time and `tail`. `more`: the text of a second line. `clock`: pages show the
+    time left until `at_ms` (UNTIL), the time passed since `at_ms` (SINCE), or `at_ms` itself (AT).
 
-    `tone`, `icon`: of the drawing; "" and `muted` are the tones of plain text.
+    `tone`, `icon`: the tone and the icon of the drawing; "" and `muted` are the tones of plain text.
     """
 
     tone: str
@@ -65,7 +65,7 @@ def next_step(row: IdRow, log: KnownLog, now_ms: int) -> Next:
     is_lost = is_left_behind(row.transactional_id, row.partition, log.partition_count)
     if is_lost and row.state in states.OPEN:
         where = f"its record is in {states.TOPIC}-{row.partition}"
-        who = "a coordinator that has restarted since partitions were added does not look there"
+        who = "a coordinator that has restarted since partitions were added does not look for the id there"
         return Next("now", "warning", "left behind", more=f"{where}; {who}")
     if row.state == states.ONGOING:
         return _of_open(row, log, now_ms)
@@ -142,8 +142,9 @@ _HEADS = {
 
 
 class Answer(NamedTuple):
-    """The aborts with the same cause and confidence. `times`: their number; `more`: how long the transactions were
-    open, in words; `proof`: the line in the coordinator's own log that proves the cause, None if there is none."""
+    """The aborts with the same cause and confidence. `times`: number of these aborts. `more`: how long the transactions
+    were open, in words. `proof`: the line in the coordinator's own log that proves the cause; None if there is no such
+    line."""
 
     word: Word
     head: str
@@ -158,8 +159,8 @@ class Answer(NamedTuple):
 
 
 def answers(transitions: Iterable[Transition]) -> list[Answer]:
-    """Returns an answer to "why was it aborted?" for each cause and confidence among the aborts, the newest first.
-    Aborts of empty transactions are included only if there are no others."""
+    """Returns the answers to "why was it aborted?", the newest first: one for each cause and confidence among the
+    aborts. Aborts of empty transactions are left out if there are other aborts."""
     found: dict[tuple[CauseCode, Confidence], list[Transition]] = {}
     for row in transitions:
         if row.cause is not None and row.confidence is not None and is_abort(row):

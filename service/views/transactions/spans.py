@@ -1,5 +1,5 @@
-"""The past of one id in a window of time: its newest transitions, the minutes in which its transactions ended, and its
-transactions."""
+"""The past of one id in a window of time: its newest transitions, its transactions, and the minutes in which its
+transactions ended."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ from service.views.transactions.next_step import open_since_ms
 
 
 class Life(NamedTuple):
-    """A transaction, or several commits (`number`) that ended in one minute. `cause`: None if it is not decided yet.
-    `began_ms`: None if unknown; `prepared_ms`, `ended_ms`: None if not yet. `offset`: of its PrepareX, if that has a
-    row.
+    """A transaction, or several commits that ended in one minute (`number`: how many).
 
-    Of several commits, `prepared_ms` and `ended_ms` are the times at which the first and the last of them ended, and
-    `open_ms` and `longest_ms` their average and longest open time. `longest_ms` is 0 if another commit of that minute,
-    drawn by itself, may have been open for longer.
+    Of one transaction: `cause` is None if the outcome is not decided yet. `began_ms` is None if that time is not known.
+    `prepared_ms` and `ended_ms` are None if the transaction is not yet decided or ended. `offset` is that of its
+    PrepareX, if the PrepareX has a row.
+
+    Of several commits: `prepared_ms` and `ended_ms` are the times at which the first and the last of them ended.
+    `open_ms` and `longest_ms` are their average and their longest open time. `longest_ms` is 0 if another commit of
+    that minute, drawn by itself, may have been open for longer.
     """
 
     cause: CauseCode | None
@@ -134,7 +136,7 @@ def of_transitions(rows: Sequence[Transition]) -> list[Life]:
 
 
 def _complete(prepared: Transition | None, row: Transition) -> Life:
-    """Returns the complete transaction. `prepared`: None if its PrepareX left no row, as for a commit."""
+    """Returns the complete transaction. `prepared`: None if its PrepareX left no row, as in an ordinary commit."""
     is_commit = row.to_state == states.COMPLETE_COMMIT
     if prepared is None:
         prepared_ms = row.at_ms - (row.marker_ms or 0)
@@ -155,8 +157,8 @@ def _complete(prepared: Transition | None, row: Transition) -> Life:
 
 
 def _of_minutes(rows: Sequence[Row], minutes: Iterable[IdMinute]) -> Iterable[Life]:
-    """Yields one `Life` for all commits of a minute that have no rows of their own. A single such commit has all its
-    times, if they are known."""
+    """Yields one `Life` for each minute: all commits of the minute that have no rows of their own. If there is only one
+    such commit, the `Life` has all its times, as far as they are known."""
     own: dict[int, list[Transition]] = {}
     for row in rows:
         if row.counted:
@@ -178,8 +180,8 @@ def _of_minutes(rows: Sequence[Row], minutes: Iterable[IdMinute]) -> Iterable[Li
 
 
 def _without(sums: MinuteSums[int], own: Iterable[Transition]) -> MinuteSums[int]:
-    """Returns the sums without the commits that have rows of their own. If the longest open time may be of one of
-    these, `open_max_ms` becomes 0, because the longest open time of the other commits is not known."""
+    """Returns the sums without the commits that have rows of their own. If one of these commits may have the longest
+    open time, `open_max_ms` becomes 0, because the longest open time of the other commits is not known."""
     own = list(own)
     ended = sum(one.to_state == states.COMPLETE_COMMIT for one in own)
     opened = [one.duration_ms for one in own if one.duration_ms is not None and one.to_state in states.PREPARED]
@@ -221,7 +223,8 @@ class Phase(NamedTuple):
 
 def phases_of(rows: Sequence[Row], offset: int | None) -> list[Phase]:
     """Returns the phases of the transaction whose PrepareX or CompleteX is at `offset`. If `offset` is None, returns
-    those of the last transaction that left rows. Empty if there is no such transaction. `rows`: newest first."""
+    the phases of the last transaction that left rows. Returns an empty list if there is no such transaction. `rows`:
+    newest first."""
     ordered = [row.transition for row in reversed(rows)]
     ordered = [one for one in ordered if is_time(one.at_ms) and one.note != REPEATED]
     ends = [number for number, row in enumerate(ordered) if row.to_state in states.PREPARED | states.COMPLETE]
@@ -237,8 +240,8 @@ def phases_of(rows: Sequence[Row], offset: int | None) -> list[Phase]:
 
 
 def _phases(rows: Sequence[Transition]) -> list[Phase]:
-    """Returns the phases of the transaction at the beginning of `rows`: its own rows and the rows after them, oldest
-    first."""
+    """Returns the phases of the transaction with which `rows` begins. `rows`: oldest first; rows of later transactions
+    may follow."""
     first, rest = rows[0], list(rows[1:])
     phases: list[Phase] = []
     if first.to_state in states.PREPARED:

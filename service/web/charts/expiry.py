@@ -20,8 +20,8 @@ empty."""
 
 
 class Bar(NamedTuple):
-    """A bar of the chart. `x`, `middle`: in percent; `y`, `height`: in pixels. `is_cut`: taller than drawn. `is_soon`:
-    this is the first bar, of the ids that expire soonest."""
+    """A bar of the chart. `x`, `middle`: in percent; `y`, `height`: in pixels. `is_cut`: the bar is drawn lower than
+    its number requires. `is_soon`: True for the first bar, the ids that expire soonest."""
 
     x: float
     middle: float

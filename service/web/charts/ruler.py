@@ -65,8 +65,8 @@ def _wide(*lines: str) -> float:
 
 
 def inside(piece: Piece) -> tuple[Label, ...]:
-    """Returns the label inside the piece. The label has all lines if they fit, else the first line if it fits; else
-    there is no label."""
+    """Returns the label inside the piece. The label has all lines if they fit, otherwise only the first line. If that
+    does not fit either, there is no label."""
     lines = _lines(piece)
     for some in (lines, lines[:1]):
         if some and _wide(*some) <= piece.width:
@@ -75,8 +75,8 @@ def inside(piece: Piece) -> tuple[Label, ...]:
 
 
 def below(piece: Piece, taken: list[tuple[float, float]]) -> tuple[Label, ...]:
-    """Returns a label below the piece; empty if the piece has no text, if the text is too long, or if the label would
-    touch one in `taken`. `taken`: the places that have labels already; the place of the new label is added."""
+    """Returns a label below the piece. There is no label if the piece has no text, if the text is too long, or if the
+    label would touch another one. `taken`: the places of the labels so far; the place of the new label is added."""
     span = piece.span
     lines = _lines(piece)
     is_critical = span.kind == HANGING
@@ -105,8 +105,8 @@ def _lines(piece: Piece) -> tuple[str, ...]:
 
 
 def place_pins(pins: Sequence[tuple[float, Pin]]) -> tuple[tuple[PinMark, ...], int, int]:
-    """Returns the pins at no more than MOST_PINS offsets, each with the row of its text; the number of rows; and the
-    number of groups at other offsets."""
+    """Returns the pins at no more than MOST_PINS offsets, each with the row of its text. Also returns the number of
+    rows, and the number of groups at the offsets that have no pin."""
     at: dict[float, list[Pin]] = {}
     for x, pin in sorted(pins):
         at.setdefault(x, []).append(pin)

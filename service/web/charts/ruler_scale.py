@@ -22,7 +22,7 @@ MOST_BROKEN: Final = 8
 MOST_SPANS: Final = 24
 WIDEST_OFFSET: Final = 4.0
 _INSIDE: Final = 0.9
-"""Distance, in percent, of a break mark from the end of the piece that it breaks, inwards."""
+"""Distance, in percent, between a break mark and the end of the broken-off piece. The mark is inside the piece."""
 
 COMMITTED: Final = "committed"
 ABORTED: Final = "aborted"
@@ -61,13 +61,14 @@ class Piece(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """Returns the weight with which a broken-off piece shares in the width that is left. Decided offsets weigh half
-        as much as others, because consumers can read them."""
+        """Returns the weight of a broken-off piece in sharing out the width that is left. Decided offsets weigh half as
+        much as others, because consumers can read them."""
         return 1 if self.span.kind == DECIDED else 2
 
     @property
     def least(self) -> float:
-        """Returns the least width, in percent. If the piece would get narrower, the longest piece is broken off."""
+        """Returns the least width of the piece, in percent. If the piece would become narrower, the longest piece is
+        broken off."""
         return 1.6 if self.span.kind in SHOWN_FIRST else 0.0 if self.span.kind == MARKER else 0.5
 
 
@@ -86,8 +87,9 @@ class Scale(NamedTuple):
 
 
 def folded(spans: Sequence[Span], lso: int) -> list[Span]:
-    """Returns at most MOST_SPANS + 2 spans: the spans nearest to the LSO, and the last three. At most two spans stand
-    for the rest: one for all before these two groups, and one for all between them."""
+    """Returns at most MOST_SPANS + 2 spans: the spans nearest to the LSO, the last three spans, and at most two spans
+    in place of all others. One of the two covers everything before the spans near the LSO, the other everything between
+    these and the last three."""
     if len(spans) <= MOST_SPANS:
         return list(spans)
     near = bisect_right([span.first for span in spans], lso) - 1
@@ -167,10 +169,16 @@ def _breaks(pieces: Sequence[Piece]) -> tuple[float, ...]:
 
 
 class Span(NamedTuple):
-    """A span of the ruler: the offsets [first, next). `kind`: the kind of an explained offset, or one of the constants
-    above. `begins`: True if only the start of the span is known; its records may lie among those of other producers.
-    `marker`: C or A. `word`: the kind in words, for the table; `size`: the number of its records, in words; `who`,
-    `href`: its owner; `ended`: its end, in words."""
+    """A span of the ruler: the offsets [first, next).
+
+    - `kind`: the kind of an explained offset, or one of the constants above.
+    - `begins`: True if only the start of the span is known; its records may lie among those of other producers.
+    - `marker`: C or A.
+    - `word`: the kind in words, for the table.
+    - `size`: the number of records, in words.
+    - `who`, `href`: the owner of the span.
+    - `ended`: how and when the span ended, in words.
+    """
 
     first: int
     next: int

@@ -12,16 +12,16 @@ from service.views.transactions.spans import Life
 from service.views.words import WORDS
 
 MOST_DRAWN: Final = 60
-"""Maximum number of transactions that are drawn one by one; more of them become bars per minute."""
+"""Maximum number of transactions that are drawn one by one. If there are more, bars per minute are drawn."""
 
 PREPARE_PX: Final = 5
-"""Least width of the dark end of a bar: markers take milliseconds, which would be too narrow to see."""
+"""Least width of the dark end of a bar: without it, markers that take milliseconds would be too narrow to see."""
 
 TALL: Final = 50.0
 """Height of the lane of open times, in px."""
 
 HEADROOM: Final = 1.3
-"""Factor that leaves room for the words of the timeout above its line."""
+"""Factor that makes the lane of open times higher, so that the words of the timeout fit above the timeout line."""
 
 WIDTH_PX: Final = 912.0
 """Width of the lanes where they are narrowest: labels that would overlap there are left out."""
@@ -58,7 +58,7 @@ WINDOWS: Final = {
 
 
 class Axis(NamedTuple):
-    """The time axis, from the first drawn moment to the last; anything beyond is drawn at the edge."""
+    """The time axis, from the first drawn moment to the last. Earlier and later times are drawn at its ends."""
 
     from_ms: int
     to_ms: int
@@ -76,11 +76,15 @@ class Label(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """A drawn transaction, or the commits of a minute: pale while open (`x`, `width`), dark from the decision to the
-    end (`dark_x`, `dark_width`). The dark part is at least PREPARE_PX wide and ends at `end_x`. `end_x`: None if the
-    transaction is open; the place of the present time if it is decided but its markers are not all written.
+    """A drawn transaction, or the commits of a minute.
 
-    `tall`: the height that shows its open time, in px; `title`: the whole transaction in words.
+    - `x`, `width`: the pale part, while the transaction is open.
+    - `dark_x`, `dark_width`: the dark part, from the decision to the end. It is at least PREPARE_PX wide, and ends at
+      `end_x`.
+    - `end_x`: None if the transaction is open. If the transaction is decided but not all markers are written, `end_x`
+      is the place of the present time.
+    - `tall`: the height that shows the open time, in px.
+    - `title`: the whole transaction in words.
     """
 
     style: str
@@ -147,7 +151,7 @@ def lanes_of(
 
 
 def spaced(labels: Iterable[Label]) -> tuple[Label, ...]:
-    """Returns the labels without those that would touch the last label kept; each label is centred at its `x`."""
+    """Returns the labels without those that would touch the label before them. Each label is centred at its `x`."""
     kept: list[Label] = []
     free = float("-inf")
     for label in labels:
@@ -159,8 +163,8 @@ def spaced(labels: Iterable[Label]) -> tuple[Label, ...]:
 
 
 def bands_of(axis: Axis, now_ms: int, producers: Sequence[ProducerRow]) -> tuple[Band, ...]:
-    """Returns a band for each producer id. A band ends when the next producer id was first seen; the last band ends
-    now. A rotation is marked as routine."""
+    """Returns a band for each producer id. A band ends at the time at which the next producer id was first seen; the
+    last band ends now. The text of a band reports a rotation as routine."""
     ordered = sorted(producers, key=lambda one: (one.first_seen_ms, one.last_seen_ms))
     bands = []
     for number, one in enumerate(ordered):

@@ -1,4 +1,5 @@
-"""The pages of applications: all of a cluster, the worst first, and one with what is open and wrong in it."""
+"""The pages of applications: all applications of a cluster, the worst first, and one application with its open
+transactions and its findings."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def _ordered(rows: list[ApplicationRow], sort: str) -> list[ApplicationRow]:
 
 @router.get("/clusters/{cluster}/applications/{name:path}")
 def get_application(request: Request, cluster: str, name: str) -> Response:
-    """Returns the page of an application; 404 if there is none of this name."""
+    """Returns the page of an application; 404 if the cluster has no application of this name."""
     with framed(request, cluster) as (connection, frame):
         row = known_application(connection, frame.cluster, name)
         (one,) = see(connection, frame.cluster.id, [row], frame.standing)

@@ -1,5 +1,5 @@
-"""The landing page over all clusters, and the overview of one: the verdict, the blocking chain with its outlook, other
-findings, and the findings that were resolved lately."""
+"""The landing page over all clusters, and the overview of one cluster: the verdict, the blocking chain with its
+outlook, other findings, and the findings that were resolved lately."""
 
 from __future__ import annotations
 

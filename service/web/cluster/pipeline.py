@@ -52,18 +52,18 @@ _TAKES: Final = {
     UnknownKind.LEFT_OUT: (_PARTITION_VERDICTS, _SEE_TO, None),
     UnknownKind.OFFSETS: ("the transactions in them", "Nothing: the records cannot be read any more.", "#rejects"),
     UnknownKind.STATES: (
-        "their state; they are not reported as hanging",
-        "Wait for their next records, or update txnscope.",
+        "the state of these ids; they are not reported as hanging",
+        "Wait for the next records of these ids, or update txnscope.",
         "#rejects",
     ),
     UnknownKind.CONFIGS: ("nothing; limits are assumed", _SEE_TO, "#configs"),
 }
-"""For each kind of unknown: the verdicts that are missing, the advice, and the address of a page with more."""
+"""For each kind of unknown: the verdicts that are missing, the advice, and the address of a page with more, or None."""
 
 
 class UnknownRow(NamedTuple):
     """A row for something unknown. `takes`: the verdicts that are missing because of it. `commands`: command lines to
-    be pasted; `advice`: shown if there are no commands."""
+    be pasted. `advice`: a text that is shown if there are no commands."""
 
     what: str
     takes: str
@@ -80,8 +80,8 @@ class UnknownRow(NamedTuple):
 
 
 def unknown_rows(unknown: Iterable[Unknown], denied: Sequence[Finding], brokers: Sequence[Broker]) -> list[UnknownRow]:
-    """Returns the rows in the order of `unknown`, then a row for each reason in `denied`, the findings of groups that
-    cannot be judged."""
+    """Returns the rows in the order of `unknown`, then a row for each reason among `denied`. `denied`: the findings
+    about groups that cannot be judged."""
     bootstrap = bootstrap_of(brokers)
     by_reason: dict[Reason | None, list[Finding]] = {}
     for one in denied:
@@ -106,8 +106,8 @@ def _row_of_groups(denied: Sequence[Finding], reason: Reason | None, bootstrap: 
 
 
 def bounded(rows: Iterable[UnknownRow]) -> tuple[list[UnknownRow], int]:
-    """Returns the rows with at most PARTITIONS_SHOWN of those that are `is_one_of_many`, and the number of rows left
-    out."""
+    """Returns the rows that are shown, and the number of rows left out. Of the rows with `is_one_of_many`, at most
+    PARTITIONS_SHOWN are shown."""
     rows = list(rows)
     many = [row for row in rows if row.is_one_of_many]
     left_out = {id(row) for row in many[PARTITIONS_SHOWN:]}
@@ -122,7 +122,7 @@ def _row(one: Unknown, bootstrap: str | None) -> UnknownRow:
     elif isinstance(one.reason, ProducerUnknown) and isinstance(one.reason.because, BeingConfirmed):
         advice = "Nothing yet: three confirmation steps decide it, within seconds."
     elif isinstance(one.reason, TooManyStalled | TooManyOpen):
-        advice = "Partitions stalled longest come first; the others are judged when there are fewer."
+        advice = "The partitions stalled longest are judged first; the others are judged when there are fewer."
     if one.kind is UnknownKind.SOURCE:
         takes = _TAKEN_BY_SOURCE.get(one.source or "", takes)
     return UnknownRow(one.what, takes, one.why, commands, advice, address)
@@ -140,7 +140,8 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
 
 class Cell(NamedTuple):
-    """A partition of the transaction log. `text`: its leader, or what is wrong; `css`: is-late, is-bad or none."""
+    """A partition of the transaction log. `text`: its leader, or the problem of the partition; `css`: is-late, is-bad
+    or ""."""
 
     coordinator: Coordinator
     text: str
@@ -195,7 +196,7 @@ def get_pipeline(request: Request, cluster: str) -> Response:
 
 
 def limits_in_use(configs: Mapping[str, Mapping[str, str]]) -> list[Limit]:
-    """Returns the limits that verdicts depend on, then the others that the brokers reported."""
+    """Returns the limits on which verdicts depend, then the other configs that the brokers reported."""
     names = [*CONFIG_DEFAULTS, *sorted(configs.keys() - CONFIG_DEFAULTS.keys())]
     return [
         Limit(name, _limit_text(name, configs[name]["value"]), configs[name]["source"] == "assumed")
@@ -234,7 +235,7 @@ def pipeline_verdict(
     sources: Sequence[SourceRow],
 ) -> Verdict:
     """Returns the verdict of the page. `watched`: number of watched partitions; `others`: number of entries in the list
-    of unknowns. Verdicts are trusted without reservation only if the data are fresh and complete."""
+    of unknowns. "Verdicts can be trusted" has no restriction only if the data are fresh and complete."""
     if freshness.word == NEVER:
         return Verdict(NEVER, "unknown", "Nothing can be judged yet: not every source has been read.")
     if freshness.word == READING:

@@ -60,8 +60,8 @@ _STATES: Final = {
 
 class SourceRow(NamedTuple):
     """A source of data. `as_of_ms`: None if the source was never read. `lag`, `rate`, `rejects`: None for a source that
-    has no such number. `note`: anything else to report. `stall`: None unless the source stalls; `note` then gives the
-    reason."""
+    has no such number. `stall`: None if the source does not stall. `note`: the reason of the stall or, without a stall,
+    anything else to report."""
 
     source: str
     state: State
@@ -89,9 +89,9 @@ def source_rows(
     rejects: Mapping[tuple[str, int], int],
     now_ms: int,
 ) -> list[SourceRow]:
-    """Returns the rows, the transaction log first. The data partitions always have a row; if `sources` lacks them, the
-    row shows them as never read. `logs`: the partitions of all logs that are read. `rejects`: by source and
-    partition."""
+    """Returns the rows, the transaction log first. The data partitions always have a row: if `sources` lacks them, the
+    row shows that they were never read. `logs`: the partitions of all logs that are read. `rejects`: numbers by source
+    and partition."""
     rates: defaultdict[str, float] = defaultdict(float)
     for log in logs:
         rates[log.source] += log.transitions_per_s
@@ -128,8 +128,8 @@ def _row(one: Source, stall: Stall | None, rate: float, rejects: int, now_ms: in
 
 
 def asked_rows(asked: RequestTimes, denied: int, assumed: int, configs: int, standing: int | None) -> list[SourceRow]:
-    """Returns the rows of consumer groups, which are read while a partition is stalled, and of the brokers' configs.
-    `standing`: number of stalled partitions, None if unknown."""
+    """Returns two rows: the consumer groups, which are read while a partition is stalled, and the brokers' configs.
+    `standing`: number of stalled partitions; None if it is not known."""
     if denied:
         groups = State("warning", f"{denied:,} denied", "warning")
     elif standing is None or (standing and asked.groups_ms is None):

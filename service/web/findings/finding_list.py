@@ -1,4 +1,4 @@
-"""The list of findings with its filters. Also the route of the page of one finding."""
+"""The list of findings with its filters, and the route of the page of one finding."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ _RESOLVED_READ: Final = 50
 _DAY_MS: Final = 86_400_000
 _NEVER_MS: Final = 2**62
 _PLACE: Final = TypeAdapter(tuple[Annotated[int, Field(ge=0)], tuple[Int64, str] | None])
-"""The content of a cursor: the number of a walk (see `_page`), and the place in the walk, or None for its beginning."""
+"""The content of a cursor: the number of a walk (see `_page`), and the place in the walk. The place is None at the
+beginning of a walk."""
 
 Partition = Annotated[int, Field(ge=0, lt=2**31)]
 
@@ -117,7 +118,8 @@ def get_findings(
 
 @router.get("/clusters/{cluster}/findings/{finding}")
 def get_finding(request: Request, app: App, cluster: str, finding: str) -> Response:
-    """Returns the page of a finding, also of a resolved one until it is forgotten; 404 if there is none."""
+    """Returns the page of a finding, also of a resolved one until it is forgotten; 404 if the store does not have the
+    finding."""
     with framed(request, cluster) as (connection, frame):
         one = known_finding(connection, frame.cluster, finding)
         return show_finding(connection, frame, one, can_resolve=app.access.authenticator.may_write)
@@ -126,9 +128,9 @@ def get_finding(request: Request, app: App, cluster: str, finding: str) -> Respo
 def _page(
     connection: Connection, frame: Frame, selection: FindingSelection, cursor: str | None
 ) -> tuple[list[Finding], str | None]:
-    """Returns a page of findings and the cursor of the next page, None after the last. The gravest findings come first,
-    and within a severity the last opened. If only resolved findings are selected, they are sorted only by the time they
-    were opened."""
+    """Returns a page of findings and the cursor of the next page; None after the last page. The list is read in walks,
+    one for each severity, the gravest first. In a walk, the finding opened last comes first. If only resolved findings
+    are selected, one walk reads all severities."""
     filters = ("page", frame.name, *(sorted(one) if isinstance(one, frozenset) else one for one in selection))
     wanted = selection.severities or frozenset(Severity)
     is_over = selection.statuses == {Status.RESOLVED}
@@ -154,8 +156,8 @@ def _page(
 
 
 def _lately(connection: Connection, frame: Frame) -> list[Finding]:
-    """Returns the findings resolved in the last 24 hours, the last resolved first. Considers only the _RESOLVED_READ
-    resolved findings that were opened last."""
+    """Returns findings resolved in the last 24 hours, the last resolved first. Reads only the _RESOLVED_READ resolved
+    findings that were opened last."""
     selection = FindingSelection(statuses=frozenset({Status.RESOLVED}))
     found, _ = findings.read_page(connection, frame.cluster.id, selection, None, _RESOLVED_READ)
     lately = [one for one in found if frame.now_ms - (one.life.resolved_at_ms or 0) <= _DAY_MS]
@@ -168,8 +170,8 @@ def _row(one: Finding) -> Row:
 
 
 def _worst_first(row: Row, now_ms: int) -> tuple[bool, int, int, int, int]:
-    """Returns the sort key of a row: by outlook, findings that do not heal first; then by blocked groups, time left and
-    age. Muted findings come last."""
+    """Returns the sort key of a row. Muted findings come last. The others are sorted by outlook, those that do not heal
+    first, then by the number of blocked groups, the time left and the age."""
     order, at_ms = (9, None) if row.heal is None else (row.heal.order, row.heal.at_ms)
     return (
         is_muted(row.finding, now_ms),

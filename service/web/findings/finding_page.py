@@ -29,8 +29,8 @@ MOST_FACTS: Final = 6
 
 
 class Fact(NamedTuple):
-    """A fact about the finding. `since_ms`: if given, the number is an age that counts up from this time. `href`: the
-    page of the thing that the number names."""
+    """A fact about the finding. If `since_ms` is given, the number is an age that counts up from this time. `href`: the
+    page of the thing that the number counts."""
 
     label: str
     number: str
@@ -41,7 +41,7 @@ class Fact(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of evidence. `href`: the page that explains its record, None if there is none."""
+    """A line of evidence. `href`: the page that explains the line's record; None if there is no such page."""
 
     evidence: Evidence
     href: str | None
@@ -86,8 +86,8 @@ def _line(one: Evidence, cluster: str) -> Line:
 
 
 def _grant(finding: Finding) -> Grant | None:
-    """Returns the permission that would close the coverage gap; None for other findings, and if no permission would
-    close it."""
+    """Returns the permission that would close the coverage gap. Returns None for other findings, or if no permission
+    would close the gap."""
     if finding.kind != Kind.COVERAGE_GAP:
         return None
     return grant_for(finding.observation.reason) or grant_of_groups([finding])

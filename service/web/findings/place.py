@@ -1,5 +1,5 @@
-"""The place of a finding: its partition with the ruler, or the stalled partitions that its transaction lists; and the
-groups that wait there."""
+"""The place of a finding, and the groups that wait there. The place is the finding's partition with its ruler, or the
+stalled partitions that its transaction lists."""
 
 from __future__ import annotations
 
@@ -34,9 +34,11 @@ class Held(NamedTuple):
 
 
 class Where(NamedTuple):
-    """The place of a finding. `judged`, `ruler`: the finding's own partition, if it has one. For a finding about an id:
-    `row` is the row of the id, `listed` is the number of partitions that its transaction lists, and `held` are the
-    stalled ones among the first HELD_READ of these."""
+    """The place of a finding. `judged`, `ruler`: the finding's own partition, if it has one.
+
+    For a finding about an id: `row` is the row of the id. `listed` is the number of partitions that the id's
+    transaction lists. `held`: the stalled ones among the first HELD_READ of these partitions.
+    """
 
     judged: JudgedPartition | None = None
     ruler: Ruler | None = None

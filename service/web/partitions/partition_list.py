@@ -91,8 +91,8 @@ def get_partitions(
 
 
 def _is_shown(link: Link, show: str) -> bool:
-    """Returns True if the filter `show` selects the entry of the chain. `hidden` selects all entries, also those with
-    an unknown blocker; `unknown` selects only these."""
+    """Returns True if the filter `show` selects the entry of the chain. `hidden` selects all entries; `waiting` selects
+    entries for which groups wait; `unknown` selects entries whose partition cannot be judged."""
     return show == "hidden" or (link.judged.why is not None if show == "unknown" else bool(link.waiting))
 
 

@@ -181,7 +181,7 @@ def _seen(connection: Connection, frame: Frame, topic: str, partition: int) -> _
 
 
 class Answer(NamedTuple):
-    """The answer to a question about offsets: either `explained`, or `problem`, one sentence on why there is no
+    """The answer to a question about offsets: `explained`, or `problem`, one sentence on why there is no
     explanation."""
 
     explained: ExplainedOffsets | None = None
@@ -202,11 +202,11 @@ def _explanation(request: Request, frame: Frame, place: TopicPartition, wanted: 
 _SAYS: Final = {
     RelationKind.OPEN: ("info", "A transaction is open, within its timeout."),
     RelationKind.OVERDUE: ("warning", "A transaction is overdue."),
-    RelationKind.COMPLETING: ("warning", "Its transaction is completing."),
+    RelationKind.COMPLETING: ("warning", "The blocking transaction is completing."),
     RelationKind.ADOPTED: ("warning", "Old records will end with another transaction."),
     RelationKind.UNREPLICATED_MARKER: ("warning", "The marker is not replicated."),
     RelationKind.HANGING: ("critical", "It will not heal by itself."),
-    RelationKind.UNKNOWN: ("unknown", "What holds them is not known."),
+    RelationKind.UNKNOWN: ("unknown", "Their blocker is not known."),
 }
 
 
@@ -227,7 +227,7 @@ def partition_verdict(freshness: Freshness, place: str, judged: JudgedPartition 
         return Verdict("nothing", "unknown" if freshness.is_old else "ok", text)
     hides = f"{last_known}{place} hides {words.plural(link.row.hidden_records, 'record')}."
     if freshness.word == READING:
-        return Verdict(READING, "unknown", f"{hides} What holds them is not judged yet.")
+        return Verdict(READING, "unknown", f"{hides} Their blocker is not judged yet.")
     tone, says = _SAYS[link.relation]
     return Verdict(link.relation, tone, f"{hides} {says}")
 
@@ -238,8 +238,8 @@ _NUMBER: Final = re.compile(r"[0-9]{1,3}(?:[, _][0-9]{3})+|[0-9]{1,19}", re.ASCI
 
 
 class Asked(NamedTuple):
-    """The requested offsets [offset, to); None if the request names none. `mistake`: what is wrong with the typed text,
-    one sentence."""
+    """The requested offsets [offset, to); None if the request names no such offset. `mistake`: one sentence on what is
+    wrong with the typed text."""
 
     offset: int | None = None
     to: int | None = None
@@ -247,8 +247,8 @@ class Asked(NamedTuple):
 
 
 def asked(offset: str, to: str) -> Asked:
-    """Parses the offsets that were typed. If both texts are empty, no offsets are requested; `offset` without `to`
-    means one record."""
+    """Parses the offsets that were typed. If both texts are empty, no offsets are requested. `offset` without `to`
+    requests one record."""
     offset, to = offset.strip(), to.strip()
     if not offset:
         return Asked(mistake="Type the first offset.") if to else Asked()

@@ -1,7 +1,7 @@
-"""Renders templates into responses: escaped, strict about names, with one environment for the process.
+"""Renders templates into responses: escaped, strict about undefined names, with one environment for the process.
 
-Long lists are shown in numbered pages. The order of some lists changes with the data, so a cursor would soon point to a
-wrong place.
+Long lists are shown in numbered pages, not by cursor: the order of some lists changes with the data, so a cursor would
+soon point to a wrong place.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ _KINDS: Final = (ProblemError, RequestValidationError, StoreError, HTTPException
 
 
 def answer_errors_of_pages(app: FastAPI) -> None:
-    """Wraps the app's handlers of problems, so that a problem with a page is itself shown as a page. Call this after
-    those handlers are installed."""
+    """Wraps the app's handlers of problems, so that a problem with a page is itself shown as a page. Call this function
+    after those handlers are installed."""
     for kind in _KINDS:
         handler: Any = app.exception_handlers[kind]
         app.add_exception_handler(kind, _as_page(handler))

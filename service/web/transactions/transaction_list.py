@@ -123,7 +123,7 @@ def filters_of(
     application: str,
     sort: str,
 ) -> Filters:
-    """Returns the filters; an empty one counts as not given. Raises ProblemError (422) for values that REST would
+    """Returns the filters. An empty filter counts as not given. Raises ProblemError (422) for values that REST would
     refuse."""
     if min_age:
         try:
@@ -157,7 +157,7 @@ def _number(text: str) -> int | None:
     if not digits:
         return None
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 19 and int(digits) < 2**63):
-        raise unusable("producer_id", f"{text!r} is no producer id: a number from 0 to 2^63 - 1")
+        raise unusable("producer_id", f"{text!r} is no producer id: type a number from 0 to 2^63 - 1")
     return int(digits)
 
 
@@ -190,11 +190,9 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False, dependencies=
 
 
 class Listed(NamedTuple):
-    """A row of the list. `open_since_ms`: None if no transaction is open, or its start is no valid time. `ended`:
-    numbers of the id's commits and aborts in the last hour; None if the state of the id is unknown.
-
-    `confidence`: how certain the cause of the last outcome is, if that outcome is an abort.
-    """
+    """A row of the list. `open_since_ms`: None if no transaction is open, or if its start is no valid time. `ended`:
+    numbers of the id's commits and aborts in the last hour; None if the state of the id is unknown. `confidence`: if
+    the last outcome is an abort, how certain its cause is."""
 
     anchor: str
     row: IdRow
@@ -309,8 +307,9 @@ def _elsewhere(blocking: Blocking, rows: Sequence[IdRow]) -> list[tuple[bytes, s
 
 
 def _nearest(connection: Connection, frame: Frame, filters: Filters) -> tuple[str, str] | None:
-    """Returns the longest shorter prefix with which some id begins, as (text, address of the list filtered by it).
-    Returns None if there is none. Tries prefixes of at most _PREFIX_TRIED bytes."""
+    """Shortens the filter's prefix until some id begins with it. Returns (text, address of the list filtered by the
+    shortened prefix); None if no id begins with any shortened prefix. Only prefixes of at most _PREFIX_TRIED bytes are
+    tried."""
     for length in range(min(len(filters.prefix) - 1, _PREFIX_TRIED), 0, -1):
         shorter = Filters(prefix=filters.prefix[:length])
         selection = shorter.selection(None)

@@ -56,9 +56,9 @@ def get_transaction(
     older: str = "",
     at: str = "",
 ) -> Response:
-    """Returns the page. The id may also be given as pages show it. `at`: the offset of the record that ended the
-    transaction to show phase by phase. 404 if the store does not know the cluster or the id; 422 if no id is named, or
-    if `window` or `at` is invalid."""
+    """Returns the page. The id may also be given as pages show it. `at` selects the transaction that is shown phase by
+    phase: the offset of the record that ended it. 404 if the store does not know the cluster or the id; 422 if no id is
+    named, or if `window` or `at` is invalid."""
     asked = id_of(request, id, id_b64)
     if window not in WINDOWS:
         raise unusable("window", f"{window!r} is none of {', '.join(WINDOWS)}")
@@ -140,8 +140,9 @@ def _one(connection: Connection, frame: Frame, row: IdRow, window: Window, older
 
 
 def _counted_since_ms(frame: Frame, timeline: TimelinePage) -> int | None:
-    """Returns the time from which ordinary commits are counted, if the page shows, or may show, earlier transitions;
-    else None."""
+    """Returns the time (ms) since which ordinary commits are counted, for a note in the timeline. Returns None if
+    counting has not begun, if the timeline begins with the id's first record, or if this page ends after that time and
+    an older page follows."""
     since_ms = frame.cluster.counted_since_ms
     oldest = timeline.items[-1] if timeline.items else None
     if since_ms is None or is_from_the_beginning(oldest):
@@ -151,7 +152,8 @@ def _counted_since_ms(frame: Frame, timeline: TimelinePage) -> int | None:
 
 
 def _newest_abort(past: Past) -> Sequence[Transition]:
-    """Returns the newest abort among all rows that were read, for a window without an abort; empty if there is none."""
+    """Returns the newest abort among all rows that were read, for a window that has no abort. Returns an empty list if
+    there is no abort."""
     return [row.transition for row in past.rows if is_abort(row.transition)][:1]
 
 
