@@ -1,12 +1,14 @@
-"""Decodes the last transaction that ended under a producer id, and decides whether a transaction may have written to an
-open entry."""
+"""Decodes the last transaction that ended under a producer id, notes until when it was being completed, and decides
+whether a transaction may have written to an open entry."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from service.domain.findings.ended_hang import EndedTransaction
 from service.domain.findings.hanging import may_write_unlisted
 from service.domain.partitions.open_entries import Entry, Owner, lists
-from service.domain.transaction_log.states import OPEN, PREPARE_COMMIT
+from service.domain.transaction_log.states import COMPLETE, OPEN, PREPARE_COMMIT, PREPARED
 from service.store.escaped_text import printable
 from service.wire.errors import DecodeError
 from service.wire.transaction_log import decode_value
@@ -55,3 +57,31 @@ def may_have_grown(entry: Entry, before: Owner | None, owner: Owner) -> bool:
         return False
     ended = ended_of(owner)
     return ended is None or (entry.topic_partition in ended.partitions and ended.producer_epoch >= entry.producer_epoch)
+
+
+class EarlierCompletion(NamedTuple):
+    """The completion of the transaction that was in PrepareX when an open entry was written. The transactions after
+    that one do not matter, because a client adds its partitions before it can end its next transaction.
+
+    - `until_ms`: the time until which the coordinator was completing the transaction; -1 if no such transaction is
+      known.
+    - `start_ms`: the start time of the transaction while it is being completed; else None.
+    """
+
+    until_ms: int = -1
+    start_ms: int | None = None
+
+    def after(self, owner: Owner, there_since_ms: int, begun_ms: int, now_ms: int) -> EarlierCompletion:
+        """Returns the completion as the owner's newest state shows it. `there_since_ms`: since when the entry is known
+        to be in the log. `begun_ms`: when its case began."""
+        until_ms, start_ms = self
+        if start_ms is None:
+            if until_ms >= 0:
+                return self
+            if owner.state in COMPLETE and owner.record.timestamp_ms > there_since_ms:
+                until_ms = min(owner.record.timestamp_ms, begun_ms)  # its clock may be ahead of ours
+            if owner.state not in PREPARED:
+                return EarlierCompletion(until_ms)
+            start_ms = owner.record.start_ms
+        is_over = owner.state not in PREPARED or owner.record.start_ms != start_ms
+        return EarlierCompletion(now_ms, None if is_over else start_ms)

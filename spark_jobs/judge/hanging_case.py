@@ -25,16 +25,15 @@ from service.domain.findings.confirmation import (
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Subject
 from service.domain.findings.hanging import can_still_write, is_certain
-from service.domain.partitions.facts import LogPlace
 from service.domain.partitions.open_entries import DescribedOwner, Entry, Owner, Relation, can_be_of, will_end
 from service.domain.reasons.hanging import ForeignRecords
-from service.domain.transaction_log.states import COMPLETE, NAMES, PREPARED, TOPIC
+from service.domain.transaction_log.states import PREPARED
 from service.domain.worlds.facts import EntryQuery, entry_query
 from service.domain.worlds.order import Sample
 from service.domain.worlds.verdict import Decided, Decision, State, Verdict
 from service.kafka.leader_check import CheckedPartition
 from service.store.escaped_text import display_id
-from spark_jobs.judge.ended_transactions import may_grow, may_have_grown
+from spark_jobs.judge.ended_transactions import EarlierCompletion, may_grow, may_have_grown
 from spark_jobs.judge.partition_prober import CoordinatorAnswers
 
 FACTS_TAKE_MS: Final = 10_000
@@ -47,6 +46,8 @@ ASK_AGAIN_MS: Final = 5_000
 """Minimum interval (ms) between two questions to the coordinators about the same entry. Coordinators are asked only if
 the log cannot be read. Only the second question of confirmation step 2 may come earlier."""
 
+_NO_COMPLETION: Final = EarlierCompletion()
+
 
 @dataclass(slots=True)
 class HangingCase:
@@ -57,7 +58,6 @@ class HangingCase:
 
     - `topic_id`: "" if it is not known.
     - `stalled_since_ms`: as in PartitionObservation; None if the entry is not at the LSO.
-    - `samples`: samples of the partition.
     - `observed_ms`, `log_start`, `last_stable_offset`, `high_watermark`: from the last observation that showed the
       entry open.
     - `closed_ms`: time of the first observation that showed the entry closed; None while the entry is open.
@@ -66,9 +66,7 @@ class HangingCase:
 
     - `has_log`: whether the transaction log can be read. If it cannot, the coordinators are asked.
     - `coordinators_asked_ms`: the time of the last question that was answered; -1 if there is none.
-    - `busy_until_ms`: the time until which the coordinator was completing an earlier transaction of the owner; -1 if no
-      such transaction is known.
-    - `busy_with`: the start time of that transaction, while it is being completed; else None.
+    - `earlier`: the completion of the transaction that the owner ended before.
 
     The facts about the entry's records:
 
@@ -95,8 +93,7 @@ class HangingCase:
     observed_ms: int = -1
     closed_ms: int | None = None
     coordinators_asked_ms: int = -1
-    busy_until_ms: int = -1
-    busy_with: int | None = None
+    earlier: EarlierCompletion = _NO_COMPLETION
     grown_ms: int = -1
     read_newest_ms: int | None = None
     is_without_facts: bool = False
@@ -173,7 +170,7 @@ class HangingCase:
         """Returns the earliest time (ms) at which the entry is known to have been in the log while its coordinator
         accepted new partitions. A coordinator that is completing a transaction accepts none (CONCURRENT_TRANSACTIONS),
         and the client asks again."""
-        return max(self.there_since_ms, self.busy_until_ms)
+        return max(self.there_since_ms, self.earlier.until_ms)
 
     def must_begin_anew(self, relation: Relation, *, has_log: bool) -> bool:
         """Returns whether a new case must begin: the log has become readable again, or has become unreadable before
@@ -205,29 +202,14 @@ class HangingCase:
         if not is_known and may_have_grown(self.entry, self.owner, owner):
             self.grown_ms = now_ms
         self.owner = owner
-        self._note_completion(owner, now_ms)
+        if not self.is_unowned or self.earlier.start_ms is not None:
+            self.earlier = self.earlier.after(owner, self.there_since_ms, self.begun_ms, now_ms)
         if not self.is_unowned and can_be_of(self.entry, owner):
             self._name_subject(owner)
 
     def note_newest(self, entry: Entry) -> None:
         """Notes the timestamp of the entry's newest record, from a new observation."""
         self.entry = self.entry._replace(last_timestamp_ms=entry.last_timestamp_ms)
-
-    def _note_completion(self, owner: Owner, now_ms: int) -> None:
-        """Notes until when the coordinator was completing the transaction that was in PrepareX when the entry was
-        written. Transactions after that one do not matter, because a client adds its partitions before it can end its
-        next transaction."""
-        if self.busy_with is None:
-            if self.busy_until_ms >= 0 or self.is_unowned:
-                return
-            if owner.state in COMPLETE and owner.record.timestamp_ms > self.there_since_ms:
-                self.busy_until_ms = min(owner.record.timestamp_ms, self.begun_ms)  # its clock may be ahead of ours
-            if owner.state not in PREPARED:
-                return
-            self.busy_with = owner.record.start_ms
-        self.busy_until_ms = now_ms
-        if owner.state not in PREPARED or owner.record.start_ms != self.busy_with:
-            self.busy_with = None
 
     def apply_log_ends(self, asked_at_ms: int, ends: Mapping[int, int], log_partitions: Iterable[int]) -> None:
         """Notes the end offsets of the transaction log if they were requested after step 1, and no needed partition is
@@ -242,9 +224,8 @@ class HangingCase:
         ends = self.confirmation
         if not isinstance(ends, EndsKnown) or any(read_to.get(p, -1) < end for p, end in ends.ends.items()):
             return
-        where = "all partitions" if self.owner is None else f"partition {self.owner.log_partition}"
-        text = f"{where} read to its end: no transaction there will end the entry"
-        self._move(Unowned(now_ms, ends, (_seen_open(self.entry), Evidence(ends.asked_at_ms, TOPIC, text))))
+        only = None if self.owner is None else self.owner.log_partition
+        self._move(Unowned.by_log(self.entry, ends, only, now_ms))
 
     def discard_log_read_before(self, before_ms: int) -> None:
         """Sets an unconfirmed case back to confirmation step 1 if its log ends were requested before `before_ms`. At
@@ -294,11 +275,8 @@ class HangingCase:
             case Open():
                 self._move(Released(answer.answered_at_ms))
             case Released(since_ms) if answer.asked_at_ms >= max(since_ms + ADD_IN_FLIGHT_MS, from_ms):
-                name = display_id(found.transactional_id)
-                text = f"{name} is {NAMES[found.state]} and does not list the partition, by the second of two answers"
-                source = f"DescribeTransactions, broker {found.coordinator}"
-                evidence = (_seen_open(self.entry), Evidence(answer.asked_at_ms, source, text))
-                self._move(Unowned(answer.answered_at_ms, None, evidence))
+                times = answer.asked_at_ms, answer.answered_at_ms
+                self._move(Unowned.by_coordinator(self.entry, found, display_id(found.transactional_id), *times))
         return False
 
     # step 3: the partition still shows the entry open; or it has ended
@@ -315,13 +293,7 @@ class HangingCase:
             return
         if seen.asked_at_ms < unowned.since_ms:
             return
-        question, text = (
-            ("DescribeProducers", "the entry is still open")
-            if seen.described
-            else ("ListOffsets", "the LSO has not passed the entry")
-        )
-        step_3 = Evidence(seen.asked_at_ms, f"{question}, broker {seen.leader.node}", text)
-        self._move(Confirmed(unowned, seen.described, (*unowned.evidence, step_3)))
+        self._move(Confirmed.by_leader(unowned, seen.leader.node, seen.asked_at_ms, described=seen.described))
 
     def apply_closed(self, seen: CheckedPartition) -> int:
         """Notes that an observation found the entry closed. Returns the time of the first such observation (ms)."""
@@ -376,8 +348,3 @@ class HangingCase:
 
     def _move(self, state: Confirmation) -> None:
         self.confirmation = move(self.confirmation, state)
-
-
-def _seen_open(entry: Entry) -> Evidence:
-    where = LogPlace(*entry.topic_partition, entry.start_offset)
-    return Evidence(entry.first_seen_ms, where, f"open: producer id {entry.producer_id}, epoch {entry.producer_epoch}")

@@ -9,8 +9,8 @@ entry open. If the log cannot be read, step 2 asks the coordinator instead, twic
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final
 
 from sqlalchemy import Connection
 
@@ -23,19 +23,18 @@ from service.domain.findings.kinds import Kind, Resolution
 from service.domain.findings.unreadable import NotJudged, unreadable_topics
 from service.domain.partitions.open_entries import Entry, Relation, RelationKind
 from service.domain.partitions.state import PartitionState
-from service.domain.reasons.unread import is_log_absent
 from service.domain.worlds.facts import EntryFacts, EntryQuery
 from service.domain.worlds.proving import verdict_on
 from service.domain.worlds.verdict import Decided
 from service.store.queries import partitions as read_partitions
-from service.store.queries.clusters import LogRead, log_read
-from service.views.partitions.judged import TOO_MANY_ENTRIES, JudgedEntry, JudgedPartition, judge, log_unread_reason
+from service.store.queries.clusters import LogRead
 from spark_jobs.judge.disturbances import NEVER_MS, Disturbances
+from spark_jobs.judge.entry_round import EntryRound, read_round
 from spark_jobs.judge.hanging_case import HangingCase
-from spark_jobs.judge.new_cases import as_coordinated, case_of_finding, new_case
+from spark_jobs.judge.new_cases import case_of_finding, new_case
 from spark_jobs.judge.partition_prober import Answers, EntryKey, PartitionProber, Questions, is_open
 from spark_jobs.judge.resolution import cases_of, how_it_ended, observed
-from spark_jobs.judge.shared_fate import OwnedEntry, SharedFates, entry_key, key_of, owned_entries
+from spark_jobs.judge.shared_fate import SharedFates, entry_key, key_of
 from spark_jobs.source.reader_settings import EVERYTHING, WatchedTopics
 
 log = logging.getLogger(__name__)
@@ -52,28 +51,6 @@ ASK_COORDINATORS_MS: Final = 1_000
 searches all its ids."""
 
 MOST_CASES: Final = 2_000
-
-
-class _Round(NamedTuple):
-    """The inputs of one round.
-
-    - `read`: how far the transaction log is stored.
-    - `shown`: the open entries, each with its partition.
-    - `owned`: the entries that a transaction will end.
-    - `findings`: the open findings about hanging entries, by subject.
-    - `has_log`: whether the transaction log can be read.
-    - `is_log_absent`: whether the brokers have no transaction log.
-    """
-
-    connection: Connection
-    context: Context
-    now_ms: int
-    read: LogRead
-    shown: Sequence[tuple[PartitionState, JudgedEntry]]
-    owned: Mapping[EntryKey, OwnedEntry]
-    findings: Mapping[Subject, Finding]
-    has_log: bool
-    is_log_absent: bool
 
 
 class OpenEntryObserver:
@@ -116,25 +93,10 @@ class OpenEntryObserver:
     ) -> list[RoundResult]:
         """Runs one round. Returns its results on hanging, adopted and unreplicated entries, and on lost records.
         `known`: all findings."""
-        read = log_read(connection, self._cluster_id)
-        partitions = judge(connection, self._cluster_id, read_partitions.stalled(connection, self._cluster_id))
-        hanging = {subject: one for (kind, subject), one in known.items() if kind == Kind.HANGING}
-        log_unread = log_unread_reason(connection, self._cluster_id)
-        shown = [(partition.row, as_coordinated(one, context)) for partition in partitions for one in partition.entries]
-        current = _Round(
-            connection,
-            context._replace(has_undecodable=read.has_undecodable),
-            now_ms,
-            read,
-            shown,
-            owned_entries(shown),
-            {subject: one for subject, one in hanging.items() if one.is_open},
-            has_log=log_unread is None,
-            is_log_absent=is_log_absent(log_unread),
-        )
+        current = read_round(connection, self._cluster_id, context, known, now_ms)
         self.judged = [(one.entry, one.relation) for _, one in current.shown]
         self.gaps = unreadable_topics(
-            NotJudged(one.row.topic, one.row.partition, one.row.stalled_since_ms, one.why) for one in partitions
+            NotJudged(one.row.topic, one.row.partition, one.row.stalled_since_ms, one.why) for one in current.partitions
         )
         self._note_disturbances(current)
         self._fates.resume(one for (kind, _), one in known.items() if kind == Kind.ADOPTED and one.is_open)
@@ -142,29 +104,27 @@ class OpenEntryObserver:
         self._cases = {key: case for key, case in self._cases.items() if case.subject not in ends}
         self._apply_log(current)
         self._ask(current)
-        unread = _unread(connection, self._cluster_id, partitions)
-        for subject, one in hanging.items():
+        for subject, one in current.hanging.items():
             if one.observation.decision == Decided.COMMIT and (owned := current.owned.get(key_of(subject))) is not None:
                 self._fates.follow(owned, one.observation.proofs)
         return [
-            self._hanging(current, ends, unread),
-            self._fates.adopted(current.shown, current.context, unread),
-            self._unreplicated(current, unread),
+            self._hanging(current, ends),
+            self._fates.adopted(current.shown, current.context, current.unread),
+            self._unreplicated(current),
             self._fates.lost(),
         ]
 
-    def _hanging(self, current: _Round, ends: Mapping[Subject, Resolution], unread: int) -> RoundResult:
-        """Returns the round's result on hanging entries. `ends`: the resolutions of cases that have ended. `unread`:
-        the result of `_unread`."""
+    def _hanging(self, current: EntryRound, ends: Mapping[Subject, Resolution]) -> RoundResult:
+        """Returns the round's result on hanging entries. `ends`: the resolutions of cases that have ended."""
         found = (case for case in self._cases.values() if case.is_reportable(current.now_ms))
         return RoundResult(
             tuple(observed(case, current.context, self._bootstrap, current.now_ms) for case in found),
             frozenset({Kind.HANGING}),
             resolutions=ends,
-            unread={Kind.HANGING: unread + self._without_case},
+            unread={Kind.HANGING: current.unread + self._without_case},
         )
 
-    def _unreplicated(self, current: _Round, unread: int) -> RoundResult:
+    def _unreplicated(self, current: EntryRound) -> RoundResult:
         """Returns the round's result on entries whose marker is written, but not replicated yet."""
         cases = cases_of(current.shown, RelationKind.UNREPLICATED_MARKER, current.context)
         observed_at_ms = read_partitions.observed_at_ms(current.connection, self._cluster_id) or 0
@@ -172,10 +132,10 @@ class OpenEntryObserver:
             tuple(unreplicated(case, current.context.rules, current.now_ms) for case in cases),
             frozenset({Kind.UNREPLICATED}),
             is_log_complete=current.now_ms - observed_at_ms <= SAMPLE_FRESH_MS,
-            unread={Kind.UNREPLICATED: unread},
+            unread={Kind.UNREPLICATED: current.unread},
         )
 
-    def _note_disturbances(self, current: _Round) -> None:
+    def _note_disturbances(self, current: EntryRound) -> None:
         self._disturbances.note_leaders(current.read.leaders, current.now_ms)
         if read_partitions.is_some_broker_unresponsive(current.connection, self._cluster_id):
             self._disturbances.note_broker_failure(current.now_ms)
@@ -191,7 +151,7 @@ class OpenEntryObserver:
         newest_ms = self._disturbances.newest_ms(case.owner.log_partition)
         return settled_at_ms(case.addable_since_ms, NEVER_MS if case.decision.was_listed else newest_ms)
 
-    def _apply_answers(self, current: _Round) -> dict[Subject, Resolution]:
+    def _apply_answers(self, current: EntryRound) -> dict[Subject, Resolution]:
         """Applies the prober's answers to the cases. Returns the resolutions of the cases that have ended.
 
         Broker failures are noted first. If the log ends of a case were requested too early after a broker failure, the
@@ -216,7 +176,7 @@ class OpenEntryObserver:
                     ends[subject] = how or Resolution.NOT_HANGING
         return ends
 
-    def _apply(self, current: _Round, answers: Answers, key: EntryKey, case: HangingCase) -> Resolution | None:
+    def _apply(self, current: EntryRound, answers: Answers, key: EntryKey, case: HangingCase) -> Resolution | None:
         """Applies the answers to one case. Returns the resolution of the entry; None if the entry has not ended, or if
         the resolution is not known yet."""
         read, asked_at_ms = current.read, answers.log_asked_at_ms
@@ -252,7 +212,7 @@ class OpenEntryObserver:
             self._fates.note_end(case, found.markers[0], how, current.context.rules)
         return how
 
-    def _apply_rows(self, current: _Round) -> dict[Subject, Resolution]:
+    def _apply_rows(self, current: EntryRound) -> dict[Subject, Resolution]:
         """Begins a case for each entry that no transaction will end; without access to the log, also for each entry of
         which this is not known. Returns the resolutions of the cases that end here, because a transaction will end the
         entry, its partition is gone, or its topic is mirrored."""
@@ -290,7 +250,9 @@ class OpenEntryObserver:
         self._fates.forget_others(there)
         return ends
 
-    def _begin(self, current: _Round, row: PartitionState, entry: Entry, relation: Relation, *, has_log: bool) -> None:
+    def _begin(
+        self, current: EntryRound, row: PartitionState, entry: Entry, relation: Relation, *, has_log: bool
+    ) -> None:
         """Begins a case, in place of an earlier case of the same entry. If there are already MOST_CASES cases, and none
         is of this entry, only counts the entry."""
         key = entry_key(entry)
@@ -299,7 +261,7 @@ class OpenEntryObserver:
             return
         self._cases[key] = new_case(row, entry, relation, current.now_ms, current.findings, has_log=has_log)
 
-    def _apply_log(self, current: _Round) -> None:
+    def _apply_log(self, current: EntryRound) -> None:
         """Makes step 2 of each case if the transaction log is stored up to the ends that the case needs."""
         for _, (entry, relation) in current.shown:
             case = self._cases.get(entry_key(entry))
@@ -309,7 +271,7 @@ class OpenEntryObserver:
                 case.discard_log_read_before(self._log_from_ms(case, current.context, current.now_ms))
                 case.apply_log_read(current.read.read_to, current.now_ms)
 
-    def _ask(self, current: _Round) -> None:
+    def _ask(self, current: EntryRound) -> None:
         """Sends the prober all questions that are due now, together."""
         now_ms, context = current.now_ms, current.context
         self.next_round_ms = now_ms + ROUND_MS
@@ -342,14 +304,6 @@ class OpenEntryObserver:
         questions = Questions(frozenset(partitions), entries, facts, frozenset(producers))
         if questions and self._prober.ask(questions) and producers:
             self._coordinators_asked_ms = now_ms
-
-
-def _unread(connection: Connection, cluster_id: int, partitions: Sequence[JudgedPartition]) -> int:
-    """Returns the number of stalled partitions that were not read, or not read completely, because of a bound."""
-    stalled = len(partitions)
-    if stalled >= read_partitions.STALLED_READ:
-        stalled = max(read_partitions.count_stalled(connection, cluster_id), stalled)
-    return stalled - len(partitions) + sum(one.why == TOO_MANY_ENTRIES for one in partitions)
 
 
 def _decide(case: HangingCase, asked: EntryQuery, facts: EntryFacts, read: LogRead) -> None:

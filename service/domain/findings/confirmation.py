@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from service.domain.findings.finding import Evidence
+from service.domain.partitions.facts import LogPlace
+from service.domain.partitions.open_entries import DescribedOwner, Entry
+from service.domain.transaction_log.states import NAMES, TOPIC
 
 ADD_IN_FLIGHT_MS: Final = 500
 """Time (ms) for which AddPartitionsToTxn may be in flight after an entry was written: some clients write a moment
@@ -59,6 +62,23 @@ class Unowned:
     log: EndsKnown | None
     evidence: tuple[Evidence, ...]
 
+    @staticmethod
+    def by_log(entry: Entry, log: EndsKnown, log_partition: int | None, now_ms: int) -> Unowned:
+        """Returns step 2, made by a read of the log. `log_partition`: the only partition that was needed; None if all
+        were."""
+        where = "all partitions" if log_partition is None else f"partition {log_partition}"
+        text = f"{where} read to its end: no transaction there will end the entry"
+        return Unowned(now_ms, log, (_seen_open(entry), Evidence(log.asked_at_ms, TOPIC, text)))
+
+    @staticmethod
+    def by_coordinator(
+        entry: Entry, found: DescribedOwner, name: str, asked_at_ms: int, answered_at_ms: int
+    ) -> Unowned:
+        """Returns step 2, made by the second answer of the owner's coordinator. `name`: the owner's display text."""
+        text = f"{name} is {NAMES[found.state]} and does not list the partition, by the second of two answers"
+        source = f"DescribeTransactions, broker {found.coordinator}"
+        return Unowned(answered_at_ms, None, (_seen_open(entry), Evidence(asked_at_ms, source, text)))
+
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
@@ -68,6 +88,17 @@ class Confirmed:
     unowned: Unowned
     described: bool
     evidence: tuple[Evidence, ...]
+
+    @staticmethod
+    def by_leader(unowned: Unowned, broker: int, asked_at_ms: int, *, described: bool) -> Confirmed:
+        """Returns step 3, made by an answer of the partition's leader."""
+        question, text = (
+            ("DescribeProducers", "the entry is still open")
+            if described
+            else ("ListOffsets", "the LSO has not passed the entry")
+        )
+        step_3 = Evidence(asked_at_ms, f"{question}, broker {broker}", text)
+        return Confirmed(unowned, described, (*unowned.evidence, step_3))
 
 
 Confirmation = Open | EndsKnown | Released | Unowned | Confirmed
@@ -98,6 +129,11 @@ def step_2(state: Confirmation) -> Unowned | None:
             return state.unowned
         case _:
             return None
+
+
+def _seen_open(entry: Entry) -> Evidence:
+    where = LogPlace(*entry.topic_partition, entry.start_offset)
+    return Evidence(entry.first_seen_ms, where, f"open: producer id {entry.producer_id}, epoch {entry.producer_epoch}")
 
 
 def settled_at_ms(written_before_ms: int, disturbed_ms: int) -> int:
