@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-LIMIT_S: Final = 300.0
+LIMIT_S: Final = 600.0
 """Longest time that a test waits for an event."""
 ANSWER_S: Final = 90.0
 """Maximum time that a client in a test waits for one answer. librdkafka gives up earlier, after 60 s, and reports the
