@@ -40,7 +40,7 @@ _ABILITIES: Final = {
 }
 """The text for each ability, in the order of the table."""
 _SKIPS: Final = "skips_markers"
-_K2: Final = "integration/test_lab_leaders.py::test_k2_a_committed_transaction_loses_a_participant"
+_K2: Final = "integration/test_lab_leaders.py::test_a_committed_transaction_loses_a_participant"
 """The scenario that shows whether markers are skipped."""
 
 

@@ -86,7 +86,7 @@ def _positive(counts: dict[CauseCode, int]) -> dict[str, int]:
 
 
 @on("4.3.1")
-def test_g_two_instances_of_an_old_client_fence_each_other(here: Lab) -> None:
+def test_two_instances_of_an_old_client_fence_each_other(here: Lab) -> None:
     """On a cluster with transaction.version 2, the records of the coordinator's own aborts have
     ClientTransactionVersion 2, whatever protocol the client speaks."""
     create_topic(here.bootstrap, "g-shared")
@@ -101,7 +101,7 @@ def test_g_two_instances_of_an_old_client_fence_each_other(here: Lab) -> None:
 
 
 @on("4.3.1")
-def test_n_java_and_librdkafka_in_every_codec(here: Lab) -> None:
+def test_java_and_librdkafka_in_every_codec(here: Lab) -> None:
     """Java's producer speaks TV2 if the cluster does. Codecs apply to the data, and not to the transaction log, which
     is never compressed."""
     create_topic(here.bootstrap, "n-codecs")

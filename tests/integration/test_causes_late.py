@@ -105,7 +105,7 @@ def _is_late(here: Lab, name: str) -> None:
 
 
 @on("3.9.2")
-def test_f_old_clients_run_out_of_time_or_abort_themselves(here: Lab) -> None:
+def test_old_clients_run_out_of_time_or_abort_themselves(here: Lab) -> None:
     create_topic(here.bootstrap, "f-dead", 1)
     zombie = here.begin("f-old", "f-dead", SHORT_MS)
     alive = open_producer(here.bootstrap, "f-alive")
@@ -141,7 +141,7 @@ def test_before_4_0_a_producer_that_asks_for_a_new_epoch_itself_is_refused(here:
 
 
 @on("3.9.2")
-def test_h_a_new_id_at_every_start_leaves_zombies(here: Lab) -> None:
+def test_a_new_id_at_every_start_leaves_zombies(here: Lab) -> None:
     create_topic(here.bootstrap, "h-churn", 1)
     for n in range(6):
         here.begin(f"h-app-{n}", "h-churn", SHORT_MS)
@@ -154,7 +154,7 @@ def test_h_a_new_id_at_every_start_leaves_zombies(here: Lab) -> None:
 
 
 @on("3.9.2")
-def test_k_the_leader_of_a_participant_is_frozen(both: Pair) -> None:
+def test_the_leader_of_a_participant_is_frozen(both: Pair) -> None:
     here, other = both
     both.create_topic("k-part")
     producer = here.begin("k-frozen", "k-part", OPEN_MS, partitions=(0, 1))
@@ -169,7 +169,7 @@ def test_k_the_leader_of_a_participant_is_frozen(both: Pair) -> None:
 
 
 @on("3.9.2")
-def test_k2_a_participant_has_no_leader(both: Pair, version: str) -> None:
+def test_a_participant_has_no_leader(both: Pair, version: str) -> None:
     here, other = both
     both.create_topic("k2-part")
     producer = here.begin("k2-lost", "k2-part", OPEN_MS, partitions=(0, 1))
@@ -192,7 +192,7 @@ def test_k2_a_participant_has_no_leader(both: Pair, version: str) -> None:
 
 
 @on("3.9.2")
-def test_m_a_participant_is_deleted(here: Lab) -> None:
+def test_a_participant_is_deleted(here: Lab) -> None:
     create_topic(here.bootstrap, "m-stays")
     create_topic(here.bootstrap, "m-goes")
     producers = here.begin("m-commit", "m-stays"), here.begin("m-timeout", "m-stays", 3_000)
@@ -205,7 +205,7 @@ def test_m_a_participant_is_deleted(here: Lab) -> None:
 
 
 @on("3.9.2")
-def test_i_ids_expire_and_are_born_again(here: Lab) -> None:
+def test_ids_expire_and_are_born_again(here: Lab) -> None:
     create_topic(here.bootstrap, "i-expiry", 1)
     busy = here.begin("i-busy", "i-expiry", OPEN_MS)
     transact(open_producer(here.bootstrap, "i-done"), "i-expiry")

@@ -50,7 +50,7 @@ def here(lab: Callable[[str], HangLab], version: str) -> HangLab:
 
 
 @on("4.3.1")
-def test_c_a_late_write_after_an_abort_and_the_group_behind_it(here: HangLab) -> None:
+def test_a_late_write_after_an_abort_and_the_group_behind_it(here: HangLab) -> None:
     here.create_topic("c-late")
     commit_one(old_producer(here.connection, "c-before"), "c-late", 0)
     hang = late_write(old_producer(here.connection, "c-late-1"), "c-late", 0)
@@ -69,7 +69,7 @@ def test_c_a_late_write_after_an_abort_and_the_group_behind_it(here: HangLab) ->
 
 
 @on("4.3.1")
-def test_c_a_late_write_after_a_commit_belongs_to_nothing(here: HangLab) -> None:
+def test_a_late_write_after_a_commit_belongs_to_no_transaction(here: HangLab) -> None:
     """ABORT is right here, because the late write belongs to no transaction. For a committed transaction that has lost
     its marker, ABORT would be wrong."""
     here.create_topic("c-committed")
@@ -79,7 +79,7 @@ def test_c_a_late_write_after_a_commit_belongs_to_nothing(here: HangLab) -> None
 
 
 @on("4.3.1")
-def test_c2_records_on_a_partition_that_was_never_added(here: HangLab) -> None:
+def test_records_on_a_partition_that_was_never_added(here: HangLab) -> None:
     here.create_topic("c2-never")
     hang = never_added(old_producer(here.connection, "c2-never-1"), "c2-never", 0)
     here.wait_until_confirmed(hang)
@@ -89,14 +89,14 @@ def test_c2_records_on_a_partition_that_was_never_added(here: HangLab) -> None:
 
 
 @on("4.3.1")
-def test_d_a_producer_id_that_nobody_ever_had(here: HangLab) -> None:
+def test_records_of_a_producer_id_that_nobody_ever_had(here: HangLab) -> None:
     here.create_topic("d-orphan")
     hang = never_added(orphan_producer(here.connection, "d-nobody"), "d-orphan", 0)
     here.end_by_command(hang)
 
 
 @on_those(WITH_TV2, "4.3.1")
-def test_c3_a_committed_transaction_that_did_not_list_the_partition(here: HangLab) -> None:
+def test_a_committed_transaction_that_did_not_list_the_partition(here: HangLab) -> None:
     """A committed transaction wrote records to the partition without adding the partition. An ABORT would destroy these
     records."""
     here.create_topic("c3-unlisted", 2)
@@ -114,7 +114,7 @@ def test_c3_a_committed_transaction_that_did_not_list_the_partition(here: HangLa
 
 @on("4.3.1")
 @pytest.mark.parametrize(("name", "epoch"), [("d3-epoch", 3), ("d3-older", 0)])
-def test_d3_records_of_another_cluster_with_a_producer_id_of_this_one(here: HangLab, name: str, epoch: int) -> None:
+def test_records_of_another_cluster_with_a_producer_id_of_this_one(here: HangLab, name: str, epoch: int) -> None:
     """Two clusters may use the same producer id. So the transactional.id that has the producer id in this cluster need
     not be the owner. The finding names no transactional.id, and advises no marker."""
     here.create_topic(name)
@@ -131,7 +131,7 @@ def test_d3_records_of_another_cluster_with_a_producer_id_of_this_one(here: Hang
 
 
 @on("4.3.1")
-def test_e_offsets_of_a_group_hang_and_a_member_cannot_begin(here: HangLab) -> None:
+def test_offsets_of_a_group_hang_and_a_member_cannot_begin(here: HangLab) -> None:
     here.create_topic("e-orders")
     before = old_producer(here.connection, "e-before")
     add_offsets(before, "e-readers")
@@ -153,7 +153,7 @@ def test_e_offsets_of_a_group_hang_and_a_member_cannot_begin(here: HangLab) -> N
 
 
 @on("4.3.1")
-def test_e_the_first_offsets_of_a_group_hang_and_it_is_named(here: HangLab) -> None:
+def test_the_first_offsets_of_a_group_hang_and_the_group_is_named(here: HangLab) -> None:
     """The group has no committed offsets, so no answer of Kafka names the group."""
     here.create_topic("e-first", 2)
     offsets = {("e-first", 0): 7, ("e-first", 1): 8}
@@ -189,7 +189,7 @@ def test_e_the_first_offsets_of_a_group_hang_and_it_is_named(here: HangLab) -> N
 
 
 @on("4.3.1")
-def test_l_two_hang_on_one_partition_and_end_one_by_one(here: HangLab) -> None:
+def test_two_hang_on_one_partition_and_end_one_by_one(here: HangLab) -> None:
     here.create_topic("l-two")
     first = late_write(old_producer(here.connection, "l-first"), "l-two", 0)
     second = never_added(old_producer(here.connection, "l-second"), "l-two", 0)
@@ -211,7 +211,7 @@ def test_l_two_hang_on_one_partition_and_end_one_by_one(here: HangLab) -> None:
 
 
 @on("4.3.1")
-def test_o_it_outlives_its_records(here: HangLab) -> None:
+def test_a_hanging_transaction_outlives_its_records(here: HangLab) -> None:
     """Retention removed the first records of the transaction. The LSO then depends on the version of Kafka, but the
     finding does not."""
     here.create_topic("o-past")

@@ -55,7 +55,7 @@ def cluster(tmp_path: Path) -> Iterator[Callable[..., tuple[Cluster, HangLab]]]:
 
 
 @on("3.9.2")
-def test_k_the_leader_of_a_participant_is_frozen(cluster: Callable[..., tuple[Cluster, HangLab]], version: str) -> None:
+def test_the_leader_of_a_participant_is_frozen(cluster: Callable[..., tuple[Cluster, HangLab]], version: str) -> None:
     brokers, here = cluster(version, PROPERTIES)
     with frozen_leader(brokers, "k-frozen") as torn:
         missing = f"no marker yet on k-frozen-{LOST} (leader broker {torn.victim})"
@@ -76,7 +76,7 @@ def test_k_the_leader_of_a_participant_is_frozen(cluster: Callable[..., tuple[Cl
 
 
 @on("4.3.1")
-def test_k2_a_committed_transaction_loses_a_participant(
+def test_a_committed_transaction_loses_a_participant(
     cluster: Callable[..., tuple[Cluster, HangLab]], version: str, record_property: Callable[[str, object], None]
 ) -> None:
     """KAFKA-20734: the coordinator skips a COMMIT marker. An ABORT would then destroy one half of a committed
@@ -101,7 +101,7 @@ def test_k2_a_committed_transaction_loses_a_participant(
 
 
 @on_those(SKIPS_THE_LOST, "4.3.1")
-def test_k3_committed_records_share_the_fate_of_the_next_transaction(
+def test_committed_records_share_the_fate_of_the_next_transaction(
     cluster: Callable[..., tuple[Cluster, HangLab]], tmp_path: Path, version: str
 ) -> None:
     """The client continues at once. Its next transaction adopts the committed records, so nothing hangs. After that,
@@ -140,7 +140,7 @@ transactions prove which of them wrote the records."""
 
 
 @on_those(SKIPS_THE_LOST, "4.3.1")
-def test_k2_what_follows_a_skipped_marker_does_not_change_the_decision(
+def test_what_follows_a_skipped_marker_does_not_change_the_decision(
     cluster: Callable[..., tuple[Cluster, HangLab]], tmp_path: Path, version: str
 ) -> None:
     """An id's last transaction that lists the partition need not be the one that wrote the hanging records. A restart

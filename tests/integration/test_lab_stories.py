@@ -35,7 +35,7 @@ def here(lab: Callable[[str], HangLab], version: str) -> HangLab:
 
 
 @on("3.9.2")
-def test_b_long_and_legal_with_a_group_behind_it(here: HangLab) -> None:
+def test_a_long_legal_transaction_with_a_group_behind_it(here: HangLab) -> None:
     """A long transaction is not confirmed as hanging, even if its producer's clock is wrong. Kafka's own find-hanging
     selects transactions by that clock."""
     here.create_topic("b-long", 2)
@@ -77,7 +77,7 @@ def test_b_long_and_legal_with_a_group_behind_it(here: HangLab) -> None:
 
 
 @on("3.9.2")
-def test_d2_its_id_expires_under_it(here: HangLab) -> None:
+def test_the_id_of_a_hanging_transaction_expires(here: HangLab) -> None:
     """The id of a hanging transaction expires. The finding still names the id, although no producer can use its
     producer id any more."""
     here.create_topic("d2-expired")
@@ -115,7 +115,7 @@ def test_stale_records_are_adopted_by_a_later_transaction(here: HangLab) -> None
 
 
 @on("3.9.2")
-def test_m_the_topic_is_deleted_under_it(here: HangLab) -> None:
+def test_the_topic_of_a_hanging_transaction_is_deleted(here: HangLab) -> None:
     here.create_topic("m-goes")
     hang = never_added(old_producer(here.connection, "m-goes-1"), "m-goes", 0)
     here.wait_until_confirmed(hang)
@@ -124,7 +124,7 @@ def test_m_the_topic_is_deleted_under_it(here: HangLab) -> None:
 
 
 @on("3.9.2")
-def test_m_a_topic_is_deleted_under_a_transaction(here: HangLab) -> None:
+def test_the_topic_of_an_open_transaction_is_deleted(here: HangLab) -> None:
     here.create_topic("m-stays")
     here.create_topic("m-vanishes")
     producer = old_producer(here.connection, "m-commit", OPEN_MS)
