@@ -1,4 +1,4 @@
-"""Decodes the inputs of explanations of offsets: batches of a partition's log, and an owner's transactions in the
+"""Decodes the data from which an offset is explained: batches of a partition's log, and an owner's transactions in the
 store."""
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def control_of(batch: Batch) -> records.ControlRecord | None:
 
 
 def piece_of(batch: Batch) -> BatchOffsets:
-    """Returns the batch as explanations of offsets need it. `marker` is None for data, for a marker of unknown type,
-    and for a marker that cannot be decoded."""
+    """Reduces the batch to the values from which an offset is explained. `marker` is None for data, for a marker of
+    unknown type, and for a marker that cannot be decoded."""
     header = batch.header
     marker, at_ms = None, header.base_timestamp_ms
     if header.is_control:
@@ -76,8 +76,8 @@ def piece_of(batch: Batch) -> BatchOffsets:
 
 
 def logged_transactions(owner: Owner, producer_id: int, place: TopicPartition) -> list[LoggedTransaction]:
-    """Returns those of the owner's transactions under the producer id that the store still has: the last decided one,
-    and the open one. Returns an empty list if the record of the decided transaction cannot be decoded."""
+    """Returns the owner's last decided transaction, and its open transaction if that has `producer_id`, as far as the
+    store has them. Returns an empty list if the record of the decided transaction cannot be decoded."""
     found = []
     if owner.ended_value is not None:
         try:

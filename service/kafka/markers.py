@@ -1,4 +1,4 @@
-"""Ends a transaction on one partition by hand: writes the marker that its coordinator will never write (KIP-664)."""
+"""Ends a transaction on one partition by hand: writes the marker that the coordinator will never write (KIP-664)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def write_marker(
     (see NEEDS), 3 UNKNOWN_TOPIC_OR_PARTITION, 6 NOT_LEADER_OR_FOLLOWER, or another one.
 
     The coordinator never learns of the marker. If the coordinator still knows the transaction, the marker ends it on
-    this partition alone. `coordinator_epoch`: as DescribeProducers reports it; 0 for -1, as in Kafka's own tool. Raises
-    KafkaUnavailable (the marker may be written all the same) or KafkaRefused.
+    this partition alone. `coordinator_epoch`: as DescribeProducers reports it, with 0 instead of -1 (no marker yet), as
+    in Kafka's own tool. Raises KafkaUnavailable (the marker may be written all the same) or KafkaRefused.
     """
     marker = WriteTxnMarkersRequest.WritableTxnMarker
     request = WriteTxnMarkersRequest(

@@ -1,4 +1,4 @@
-"""Fetches tokens for SASL/OAUTHBEARER from a server, a file or a command, and keeps each for most of its life.
+"""Fetches tokens for SASL/OAUTHBEARER from a server, a file or a command, and uses each for most of its lifetime.
 
 The keys are those of Kafka's Java clients (`SaslConfigs`, `OAuthBearerLoginCallbackHandler`); COMMAND is txnscope's own
 key, for clouds that supply a Java class which fetches tokens (`sasl.login.callback.handler.class`).
@@ -39,12 +39,13 @@ KEYS: Final = (COMMAND, ENDPOINT, CLIENT_ID, CLIENT_SECRET, SCOPE, URL_ENCODES)
 
 COMMAND_TIMEOUT_S: Final = 10.0
 ENDPOINT_TIMEOUT_S: Final = 10.0
-"""Time limit (s), each for the connection, for the TLS handshake, and for the time from the request to the last byte of
-the answer."""
+"""Time limit (s) of each of three steps: the connection, the TLS handshake, and the exchange from the request to the
+last byte of the answer."""
 REFRESH_AFTER: Final = 0.8
-"""Part of a token's life after which a new one is requested, as with Java's `sasl.login.refresh.window.factor`."""
+"""Fraction of a token's lifetime after which a new one is requested, as with Java's
+`sasl.login.refresh.window.factor`."""
 UNKNOWN_LIFE_MS: Final = 60_000
-"""Life that is assumed for a token that does not show when it expires, such as a token for MSK."""
+"""Lifetime assumed for a token that does not show when it expires, such as a token for MSK."""
 
 _MOST_BYTES: Final = 1 << 20
 _EXTENSION: Final = "extension_"
@@ -67,8 +68,8 @@ class ClientCredentials:
     authorities that may sign the server's certificate; None: the system's authorities. `url_encodes`: id and secret are
     form-encoded before they go into the header (RFC 6749, 2.3.1).
 
-    Every source of tokens has a method `fetch` that returns a new token. It raises KafkaUnavailable with a text that
-    names the source, but neither token nor secret.
+    Every source of tokens has a method `fetch` that returns a new token. `fetch` raises KafkaUnavailable with a text
+    that names the source, but neither token nor secret.
     """
 
     url: str
@@ -125,8 +126,8 @@ class TokenFile:
 
 @dataclass(frozen=True, slots=True)
 class TokenCommand:
-    """A command that prints a token: bare, or as the JSON of an OAuth server (`access_token`, `expires_in`). It runs
-    without a shell."""
+    """A command that prints a token: bare, or as the JSON of an OAuth server (`access_token`, `expires_in`). The
+    command runs without a shell."""
 
     words: tuple[str, ...] = field(repr=False)
 
@@ -159,8 +160,8 @@ TokenSource = ClientCredentials | TokenFile | TokenCommand
 
 
 def source_of(properties: Mapping[str, str], options: Mapping[str, str]) -> TokenSource:
-    """Returns the source of tokens that client properties name. `options`: the options of the JAAS login. Raises
-    ValueError with a text that names the keys that are missing or wrong."""
+    """Returns the source of tokens that is configured in client properties. `options`: the options of the JAAS login.
+    Raises ValueError with a text that names the keys that are missing or wrong."""
     if command := properties.get(COMMAND):
         try:
             words = tuple(shlex.split(command))
@@ -191,8 +192,9 @@ def extensions_of(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # the library has no types
-    """Gives kafka-python a token, and fetches a new one after REFRESH_AFTER of its life. If the fetch fails, the old
-    token is used until it expires, but not if its time of expiry is unknown."""
+    """Gives kafka-python a token, and fetches a new token after REFRESH_AFTER of the old token's lifetime. If the fetch
+    fails, uses the old token until it expires. If the old token does not show when it expires, a failed fetch raises
+    KafkaUnavailable."""
 
     def __init__(
         self,
@@ -226,7 +228,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # the library
             return None if self._token is None else self._token.expires_at_ms
 
     def forget(self) -> None:
-        """Drops the token: a broker has refused it."""
+        """Drops the token. Called when a broker has refused the token."""
         with self._lock:
             self._token = None
 
@@ -248,8 +250,8 @@ def provider(source: TokenSource, extensions: tuple[tuple[str, str], ...]) -> To
 
 
 def _error_in(body: bytes) -> str:
-    """Returns the error code (RFC 6749, 5.2) in the body after a colon, such as `: invalid_client`; an empty text if
-    there is no code."""
+    """Returns a colon and the error code from the body of an error answer (RFC 6749, 5.2), such as `: invalid_client`.
+    Returns an empty text if the body has no code."""
     try:
         error = json.loads(body)["error"]
     except (ValueError, KeyError, TypeError):

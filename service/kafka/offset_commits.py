@@ -2,7 +2,7 @@
 `__consumer_offsets`.
 
 Kafka reports a group's pending offset only for a partition for which the group has committed an offset before. Apart
-from the transaction log, these keys are the only payload that txnscope decodes. It decodes them only for transactions
+from the transaction log, these keys are the only payload that txnscope decodes. They are decoded only for transactions
 that hold back an LSO.
 """
 
@@ -25,8 +25,8 @@ from service.wire.records import read_records
 PASS_BYTES: Final = 8 << 20
 PASS_S: Final = 0.5
 PLAIN_BYTES: Final = 8 << 20
-"""Maximum bytes of a decompressed batch; larger ones are not decoded. A group coordinator
-writes batches of at most 1 MB by default."""
+"""Maximum size (bytes) of a decompressed batch; larger batches are not decoded. A group coordinator writes batches of
+at most 1 MB by default."""
 
 
 class SearchRange(NamedTuple):
@@ -39,8 +39,8 @@ class SearchRange(NamedTuple):
 
 @dataclass(slots=True)
 class OffsetCommits:
-    """The offsets (group, topic and partition) that the batches of one transaction commit. `has_newest`: the batch with
-    the `newest_ms` of SearchRange is among them. `undecodable`: number of records that could not be decoded, by
+    """The offsets (group, topic and partition) that the batches of one transaction commit. `has_newest`: these batches
+    include the one with the `newest_ms` of SearchRange. `undecodable`: number of records that could not be decoded, by
     reason."""
 
     offsets: set[OffsetKey] = field(default_factory=set)

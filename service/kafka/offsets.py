@@ -29,7 +29,7 @@ _BY_NAME = 9  # later versions are not needed
 class Offsets:
     """Offsets by partition (`found`), and error codes of the partitions without an offset (`errors`).
 
-    A broker that refuses answers offset -1. A partition with an error never appears in `found`.
+    For a partition with an error the broker returns offset -1. A partition with an error never appears in `found`.
     """
 
     found: dict[int, int]
@@ -106,8 +106,8 @@ def offset_at_time(client: KafkaClient, topic: str, partition: int, leader: Lead
 
 
 def epoch_end_offset(client: KafkaClient, topic: str, partition: int, leader: Leader, epoch: int) -> int | None:
-    """Returns the end offset of the records written in `epoch`. If there are none, returns that of the last earlier
-    epoch with records; None if no such records are left.
+    """Returns the end offset of the records written in `epoch`. If no such records are left, returns the end offset of
+    the last earlier epoch with records; None if there is no such epoch.
 
     If a reader has read beyond the returned offset, the log has diverged there (KIP-101, KIP-320). Raises
     KafkaUnavailable or KafkaRefused.

@@ -137,7 +137,7 @@ def denied_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> list
 def cluster(client: KafkaClient, node: int) -> Cluster:
     """Returns the cluster's id, which needs no permission, and the allowed operations. Both are None if DescribeCluster
     fails. If the broker does not support DescribeCluster, reads only the id, by Metadata, and raises KafkaUnavailable
-    or KafkaRefused if that fails."""
+    or KafkaRefused if the Metadata request fails."""
     if client.version_of(DescribeClusterRequest.API_KEY) < 0:
         found = client.ask(layouts_request([]), node, TIMEOUT_MS).cluster_id
         return Cluster(found, None, False)
@@ -179,8 +179,8 @@ def has_authorizer(client: KafkaClient, node: int) -> bool | None:
 
 
 def controller_clock(client: KafkaClient, node: int) -> ControllerClock | None:
-    """Returns the time by the active controller's clock. DescribeQuorum returns, for each voter, the time at which it
-    was last caught up; for the active controller that is the present time (DescribeQuorumResponse.json).
+    """Returns the time by the active controller's clock. DescribeQuorum returns, for each voter, the time at which the
+    voter was last caught up; for the active controller this is the present time (DescribeQuorumResponse.json).
 
     Returns None without DESCRIBE on the cluster, or if the broker does not answer or does not report the time.
     """

@@ -16,16 +16,17 @@ from service.kafka.cluster import broker_ids, by_topic
 from service.kafka.transactions import describe_transactions, list_transactions
 
 AT_ONCE: Final = 500
-"""Partitions per request, as in Kafka's own tool (`TransactionsCommand`): an answer lists all producers of each."""
+"""Partitions per request, as in Kafka's own tool (`TransactionsCommand`): an answer lists all producers of each
+partition."""
 
 TIMEOUT_MS: Final = 2_000
 
 
 class ActiveProducer(NamedTuple):
-    """One producer id in a partition's producer state, which also holds plain idempotent producers. `last_sequence` is
-    -1 if no batch of this epoch is kept, `coordinator_epoch` if the leader knows no marker,
-    `transaction_start_offset` if no transaction is open. `last_timestamp_ms`: timestamp of the newest batch, by the
-    producer's clock; if that batch is a marker, by the coordinator's."""
+    """One producer id in a partition's producer state, which also holds plain idempotent producers. `last_sequence`: -1
+    if no batch of this epoch is kept. `last_timestamp_ms`: timestamp of the newest batch, by the producer's clock; a
+    marker has a timestamp by the coordinator's clock. `coordinator_epoch`: -1 if the leader knows no marker.
+    `transaction_start_offset`: -1 if no transaction is open."""
 
     producer_id: int
     producer_epoch: int
@@ -75,9 +76,9 @@ def describe_owners(client: KafkaClient, producer_ids: Sequence[int]) -> dict[in
     """Returns the owner of each producer id that has one. A missing owner proves nothing, because Kafka hides a
     transactional.id without DESCRIBE on it.
 
-    Every broker has to answer, because a broker that has lost the lead of a log partition without knowing it yet still
-    lists the ids. If two brokers list a producer id, its owner is left out. Raises KafkaUnavailable (also while any
-    broker loads a part of the transaction log) or KafkaRefused (before Kafka 3.0).
+    Every broker has to answer: a broker that does not know yet that it has lost the lead of a log partition still lists
+    the ids of that partition. If two brokers list a producer id, its owner is left out. Raises KafkaUnavailable (also
+    while any broker loads a part of the transaction log) or KafkaRefused (before Kafka 3.0).
     """
     listed: dict[int, list[tuple[int, str]]] = defaultdict(list)
     for node in broker_ids(client, TIMEOUT_MS):

@@ -1,8 +1,10 @@
-"""Requests that txnscope encodes itself, and their answers as bytes; both use the library's connections.
+"""Requests that txnscope encodes itself, and their answers as bytes, over the connections of kafka-python ("the
+library").
 
-They are for requests that the library lacks, or encodes too slowly (thousands of partitions many times a minute). These
-classes have the few methods that `kafka.net.connection` and `kafka.protocol.parser` (3.0.12) call on a request and on
-its answer. The library reads Kafka's own schemas: the files in `schemas` are those that it lacks, from Kafka 4.3.1.
+Used for requests that the library lacks, and for those that it encodes too slowly (thousands of partitions many times a
+minute). These classes have the few methods that `kafka.net.connection` and `kafka.protocol.parser` (3.0.12) call on a
+request and on its answer. The library reads Kafka's own schemas: the files in `schemas` are those that it lacks, from
+Kafka 4.3.1.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ class RawRequest:
     """A request as bytes. `body`: everything after the header. `is_flexible`: this version has tagged fields (KIP-482),
     in its header, too.
 
-    An object can be sent again once its last answer has come.
+    An object can be sent again, but only after its previous answer has come.
     """
 
     def __init__(self, api_key: int, version: int, body: bytes, *, is_flexible: bool) -> None:

@@ -41,8 +41,8 @@ class ClientSettings:
 
     @classmethod
     def load(cls, bootstrap_servers: str | None, properties_file: Path | None) -> ClientSettings:
-        """Reads the flags of the command line; without `bootstrap_servers`, the file names the servers. Checks the
-        whole file. Raises BadClientConfig naming the file and the key, or the address."""
+        """Returns the settings from the two flags of the command line. If `bootstrap_servers` is None, the file has to
+        name the servers. Checks the whole file. Raises BadClientConfig naming the file and the key, or the address."""
         settings = cls((), file=properties_file and properties_file.absolute()).latest()
         if bootstrap_servers is not None:
             try:
@@ -67,8 +67,8 @@ class ClientSettings:
 
     @property
     def has_secret(self) -> bool:
-        """True if the file itself contains a password, a client secret or a private key; a variable for one does not
-        count."""
+        """True if the file itself contains a password, a client secret or a private key; a variable that stands for
+        such a value does not count."""
         written = reading.without_variables(dict(self.properties))
         return any(
             (key in _SECRETS and value.strip()) or (key == keys.JAAS and _SECRET_OPTION.search(value))
@@ -97,8 +97,8 @@ class ClientSettings:
         return tuple(f"{self._name}: {note}" for note in _notes(properties, servers))
 
     def portable(self) -> ClientSettings:
-        """Returns the same settings for other machines: the contents of the named files and the values of config
-        providers replace names and variables. Raises BadClientConfig."""
+        """Returns the same settings for other machines: with the contents of files instead of their names, and with the
+        values of config providers instead of variables. Raises BadClientConfig."""
         with self._named():
             properties = self._resolved()
             if _uses_tls(properties):
@@ -145,7 +145,7 @@ class ClientSettings:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Turns a ValueError into BadClientConfig, with the name of the file and no value of a config provider."""
+        """Turns a ValueError into BadClientConfig. The text names the file, and shows no value of a config provider."""
         try:
             yield
         except ValueError as e:
@@ -156,8 +156,8 @@ class ClientSettings:
 
 
 class Clients(NamedTuple):
-    """The connection settings of all clusters. `by_name`: the settings of each cluster that has its own. `other`: the
-    settings of all other clusters; None if their brokers are not known."""
+    """The connection settings of all clusters. `by_name`: the settings of each cluster that has settings of its own.
+    `other`: the settings of all other clusters; None if their brokers are not known."""
 
     other: ClientSettings | None
     by_name: Mapping[str, ClientSettings]

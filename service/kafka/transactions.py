@@ -44,8 +44,9 @@ class ListedId(NamedTuple):
 def list_transactions(
     client: KafkaClient, node: int, producer_ids: Sequence[int] = (), timeout_ms: int = REQUEST_TIMEOUT_MS
 ) -> list[ListedId]:
-    """Returns the ids that broker `node` coordinates; if `producer_ids` are given, only ids with one of these. Kafka
-    leaves out ids that the principal may not describe, without an error: a missing id may still exist.
+    """Returns the ids that broker `node` coordinates; if `producer_ids` are given, only ids that have one of these
+    producer ids. Kafka leaves out ids that the principal may not describe, without an error: a missing id may still
+    exist.
 
     Raises KafkaUnavailable (also while the broker loads any part of the transaction log) or KafkaRefused.
     """
@@ -76,21 +77,23 @@ def lists_ids_without_log(client: KafkaClient) -> bool:
 def describe_transactions(
     client: KafkaClient, coordinator: int, ids: Sequence[str], timeout_ms: int = REQUEST_TIMEOUT_MS
 ) -> dict[str, TransactionDescription]:
-    """Returns the descriptions of the ids by their `coordinator`. Raises KafkaUnavailable or KafkaRefused."""
+    """Asks the ids' coordinator to describe them, and returns the descriptions by id (see `descriptions_in`). Raises
+    KafkaUnavailable or KafkaRefused."""
     return descriptions_in(client.ask(describe_request(ids), coordinator, timeout_ms))
 
 
 def no_coordinator_knows(
     client: KafkaClient, transactional_id: str, producer_id: int, timeout_ms: int = REQUEST_TIMEOUT_MS
 ) -> bool | None:
-    """Returns whether no coordinator will end the transaction of an id that was left behind; None if not known now.
+    """Returns whether no coordinator will end the transaction of an id that was left behind; None if that is not known
+    now.
 
-    A broker that has not restarted since partitions were added still ends the transaction, and describes the id with
-    `producer_id`: the result is then False. For True, every broker has to answer that it is not the coordinator, does
-    not find the id, or has the id under another producer id. The leader of the partition to which the id hashes now has
-    to give the second or the third answer. A broker that starts later reads the present number of partitions. One that
-    has not restarted loads no further partition
-    (`TransactionStateManager.validateTransactionTopicPartitionCountIsStable`).
+    If a broker describes the id with `producer_id`, returns False: that broker has not restarted since partitions were
+    added, and still ends the transaction. Returns True if two conditions are met. Every broker answers that it is not
+    the coordinator, does not find the id, or has the id under another producer id. And the leader of the partition to
+    which the id hashes now gives the second or the third of these answers. These answers do not become outdated: a
+    broker that starts later reads the present number of partitions, and a broker that has not restarted loads no
+    further partition (`TransactionStateManager.validateTransactionTopicPartitionCountIsStable`).
 
     Raises KafkaUnavailable or KafkaRefused.
     """

@@ -21,12 +21,13 @@ class Ask(Protocol):
     """Reads from REST, with the rights of whoever calls the tool."""
 
     def __call__(self, *path: str, **query: str | Sequence[str]) -> Awaitable[dict[str, Any]]:
-        """Returns the JSON of the resource below `/api/v1`. Raises Refused. `path`: its segments, not quoted."""
+        """Returns the JSON of the resource below `/api/v1`. Raises Refused. `path`: the segments of the resource's
+        path, not quoted."""
 
 
 def path_of(segments: Sequence[str], query: Mapping[str, str | Sequence[str]]) -> str:
-    """Returns the path below `/api/v1`, with the query. Raises Refused for a segment with dots or slashes that servers
-    interpret even when encoded, so that it would lead elsewhere. No cluster or topic has such a name."""
+    """Returns the path below `/api/v1`, with the query. Raises Refused for a segment that is `.` or `..`, or contains a
+    slash: servers interpret these even when they are encoded. No cluster or topic has such a name."""
     for one in segments:
         if "/" in one or one in (".", ".."):
             raise Refused(f"no cluster or topic has the name {one!r}")

@@ -21,7 +21,8 @@ _COUNTS: Final = ("hanging", "open")
 
 
 async def what_is_wrong(ask: Ask, cluster: str | None) -> Fields:
-    """Returns the answer about the cluster; None: about all clusters, those in which most hangs first."""
+    """Returns the answer about the cluster. If `cluster` is None, the answer is about all clusters; those with the most
+    hanging transactions come first."""
     if cluster is not None:
         return {"clusters": [await _cluster(ask, await ask("clusters", cluster), FINDINGS)]}
     page = await ask("clusters", limit=str(_READ))
@@ -61,7 +62,7 @@ def _open_findings(one: Mapping[str, Any]) -> int:
 
 
 def _verdict(one: Mapping[str, Any], *, is_stalled: bool) -> str:
-    """Returns the verdict in a word. "nothing_hangs" needs fresh data and all partitions judged."""
+    """Returns the verdict as one word. "nothing_hangs" needs fresh data and all partitions judged."""
     counts = one["partitions"]
     if one["hanging"]:
         return "hangs"

@@ -1,5 +1,5 @@
-"""Puts what a cluster contains into answers: names and foreign texts as strings of bounded length in fields of their
-own, and the answer as JSON in ASCII.
+"""Puts the data of a cluster into answers: names and foreign texts as strings of bounded length in fields of their own,
+and the answer as JSON in ASCII.
 
 In ASCII, invisible characters, marks that change the direction of writing, and letters that look like others become
 visible escapes.
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 NAME_BYTES: Final = 249
-"""Length in bytes of JSON up to which a name is shown: that of Kafka's longest topic."""
+"""Maximum length (bytes of JSON) of a name that is shown whole: the maximum length of a topic's name in Kafka."""
 TEXT_BYTES: Final = 300
 NAMES: Final = 5
 """Number of names that a list shows."""
@@ -54,17 +54,17 @@ def names(field: str, texts: Sequence[str]) -> Fields:
 
 
 def more(field: str, number: int) -> Fields:
-    """Returns the field that says how many of `field` are left out; nothing if none are."""
+    """Returns the field with the number of `field` that are left out; nothing if none are left out."""
     return {f"more_{field}": number} if number > 0 else {}
 
 
 def known(source: Mapping[str, Any], fields: Iterable[str]) -> Fields:
-    """Returns those fields of a body of REST that say something: not null, false or empty."""
+    """Returns the given fields of a REST body, without those that are null, false or empty."""
     found = {one: source.get(one) for one in fields}
     return {one: value for one, value in found.items() if value is not False and value not in (None, [], "")}
 
 
 def quoted(**texts: str | None) -> Fields:
-    """Returns texts that may contain names, or come from brokers, as `quoted`; nothing if all are None."""
+    """Returns the field `quoted` with texts that may contain names, or come from brokers; nothing if all are None."""
     shown = {field: shortened(text, TEXT_BYTES) for field, text in texts.items() if text}
     return {"quoted": shown} if shown else {}

@@ -1,4 +1,5 @@
-"""Findings in answers: their facts, names as fields, and words in which a reference stands for each name."""
+"""Describes findings for answers: facts, names in fields of their own, and sentences with a reference instead of each
+name."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ from service.mcp.asking import Ask
 from service.mcp.data import Fields, known, more, name, names, shortened
 
 Finding = Mapping[str, Any]
-"""A finding of REST, asked for with `names=apart`."""
+"""A finding as REST returns it with the query `names=apart`."""
 
 
 class Place(NamedTuple):
-    """The place of a finding among others. `is_muted`: a mute is in force now. `heals`: the order of its kind's
-    outlook; findings that do not heal come first."""
+    """The sort key of a finding. `is_muted`: a mute is in force now. `heals`: a number for the outlook of the finding's
+    kind; findings that do not heal by themselves come first."""
 
     is_muted: bool
     rank: int
@@ -44,7 +45,7 @@ _LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def uri_of(alert: str) -> str:
-    """Returns the address of the alert's runbook among the resources."""
+    """Returns the URI of the resource that is the alert's runbook."""
     return f"{_RUNBOOKS}{alert}"
 
 
@@ -84,7 +85,8 @@ def _entry(kind: str) -> Entry | None:
 
 
 def _from_catalogue(kind: str) -> Fields:
-    """Returns what holds for all findings of the kind; nothing for a kind that only another version knows."""
+    """Returns, for findings of the kind, the actions that do not help, and the runbook; nothing for a kind that only
+    another version of txnscope knows."""
     entry = _entry(kind)
     if entry is None:
         return {}
@@ -116,7 +118,7 @@ async def _read(ask: Ask, cluster: str, **filters: str) -> list[tuple[Place, Fin
 
 
 def shown(found: Sequence[Finding], most: int) -> Fields:
-    """Returns the field `findings` with the first `most` of these, and the number of the others."""
+    """Returns the field `findings` with the first `most` findings, and a field with the number of those left out."""
     return {"findings": [described(one) for one in found[:most]]} | more("findings", len(found) - most)
 
 

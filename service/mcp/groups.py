@@ -42,8 +42,8 @@ async def why_is_group_blocked(ask: Ask, cluster: str, group: str) -> Fields:
 async def _nothing_seen(ask: Ask, cluster: str) -> str:
     counts = (await ask("clusters", cluster))["partitions"]
     seen = (
-        "No partition on which a group of this name has offsets or members is held up by an open transaction, or there"
-        " is no such group."
+        "No open transaction holds up a partition on which a group of this name has offsets or members, or there is no"
+        " such group."
     )
     if counts["unknown"] or counts["not_covered"]:
         seen += (
@@ -54,7 +54,8 @@ async def _nothing_seen(ask: Ask, cluster: str) -> str:
 
 
 async def _place(ask: Ask, cluster: str, one: Row) -> Fields:
-    """Returns a partition of the group, what holds it up, and the findings about that."""
+    """Returns a partition of the group, the open transaction that holds the group up there, and the findings about
+    both."""
     place = name("topic", one["topic"]) | known(one, _OF_GROUP)
     place |= {key: one[key] for key in _OFFSETS if one[key] is not None}
     topic, partition = one["topic"], one["partition"]
@@ -75,8 +76,8 @@ async def _place(ask: Ask, cluster: str, one: Row) -> Fields:
 async def _findings(
     ask: Ask, cluster: str, held_up_by: Row | None, topic: str, partition: int, group: str
 ) -> list[Finding]:
-    """Returns the findings about the partition, without those about other groups, and about the id that holds the
-    partition up."""
+    """Returns the findings about the partition, and those about the id that holds the partition up. Leaves out the
+    partition's findings about other groups."""
     of_place = await open_findings(ask, cluster, topic=topic, partition=str(partition))
     found = {one["id"]: one for one in of_place if one["subject"]["group"] in (None, group)}
     if held_up_by is not None and held_up_by["transactional_id"] is not None:
@@ -86,8 +87,9 @@ async def _findings(
 
 
 def _holder(seen: Row, producer_id: int | None) -> Row | None:
-    """Returns the open transaction that the group waits for; None if it is not known. `producer_id`: the producer id of
-    the transaction that contains the group's offset; None if the transaction at the LSO holds the group up."""
+    """Returns the open transaction that the group waits for; None if that transaction is not known. `producer_id`: the
+    producer id of the transaction that contains the group's offset; None if the transaction at the LSO holds the group
+    up."""
     if producer_id is None:
         blocker: Row | None = seen["blocker"]
         return blocker

@@ -20,11 +20,12 @@ from service.mcp.asking import Ask, answer_of, path_of
 from service.mcp.server import Context, create_server
 
 _MOST_BYTES: Final = 100_000
-"""Maximum size of a request: four times that of the longest id."""
+"""Maximum size (bytes) of a request: three times the longest id (32,767 bytes)."""
 
 
 class McpEndpoint:
-    """The endpoint of one application. It answers while `running`; each request by itself, so no session is kept."""
+    """The endpoint of one application. The endpoint answers only inside the context `running`. Requests are independent
+    of each other, so no session is kept."""
 
     def __init__(self, version: str) -> None:
         server: Server[Any] = create_server(version, _own_rest)
@@ -45,7 +46,7 @@ class McpEndpoint:
 
 
 def _own_rest(context: Context) -> Ask:
-    """Returns the way to ask the application that got the request, as the sender of the request."""
+    """Returns a function that asks this application's REST with the credentials of the request."""
     request = context.request
     assert isinstance(request, Request)
     headers = {name: request.headers[name] for name in ("authorization", "host") if name in request.headers}

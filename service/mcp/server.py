@@ -39,7 +39,7 @@ _DEFINITIONS: Final = [
 
 
 class Runbook(NamedTuple):
-    """A runbook of docs/runbooks, which is a resource. `name`: that of its alert."""
+    """A runbook of docs/runbooks, which is a resource. `name`: the name of its alert."""
 
     name: str
     text: str
@@ -57,7 +57,8 @@ def runbooks() -> tuple[Runbook, ...]:
 
 
 def create_server(version: str, ask_of: Callable[[Context], Ask]) -> Server[Any]:
-    """Returns the server. `ask_of` returns the way in which a request asks REST, with the rights of its sender."""
+    """Returns the server. `ask_of`: returns, for a request, the function by which tools ask REST with the rights of the
+    request's sender."""
 
     async def call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         tool = next((one for one in TOOLS if one.name == params.name), None)

@@ -83,7 +83,7 @@ def _check_name(name: str, value: Any) -> None:
     except UnicodeEncodeError:
         raise BadArguments(f"{name} has half of a surrogate pair") from None
     if len(encoded) > LONGEST_NAME:
-        raise BadArguments(f"{name} is too long to be asked for: {len(encoded):,} bytes in an address")
+        raise BadArguments(f"{name} is too long: {len(encoded):,} bytes in an address")
 
 
 TOOLS: Final = (
@@ -98,7 +98,7 @@ TOOLS: Final = (
     ),
     Tool(
         "why_is_group_blocked",
-        "Why a consumer group does not get on although its lag may be 0: the partitions where it waits, the open"
+        "Why a consumer group does not advance although its lag may be 0: the partitions where it waits, the open"
         " transaction that holds each one up, and findings with advice.",
         {"cluster": _CLUSTER, "group": _NAME},
         why_is_group_blocked,

@@ -1,4 +1,4 @@
-"""Declares every metric of ours once: name, kind, meaning, labels. Docs and dashboards may rely on these."""
+"""Declares every metric of txnscope once: name, kind, meaning, labels. Docs and dashboards may rely on these."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ TRANSACTIONAL_IDS = _metric("transactional_ids", "gauge", "Transactional ids kno
 EXPIRING = _metric(
     "transactional_ids_expiring",
     "gauge",
-    "Unused transactional ids that expire within this time, including expired ones not removed yet.",
+    "Unused transactional ids that expire within the time `within`, including expired ids that are not removed yet.",
     "within",
 )
 EXPIRED = _metric("transactional_ids_expired_total", "counter", "Transactional ids that their coordinators removed.")
@@ -299,7 +299,7 @@ OTLP_DROPPED = Metric(
     f"{PREFIX}otlp_dropped_total",
     "counter",
     "Data points, traces, or spans of them that the OpenTelemetry endpoint will never get, by reason: refused by it,"
-    " above the cap, deleted from the store before (at most so many), or without a valid time.",
+    " above the cap, deleted from the store before they were sent (at most this number), or without a valid time.",
     ("signal", "reason"),
 )
 

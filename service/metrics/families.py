@@ -33,7 +33,8 @@ OUTCOMES: Final = ("commit", "abort")
 
 
 APPLICATIONS_NAMED: Final = 50
-"""Maximum number of applications with series: each has one for each state, each cause, and its oldest transaction."""
+"""Maximum number of applications with series. Each application has a series for each state, for each cause, and for its
+oldest open transaction."""
 
 
 class Distribution(NamedTuple):
@@ -53,8 +54,8 @@ class Series(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Returns how many series Prometheus makes of this value: a histogram has one for each bucket, the sum and the
-        count.
+        """Returns the number of series that Prometheus makes of this value: a histogram has one for each bucket, the
+        sum and the count.
         """
         return len(self.value.buckets) + 2 if isinstance(self.value, Distribution) else 1
 
@@ -63,9 +64,9 @@ def bounded(of_clusters: Sequence[tuple[str, Iterable[Series]]], limit: int) -> 
     """Returns (cluster, series) of all clusters: at most `limit` series of Prometheus, including one SERIES_DROPPED for
     each cluster.
 
-    Series of metrics without `many` are always kept, even above the limit. Of the other series every cluster gets a
-    fair share, and keeps those that come first, which are the worst. A SERIES_DROPPED in `of_clusters` counts series
-    that were not even read.
+    Series of metrics without `many` are always kept, even above the limit. The rest of the limit is shared fairly among
+    the clusters; each cluster keeps those of its other series that come first, which are the worst. A SERIES_DROPPED in
+    `of_clusters` counts series that were not even read.
     """
     kept: list[tuple[str, Series]] = []
     rest: list[tuple[str, list[Series], int]] = []
@@ -92,7 +93,7 @@ def bounded(of_clusters: Sequence[tuple[str, Iterable[Series]]], limit: int) -> 
 
 
 def _interleaved(some: Iterable[Series]) -> list[Series]:
-    """Returns the worst of every metric, then the second of every metric, and so on."""
+    """Returns the series in a new order: the first of every metric, then the second of every metric, and so on."""
     by_metric: dict[str, list[Series]] = {}
     for one in some:
         by_metric.setdefault(one.metric.name, []).append(one)
@@ -103,7 +104,7 @@ def _interleaved(some: Iterable[Series]) -> list[Series]:
 
 
 def applications(facts: ClusterFacts) -> Iterator[Series]:
-    """Yields the series of the applications with the most failed transactions, also at 0."""
+    """Yields the series of the applications with the most failed transactions, including those at 0."""
     shown = worst_first(facts.applications)
     states = {state: name for state, name in NAMES.items() if state != EXPIRED}
     for one in shown[:APPLICATIONS_NAMED]:
@@ -184,7 +185,8 @@ def _latencies(found: Latencies) -> Distribution:
 
 
 def findings(facts: ClusterFacts) -> Iterator[Series]:
-    """Yields the counts of findings by kind and status, of contradictions and of audited transactions, also at 0."""
+    """Yields the counts of findings by kind and status, of contradictions and of audited transactions, including those
+    at 0."""
     for kind in Kind:
         for status in statuses_of(kind):
             yield Series(catalogue.FINDINGS, (kind, status), facts.findings.get((kind, status), 0))
@@ -270,7 +272,8 @@ def _looked_at(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
 
 
 def _ratio(answering: int, partitions: int, as_of_ms: int, now_ms: int) -> float:
-    """Returns the share of partitions that answered; without any partition, 1 while the source answers and else 0."""
+    """Returns the share of partitions that answered. If there are no partitions, returns 1 while the source answers,
+    else 0."""
     return answering / partitions if partitions else float(now_ms - as_of_ms <= COVERED_WITHIN_MS)
 
 
@@ -287,7 +290,8 @@ def receivers(states: Iterable[ReceiverState]) -> Iterator[Series]:
 
 
 def transactions(facts: ClusterFacts) -> Iterator[Series]:
-    """Yields states, outcomes, causes, and the oldest open transactions."""
+    """Yields the series of ids and transactions: ids by state, ended transactions by outcome and cause, expiring and
+    expired ids, new producer ids, the highest epochs, and the oldest open transactions."""
     ids: Counter[int] = Counter()
     for place in facts.states:
         ids[place.state] += place.ids

@@ -59,16 +59,16 @@ _GZIP_LEVEL = 1  # a tenth more bytes than level 9, a tenth of its time
 
 
 class Collected(NamedTuple):
-    """The families of a store at one moment. `since_ms`: by the cluster's label, the time at which its counters began;
-    a cluster is absent if counting has not begun."""
+    """The families of a store at one moment. `since_ms`: by the cluster's label, the time at which the cluster's
+    counters began; a cluster is absent if counting has not begun."""
 
     families: Sequence[Family]
     since_ms: Mapping[str, int]
 
 
 class StoreCollector(Collector):
-    """Reads the store and makes the families. `now_ms` is called once a collection. A store that does not answer, or
-    whose schema is not at head, leaves the families empty and `UP` at 0.
+    """Reads the store and makes the families. `now_ms` is called once for each collection. If the store does not
+    answer, or this version cannot read its schema, the families are empty and `UP` is 0.
     """
 
     def __init__(self, engine: Engine, now_ms: Callable[[], int]) -> None:

@@ -47,7 +47,7 @@ _OF_KIND: Final = {
     "kafka_config": ("kafka",),
     "allow_watched_cluster": ("kafka",),
 }
-"""The kinds of receivers that may have each of these keys."""
+"""By key of a table: the kinds of receivers that may have the key."""
 
 
 def _kinds(kinds: object) -> object:
@@ -55,7 +55,7 @@ def _kinds(kinds: object) -> object:
 
 
 class NotifyTable(Table):
-    """One of `[[notify]]`, as people write it. Fields without a repr may hold a secret."""
+    """One table `[[notify]]` of the configuration file. Fields without a repr may hold a secret."""
 
     name: Text
     kind: ReceiverKind

@@ -57,7 +57,8 @@ class Outbox:
         self._wanted, self._render = wanted, render
 
     def begin(self, lease: Lease) -> None:
-        """Adds the receiver to the store, after the newest event. Does nothing if the store knows it."""
+        """Adds the receiver to the store, after the newest event. Does nothing if the store has the receiver
+        already."""
         with self._writing.begin() as connection:
             check(connection, lease)
             if receivers.position_of(connection, self.name) is None:

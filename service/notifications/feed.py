@@ -75,7 +75,7 @@ class EventFeed(Generic[T]):
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Holds a place for a stream. Raises AllPlacesTaken if there is none."""
+        """Holds a place for a stream. Raises AllPlacesTaken if no place is free."""
         if self._places >= MOST_STREAMS:
             raise AllPlacesTaken
         self._places += 1

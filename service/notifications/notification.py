@@ -55,8 +55,8 @@ class Notification(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The findings that a receiver wants: those that fit every filter. A filter that is None or an empty set lets all
-    pass; texts are globs."""
+    """The findings that a receiver wants: those that fit every filter. A filter that is None or an empty set selects
+    all; texts are globs."""
 
     min_severity: Severity = Severity.WARNING
     kinds: frozenset[Kind] = frozenset()

@@ -63,7 +63,7 @@ def _interval_ms(interval: Any) -> int:
 
 
 class OtlpTable(Table):
-    """The table `[otlp]`, as people write it. `traces_per_minute`: for each cluster and cause.
+    """The table `[otlp]` of the configuration file. `traces_per_minute`: a maximum for each cluster and cause.
     `attributes`: of the resource, beside OWN_ATTRIBUTES."""
 
     endpoint: Annotated[str, AfterValidator(_endpoint)] = Field(repr=False, examples=['"http://collector:4318"'])

@@ -47,7 +47,7 @@ class Identity(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Metrics at one moment. `since_ms`: when a counter began, by its labels."""
+    """Metrics at one moment. `since_ms`: a function that returns the start of a counter, given the counter's labels."""
 
     families: Iterable[Family]
     since_ms: Since
@@ -80,7 +80,7 @@ class Exporter:
         self._leased.start()
 
     def stop(self, within_s: float) -> None:
-        """Ends the threads. A request that is under way after `within_s` is left to itself."""
+        """Ends the threads. A request that is still under way after `within_s` is not waited for any longer."""
         self._stopping.set()
         self._leased.stop(within_s)
 
@@ -118,7 +118,8 @@ class Exporter:
         return Read(families, lambda labels: since_ms.get(labels.get("cluster", "")))
 
     def _resource(self, instance: str) -> Resource:
-        """Returns the source of what is exported. Resource.create would add what variables of the environment say."""
+        """Returns the OpenTelemetry resource of the exported data. Resource.create is not used, because it would add
+        attributes from environment variables."""
         own = {"service.name": SERVICE, "service.version": self._who.version, "service.instance.id": instance}
         return Resource({**self._table.attributes, **own})
 
@@ -135,7 +136,7 @@ def read_own(metrics: Metrics) -> Read:
 
 
 class MetricsExport:
-    """Sends metrics at an interval. After a failure, the next attempt sends the values of its own time; counters
+    """Sends metrics at an interval. After a failure, the next attempt sends the values of that later time; counters
     include everything that happened meanwhile."""
 
     def __init__(

@@ -1,8 +1,8 @@
 """Turns Prometheus families into metrics of OTLP: the same names, labels and values as on the page of metrics.
 
 A counter becomes a monotonic cumulative sum, a histogram a cumulative explicit-bucket histogram, everything else a
-gauge. Names keep the suffixes of Prometheus (`_total`, `_seconds`); a Prometheus that takes OTLP does not add them
-twice.
+gauge. Names keep the suffixes of Prometheus (`_total`, `_seconds`); a Prometheus server that receives OTLP does not add
+them twice.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.samples import Sample
 
 UNITS: Final = {"_seconds": "s", "_bytes": "By", "_ratio": "1"}
-"""The unit by the end of a metric's name, `_total` left out. Other metrics count things, and have no unit."""
+"""Units, by the end of a metric's name without `_total`. Other metrics count things, and have no unit."""
 
 UNKNOWN_START_NS: Final = 0
-"""The start of a counter whose real start is not known. OTLP then compares each value with the one before."""
+"""The start of a counter whose real start is not known. The receiver then compares each value with the value before."""
 
 _CUMULATIVE: Final = AggregationTemporality.CUMULATIVE
 
 Since = Callable[[Mapping[str, str]], int | None]
-"""A function of the labels of a counter that returns when it began (ms); None if that is not known."""
+"""A function that takes the labels of a counter, and returns the time (ms) at which the counter began; None if that
+time is not known."""
 
 
 def metrics_data(
@@ -64,7 +65,7 @@ def points_of(data: MetricsData) -> int:
 
 
 def _metrics_of(family: Family, since_ms: Since, now_ms: int) -> Iterator[Metric]:
-    """Yields the metric of a counter or histogram, and one for each name among the samples of another family."""
+    """Yields one metric for a histogram. For any other family, yields one metric for each name among its samples."""
     by_name: dict[str, list[Sample]] = {}
     for sample in family.samples:
         by_name.setdefault(sample.name, []).append(sample)
@@ -89,7 +90,8 @@ def _metrics_of(family: Family, since_ms: Since, now_ms: int) -> Iterator[Metric
 def _histogram_points(
     by_name: Mapping[str, Sequence[Sample]], name: str, since_ms: Since, now_ms: int
 ) -> Iterator[HistogramDataPoint]:
-    """Yields a point for each set of labels. Prometheus counts in each bucket also what is in those below it."""
+    """Yields a point for each set of labels. In Prometheus, the count of a bucket includes the counts of all lower
+    buckets; in OTLP it does not."""
     sums = {_key(one.labels): one.value for one in by_name[f"{name}_sum"]}
     buckets: dict[frozenset[tuple[str, str]], list[Sample]] = {}
     for one in by_name[f"{name}_bucket"]:

@@ -49,9 +49,9 @@ _Minute = tuple[int, CauseCode, int]
 
 
 class Batch(NamedTuple):
-    """The next traces, from the position `after` to `position`. `taken`: the number of traces that each cause had in
-    its newest minutes. `deleted`: at most this many events and rows are not in the store any more. `is_all`: nothing
-    later can be sent now."""
+    """The next traces, from the position `after` to `position`. `taken`: the number of traces by cluster, cause and
+    minute in which transactions ended, for the newest minutes. `dropped`: by reason, the number of traces that will
+    never be sent (for DELETED an upper bound). `is_all`: nothing later can be sent now."""
 
     traces: tuple[Trace, ...]
     after: TracePosition
@@ -168,8 +168,8 @@ class TraceOutbox:
         )
 
     def _settled_number(self, newest: int) -> int:
-        """Returns the highest row number of SETTLES_S ago. By now, rows with lower numbers are visible, too: writers of
-        two clusters may commit in another order than they were given numbers."""
+        """Returns the row number that was the highest SETTLES_S ago. Rows with lower numbers are visible by now, too:
+        writers of two clusters may commit in a different order than that of their row numbers."""
         now_s = self._monotonic()
         if not self._seen or now_s - self._seen[-1][1] >= _LOOKS_EVERY_S:
             self._seen.append((newest, now_s))

@@ -56,7 +56,9 @@ class Sender:
         rejected, words = _partial_success(self._signal, answer)
         if rejected:
             self.drop(DropReason.REFUSED, rejected)
-        self._note(f"it refused {rejected} of a request: {words or 'it gave no reason'}" if rejected or words else None)
+        self._note(
+            f"it refused {rejected} parts of a request: {words or 'it gave no reason'}" if rejected or words else None
+        )
 
     def pause_after(self, error: Undelivered) -> float:
         """Logs a failure, once for each text. Returns the pause (s) before the next attempt. Jitter keeps several
@@ -96,7 +98,7 @@ def _token(file: Path | None) -> str | None:
 
 
 def _headers(file: Path | None) -> dict[str, str]:
-    """Returns the headers of the file. Raises Undelivered. Its text does not show a value."""
+    """Returns the headers of the file. Raises Undelivered, with a text that shows no header's value."""
     if file is None:
         return {}
     found = {}
@@ -114,7 +116,7 @@ def _headers(file: Path | None) -> dict[str, str]:
 
 
 def _text_of(file: Path) -> str:
-    """Raises Undelivered."""
+    """Returns the text of the file. Raises Undelivered."""
     try:
         return file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -1,7 +1,7 @@
 """Makes the spans of a transaction: a root from its first partition to its end, and children for phases and markers.
 
-Spans have only times that the store has. Their ids are hashes of the facts that identify the transaction, so a trace
-that is sent a second time is the same trace.
+Spans have only times that the store has. The ids of traces and spans are hashes of the facts that identify the
+transaction, so a trace that is sent a second time is the same trace.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from service.store.queries.ended_transactions import AboutEnd, EndedTransaction
 from service.views.addresses import finding_page
 
 MOST_MARKERS: Final = 50
-"""Maximum number of markers of a transaction that have spans; the latest ones do."""
+"""Maximum number of markers of a transaction that get spans: the latest ones."""
 
 Value = str | int | bool
 
@@ -38,13 +38,13 @@ _ERRORS: Final = {
     CauseCode.FENCED: "aborted for another producer with its transactional.id",
     CauseCode.ADMIN: "aborted for an administrator",
 }
-"""By cause, its words, for the causes that are errors. A client's own abort is no error, and an abort without a known
-cause may be none."""
+"""The causes that are errors, with a description of each. A client's own abort is no error, and an abort without a
+known cause need not be an error."""
 
 
 class Facts(NamedTuple):
-    """The facts about the end of a transaction that its own rows in the store do not hold. `coordinator`: the partition
-    of the transaction log, with its present leader."""
+    """Facts about the end of a transaction that are not in the transaction's own rows in the store. `coordinator`: the
+    partition of the transaction log, with its present leader."""
 
     markers: Sequence[Marker]
     finding: AboutEnd | None
@@ -52,7 +52,7 @@ class Facts(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """A span of a trace. `part`: what distinguishes it from the others of the trace."""
+    """A span of a trace. `part`: the key of the span within the trace."""
 
     name: str
     part: tuple[str | int, ...]
@@ -65,14 +65,16 @@ class _Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SpanMaker:
-    """Makes spans of one source. `base`: the public address of the pages, for links; None: there is none."""
+    """Makes spans of one OpenTelemetry resource. `base`: the public address of the pages, for links; None: there is
+    none."""
 
     resource: Resource
     scope: InstrumentationScope
     base: str | None
 
     def of_end(self, end: EndedTransaction, facts: Facts, now_ms: int) -> tuple[ReadableSpan, ...]:
-        """Returns the spans of a transaction that ended; none if the time of its end is none."""
+        """Returns the spans of a transaction that ended. Returns an empty tuple if the stored time of its end cannot be
+        right."""
         ended_ms = past_time(end.completed.at_ms, now_ms)
         if ended_ms is None:
             return ()
@@ -107,7 +109,7 @@ class SpanMaker:
     ) -> tuple[ReadableSpan, ...]:
         """Returns the span of a hanging transaction, from its first observation as open to its confirmation. With
         `is_over`, returns the root span, which lasts to the end of the transaction. Returns an empty tuple if the
-        finding has no such time."""
+        finding was not confirmed or, with `is_over`, is not resolved."""
         life, subject = finding.life, finding.subject
         ended_ms = life.resolved_at_ms if is_over else life.confirmed_at_ms
         if life.confirmed_at_ms is None or ended_ms is None:
@@ -166,7 +168,7 @@ class SpanMaker:
 
 
 def _prepared_ms(end: EndedTransaction, ended_ms: int, now_ms: int) -> int | None:
-    """Returns when the end was decided; None if that is not known."""
+    """Returns the time (ms) at which the end was decided; None if that time is not known."""
     if end.prepared is not None:
         at_ms = past_time(end.prepared.at_ms, now_ms)
     else:
@@ -175,7 +177,7 @@ def _prepared_ms(end: EndedTransaction, ended_ms: int, now_ms: int) -> int | Non
 
 
 def _began_ms(end: EndedTransaction, prepared_ms: int | None, now_ms: int) -> int | None:
-    """Returns when its first partition was added; None if that is not known."""
+    """Returns the time (ms) at which the transaction's first partition was added; None if that time is not known."""
     if end.prepared is None or prepared_ms is None or end.prepared.duration_ms is None:
         return None
     return past_time(prepared_ms - end.prepared.duration_ms, now_ms)
@@ -229,5 +231,5 @@ def _status_of(end: EndedTransaction) -> Status:
 
 
 def _hash(length: int, identity: tuple[object, ...]) -> int:
-    """Returns an id of the length, which is never 0."""
+    """Returns an id of `length` bytes, a hash of `identity`; never 0."""
     return int.from_bytes(blake2b(repr(identity).encode(), digest_size=length).digest()) or 1

@@ -24,7 +24,7 @@ MOST_REFUSALS: Final = 3
 
 class TraceExport:
     """Sends the traces of an outbox under a lease. If the endpoint refuses a request, its traces are sent one by one. A
-    trace that the endpoint refuses by itself MOST_REFUSALS times is dropped."""
+    trace that the endpoint refuses MOST_REFUSALS times, when sent alone, is dropped."""
 
     def __init__(self, outbox: TraceOutbox, sender: Sender, held: Lease, now_ms: Callable[[], int]) -> None:
         self._outbox, self._sender, self._held, self._now_ms = outbox, sender, held, now_ms

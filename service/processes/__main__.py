@@ -16,8 +16,9 @@ CANNOT_REACH: Final = 3
 
 
 def main(commands: list[dict[str, list[str]]]) -> int:
-    """Runs the commands until SIGTERM or SIGINT (0). A single command also ends the run if it cannot work as configured
-    (2), or if its first process cannot reach a server (3) or is done (0). Returns the exit code."""
+    """Runs the commands until SIGTERM or SIGINT, and returns the exit code (0). If there is only one command, some of
+    its exit codes also end the run, and are returned: 2 (wrong configuration) from any of its processes; 3 (a server
+    cannot be reached) and 0 (done) only from its first process."""
     is_alone = len(commands) == 1
     final, at_start = ({CONFIGURATION}, {FINE, CANNOT_REACH}) if is_alone else (set(), set())
     children = [

@@ -98,10 +98,11 @@ _ENDED: Final = frozenset("ZX")  # a zombie runs no more; containers without an 
 
 
 def own_identity() -> str:
-    """Returns "HOST:PID:START:MACHINE" of this process. START: its start in ticks since the machine's boot. MACHINE: a
-    hash of the boot, the namespace of process ids and the host's name, because PID is unique only within these.
+    """Returns "HOST:PID:START:MACHINE" of this process. START: the process's start in ticks since the machine's boot.
+    MACHINE: a hash of the boot, the namespace of process ids and the host's name, because PID is unique only within
+    these.
 
-    A system without /proc gets a random word instead of the last two.
+    On a system without /proc, a random word replaces START and MACHINE.
     """
     host, pid = socket.gethostname(), os.getpid()
     machine, found = _machine(host), _fields(pid)
@@ -117,7 +118,8 @@ def host_and_pid(identity: str) -> str:
 
 
 def has_ended(identity: str) -> bool:
-    """Returns True if the process ran on this machine and has ended. False: it runs, or we cannot know."""
+    """Returns True if the process ran on this machine and has ended. Returns False if the process runs, or if its state
+    is not known."""
     found = _IDENTITY.fullmatch(identity)
     if found is None or found["machine"] != _machine(socket.gethostname()):
         return False

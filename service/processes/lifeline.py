@@ -66,8 +66,8 @@ def hold() -> Callable[[], None]:
     """Makes this process end with its supervisor. Returns the function to call about once a second to send a beat.
 
     When the supervisor is gone or unresponsive, this process sends itself SIGTERM, and 5 s later kills itself and every
-    process that it started. Before that, it kills an unresponsive supervisor and the supervisor's stopped children.
-    Does nothing if the variable LIFELINE is not set: the process was started by hand.
+    process that it started. Before the SIGTERM, this process kills an unresponsive supervisor and the supervisor's
+    stopped children. Does nothing if the variable LIFELINE is not set: the process was started by hand.
     """
     number = os.environ.pop(LIFELINE, "")
     if not number:

@@ -37,8 +37,8 @@ class ChildCommand:
     """The command of a child. `name` goes before each line that the child prints. `environment` is added to our own.
 
     `silence` is None for a child that sends no beats over its lifeline. `final`: exit codes that end the supervisor.
-    `final_at_start`: exit codes that end it only if the child's first process has one, because the child has never
-    worked.
+    `final_at_start`: exit codes that end the supervisor only if the child's first process ends with one: the child has
+    then never worked.
     """
 
     name: str

@@ -69,8 +69,8 @@ QUIET_MISSES: Final = 3
 milliseconds."""
 
 _ENOUGH: Final = 0.5
-"""Share of the wanted processor time from which on a second counts in full. Threads get a larger share on a busy
-machine with two cores, and a twentieth beside forty busy loops."""
+"""If processes get at least this share of the processor time that they want, a second counts in full. On a busy machine
+with two cores threads get more; beside forty busy loops they get a twentieth."""
 
 
 class WorkingTime:
@@ -93,14 +93,14 @@ class WorkingTime:
 
     def skip(self) -> float:
         """Returns the seconds since the last `step` or `skip`, at most LONGEST_STEP_S. Does not check whether the
-        processes waited for a processor: call it while they respond."""
+        processes waited for a processor: call `skip` while the processes respond."""
         now_s = self._monotonic()
         seconds = min(max(now_s - self._at_s, 0.0), LONGEST_STEP_S)
         self._at_s, self._before = now_s, None
         return seconds
 
     def step(self) -> float:
-        """Returns the seconds since the last call in which the processes could have worked."""
+        """Returns the time (s) since the last call, without the part in which the processes could not have worked."""
         before, used = self._before, self._used(self._pids())
         seconds = self.skip()
         self._before = used
@@ -122,7 +122,8 @@ class SilenceMeter:
         self.seconds, self._misses = 0.0, 0
 
     def missed(self) -> float:
-        """Counts a missed beat. Returns the seconds without a beat so far in which the process could have worked."""
+        """Counts a missed beat. Returns the time (s) since the last beat, without the part in which the process could
+        not have worked."""
         self._misses += 1
         self.seconds += self._time.skip() if self._misses < QUIET_MISSES else self._time.step()
         return self.seconds

@@ -1,1 +1,1 @@
-"""Writes the missing marker of a hanging transaction on request, after it has repeated all three confirmation steps."""
+"""Writes the missing marker of a hanging transaction when asked to, but first repeats all three confirmation steps."""

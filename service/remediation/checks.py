@@ -92,7 +92,7 @@ def nobody_owns(
 
 
 def _is_unknown_to_all(owner: Owner, client: KafkaClient) -> bool:
-    """Returns whether every broker answers that it does not know the id under this producer id."""
+    """Returns whether the brokers' answers prove that no coordinator knows the id under this producer id."""
     return no_coordinator_knows(client, owner.transactional_id.decode(), owner.producer_id) is True
 
 
@@ -154,7 +154,7 @@ def is_fenced(entry: Entry, owner: Owner | None, client: KafkaClient) -> None:
     raise Refused(
         f"{display_id(owner.transactional_id)} can still write with producer id {entry.producer_id} and epoch"
         f" {entry.producer_epoch}: its records after the marker would hang again",
-        f"fence it: stop its producer and start it again{tool if word else ''} (either aborts what the id has open by"
+        f"fence it: stop its producer and start it again{tool if word else ''} (this aborts what the id has open by"
         " then, and discards those records); then ask for the marker again",
     )
 

@@ -29,7 +29,7 @@ REASONS: Final = {
     " ABORT loses nothing",
     Decided.NONE: "the records belong to no committed transaction: ABORT loses nothing",
 }
-"""By decision, the reason why its marker is right. No marker is written for a decision that is not here."""
+"""The reason why the marker is right, by decision. For a decision that is missing here, no marker is written."""
 
 
 class WayOut(NamedTuple):
@@ -90,7 +90,7 @@ def steps(way: WayOut, *, executed: bool) -> tuple[str, ...]:
     True."""
     return (
         f"read {way.place}: the transaction is still open at offset {way.start_offset}",
-        "read the transaction log to the end that it had then: no transaction in it will end this one",
+        "read the transaction log to its end at that time: no transaction in it will end this one",
         f"derived the decision from both logs: {'COMMIT' if way.commit else 'no COMMIT'}, as in the finding",
         f"read {way.place} again: the transaction is still open",
         f"{'wrote' if executed else 'write'} {way.marker} to broker {way.leader.node}, the leader of {way.place}",

@@ -99,7 +99,7 @@ _TOO_LATE: Final = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nConten
 
 
 class BoundedConnection(H11Protocol):
-    """uvicorn's connection with deadlines. `connections`: the open connections, to which it belongs while it is
+    """uvicorn's connection with deadlines. `connections`: the open connections, among them this one while it is
     open."""
 
     def __init__(

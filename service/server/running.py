@@ -27,7 +27,7 @@ second, and everything else stops meanwhile."""
 
 _SWITCH_S: Final = 0.0005
 """Time (s) for which a thread keeps the interpreter while others want it. With the default, 5 ms, the event loop waits
-for several threads that make pages: with a crowd of clients, health checks took three times as long."""
+for several threads that make pages: with many clients, health checks took three times as long."""
 
 _M_ARENA_MAX: Final = -8  # glibc, malloc.h
 
@@ -57,7 +57,8 @@ class _Told(NamedTuple):
 
 
 class LogLimit(logging.Filter):
-    """Lets MOST_ALIKE lines of a kind pass in PERIOD_S. The first line afterwards says how many were left out."""
+    """Lets MOST_ALIKE lines of a kind pass in each period of PERIOD_S. The first line after the period contains the
+    number of lines that were left out."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

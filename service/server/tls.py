@@ -20,7 +20,8 @@ class TlsFiles(NamedTuple):
     client_ca: Path | None = None
 
     def load(self) -> ssl.SSLContext:
-        """Returns a context of the files as they are now. Raises TlsError, with one line, if they cannot be used."""
+        """Returns a context made from the files as they are now. Raises TlsError, with one line, if they cannot be
+        used."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         for file in (self.cert, self.key, *([self.client_ca] if self.client_ca else ())):
@@ -87,7 +88,8 @@ class ReloadingTls:
 
 
 def _no_password() -> str:
-    """Replaces OpenSSL's prompt for a password on the terminal."""
+    """Raises ValueError. OpenSSL calls this function for an encrypted key, instead of asking for a password on the
+    terminal."""
     raise ValueError("the key is encrypted: give one without a password, readable by this user only")
 
 

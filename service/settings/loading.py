@@ -17,8 +17,8 @@ from service.settings.model import Settings, SettingsError, Watching, flag
 
 ENV_PREFIX: Final = "TXNSCOPE_"
 DOCUMENT: Final = f"{ENV_PREFIX}SETTINGS"
-"""Environment variable with the settings of a parent process as JSON. They may contain passwords (the store's URL,
-Spark's settings), and only the user of the process can read its environment, unlike its command line."""
+"""Environment variable with the settings of a parent process as JSON. They are not on the command line, which every
+user can read, because they may contain passwords (the store's URL, Spark's settings)."""
 
 _TABLES: Final = (
     "applications",
@@ -79,7 +79,7 @@ def for_store(settings: Settings) -> dict[str, str]:
 
 
 def for_ingest(settings: Settings) -> dict[str, str]:
-    """Returns the environment of a child process that starts Spark: with Spark's settings, without keys of people."""
+    """Returns the environment of a child process that starts Spark: with Spark's settings, without operators' keys."""
     return _environment(settings, _FOR_INGEST)
 
 

@@ -37,7 +37,8 @@ class Place(NamedTuple):
 
 class _Spot(NamedTuple):
     """A position in the settings. `path`: the keys that lead to it, as people read them. `model`: the table at this
-    position, or around the value. `field`: the description of the value. `may_show`: True if the value is no secret."""
+    position; None if a value is there. `field`: the description of the value. `may_show`: True if the value is no
+    secret."""
 
     path: Sequence[str]
     model: type[BaseModel] | None

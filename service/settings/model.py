@@ -68,8 +68,8 @@ def _glob(glob: Any) -> str:
 
 
 def _cluster_name(name: str) -> str:
-    """Returns the name. ValueError if it cannot be one segment of an API path: servers and clients interpret slashes
-    and dots."""
+    """Returns the name. Raises ValueError if it cannot be one segment of an API path: servers and clients interpret
+    slashes and dots."""
     if "/" in name or name in ("", ".", "..") or name != name.strip() or not name.isprintable():
         raise ValueError(f"{name!r} is no name: give printable text without a slash or outer spaces, not . or ..")
     return name
@@ -137,7 +137,7 @@ Globs = Annotated[tuple[str, ...], _words("topics", _glob)]
 
 
 class RuleTable(Table):
-    """One of `[[rules]]`, as people write it."""
+    """One table `[[rules]]` of the configuration file."""
 
     prefix: Text | None = None
     topic: Text | None = None
@@ -160,7 +160,7 @@ class RuleTable(Table):
 
 
 class ApplicationTable(Table):
-    """One of `[[applications]]`, as people write it."""
+    """One table `[[applications]]` of the configuration file."""
 
     prefix: Text | None = None
     pattern: Text | None = None
@@ -180,7 +180,7 @@ class ApplicationTable(Table):
 
 
 class KeepTable(Table):
-    """`[keep]`, as people write it."""
+    """The table `[keep]` of the configuration file."""
 
     history: KeptMs = DEFAULT.history
     minutes: KeptMs = DEFAULT.minutes
@@ -216,7 +216,8 @@ class Watching(Table):
 
 
 class WatchedCluster(Watching):
-    """One of `[[clusters]]`: a cluster, and the settings that it has of its own."""
+    """One table `[[clusters]]` of the configuration file: a cluster, and the settings that apply only to this
+    cluster."""
 
     name: ClusterName
 
@@ -273,7 +274,7 @@ class Settings(Watching):
     @field_validator("operators")
     @classmethod
     def _have_keys(cls, operators: dict[str, str]) -> dict[str, str]:
-        """Checks the keys of operators, by name."""
+        """Checks that every operator has a name and a strong key, and that no two have the same key."""
         for name, key in operators.items():
             if (why := weakness_of(key)) is not None:
                 raise ValueError(f"the key of {name!r} {why}: take one from `openssl rand -hex 16`")
@@ -299,9 +300,9 @@ class Settings(Watching):
         return self
 
     def of_each_cluster(self) -> list[Settings]:
-        """Returns the settings for each cluster to watch: all of `[[clusters]]`, or the one that `cluster` names;
-        without `[[clusters]]`, the cluster of the flags. Raises SettingsError if the flags and `[[clusters]]` do not
-        fit together."""
+        """Returns the settings for each cluster to watch: all `[[clusters]]`, or the one that `cluster` names; without
+        `[[clusters]]`, the cluster of the flags. Raises SettingsError if the flags and `[[clusters]]` do not fit
+        together."""
         if not self.clusters:
             return [self]
         for name in ("bootstrap_servers", "kafka_config", "remediation_config", "topics", "mirrored"):

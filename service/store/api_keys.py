@@ -32,7 +32,7 @@ class KeyRow(NamedTuple):
 
 
 def create(engine: Engine, name: str, key: str, grants: frozenset[Grant], who: str, now_ms: int) -> None:
-    """Adds the key, and a row to the audit. StoreError: a valid key has this name already."""
+    """Adds the key, and a row to the audit. Raises StoreError if a valid key has this name already."""
     roles = grant_texts(grants)
     event = AuditEvent(now_ms, Action.KEY, Outcome.CREATED, who, subject=name, detail=", ".join(roles))
     try:
@@ -48,7 +48,7 @@ def create(engine: Engine, name: str, key: str, grants: frozenset[Grant], who: s
 
 
 def revoke(engine: Engine, name: str, who: str, now_ms: int) -> None:
-    """Revokes the key, and adds a row to the audit. StoreError: no valid key has this name."""
+    """Revokes the key, and adds a row to the audit. Raises StoreError if no valid key has this name."""
     with engine.begin() as connection:
         ended = connection.execute(
             update(api_keys)

@@ -184,17 +184,17 @@ def of_subject(
 
 
 def is_under_way(attempts: Sequence[Attempt], is_commit: bool | None, now_ms: int) -> bool:
-    """Returns whether one of the attempts has begun to write the marker and may still record its outcome. Dry runs do
-    not count, nor do attempts to write a marker of the other type. `is_commit` None: the marker's type cannot be read,
-    so attempts of both types count."""
+    """Returns whether one of the attempts has begun to write the marker and may still record its outcome. Dry runs and
+    attempts to write a marker of the other type do not count. If `is_commit` is None, the marker's type cannot be read,
+    and attempts of both types count."""
     begun, outcomes = _begun_and_outcomes(attempts, is_commit)
     return len(begun) > len(outcomes) and max(one.at_ms for one in begun) + OUTCOME_WITHIN_MS > now_ms
 
 
 def is_marker_ours(attempts: Sequence[Attempt], is_commit: bool | None) -> bool | None:
-    """Returns True if one of the attempts wrote the marker (an unknown outcome counts as written). Returns None if one
-    of them may have, because its outcome was never recorded; else False. The same attempts count as in
-    `is_under_way`."""
+    """Returns True if one of the attempts wrote the marker; an unknown outcome counts as written. Returns None if one
+    of the attempts may have written the marker, because its outcome was never recorded; else False. The same attempts
+    count as in `is_under_way`."""
     begun, outcomes = _begun_and_outcomes(attempts, is_commit)
     if any(one.outcome in (Outcome.WRITTEN, Outcome.UNKNOWN) for one in outcomes):
         return True

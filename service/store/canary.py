@@ -40,8 +40,8 @@ def find_canary(connection: Connection, cluster_id: int) -> Canary | None:
 
 
 def begin(connection: Connection, cluster_id: int, topic: str, every_ms: int, now_ms: int) -> str:
-    """Stores that the canary runs with these settings. Returns the token in its transactional.ids, which is made once
-    for each store and cluster."""
+    """Stores that the canary runs with these settings. Returns the token that is part of the canary's
+    transactional.ids. The token is made once for each store and cluster."""
     values = {
         "topic": topic,
         "every_ms": every_ms,

@@ -55,8 +55,8 @@ def resolve(url: str) -> tuple[Backend, URL]:
 
 
 _TURN_S: Final = 0.2
-"""Longest wait (s) for another thread that is reading the version. Without it, a database host that drops packets would
-hold up the threads one after another."""
+"""Longest wait (s) for another thread that is reading the version. Without this limit, a database host that drops
+packets would hold up the threads one after another."""
 
 
 DataVersion = tuple[int, str]

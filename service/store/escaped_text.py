@@ -11,7 +11,7 @@ and a topic name in the same index 249.
 `group_name` shortens long names of groups for the same reason.
 
 `label_text` shortens long labels: Prometheus keeps the labels of every series in memory, and some remote storages
-refuse labels of more than a few kilobytes. Escapes make texts longer: `\x{ff}` shows one byte with six.
+refuse labels of more than a few kilobytes. Escapes make texts longer: `\x{ff}` has six characters for one byte.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def display_id(raw: bytes) -> str:
 
 
 def shown_id(text: str | None, b64: str | None) -> str | None:
-    """Returns the display text of an id in REST's JSON. `text`: its `transactional_id`, which is the display text
-    already if `b64`, its `transactional_id_b64`, is not None. Returns None if `text` is None."""
+    """Returns the display text of an id in REST's JSON. `text`, `b64`: the fields `transactional_id` and
+    `transactional_id_b64`. If `b64` is not None, `text` is the display text already. Returns None if `text` is None."""
     return text if text is None or b64 is not None else display_id(text.encode())
 
 
@@ -88,7 +88,7 @@ def possible_ids(text: str) -> list[bytes]:
 
 
 def possible_ids_of(raw: bytes) -> list[bytes]:
-    """Returns the `possible_ids` of a text given as bytes; bytes that are no UTF-8 name only themselves."""
+    """Returns the `possible_ids` of a text given as bytes; for bytes that are not UTF-8, returns only these bytes."""
     try:
         return possible_ids(raw.decode())
     except UnicodeDecodeError:
@@ -109,7 +109,8 @@ def _of_escape(match: re.Match[str]) -> str:
 
 
 def _of_python(match: re.Match[str], *, is_byte: bool) -> str:
-    r"""Returns the text of an escape in Python's notation. `is_byte`: `\x80` and above are bytes; else characters."""
+    r"""Returns the text that an escape in Python's notation represents. `is_byte`: `\x80` and above are bytes; else
+    characters."""
     byte, *longer, letter = match.groups()
     if letter:
         return _LETTERS[letter]
@@ -141,15 +142,16 @@ def _encoded(texts: list[str]) -> Iterator[bytes]:
 
 
 KEY_ID_BYTES: Final = 1_024
-"""Number of an id's bytes that its key keeps. An id (or a prefix of an id) of at most this length is its own key."""
+"""Number of bytes that the key of a long id keeps of the id. An id (or a prefix of an id) of at most this length is its
+own key."""
 
 _MARK: Final = b"\xff"  # never part of UTF-8, so in no id that a coordinator writes
 _CUT_LENGTH: Final = KEY_ID_BYTES + len(_MARK) + sha256().digest_size
 
 
 def id_key(transactional_id: bytes) -> bytes:
-    """Returns the key of an id: the id itself or, for a long id, its beginning, 0xff and the SHA-256 of the whole id. A
-    key is its own key."""
+    """Returns the key of an id: the id itself or, for a long id, its beginning, 0xff and the SHA-256 of the whole id.
+    The key of a key is the key itself."""
     if len(transactional_id) <= KEY_ID_BYTES or is_cut(transactional_id):
         return transactional_id
     return transactional_id[:KEY_ID_BYTES] + _MARK + sha256(transactional_id).digest()
@@ -169,7 +171,7 @@ def prefix_end(prefix: bytes) -> bytes | None:
 
 def full_id(key: bytes, display: str) -> bytes:
     """Returns the whole id of a key, read from the display text and verified by the key's digest. If no reading of the
-    text has that digest, returns the key: it finds the same row."""
+    text has that digest, returns the key, which finds the same row."""
     if not is_cut(key):
         return key
     return next((reading for reading in possible_ids(display) if id_key(reading) == key), key)

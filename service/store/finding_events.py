@@ -34,8 +34,8 @@ def known_sequences(connection: Connection) -> tuple[int, int]:
 
 
 def events_after(connection: Connection, sequence: int, limit: int) -> list[FindingEvent]:
-    """Returns at most `limit` events after `sequence`, oldest first. An event of a finding that only a newer version of
-    txnscope knows is left out."""
+    """Returns at most `limit` events after `sequence`, oldest first. Leaves out events of findings with values that
+    only a newer version of txnscope knows."""
     statement = (
         select(_E.sequence, _E.event, _E.at_ms, _E.is_confirmed, clusters.c.name, *findings.c)
         .join(findings, (_F.cluster_id == _E.cluster_id) & (_F.id == _E.finding_id))

@@ -1,5 +1,5 @@
-"""The lease that lets one driver at a time write a cluster's data. Every new holder raises its epoch, so a replaced
-driver cannot write.
+"""The lease that lets one driver at a time write a cluster's data. Every new holder raises the lease's epoch, so a
+replaced driver cannot write.
 
 A waiting driver takes over after the row has not changed for EXPIRES_AFTER_MS (docs/adr/0020). The times in the row are
 only shown to people, because the clocks of two hosts may differ.
@@ -20,7 +20,8 @@ from service.store.schema import leases
 from service.store.schema_check import SchemaCheck
 
 EXPIRES_AFTER_MS: Final = 10_000
-"""Time (ms) without a renewal after which a waiting driver may take the lease; the waiting driver measures it."""
+"""Time (ms) without a renewal after which a waiting driver may take the lease; the waiting driver measures this
+time."""
 
 NOTIFIER: Final = 0
 """The `cluster_id` of the notifier's lease, which lets one service at a time send the notifications about all
@@ -28,7 +29,7 @@ clusters."""
 
 EXPORTER: Final = -(1 << 31)
 """The `cluster_id` of the exporter's lease, which lets one service at a time send the store's metrics and traces by
-OTLP. No canary's lease has it."""
+OTLP. No canary's lease has this number."""
 
 
 def canary_lease(cluster_id: int) -> int:
@@ -74,7 +75,8 @@ def newest_renewal(engine: Engine, cluster_id: int) -> Renewal | None:
 def acquire(engine: Engine, cluster_id: int, owner: str, now_ms: int, expired: Renewal | None = None) -> Lease | None:
     """Takes the lease if nobody holds it, if `owner` holds it, or if `expired` is still its newest renewal; else
     returns None. `expired`: a renewal that the caller has seen unchanged for EXPIRES_AFTER_MS, or whose owner has
-    ended. If given, a database session whose client was stopped while it wrote under the lease is ended first.
+    ended. If `expired` is given, first ends the database session of a client that was stopped while it wrote under the
+    lease.
 
     Raises StoreTooNew if this version cannot use the tables: a newer version may have migrated them since this process
     started."""

@@ -30,7 +30,7 @@ class Work(NamedTuple):
 class LeasedWork:
     """Until `stop`: waits for a lease, does the work until the lease is lost, and waits again.
 
-    `begin` is called with each new lease, and returns the work. It may raise StoreError, including LeaseLost.
+    `begin` is called with each new lease, and returns the work. `begin` may raise StoreError, including LeaseLost.
     """
 
     def __init__(

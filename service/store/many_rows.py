@@ -78,9 +78,9 @@ def _at_places(of_cluster: Select[Any], table: Table) -> Select[Any]:
 class Upsert:
     """An INSERT … ON CONFLICT into `table`. Rows are tuples in the order of `columns` (default: all).
 
-    If the key exists, columns in `replace` take the new value; columns in `fill` take it unless it is null; columns in
-    `add` grow by it; columns in `most` and `least` keep the larger or smaller value; all others stay unchanged. With
-    `only_new` an existing key raises IntegrityError.
+    If the key exists, columns in `replace` take the new value; columns in `fill` take the new value unless it is null;
+    columns in `add` grow by the new value; columns in `most` and `least` keep the larger or smaller value; all others
+    stay unchanged. With `only_new` an existing key raises IntegrityError.
     """
 
     table: Table
@@ -99,7 +99,7 @@ class Upsert:
         self.key = self.key or self.table.primary_key.columns.keys()
 
     def write(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Writes the rows one after another: a row meets the result of an earlier row with the same key."""
+        """Writes the rows one after another: a row is applied to the result of an earlier row with the same key."""
         if not rows:
             return
         options = backend_of(connection).bulk_options(self, connection, rows)

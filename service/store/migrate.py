@@ -32,8 +32,8 @@ def upgrade(engine: Engine) -> None:
     """Applies the missing revisions in one transaction. A second process waits for the first and finds nothing to do.
     A newer store that this version can use stays as it is.
 
-    If a program that uses the tables so far cannot use the new ones, every lease ends, so that such a program stops
-    writing and finds out why.
+    If the version of txnscope for the previous revision cannot use the new tables, ends every lease: a running program
+    of that version then stops writing, and gets StoreTooNew when it takes a lease again.
 
     Raises StoreTooNew if this version cannot use the newer store. Raises StoreError if the store is from before the
     first release, or if the database's encoding is not UTF-8.
@@ -88,16 +88,16 @@ def is_known(revision: str) -> bool:
 
 
 def readable_since(connection: Connection) -> str | None:
-    """Returns the oldest revision whose version of txnscope can read and write the store; None if the store does not
-    say."""
+    """Returns the oldest revision whose version of txnscope can read and write the store; None if the store has no such
+    entry."""
     if not inspect(connection).has_table("readable_since"):
         return None
     return connection.exec_driver_sql("SELECT revision FROM readable_since").scalar_one_or_none()
 
 
 def readable_since_of(revision: str) -> str:
-    """Returns the oldest revision whose version of txnscope can go on with the tables of `revision`, as the script
-    says."""
+    """Returns the oldest revision whose version of txnscope can use the tables of `revision`. The script of `revision`
+    declares it."""
     script = ScriptDirectory(str(_SCRIPTS)).get_revision(revision)
     assert script is not None
     since: str = script.module.readable_since
@@ -105,8 +105,8 @@ def readable_since_of(revision: str) -> str:
 
 
 def require_readable(connection: Connection, revision: str) -> None:
-    """Logs, once a process, that the store is newer than this version, which goes on with it. `revision`: that of the
-    store, which this version does not know.
+    """Checks that this version can use a store with the unknown revision `revision`, and logs once in each process that
+    a newer version has changed the store.
 
     Raises StoreTooNew if this version cannot use the store; StoreError if the store is from before the first release.
     """

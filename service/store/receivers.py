@@ -14,9 +14,10 @@ _R, _N = receivers.c, notified_findings.c
 
 
 class ReceiverState(NamedTuple):
-    """A receiver. `sequence`: the last event that it took. `delivered`, `dropped`: numbers of notifications that it
-    took, and that it will never get. `failed`: the number of failed attempts. `failing_since_ms`, `error`: None while
-    deliveries succeed. `pending`: the number of newer events, some of which may cause no notification."""
+    """A receiver. `sequence`: the last event that it took. `delivered`: the number of notifications that it took.
+    `dropped`: the number of notifications that it will never get. `failed`: the number of failed attempts.
+    `failing_since_ms`, `error`: None while deliveries succeed. `pending`: the number of newer events, some of which may
+    cause no notification."""
 
     name: str
     kind: str

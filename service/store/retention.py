@@ -180,8 +180,8 @@ class Retention:
     def _delete_oldest(
         self, connection: Connection, time: Column[Any], before_ms: int, needed: ColumnElement[bool]
     ) -> bool:
-        """Deletes rows from before `before_ms` of the table with the column `time`, the oldest first, except those that
-        are `needed`. Returns whether the limit was reached."""
+        """From the table with the column `time`, deletes the rows from before `before_ms`, the oldest first, but keeps
+        rows that are `needed`. Returns whether the limit was reached."""
         key = list(time.table.primary_key.columns)
         oldest = select(*key).where(time.table.c.cluster_id == self._cluster_id, time < before_ms, ~needed)
         limit = self._rows_at_once * (MARKERS_FOR_ONE if time.table in _OF_MARKERS else 1)

@@ -26,8 +26,8 @@ class SchemaCheck:
         return None if accepted is None or accepted == migrate.head() else migrate.newer_text(accepted)
 
     def check(self, connection: Connection) -> None:
-        """Raises StoreNotMigrated if the schema is not at head yet, StoreTooNew if this version cannot use it any
-        more."""
+        """Raises StoreNotMigrated if the schema has not been migrated to this version yet, StoreTooNew if this version
+        cannot use the schema any more."""
         if self._accepted is not None and self._is_unchanged(connection):
             return
         self._accepted = None

@@ -19,8 +19,9 @@ class Standby:
     """Waits for a lease on behalf of `owner`, an identity (`service.processes.identity`).
 
     Takes the lease at once if nobody holds it, or if its holder ran on this machine and has ended. Otherwise takes it
-    after EXPIRES_AFTER_MS without a renewal. Each successful call of `look` adds the time since the call before to this
-    wait, but at most one second: while this process is stopped or the store is unavailable, renewals are not seen.
+    after EXPIRES_AFTER_MS without a renewal. Each successful call of `look` counts the time since the previous call
+    towards EXPIRES_AFTER_MS, but at most one second: while this process is stopped or the store is unavailable,
+    renewals are not seen.
     """
 
     def __init__(

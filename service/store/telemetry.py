@@ -34,7 +34,7 @@ def instance_of(connection: Connection) -> str:
 
 def begin_traces(connection: Connection) -> TracePosition:
     """Returns the stored position. If there is none, stores the newest position and returns it, so that earlier
-    transactions and events are not sent. Call `instance_of` before, which makes the row."""
+    transactions and events are not sent. Call `instance_of` first, because it creates the row."""
     row = connection.execute(select(_T.transition, _T.finding_event)).one()
     if row.transition is not None:
         return TracePosition(*row)

@@ -11,7 +11,7 @@ from service.notifications.notification import Receiver, Undelivered
 
 
 def receiver_of(table: NotifyTable, base: str, watched_clusters: Callable[[], Collection[str]]) -> Receiver:
-    """Returns the receiver; reads none of its files, because receivers read them when they send. `base`: the address of
+    """Returns the receiver. Reads no files, because receivers read their files when they send. `base`: the address of
     our pages. `watched_clusters`: returns the Kafka cluster ids to which a receiver of kind kafka must not write,
     unless `allow_watched_cluster` is set."""
     # imported here, because each needs a library of its own
@@ -33,7 +33,7 @@ def receiver_of(table: NotifyTable, base: str, watched_clusters: Callable[[], Co
 
 
 def _lines(table: NotifyTable) -> list[str]:
-    """Returns the addresses. Raises Undelivered."""
+    """Returns the addresses in the table, or in the file that the table names. Raises Undelivered."""
     text = table.url or _text_of(table.url_file) or ""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     if not lines:
@@ -42,7 +42,8 @@ def _lines(table: NotifyTable) -> list[str]:
 
 
 def _url(table: NotifyTable) -> str:
-    """Returns the first address. Raises Undelivered."""
+    """Returns the first address in the table or its file. Raises Undelivered, also if the address does not fit the kind
+    of receiver."""
     url = _lines(table)[0]
     try:
         check_url(table.kind, url)

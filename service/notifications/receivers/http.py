@@ -34,9 +34,9 @@ _REFUSED: Final = (400, 413, 415, 422)
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address, and the token that proves who we are; `url` and `bearer` read both anew for each request, because
-    files change. `ca`: file of the authorities that may sign the server's certificate; None: the system's
-    authorities."""
+    """An address, and the bearer token for it. `url` and `bearer`: functions that are called for each request and read
+    the files anew, because files change. `ca`: file of the authorities that may sign the server's certificate; None:
+    the system's authorities."""
 
     url: Callable[[], str] = field(repr=False)
     bearer: Callable[[], str | None] = field(repr=False)
@@ -82,7 +82,7 @@ def _retry_after_s(text: str) -> float:
 
 @dataclass(frozen=True)
 class Webhook(Receiver):
-    """Sends each notification as JSON, in a request of its own, signed as Standard Webhooks 1.0 says.
+    """Sends each notification as JSON, in a request of its own, signed by the rules of Standard Webhooks 1.0.
 
     `secret`: returns the key of the signature, as text or as whsec_BASE64; None: no signature. `template`: a file with
     a Jinja template of the body, which can use the keys of `Notification.as_json`; None: the notification as JSON.
@@ -123,7 +123,7 @@ class Webhook(Receiver):
 
 
 def _key(secret: str) -> bytes:
-    """Returns the key. Raises Undelivered."""
+    """Returns the bytes of the signature's key. Raises Undelivered."""
     if not secret.startswith("whsec_"):
         return secret.encode()
     try:
@@ -215,9 +215,9 @@ class Alertmanager(Receiver):
 
 
 def labels_of(one: Notification, severity: Severity) -> dict[str, str]:
-    """Returns the labels of a finding's alert. Alertmanager takes another set of labels for another alert, so labels
-    hold only values that stay the same. Exceptions are severity and owner (`Alertmanager.repeat` ends outdated
-    alerts)."""
+    """Returns the labels of a finding's alert. For Alertmanager, an alert with different labels is a different alert,
+    so labels hold only values that stay the same. Exceptions are severity and owner (`Alertmanager.repeat` ends
+    outdated alerts)."""
     finding = one.finding
     labels = {
         "alertname": TEST_ALERT if one.event == TEST else CATALOGUE[finding.kind].alert or f"txnscope_{finding.kind}",

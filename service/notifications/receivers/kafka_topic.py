@@ -1,7 +1,7 @@
 """A receiver that writes each notification to a Kafka topic, as a CloudEvent keyed by the finding's id.
 
-A compacted topic keeps the newest event of each finding. Events of a finding stay in order: an event is sent only once
-the broker has the finding's previous event.
+A compacted topic keeps the newest event of each finding. Events of a finding stay in order: an event is sent only after
+the broker has acknowledged the finding's previous event.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class KafkaTopic(Receiver):
             raise Undelivered(text, taken=taken_before + taken)
 
     def close(self) -> None:
-        """Forgets the producer: after a failure the next attempt has a new one, with new credentials."""
+        """Drops the producer, so that the next attempt after a failure opens a new producer with new credentials."""
         if self._producer is not None:
             self._producer.purge()
             self._producer = None
@@ -93,7 +93,7 @@ class KafkaTopic(Receiver):
             raise Undelivered(f"topic {self._topic}: {unusable.str()}")
         if known.cluster_id in self._refused():
             raise Undelivered(
-                f"its brokers are those of the watched cluster {known.cluster_id}, so notifications fail with it:"
+                f"its brokers are those of the watched cluster {known.cluster_id}, so notifications fail when it fails:"
                 " set allow_watched_cluster = true to write there anyway"
             )
         self._producer = producer

@@ -16,9 +16,9 @@ GATHER_S: Final = 20.0
 MOST_LINES: Final = 10
 
 _MENTIONS: Final = str.maketrans("<>@", "‹›＠")  # noqa: RUF001 - similar on purpose
-"""By character of the mentions <!channel>, <@user> and @everyone, a similar character. Slack, Discord and other chats
-notify people of a mention, even if it is a part of a transactional.id. The linked page of the finding shows the real
-characters."""
+"""Maps the special characters of the mentions <!channel>, <@user> and @everyone to similar characters. Slack, Discord
+and other chats notify people of a mention, even if it is a part of a transactional.id. The linked page of the finding
+shows the real characters."""
 
 
 class People(Receiver):
@@ -69,5 +69,5 @@ def _text(one: Notification) -> str:
 
 
 def _quiet(text: str) -> str:
-    """Returns the text without the characters with which chats call people."""
+    """Returns the text with similar characters instead of those with which chats mention people."""
     return text.translate(_MENTIONS)

@@ -1,6 +1,6 @@
 """The databases that can hold a store. Each database has a package here, named after it, whose `BACKEND` implements
-`service.store.backends.backend.Backend`. No other package depends on a certain database. This module loads no database
-library, so that a help text can show the forms of URLs."""
+`service.store.backends.backend.Backend`. No other package depends on a particular database. This module loads no
+database library, so that a help text can show the forms of URLs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ URL_FORMS: Final = {
     "sqlite": "sqlite:///FILE",
     "postgresql": "postgresql://HOST/DATABASE",
 }
-"""By the name of a database, the form of a store's URL. The database's package here and its dialect in SQLAlchemy have
-the same name."""
+"""The form of a store's URL, by the name of the database. The database's package here and its dialect in SQLAlchemy
+have the same name."""
 
 DEFAULT_URL: Final = "sqlite:///txnscope.db"
 

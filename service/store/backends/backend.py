@@ -83,8 +83,8 @@ class Backend(Protocol):
 
     @abstractmethod
     def resolve(self, url: URL) -> URL | None:
-        """Returns the URL with its driver; None if the URL names another driver. StoreError: no store can be at this
-        URL."""
+        """Returns the URL with its driver; None if the URL names another driver. Raises StoreError if no store can be
+        at this URL."""
 
     @abstractmethod
     def open_writer(self, url: URL, *, may_create: bool, wait_s: float) -> Engine:
@@ -123,19 +123,19 @@ class Backend(Protocol):
         return
 
     def exclude_others(self, connection: Connection, tables: Sequence[str]) -> None:
-        """Locks the tables until the end of the transaction, which will change them. Waits until no other transaction
-        uses one of them, without a deadlock. Does nothing if readers and a writing transaction do not disturb each
-        other anyway."""
+        """Locks tables that the transaction will change, until its end. Waits until no other transaction uses one of
+        them, and avoids deadlocks. Does nothing if readers and a writing transaction do not disturb each other
+        anyway."""
         return
 
     def commit_early(self, connection: Connection) -> None:
-        """Lets the transaction's commit return before it is on disk. A later commit that waits for the disk makes this
-        commit durable, too."""
+        """Lets the transaction's commit return before the commit is on disk. A later commit that waits for the disk
+        makes this commit durable, too."""
         return
 
     def end_stopped_writer(self, engine: Engine, cluster_id: int) -> None:
-        """Ends the session that has locked the cluster's row of `leases` and waits for its client. That client was
-        stopped in the middle of a transaction; the row would stay locked until the client continues."""
+        """Ends the database session that holds a lock on the cluster's row of `leases` while it waits for its client.
+        That client was stopped in the middle of a transaction; the row would stay locked until the client continues."""
         return
 
     def check_texts(self, connection: Connection) -> None:
@@ -152,12 +152,12 @@ class Backend(Protocol):
 
     def find_texts(self, connection: Connection, parts: Iterable[str], most: int) -> ColumnElement[bool] | None:
         """Returns the condition for rows of `transactional_ids` whose texts may contain one of `parts`, ignoring case.
-        Returns None if no index helps, or if more than `most` texts fit."""
+        Returns None if no index helps, or if more than `most` texts match."""
         return None
 
 
 def create(url: URL, arguments: Mapping[str, Any], **options: Any) -> Engine:
-    """Returns a SQLAlchemy engine. `arguments`: for the driver. StoreError: the URL has invalid arguments."""
+    """Returns a SQLAlchemy engine. `arguments`: for the driver. Raises StoreError if the URL has invalid arguments."""
     # where SQLAlchemy prints an engine, it hides the password before the host, but not passwords in the query
     secret = {name: url.normalized_query[name][-1] for name in SECRETS if name in url.query}
     try:

@@ -1,4 +1,4 @@
-"""Reads the inputs from which the applications of ids are found out: new ids, all ids in their order, and topics."""
+"""Reads the inputs from which the applications of ids are determined: new ids, all ids in their order, and topics."""
 
 from __future__ import annotations
 

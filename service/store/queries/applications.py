@@ -21,7 +21,7 @@ from service.store.schema import application_states, application_totals, transac
 from service.store.schema.history import ABORTED, COMMITS
 
 PREFIX_READ: Final = 5_000
-"""Maximum number of ids with the prefix of a finding whose applications are compared."""
+"""If this many ids or more begin with a finding's prefix, their applications are not compared."""
 
 _AT_ONCE: Final = 500
 _T, _S, _E = transactional_ids.c, application_states.c, application_totals.c
@@ -79,7 +79,7 @@ def find_application(connection: Connection, cluster_id: int, name: str) -> Appl
 
 def worst_first(rows: Iterable[ApplicationRow]) -> list[ApplicationRow]:
     """Returns the applications sorted by failed transactions, then by ended transactions, the most first. Only the
-    first applications get series of metrics. Because this order changes seldom, so do the series."""
+    first applications get series of metrics. This order changes seldom, so the series change seldom, too."""
     return sorted(rows, key=lambda one: (-one.failed, -one.ended, one.name))
 
 

@@ -47,7 +47,7 @@ _INITS = (
 
 
 def behaviours(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> list[Behaviour]:
-    """Returns the behaviour of those ids that have a row. Reads at most HISTORY_READ rows of history of each. Reads
+    """Returns the behaviour of those ids that have a row. Reads at most HISTORY_READ history rows of each id. Reads
     InitProducerIds only of ids in Flink's form, because they help to recognise no other framework."""
     found: list[Behaviour] = []
     for some in batched(ids, _AT_ONCE):

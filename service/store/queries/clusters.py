@@ -29,7 +29,8 @@ GAPS_SHOWN: Final = 50
 
 
 class ClusterRow(NamedTuple):
-    """A bound cluster. `description`: as `service.store.clusters.describe` stored it; None if it stored none yet."""
+    """A bound cluster. `description`: as `service.store.clusters.describe` stored it; None if no description was stored
+    yet."""
 
     id: int
     name: str
@@ -39,7 +40,7 @@ class ClusterRow(NamedTuple):
 
     @property
     def expiration_ms(self) -> int:
-        """Time after which an unused id expires; Kafka's default where the brokers did not report theirs."""
+        """Time (ms) after which an unused id expires; Kafka's default if the brokers did not report their setting."""
         described = (self.description or {}).get("configs", {}).get(EXPIRATION_CONFIG, {})
         return int(described.get("value", CONFIG_DEFAULTS[EXPIRATION_CONFIG]))
 
@@ -69,8 +70,8 @@ class LogPartitionRow(NamedTuple):
 
 
 class StatusRow(NamedTuple):
-    """The last status of a source. `as_of_ms`: time of its last success; None before the first. `error`: the reason for
-    which its last read failed; None if the read succeeded."""
+    """The last status of a source. `as_of_ms`: time of its last success; None before the first success. `error`: the
+    reason for which its last read failed; None if the read succeeded."""
 
     source: str
     as_of_ms: int | None
@@ -204,8 +205,8 @@ def gaps_since(connection: Connection, cluster_id: int, since_ms: int) -> list[D
 
 
 class FirstRead(NamedTuple):
-    """Progress of the first read, which reads the records that existed at the first start: `position` of `end` offsets,
-    and `partitions_read` of `partitions`, are read."""
+    """Progress of the first read, which reads the records that existed at the first start. Of `end` offsets, `position`
+    are read; of `partitions` partitions, `partitions_read` are read."""
 
     position: int
     end: int

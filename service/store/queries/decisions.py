@@ -46,8 +46,8 @@ class CoordinatorDecisions(NamedTuple):
 
 
 class HangingTransaction(NamedTuple):
-    """A transaction of the producer id, from `start_offset` on, that is or was confirmed to hang. `by_hand`: the
-    decisions of a person that may have ended it."""
+    """A transaction of the producer id, from `start_offset` on, that is or was confirmed to hang. `by_hand`: decisions
+    of operators; one of them may have ended the transaction."""
 
     producer_id: int
     start_offset: int
@@ -80,10 +80,10 @@ def coordinator_decisions(
 
 
 def known_period(connection: Connection, cluster: ClusterRow) -> KnownPeriod | None:
-    """Returns the period of which the store has all decisions. It begins at the latest of the start of counting, the
-    oldest stored history and the newest gap. It ends at the time to which the transaction log has been read. Both ends
-    are moved inwards by CLOCKS_MS. Returns None if counting has not begun, nothing of the log or of its history is
-    stored, or the log is not read to its end."""
+    """Returns the period of which the store has all decisions. The period begins at the latest of the start of
+    counting, the oldest stored history and the newest gap. It ends at the time to which the transaction log has been
+    read. Both ends are moved inwards by CLOCKS_MS. Returns None if counting has not begun, nothing of the log or of its
+    history is stored, or the log is not read to its end."""
     oldest_ms = connection.scalar(select(func.min(_T.at_ms)).where(_T.cluster_id == cluster.id))
     as_of_ms = clusters.log_as_of_ms(connection, cluster.id)
     if cluster.counted_since_ms is None or oldest_ms is None or as_of_ms is None:
@@ -123,8 +123,9 @@ def hanging_transactions(
 
 
 def lost_commits(connection: Connection, cluster_id: int, topic: str, partition: int) -> list[LostCommit]:
-    """Returns, from findings, the committed records on the partition that ended, or will end, with the marker of a
-    later transaction. The findings: `lost_records`, and `adopted_records` known to be about committed records."""
+    """Returns committed records that are, or will be, ended by the marker of a later transaction on the partition.
+    Reads them from findings: `lost_records`, and those `adopted_records` that are known to be about committed
+    records."""
     is_adopted = and_(_F.kind == Kind.ADOPTED, _F.severity == Severity.CRITICAL)
     rows = connection.execute(
         select(_F.producer_id, _F.start_offset)
@@ -183,8 +184,8 @@ def _from_minutes(
 ) -> Sequence[Decision]:
     """Returns a decision for each minute with ordinary commits, which have no row of their own. Reads only minutes near
     [first_ms, last_ms]. A decision's period begins SLOW_MARKERS_MS before the first commit of the minute was complete,
-    and ends when the last one was. Counts do not show the protocol, so the confidence of these causes is only
-    likely."""
+    and ends when the last commit of the minute was complete. Counts do not show the protocol, so the confidence of
+    these causes is only likely."""
     rows = connection.execute(
         select(_M.first_ms, _M.last_ms).where(
             _M.cluster_id == cluster_id,

@@ -1,5 +1,5 @@
-"""Reads the ends of transactions in the order in which they were stored: all aborts, and commits that are more than
-ordinary."""
+"""Reads the ends of transactions in the order in which they were stored: all aborts, and the commits that have a
+history row (ordinary commits are only counted)."""
 
 from __future__ import annotations
 
@@ -133,8 +133,8 @@ def read_markers(connection: Connection, end: EndedTransaction) -> list[Marker]:
 
 def finding_about(connection: Connection, end: EndedTransaction) -> AboutEnd | None:
     """Returns the finding that counts this end: a finding about its id, else about a prefix of its id, else about many
-    ids. If there is none, returns the newest finding about the transaction from the time when it was open; None without
-    such a finding."""
+    ids. If no finding counts this end, returns the newest finding about the transaction from the time when the
+    transaction was open; None if there is no such finding."""
     key, name = id_key(end.transactional_id), display_id(end.transactional_id)
     kinds = _COUNTING.get(end.cause, ())
     if end.prepared_number is not None and kinds:

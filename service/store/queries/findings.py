@@ -1,4 +1,4 @@
-"""Reads findings for display: a page, a single finding, their numbers, and the confirmed or resolved findings of all
+"""Reads findings for display: a page, a single finding, counts, and the confirmed or resolved findings of all
 clusters."""
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def read_page(
 
 
 def named(connection: Connection, cluster_id: int, selection: FindingSelection) -> FindingSelection:
-    """Returns the selection with `transactional_id` replaced by the id that its text names: the first of
-    `possible_ids_of` with a finding, else the text itself."""
+    """Returns the selection with `transactional_id` replaced by the id that its text names: the first id in
+    `possible_ids_of` that has a finding. If no such id has a finding, the text itself stays."""
     if selection.transactional_id is None:
         return selection
     keys = {id_key(one): one for one in possible_ids_of(selection.transactional_id)}
@@ -117,7 +117,7 @@ def counts(connection: Connection, cluster_id: int) -> list[FindingCount]:
 
 
 def count(connection: Connection, cluster_id: int, selection: FindingSelection) -> int:
-    """Returns how many findings the selection contains."""
+    """Returns the number of findings that the selection contains."""
     chosen = select(func.count()).where(_F.cluster_id == cluster_id, *_filters(selection))
     return connection.scalar(chosen) or 0
 

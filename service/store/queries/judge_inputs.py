@@ -42,13 +42,13 @@ from service.store.schema import (
 
 IDS_READ: Final = 500
 MOST_COUNTED: Final = 100_000
-"""Maximum number of unread rows that are counted: the count takes about 0.2 s, and hanging transactions wait for
-it."""
+"""Maximum number of unread rows that are counted: the count takes about 0.2 s, and delays the detection of hanging
+transactions."""
 
 GAPS_READ: Final = 200
 UNDECODED_READ: Final = 100
 WITH_TOPICS: Final = 50
-"""Maximum number of ids, from the first one of a read, whose open transactions are read with their partitions."""
+"""Number of ids, the first ones of a read, for which the partitions of their open transactions are read, too."""
 
 _LEFT_BEHIND: Final = ("transactional_id", "display", "partition", "offset", "timestamp_ms", "state")
 
@@ -162,8 +162,8 @@ def expiring_ids(connection: Connection, cluster_id: int, from_ms: int, until_ms
 
 
 def high_epoch_ids(connection: Connection, cluster_id: int, log_partitions_: Iterable[int]) -> LimitedRead[IdState]:
-    """Returns ids whose records are in these log partitions, that use the old protocol, and whose epoch is at least
-    HIGH_EPOCH_FROM, the highest epoch first."""
+    """Returns ids in these log partitions that use the old protocol and have an epoch of at least HIGH_EPOCH_FROM, the
+    highest epoch first."""
     statement = _STATES.where(
         _T.partition.in_(sorted(log_partitions_)),
         _T.client_transaction_version.in_((0, 1)),
@@ -264,8 +264,8 @@ def newest_writes(connection: Connection, cluster_id: int, since_ms: int) -> dic
 
 def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> LimitedRead[Undecoded]:
     """Returns, by log partition, ids in state Unknown, and rejects. Of the newest UNDECODED_READ rejects, returns those
-    that were seen since `since_ms` or are in the partition of such an id. `unread` is the larger of two numbers, unread
-    ids and unread rejects, because an Unknown id has a reject, too."""
+    that were seen since `since_ms` or are in the partition of an Unknown id. `unread` is the larger of two numbers,
+    unread ids and unread rejects, because an Unknown id has a reject, too."""
     names: dict[int, list[str]] = {}
     unknown = select(_T.partition, _T.display).where(_T.cluster_id == cluster_id, _T.state == UNKNOWN)
     ids = connection.execute(unknown.order_by(_T.transactional_id).limit(UNDECODED_READ)).all()

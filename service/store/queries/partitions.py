@@ -56,7 +56,8 @@ _ENDS = select(_D.topic, _D.partition, *(_D[name] for name in LsoSample._fields)
 class PartitionCounts(NamedTuple):
     """The numbers of partitions that are watched, answered recently, are stalled, and exist but are not watched
     (`not_covered`). `observed_at_ms`: the time at which all watched partitions were last observed. `answered_at_ms`:
-    the same time or, while no partition answers, the time of the last answer. Both are None before the first time."""
+    the same time or, while no partition answers, the time of the last answer. Both are None before the first
+    observation."""
 
     watched: int
     answering: int
@@ -99,7 +100,7 @@ def observed_at_ms(connection: Connection, cluster_id: int) -> int | None:
 
 
 def stall_clocks(connection: Connection, cluster_id: int) -> list[StallClock]:
-    """Returns the stall clock of each partition that was stalled at its last answer."""
+    """Returns, for each partition that was stalled at its last answer, the offset and the start of the stall."""
     rows = connection.execute(
         select(*(_D[name] for name in StallClock._fields)).where(
             _D.cluster_id == cluster_id, _D.stalled_since_ms.is_not(None)
@@ -115,7 +116,7 @@ def stalled(connection: Connection, cluster_id: int, limit: int = STALLED_READ) 
 
 
 def count_stalled(connection: Connection, cluster_id: int) -> int:
-    """Returns how many partitions `stalled` would read without a limit."""
+    """Returns the number of partitions that `stalled` would read without a limit."""
     return connection.scalar(_COUNT_STALLED, {"cluster_id": cluster_id}) or 0
 
 
@@ -135,7 +136,7 @@ def gone(connection: Connection, cluster_id: int) -> list[PartitionState]:
 
 
 def is_some_broker_unresponsive(connection: Connection, cluster_id: int) -> bool:
-    """Returns True if some partition's leader does not answer for another reason than a missing permission."""
+    """Returns True if some partition's leader does not answer, and the reason is not a missing permission."""
     return connection.scalar(_IS_UNRESPONSIVE, {"cluster_id": cluster_id}) is True
 
 
@@ -186,7 +187,8 @@ def _has_open_of(application: str) -> ColumnElement[bool]:
 
 
 def counts(connection: Connection, cluster_id: int, fresh_since_ms: int) -> PartitionCounts:
-    """Returns the counts; `answering` are the partitions that reported their state at `fresh_since_ms` or later."""
+    """Returns the counts. `answering`: the number of partitions that reported their state at `fresh_since_ms` or
+    later."""
     answers = and_(_D.why.is_(None), fresh_since_ms <= _OBSERVED_AT_MS)
     watched, answering, stalled, answered_at_ms = connection.execute(
         select(func.count(), _count(answers), _count(_D.stalled_since_ms.is_not(None)), func.max(_D.answered_at_ms))
@@ -219,7 +221,7 @@ def groups(connection: Connection, cluster_id: int) -> list[GroupOffset]:
 
 
 def count_groups(connection: Connection, cluster_id: int) -> int:
-    """Returns how many rows `groups` would read without a limit."""
+    """Returns the number of rows that `groups` would read without a limit."""
     return connection.scalar(_COUNT_GROUPS, {"cluster_id": cluster_id}) or 0
 
 
@@ -267,7 +269,7 @@ def stalled_samples(connection: Connection, cluster_id: int) -> dict[TopicPartit
 
 
 def offsets_partitions(ends: Mapping[TopicPartition, LsoSample]) -> int | None:
-    """Returns how many partitions `__consumer_offsets` has; None if it is not watched."""
+    """Returns the number of partitions of `__consumer_offsets`; None if this topic is not watched."""
     return max((partition + 1 for topic, partition in ends if topic == OFFSETS_TOPIC), default=None)
 
 

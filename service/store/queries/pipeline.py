@@ -145,8 +145,8 @@ def read_unanswered(connection: Connection, cluster_id: int, topic: str) -> list
 
 
 def without_log(connection: Connection, cluster_id: int, now_ms: int) -> Reason | None:
-    """Returns NoTransactionLog if the brokers list no transaction log at `now_ms` although transactions were seen.
-    Returns None otherwise, while the log may still be created, or if the log was read before.
+    """Returns NoTransactionLog if transactions were seen, but the brokers list no transaction log at `now_ms`. Returns
+    None if the log was read before, while the log may still be created, and if no transactions were seen.
 
     There are two signs of transactions. If coordinators list transactions, the job that reads the log stores the
     reason, which stays after these transactions have ended. The other sign is an entry that has been open on a
@@ -200,8 +200,8 @@ def ended_minutes(connection: Connection, cluster_id: int, from_ms: int, to_ms: 
 def aborts_by_cause(
     connection: Connection, cluster_id: int, from_ms: int, to_ms: int
 ) -> dict[tuple[int, str], int] | None:
-    """Returns the numbers of aborts that the log decided in [from_ms, to_ms), by minute and cause (`COUNTED_AS`); None
-    if there are more than MOST_STEPS. Aborts from before the first start are not counted."""
+    """Returns the numbers of aborts that coordinators decided in [from_ms, to_ms), by minute and cause (`COUNTED_AS`);
+    None if there are more than MOST_STEPS. Aborts from before the first start are not counted."""
     some = (
         select((_T.at_ms - _T.at_ms % MINUTE_MS).label("minute_ms"), _T.cause)
         .where(
@@ -235,7 +235,7 @@ def medians(connection: Connection, cluster_id: int) -> Medians:
 
 
 def resolved_since(connection: Connection, cluster_id: int, since_ms: int) -> int:
-    """Returns how many confirmed findings were resolved at `since_ms` or later."""
+    """Returns the number of confirmed findings that were resolved at `since_ms` or later."""
     return connection.execute(
         select(func.count())
         .select_from(findings)

@@ -20,7 +20,7 @@ class Selection(NamedTuple):
 
     `started_until_ms` selects only open transactions that began at that time or before, `topic` only open ones with a
     partition of the topic, and `application` only the application's ids. `text` selects ids whose display text contains
-    it, ignoring case. It may be written in any notation of `possible_ids`.
+    `text`, ignoring case. `text` may be written in any notation of `possible_ids`.
     """
 
     states: frozenset[int]
@@ -87,8 +87,9 @@ def is_cursor(sort: str, place: PageCursor) -> bool:
 
 
 def by_id(cluster_id: int, selection: Selection, state: int, after: bytes | None, limit: int) -> Select[bytes]:
-    """Returns the statement for the ids of one state in their order, following `after`. The ids of an application are
-    read along the index of applications; only open ids are always few enough for the index of states."""
+    """Returns the statement for the ids of one state in their order, following `after`. With an application in the
+    selection, the statement uses the index of applications; for an open state it uses the index of states, because open
+    ids are always few."""
     seeks_state = selection.application is None or state in OPEN
     is_in_state = _T.state == state if seeks_state else _T.state + 0 == state
     statement = (
@@ -124,8 +125,8 @@ def by_time(
     """Returns the statement for the rows of one segment, following `after`.
 
     Open transactions are few, so a segment by their start is read along its index, unless the selection has a producer
-    id. In any other case the statement looks up the ids that the selection names, and sorts them. It then uses a sum
-    with the segment's column (`column + 0`), so that the database cannot use the column's index.
+    id. In any other case the statement looks up the ids that the selection names, and sorts them. In this case the
+    statement uses a sum with the segment's column (`column + 0`), so that the database cannot use the column's index.
     """
     walks = selection.producer_id is None and segment.column is _T.started_at_ms
     time: ColumnElement[Any] = segment.column if walks else segment.column + 0
@@ -228,5 +229,6 @@ def of_application(name: str) -> ColumnElement[bool]:
 
 
 def wanted_parts(text: bytes) -> list[str]:
-    """Returns the texts to search for: if an id contains `text`, its display text contains at least one of them."""
+    """Returns the texts to search for: if an id contains `text`, its display text contains at least one of these
+    texts."""
     return list(dict.fromkeys(part for one in possible_ids_of(text) for part in part_displays(one)))

@@ -35,13 +35,13 @@ _PARTICIPANTS = (
     .order_by(_O.transactional_id, _O.topic, _O.partition)
 )
 _WIDE: Final = 20_000
-"""Number of ids with the selected prefix from which on a page is read by the index of times. Looking up and sorting so
-many ids would take longer than skipping fifty other ids for each id of the page."""
+"""If at least this many ids match the selected prefix or application, a page is read by the index of times. Looking up
+and sorting so many ids would take longer than skipping fifty other ids for each id of the page."""
 _FEW: Final = 2_000
 """Maximum number of ids found by a text that are looked up and sorted. If more ids contain the text, the page is read
 along an index."""
 _SAME_START: Final = 200
-"""Number of ids with the same first 245 bytes among which the id of a cut label is searched."""
+"""Maximum number of ids with the same first 245 bytes that are searched for the id of a cut label."""
 
 
 Place = TypeVar("Place")
@@ -64,7 +64,7 @@ def find_named(connection: Connection, cluster_id: int, name: bytes) -> IdRow | 
 
 def _find_labelled(connection: Connection, cluster_id: int, label: str) -> IdRow | None:
     """Returns the row of the long id whose label in metrics was cut to this text. Searches at most _SAME_START ids that
-    begin like the label; returns None if it finds none."""
+    begin like the label; returns None if none of them has this label."""
     start = kept_part(label)
     if start is None:
         return None
@@ -214,7 +214,7 @@ def _rows(connection: Connection, cluster_id: int, keys: Sequence[bytes]) -> lis
 
 
 def _is_wide(connection: Connection, cluster_id: int, selection: Selection) -> bool:
-    """Returns whether the selection names ids only by a prefix or an application, and at least _WIDE ids fit."""
+    """Returns whether the selection names ids only by a prefix or an application, and at least _WIDE ids match."""
     if selection.producer_id is not None or selection.topic is not None:
         return False
     named = Selection(selection.states, selection.prefix[:KEY_ID_BYTES], application=selection.application)

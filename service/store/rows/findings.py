@@ -78,8 +78,8 @@ def finding_of(row: Any) -> Finding:
 
 
 def finding_if_known(row: Any) -> Finding | None:
-    """Returns the finding as `finding_of` does; None if the row has a word that only a newer version of txnscope knows,
-    such as another kind."""
+    """Returns the finding as `finding_of` does; None if the row has a value that only a newer version of txnscope
+    knows, such as a new kind."""
     try:
         return finding_of(row)
     except ValueError:

@@ -36,7 +36,7 @@ from service.store.escaped_text import display_id, full_id, is_cut
 
 
 def minute_of_row(row: Iterable[Any]) -> IdMinute:
-    """Returns the minute of a row of MINUTE_COLUMNS."""
+    """Returns the IdMinute in a row that has the columns MINUTE_COLUMNS."""
     minute_ms, *numbers = row
     sums = len(MinuteSums._fields)
     return IdMinute(minute_ms, MinuteSums(*numbers[:sums]), Aborts(*numbers[sums:]))
@@ -47,11 +47,12 @@ _CAUSES: Final = len(Aborts._fields)
 
 
 class IdRow(NamedTuple):
-    """A row of `transactional_ids` or of `left_behind_records`. A row of the latter has no application: the id's row in
-    `transactional_ids` has it.
+    """A row of `transactional_ids` or of `left_behind_records`. A row of `left_behind_records` has no application: the
+    id's row in `transactional_ids` has it.
 
     `record`: place, time and state are those of the id's newest record; the other fields come from the newest record
-    that names a producer. `last_abort`: the abort that the journal has to remember; None before the first.
+    that names a producer. `last_abort`: the id's newest abort, which `service.domain.transaction_log.journal` needs to
+    judge later records; None if the id has no abort.
     """
 
     cluster_id: int
@@ -112,8 +113,8 @@ def newest_record(row: IdRow) -> LogRecord:
 
 
 def last_abort(row: IdRow) -> LastAbort:
-    """Returns the last abort of the id, for the journal. Returns NO_ABORT if the id has none, or if its log was
-    replaced."""
+    """Returns the last abort of the id, for `service.domain.transaction_log.journal`. Returns NO_ABORT if the id has
+    none, or if its log was replaced."""
     return NO_ABORT if row.last_abort is None or row.record.offset < 0 else row.last_abort
 
 

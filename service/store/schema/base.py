@@ -27,7 +27,7 @@ NAME: TypeEngine[str] = String()
 """The type of topic and group names, which queries sort by their bytes."""
 
 NUMBERS_ONCE: Final[dict[str, Any]] = {}
-"""Options of a table that never gives a number twice."""
+"""Options of a table that never gives a row id twice."""
 
 for _name, _backend in backends().items():
     ROW_ID = ROW_ID.with_variant(_backend.row_id, _name)

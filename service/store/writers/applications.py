@@ -33,7 +33,8 @@ _OF_FINDING = (
 
 
 class ApplicationWriter:
-    """Writes applications under the lease. LeaseLost: stop. StoreUnavailable: nothing was written."""
+    """Writes applications under the lease. If a method raises LeaseLost, stop; if StoreUnavailable, nothing was
+    written."""
 
     def __init__(self, engine: Engine, lease: Lease) -> None:
         self._engine, self._lease = engine, lease

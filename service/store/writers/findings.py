@@ -29,7 +29,7 @@ _F = findings.c
 
 
 class FindingWriter:
-    """Writes findings under the lease. LeaseLost: stop. StoreUnavailable: nothing was written."""
+    """Writes findings under the lease. If a method raises LeaseLost, stop; if StoreUnavailable, nothing was written."""
 
     def __init__(self, engine: Engine, lease: Lease) -> None:
         self._engine, self._lease = engine, lease

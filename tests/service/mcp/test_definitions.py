@@ -106,7 +106,7 @@ def test_unknown_tools_and_resources_are_refused_by_name(talk: Talk) -> None:
         (
             "history_of",
             {"cluster": "orders", "transactional_id": "\N{CLOUD}" * 6_000},
-            "transactional_id is too long to be asked for: 54,000 bytes in an address",
+            "transactional_id is too long: 54,000 bytes in an address",
         ),
         ("what_is_wrong", {"clusters": "orders"}, "'clusters' is no argument: there are cluster"),
         (

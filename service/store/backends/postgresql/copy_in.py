@@ -1,6 +1,6 @@
 """Writes many rows by PostgreSQL's COPY instead of one INSERT for each row.
 
-SQLAlchemy treats the COPY as an executemany, so it handles errors, transactions and lost connections as usual.
+SQLAlchemy treats the COPY as an executemany, so that errors, transactions and lost connections are handled as usual.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from service.store.backends import backend_for
 from service.store.many_rows import Upsert
 
 COPIES_FROM: Final = 500
-"""Number of rows from which COPY is faster than one INSERT each: 1.3 times at 1,000, 1.6 at 10,000."""
+"""Minimum number of rows that are copied. COPY is 1.3 times as fast as one INSERT for each row at 1,000 rows, and 1.6
+times at 10,000."""
 
 _COPY_IN: Final = "txnscope_copy_in"
 """The execution option that holds the `CopyIn` to use."""
@@ -59,8 +60,8 @@ class CopyIn(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _copy_in(upsert: Upsert, dialect: Dialect) -> CopyIn:
-    """Returns the `CopyIn` for the table. If rows may exist already, it copies into a temporary table, from which an
-    INSERT moves the rows. The temporary table has the columns of the table, and none of its constraints."""
+    """Returns the `CopyIn` for the table. If rows may exist already, the `CopyIn` copies into a temporary table, from
+    which an INSERT moves the rows. The temporary table has the columns of the table, and none of its constraints."""
     declared = (upsert.table.c[name].type.compile(dialect).partition(" COLLATE ")[0] for name in upsert.columns)
     types = [_DRIVERS_NAMES.get(name, name.lower()) for name in declared]
     quote = dialect.identifier_preparer.quote

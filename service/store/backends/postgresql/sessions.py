@@ -84,7 +84,7 @@ def _check_primary(connection: Connection) -> None:
 def _translate(context: ExceptionContext) -> StoreError | None:
     """Returns the exception to raise instead of PostgreSQL's or the pool's, or None to keep it.
 
-    psycopg's OperationalError covers the classes 08, 40, 53, 55, 57 and 58, which are all temporary.
+    psycopg's OperationalError covers the SQLSTATE classes 08, 40, 53, 55, 57 and 58, which are all temporary.
     """
     if context.is_pre_ping:
         return None  # the pool connects again

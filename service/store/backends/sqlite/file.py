@@ -29,8 +29,8 @@ class FileSeen(NamedTuple):
 
 class StoreFile:
     """The file of one store, shared by all engines of this process. Once damage is noted, the file counts as damaged
-    until the file or its write-ahead log is replaced. A new log counts because a sound file without its log looks
-    damaged, too."""
+    until the file or its write-ahead log is replaced. The write-ahead log matters, because a sound file without its log
+    looks damaged, too."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -59,8 +59,8 @@ class StoreFile:
         return seen
 
     def change(self, info: dict[Any, Any]) -> str | None:
-        """Returns a text about the change of the file since the connection opened it; None if the connection still has
-        the file at the path."""
+        """Returns a text about the change of the file since the connection opened it; None if the file at the path is
+        still the file that the connection opened."""
         seen: FileSeen = info[_SEEN]
         now = FileSeen(_identity(self.path), _identity(self.path + _WAL))
         if now.main != seen.main:

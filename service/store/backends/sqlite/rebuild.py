@@ -46,7 +46,7 @@ which records were counted."""
 _OF_APPLICATIONS: Final = "application_states"
 
 _LARGEST_CLUSTER_ID: Final = 10_000
-"""The largest number of a cluster that is believed; a larger number comes from a damaged page."""
+"""Maximum number of a cluster. A row with a larger number comes from a damaged page."""
 
 
 def _is_counted(tables: Sequence[SalvagedTable]) -> bool:
@@ -54,8 +54,8 @@ def _is_counted(tables: Sequence[SalvagedTable]) -> bool:
 
 
 def rebuild(url: URL, now_ms: int) -> Rebuilt:
-    """Copies the readable rows to a new file, moves it to the old file's path, and keeps the old file under another
-    name. Raises the errors of `service.store.migrate.rebuild`."""
+    """Copies the readable rows to a new file, renames the old file, and moves the new file to the old path. Raises the
+    errors of `service.store.migrate.rebuild`."""
     name, path = redact_url(url), url.database or ""
     if not Path(path).is_file():
         raise StoreUnavailable(f"store {name}: there is no such file; `txnscope migrate` creates it")
@@ -126,7 +126,7 @@ def _prepare_reading(new: sqlite3.Connection, tables: Sequence[SalvagedTable]) -
 
 
 def _count_applications(new: sqlite3.Connection) -> None:
-    """Counts the ids of applications: the writers only add to these numbers and subtract from them."""
+    """Counts the ids of each application anew, because the writers only add to these numbers and subtract from them."""
     if columns_of(new, _OF_APPLICATIONS):  # a store of an older version may have none
         new.execute(f"DELETE FROM {_OF_APPLICATIONS}")  # noqa: S608
         new.execute(

@@ -16,7 +16,7 @@ _MOST_PROBES: Final = 20_000
 
 
 class DamagedFile:
-    """A SQLite file that may be damaged, opened so that SQLite reads as much of it as it can."""
+    """A SQLite file that may be damaged, opened so that SQLite reads as much as possible."""
 
     def __init__(self, path: str, wait_s: float) -> None:
         """Takes the write lock, so that no process writes rows that would not be copied. If the damage keeps SQLite

@@ -145,8 +145,8 @@ class Sessions:
 
 
 def _set(raw: sqlite3.Connection, pragma: str) -> None:
-    """Sets a pragma, and waits for a lock as long as the connection waits for any. SQLite itself does not wait when it
-    changes the journal mode of a new file, which several processes may do that start at the same time."""
+    """Sets a pragma, and waits for a lock as long as the connection waits for any lock. SQLite itself does not wait
+    when it changes the journal mode of a new file. Several processes that start at the same time may do this."""
     (timeout_ms,) = raw.execute("PRAGMA busy_timeout").fetchone()
     until = monotonic() + timeout_ms / 1000
     while True:

@@ -1,4 +1,4 @@
-"""The trigram index of ids' display texts, for searches in them.
+"""The trigram index for searches in the display texts of ids.
 
 The job that reads the transaction log extends the index after its batches, so that the first read does not wait for the
 index. In a search, ids above the last indexed row id are always candidates.
@@ -78,7 +78,7 @@ def drop(connection: Connection) -> None:
 
 def find(connection: Connection, parts: Iterable[str], most: int) -> list[int] | None:
     """Returns the row ids of all texts that may contain one of `parts`, ignoring case. Returns None if the index does
-    not exist, if a part is shorter than a trigram, or if more than `most` texts fit."""
+    not exist, if a part is shorter than a trigram, or if more than `most` texts match."""
     wanted = [_pieces(part) for part in parts]
     if not all(wanted) or not _is_there(connection):
         return None
@@ -92,7 +92,7 @@ def _is_there(connection: Connection) -> bool:
 
 
 def _is_possible(connection: Connection) -> bool:
-    """Returns whether this SQLite has FTS5 and its trigrams (3.34)."""
+    """Returns whether this SQLite has FTS5 with the trigram tokenizer (SQLite 3.34 and later, if compiled in)."""
     modules = connection.exec_driver_sql("SELECT name FROM pragma_module_list").scalars().all()
     return "fts5" in modules and (connection.dialect.server_version_info or ()) >= (3, 34)
 
