@@ -99,8 +99,8 @@ HOLDERS: Final[dict[str, Callable[[Path, pytest.MonkeyPatch], Any]]] = {
     "a token": lambda _, __: oauth.Token(MARK, None),
     "an engine": lambda _, __: open_engine(STORE),
     "an engine's address": lambda _, __: open_engine(STORE).url,
-    "an engine, password behind the ?": lambda _, __: open_engine(STORE_QUERY),
-    "a reader, password behind the ?": lambda _, __: open_reader(STORE_QUERY),
+    "an engine, with the password in the query": lambda _, __: open_engine(STORE_QUERY),
+    "a reader, with the password in the query": lambda _, __: open_reader(STORE_QUERY),
     "[auth]": lambda _, __: AuthConfig.model_validate(SETTINGS["auth"]),
     "an authenticator": lambda _, __: Authenticator(AuthConfig.model_validate(SETTINGS["auth"]), {"ann": MARK}, list),
     "passwords": lambda _, __: Passwords({}),
@@ -120,23 +120,25 @@ def test_what_holds_a_secret_does_not_show_it(name: str, file: Path, monkeypatch
 
 
 FAILING: Final[dict[str, Callable[[Path], Any]]] = {
-    "a key of operators that is weak": lambda _: load({"operators": {"ann": MARK[:9]}}),
+    "a weak key in operators": lambda _: load({"operators": {"ann": MARK[:9]}}),
     "operators that are a text": lambda _: load({"operators": MARK}),
     "a password that is no hash": lambda _: load({"auth": {"basic": {"ann": {"password": MARK, "roles": ["viewer"]}}}}),
     "settings of Spark's without =": lambda _: load({"spark_conf": {"x": MARK}}),
     "a store of another kind": lambda _: open_engine(f"mysql://user:{MARK}@host/db"),
     "a store with a bad port": lambda _: open_engine(f"postgresql://user:{MARK}@host:port/db"),
     "a store that does not answer": lambda _: open_engine(STORE).connect(),
-    "a store that does not answer, password behind the ?": lambda _: open_reader(STORE_QUERY).connect(),
-    "a login without its end": lambda file: ClientSettings.load("h:1", changed(file, LOGIN, LOGIN[:-1])),
+    "a store that does not answer, with the password in the query": lambda _: open_reader(STORE_QUERY).connect(),
+    "a login without its semicolon": lambda file: ClientSettings.load("h:1", changed(file, LOGIN, LOGIN[:-1])),
     "a password without quotes": lambda file: ClientSettings.load("h:1", changed(file, f'"{MARK}"', f"{MARK}!x")),
     "a key that is no PEM": lambda file: ClientSettings.load(
         "h:1",
         added(file, f"security.protocol=SASL_SSL\nssl.keystore.certificate.chain={MARK}\nssl.keystore.key={MARK}\n"),
     ),
     "a broker that does not answer": lambda file: KafkaClient(client_of(file)),
-    "a login of a provider, without its end": lambda file: provided(file, LOGIN[:-1]),
-    "a module of a provider that is none": lambda file: provided(file, LOGIN.replace("plain.Plain", "vault.Vault")),
+    "a login from a config provider, without its semicolon": lambda file: provided(file, LOGIN[:-1]),
+    "a login from a config provider, with an unsupported module": lambda file: provided(
+        file, LOGIN.replace("plain.Plain", "vault.Vault")
+    ),
 }
 
 
@@ -152,7 +154,8 @@ def added(file: Path, more: str) -> Path:
 
 @pytest.mark.parametrize("name", FAILING)
 def test_an_error_does_not_show_it(name: str, file: Path) -> None:
-    """A traceback in a log also shows the causes of the error. The causes do not contain the secret either."""
+    """No error contains the secret. A traceback in a log also shows the causes of an error, so the causes must not
+    contain the secret either."""
     with pytest.raises((SettingsError, StoreError, KafkaFailure)) as caught:
         FAILING[name](file)
     reported = "".join(traceback.format_exception(caught.value)) + repr(caught.value)

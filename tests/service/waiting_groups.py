@@ -1,4 +1,4 @@
-"""Consumer groups behind open transactions, each in another position relative to the LSO."""
+"""Consumer groups behind open transactions. Each group has a different position relative to the LSO."""
 
 from __future__ import annotations
 

@@ -58,8 +58,9 @@ def prepare_topics(bootstrap: str, hangs: int) -> None:
     """Creates the topics. Each partition has more than one replica, so that it keeps a leader while one broker is away.
     Without a leader, 4.3.1 would skip the marker (KAFKA-20734), and the transaction would hang.
 
-    Partitions of EARLY and HELD have two replicas. While a broker is frozen, writes do not wait if their partition has
-    no replica on that broker. AddPartitionsToTxn waits, because the transaction log has a replica on every broker.
+    Partitions of EARLY and HELD have only two replicas. So while a broker is frozen, a write to a partition without a
+    replica on that broker does not wait. AddPartitionsToTxn waits, because the transaction log has a replica on every
+    broker.
     """
     two = {"min.insync.replicas": "1"}
     new = [NewTopic(name, PARTITIONS, 3) for name in (CLASSIC, MODERN)]
@@ -120,7 +121,8 @@ class Clients:
         return Connection(self._bootstrap, self._never)
 
     def _classic(self, name: str) -> None:
-        """Runs a client of librdkafka, which adds each partition before it writes to it."""
+        """Runs a client of librdkafka, which adds each partition to the transaction before the first write to the
+        partition."""
         producer: Producer | None = None
         turn = 0
         while not self._stop.wait(0.05):

@@ -25,7 +25,7 @@ class Injected(NamedTuple):
 
 
 class Injecting:
-    """Makes `count` transactions hang within `seconds`. The end of the block waits for the last one."""
+    """Makes `count` transactions hang within `seconds`. At its end, the block waits for the last transaction."""
 
     def __init__(self, bootstrap: str, count: int, seconds: float) -> None:
         self._bootstrap, self._count, self._every_s = bootstrap, count, seconds / count

@@ -150,8 +150,8 @@ def _sample(body: Any, reported: Any, leaders: dict[Place, int], away: frozenset
 
 
 class _Leaders:
-    """Asks a broker that answers for the leaders of all partitions, again and again. `now` is the newest answer: a new
-    mapping each time."""
+    """Requests the leaders of all partitions again and again, from any broker that answers. `now` is the newest answer.
+    Each answer is a new mapping."""
 
     def __init__(self, cluster: Cluster, away: Callable[[], frozenset[int]], topics: str) -> None:
         self._cluster, self._away, self._topics = cluster, away, topics

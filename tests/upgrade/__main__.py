@@ -21,13 +21,15 @@ BAR_S: Final = 60.0
 
 
 def main() -> int:
-    """Returns the exit code: 0 if every bar was reached, 1 if not, 2 if there is no revision to upgrade from."""
+    """Returns the exit code: 0 if every figure reached its bar, 1 if not, 2 if there is no revision to upgrade from."""
     parser = argparse.ArgumentParser(prog="python -m tests.upgrade", description=__doc__)
     parser.add_argument("--from", dest="revision", help="the revision to upgrade from (default: the newest tag)")
-    parser.add_argument("--minutes", type=float, default=15, help="of load (default: 15)")
-    parser.add_argument("--adds", action="store_true", help="the new version has a made-up revision of the store more")
-    parser.add_argument("--brokers", default="3.9.2", help="Kafka's version before (default: 3.9.2)")
-    parser.add_argument("--brokers-after", default="4.3.1", help="Kafka's version after (default: 4.3.1)")
+    parser.add_argument("--minutes", type=float, default=15, help="minutes of load (default: 15)")
+    parser.add_argument(
+        "--adds", action="store_true", help="the new version has one more, made-up revision of the store"
+    )
+    parser.add_argument("--brokers", default="3.9.2", help="Kafka's version before the upgrade (default: 3.9.2)")
+    parser.add_argument("--brokers-after", default="4.3.1", help="Kafka's version after the upgrade (default: 4.3.1)")
     options = parser.parse_args()
     interrupt_on_signals()
     revision = options.revision or newest_tag()
@@ -79,7 +81,7 @@ def _yes(is_so: bool) -> str:
 
 
 def reported(result: Result, bars: list[Line]) -> Iterator[str]:
-    """Yields the lines of the table, then the figures of each phase, and the answers that were no pages."""
+    """Yields the lines of the table, then the figures of each phase, then the answers other than pages."""
     for line in bars:
         verdict = "" if not line.bar else f"{line.bar:>8}  {'reached' if line.is_reached else 'MISSED'}"
         yield f"{line.name:45} {line.value:>12} {verdict}".rstrip()

@@ -1,4 +1,5 @@
-"""Asks services for their pages all the time, and measures how long none of them answers and how old the data are."""
+"""Requests the pages of the services again and again. Measures how long no service answers, and how old the data
+are."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ class Figures:
 
 @dataclass
 class Polled:
-    """The answers so far: figures by phase, the number of good answers, and the others by status and reason."""
+    """The answers so far: figures by phase, the number of good answers, and the number of other answers by status and
+    reason."""
 
     phases: dict[str, Figures] = field(default_factory=dict)
     answers: int = 0
@@ -68,7 +70,7 @@ class Polled:
 
 
 class Polling:
-    """Asks the services at `ports` in turn for each page, one thread for each service."""
+    """Requests each page of the services at `ports` again and again, with one thread for each service."""
 
     def __init__(self, ports: Sequence[int], cluster: str, transactional_id: str) -> None:
         self._ports, self._rest = ports, f"/api/v1/clusters/{cluster}"
@@ -98,7 +100,7 @@ class Polling:
             return False
 
     def begin(self, phase: str) -> None:
-        """Begins a phase, to which the figures belong from now on."""
+        """Begins a phase. From now on, the figures belong to this phase."""
         with self._lock:
             self._phase = self.polled.phases.setdefault(phase, Figures())
 
@@ -168,7 +170,7 @@ class Polling:
 
 
 def _reason(body: bytes) -> str:
-    """Returns the detail of a problem, or the beginning of another body."""
+    """Returns the `detail` of a problem document (at most 200 characters), or "page of an error" for any other body."""
     try:
         return str(json.loads(body)["detail"])[:200]
     except (ValueError, KeyError, TypeError):

@@ -17,7 +17,8 @@ from tests.helpers.waiting import LIMIT_S
 
 
 class Revision(NamedTuple):
-    """A revision of the project in a folder of its own. `python`: of an environment with the packages that it needs."""
+    """A revision of the project in a folder of its own. `python`: the interpreter of an environment with the packages
+    of the revision."""
 
     name: str
     folder: Path
@@ -33,8 +34,8 @@ class Revision(NamedTuple):
 
 
 class Running:
-    """A command of a revision that runs until `stop`, or until this process ends. Its output goes to the end of `log`;
-    it runs in the folder of `log`."""
+    """A command of a revision that runs until `stop`, or until this process ends. The command runs in the folder of
+    `log`, and appends its output to `log`."""
 
     def __init__(self, revision: Revision, log: Path, *arguments: str) -> None:
         self.revision, self.log = revision, log
@@ -48,12 +49,12 @@ class Running:
         assert code is None, f"{self.revision.name} ended with {code}; its log ends:\n{self.log.read_text()[-3000:]}"
 
     def stop(self) -> None:
-        """Ends the command by SIGTERM, as systemd and Kubernetes do; by SIGKILL if that does not end it."""
+        """Sends SIGTERM, as systemd and Kubernetes do. If the command does not end, sends SIGKILL."""
         self._process.stop(LIMIT_S)
 
 
 def newest_tag() -> str | None:
-    """Returns the newest tag before the present commit; None if there is none yet."""
+    """Returns the newest tag of the present commit or of a commit before it, or None if there is no tag yet."""
     try:
         return _git("describe", "--tags", "--abbrev=0", "--match", "v*").decode().strip()
     except subprocess.CalledProcessError:
@@ -61,8 +62,8 @@ def newest_tag() -> str | None:
 
 
 def present(folder: Path, *, adds: bool) -> Revision:
-    """Returns a copy of this checkout, with the packages of this environment. `adds`: with one more revision of the
-    store, made up, that adds columns to every table."""
+    """Returns a copy of this checkout, with the packages of this environment. With `adds`, the copy has one more,
+    made-up revision of the store, which adds columns to every table."""
     for name in ("service", "spark_jobs"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     if adds:
@@ -71,7 +72,8 @@ def present(folder: Path, *, adds: bool) -> Revision:
 
 
 def installed(revision: str, folder: Path) -> Revision:
-    """Returns a revision with an environment of its own, which has the packages of its lock."""
+    """Returns a revision with an environment of its own. The environment has the packages of the revision's lock
+    file."""
     folder.mkdir(parents=True)
     name = _git("rev-parse", "--short=12", f"{revision}^{{commit}}").decode().strip()
     subprocess.run(["tar", "--extract", "--directory", str(folder)], input=_git("archive", name), check=True)

@@ -41,8 +41,8 @@ _STANDS_BY: Final = "another instance writes this cluster: standing by"
 
 
 class Plan(NamedTuple):
-    """`old`, `new`: the revisions. `seconds`: of load. `brokers`, `brokers_after`: the versions of Kafka before and
-    after the upgrade of the brokers."""
+    """The plan of an upgrade. `old`, `new`: the revisions. `seconds`: the duration of the load. `brokers`,
+    `brokers_after`: the versions of Kafka before and after the upgrade of the brokers."""
 
     old: Revision
     new: Revision
@@ -57,7 +57,8 @@ class Ends(NamedTuple):
     kafka: dict[str, tuple[int, int]]
     counted: dict[str, tuple[int, int]]
     history: dict[str, tuple[int, int]]
-    """The sums of the minutes of each id, and the number of rows of history that complete an abort."""
+    """From the history in the store. Commits: the sum over the minutes of the id. Aborts: the number of rows that
+    complete an abort."""
 
     @property
     def transactions(self) -> int:
@@ -70,7 +71,7 @@ class Ends(NamedTuple):
 
 class Result(NamedTuple):
     """The result. `hangs`: keys of the entries that were confirmed as hanging. `is_kept`: the finding of the injected
-    hanging transaction is the same one, and never ended. `lost`: findings of lost records and torn transactions.
+    hanging transaction is still the same, and never ended. `lost`: findings of lost records and torn transactions.
     `migrations_s`: by revision, the seconds that its `txnscope migrate` took, and how often it was started."""
 
     polled: Polled
@@ -103,7 +104,8 @@ class Stages:
         self.polling.begin(phase)
 
     def migrate(self, revision: Revision) -> None:
-        """Runs `txnscope migrate`, again if the store was locked, as Kubernetes does with the chart's hook."""
+        """Runs `txnscope migrate`, at most _TRIES times, because the store may be locked. Kubernetes repeats the
+        chart's hook in the same way."""
         began = time.monotonic()
         for tries in range(1, _TRIES + 1):
             command = revision.command("migrate", "--store", self.url)
@@ -117,7 +119,7 @@ class Stages:
         raise AssertionError(f"{revision.name}: `txnscope migrate` fails: {ended.stderr}")
 
     def serve(self, revision: Revision) -> None:
-        """Replaces the services, one after the other; the second one when the first one is ready."""
+        """Replaces the two services. Replaces the second service when the new first service is ready."""
         for port in self._ports:
             if port in self._services:
                 self._services[port].stop()
@@ -134,8 +136,8 @@ class Stages:
         wait_for(is_ready, f"the service at port {port} to be ready; {self._services[port].log}")
 
     def ingest(self, revision: Revision) -> None:
-        """Replaces the job, as the chart does: the next one starts, and stands by until the one before has ended. Waits
-        until the next one reads."""
+        """Replaces the job, as the chart does: the next job starts, and stands by until the previous job has ended.
+        Waits until the next job reads."""
         self._jobs += 1
         where = ("--bootstrap-servers", self._cluster.bootstrap, "--cluster", CLUSTER, "--store", self.url)
         checkpoint = ("--checkpoint", str(self._folder / f"checkpoint-{self._jobs}"))
@@ -241,7 +243,8 @@ def _phases(plan: Plan, stages: Stages, faults: Faults) -> list[tuple[str, list[
 
 
 def _hang(cluster: Cluster, stages: Stages) -> tuple[Hang, str]:
-    """Makes a transaction hang, and returns it with the id of its finding when that is confirmed."""
+    """Makes a transaction hang, and waits until its finding is confirmed. Returns the transaction and the id of the
+    finding."""
     with Connection(cluster.bootstrap, threading.Event()) as connection:
         hang = late_write(old_producer(connection, "hangs"), _HANGS, 0)
 

@@ -1,9 +1,9 @@
 """`python -m tests.worlds`: draws many histories, counts wrong markers, and prints how often each question stayed open,
 with the reasons.
 
-Most histories are judged by the verdict alone, which takes no time. Some are judged by the whole application
-(`judged`), which takes a second each. Then every small world (`enumerated`) is played. Then lives of an id are drawn to
-check the causes of their ends (`causes`); no certain cause may be wrong.
+Most histories are judged by the verdict alone, which is fast. Some are judged by the whole application (`judged`), at a
+second each. Then every small world (`enumerated`) is played. Then lives of an id are drawn to check the causes of their
+ends (`causes`); no certain cause may be wrong.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def main() -> int:
         default=2_000,
         help="number of histories that the whole application judges, not the verdict alone",
     )
-    parser.add_argument("--causes", type=int, default=200_000, help="lives whose causes are compared with the truth")
+    parser.add_argument(
+        "--causes", type=int, default=200_000, help="number of lives of an id whose causes are compared with the truth"
+    )
     parser.add_argument("--first-seed", type=int, default=0)
     options = parser.parse_args()
     logging.disable()

@@ -24,7 +24,7 @@ RIGHT: Final[dict[str, frozenset[str]]] = {
         {CauseCode.INITIALIZED, CauseCode.PID_ROTATED}
     ),  # an Empty record that rotates the producer id also initializes the id
 }
-"""For a cause that is right for several true causes, these true causes. Every other cause is right for itself only."""
+"""For each cause, the true causes for which it is right. A cause that is not listed is right only for itself."""
 
 RARE: Final[dict[str, frozenset[str]]] = {
     CauseCode.COMMIT: frozenset({LATE_END}),
@@ -34,9 +34,9 @@ RARE: Final[dict[str, frozenset[str]]] = {
     CauseCode.ADMIN: frozenset({CauseCode.FENCED, CauseCode.CLIENT_ABORT, ITSELF, ZOMBIE, CauseCode.TIMEOUT}),
     CauseCode.PID_ROTATED: frozenset({CauseCode.INITIALIZED}),
 }
-"""For each likely cause, the other true causes that docs/causes.md allows. They come from an instance that gave up, a
-clock that was set back, an end between the timeout and the next scan, a producer that was refused and at once created
-again, or transaction.version lowered to 0 in the middle of a TV2 transaction."""
+"""For each likely cause, the other true causes that docs/causes.md names as exceptions. They come from an instance that
+gave up, a clock that was set back, an end between the timeout and the next scan, a producer that was refused and at
+once created again, or transaction.version lowered to 0 in the middle of a TV2 transaction."""
 
 
 class WrongCause(AssertionError):

@@ -94,8 +94,8 @@ class Batch:
     is_foreign: bool = False
     fate: bool | None = None
     """The right outcome of the batch: True for COMMIT, False for ABORT, None while there is none. If the client wrote
-    the batch in a transaction, this is the outcome of that transaction; else it is that of the first marker that was
-    due after the batch."""
+    the batch in a transaction, the outcome of that transaction. Otherwise, the type of the first marker that was due
+    after the batch."""
 
 
 BEGIN_MS: Final = 1_790_000_000_000
@@ -166,7 +166,8 @@ class Cluster:
 
     def clean(self, upto: int) -> None:
         """Cleans the log below `upto`: removes superseded records, and about half of the tombstones. If `upto` is odd,
-        only records below `upto` supersede others, as for Kafka's cleaner. If it is even, every later record does."""
+        only records below `upto` supersede others, as for Kafka's cleaner. If `upto` is even, every later record
+        supersedes others."""
         newest = {record.key: record.offset for record in (self.log[:upto] if upto % 2 else self.log)}
         for record in self.log[:upto]:
             is_superseded = newest[record.key] != record.offset
@@ -193,8 +194,9 @@ class Cluster:
             self._append_data(NO_ID, -1, self.now_ms, txn=None)
 
     def copy_foreign(self) -> None:
-        """Writes the first batches of the partition as copies from another cluster. This cluster will soon assign their
-        producer id. Their epoch, age or sequence differs from everything that the id of this cluster could write."""
+        """Writes the first batches of the partition as copies from another cluster. This cluster will soon assign the
+        producer id of the copies. The epoch, age or sequence of the copies differs from everything that the id of this
+        cluster could write."""
         random, producer_id = self.random, self.next_producer_id + self.random.randint(0, 1)
         way = random.choice(("epoch", "older", "sequence"))
         epoch = 20_000 if way == "epoch" else random.choice((0, 0, 1, 3))
@@ -289,9 +291,9 @@ class Cluster:
     def add(self, partition: str) -> bool:
         """Handles AddPartitionsToTxn. Returns False if the coordinator refuses the request.
 
-        Under TV2, the partition's leader sends the request. It does not if an entry of the producer id and epoch is
-        open there (`UnifiedLog.hasOngoingTransaction`). The transaction then writes to a partition that it does not
-        list.
+        Under TV2, the partition's leader sends the request. The leader sends none if an entry of the producer id and
+        epoch is open there (`UnifiedLog.hasOngoingTransaction`). In this case, the transaction writes to a partition
+        that it does not list.
         """
         txn = self.txn
         if txn is None or self.state not in (EMPTY, ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT):
@@ -316,7 +318,7 @@ class Cluster:
 
     def end(self, *, is_commit: bool, by_old_request: bool = False) -> bool:
         """Handles EndTxn. Returns False if no transaction is open. `by_old_request` means EndTxn v4, which does not
-        raise the epoch. Under TV2, the recovery of Flink's sink sends it, too."""
+        raise the epoch. Under TV2, the recovery of Flink's sink sends EndTxn v4, too."""
         if self.state != ONGOING:
             return False
         raises = self.protocol is Protocol.TV2 and not by_old_request

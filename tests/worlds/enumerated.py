@@ -1,5 +1,6 @@
-"""Plays every small world. A world is: two transactions of one id, each on the judged partition, on another one, or on
-both, with its end and the fate of its marker; at most one late write; and a start of txnscope before or after any step.
+"""Plays every small world. A world has two transactions of one id, at most one late write, and a start of txnscope
+before or after any step. Each transaction is on the judged partition, on another partition, or on both, and has an end
+and a fate of its marker.
 
 Nothing is random, so every run finds every wrong marker in these worlds.
 """
@@ -19,8 +20,7 @@ PAUSE_MS: Final = 50
 
 
 class End(Enum):
-    """The end of a transaction. `OLD_…` stands for an old EndTxn for a TV2 transaction, which does not change the
-    epoch."""
+    """The end of a transaction. `OLD_…`: an old EndTxn ends a TV2 transaction, and does not change the epoch."""
 
     COMMIT = auto()
     ABORT = auto()
@@ -63,7 +63,7 @@ class Part(NamedTuple):
 
 class SmallWorld(NamedTuple):
     """A small world. If `begins_anew` is set, the client calls InitProducerId between the transactions. txnscope starts
-    or restarts before step number `starts_at`. STEPS stands for the end."""
+    or restarts before step number `starts_at`, or after the last step if `starts_at` is STEPS."""
 
     protocol: Protocol
     first: Part

@@ -81,7 +81,7 @@ class _Silent(Kafka):
 
 @contextmanager
 def service(url: str, now_ms: int) -> Iterator[TestClient]:
-    """Yields a client of a service over that store."""
+    """Yields a client of a service that uses the store at `url`."""
     app = create_app(url, "1.2.3", now_ms=lambda: now_ms)
     app.state.txnscope = replace(app.state.txnscope, kafka=_Silent(None))
     with TestClient(app) as client:

@@ -110,7 +110,7 @@ class Run:
         self.judge()
 
     def wait(self, ms: int) -> None:
-        """Advances the clock by `ms`. If that is at least SAMPLED_WITHIN_MS, takes samples of both logs, unless the
+        """Advances the clock by `ms`. If `ms` is at least SAMPLED_WITHIN_MS, takes samples of both logs, unless the
         machine is busy."""
         self.cluster.wait(ms)
         if ms >= SAMPLED_WITHIN_MS and self.random.random() > BUSY:
@@ -234,15 +234,15 @@ class Run:
 
     def _has_present(self, batches: list[Batch]) -> bool:
         """Returns whether one of the batches belongs to the present, undecided transaction, and that transaction has a
-        listed partition. Without one, the coordinator cannot commit the batch, and the producer is fenced before a
-        marker is written."""
+        listed partition. Without a listed partition, the coordinator cannot commit the batch, and the producer is
+        fenced before a marker is written."""
         txn = self.cluster.txn
         is_open = txn is not None and txn.is_commit is None and bool(txn.listed)
         return is_open and any(one.txn is txn for one in batches)
 
     def check(self, batches: list[Batch], decision: str, said: object) -> bool:
-        """Checks the decision. If it is new, counts it and returns True. Raises Wrong, with the text of `said`, if the
-        decision would do harm."""
+        """Checks the decision. If the decision is new, counts it and returns True. Raises Wrong, with the text of
+        `said`, if the decision would do harm."""
         self.refuse_harm(batches, decision, said)
         key = batches[0].producer_id, batches[0].offset
         if self.decided.get(key) == decision:

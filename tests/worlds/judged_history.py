@@ -111,7 +111,7 @@ class JudgedRun(Run):
 
     def _is_being_added(self, batches: list[Batch]) -> bool:
         """Returns whether an old client has just written, and its AddPartitionsToTxn is in flight. A finding from
-        before this write does no harm: it advises to stop the producer before a marker is written."""
+        before this write does no harm: the finding advises to stop the producer before a marker is written."""
         return self._is_early(batches) and self.cluster.txn is not None and JUDGED not in self.cluster.txn.listed
 
     def _is_under_way(self, batches: list[Batch]) -> bool:

@@ -25,8 +25,8 @@ ONCE_WRONG = (127, 603, 720, 13026, 17163, 17906, 38806, 61698, 181664, 707621, 
 ONCE_WRONG_IN_TIME = (208, 556, 660, 1225, 1524)
 """Seeds of histories with a marker that was right at first, but was still advised after the entry had grown."""
 ONCE_CONFIRMED = (234, 1911, 1994)
-"""Seeds of histories in which an entry was once confirmed as hanging, but then ended by itself. The cause: a
-coordinator has just become the leader, and its high watermark may still be below acknowledged records."""
+"""Seeds of histories in which an entry was once confirmed as hanging, but then ended by itself. The cause: the high
+watermark of a new leader of the transaction log may still be below acknowledged records."""
 
 
 def test_no_drawn_history_has_a_wrong_marker_and_few_are_unknown() -> None:

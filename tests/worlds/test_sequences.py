@@ -1,4 +1,5 @@
-"""Tests sequences on the model in which the last decision of the id alone would lead to the wrong marker."""
+"""Tests sequences of steps on the model. In each sequence, the last decision of the id alone would lead to the wrong
+marker."""
 
 from __future__ import annotations
 
@@ -116,8 +117,8 @@ def test_a_skipped_commit_is_committed(protocol: Protocol, is_watched: bool) -> 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("is_watched", [True, False])
 def test_a_later_timed_out_transaction_does_not_hide_the_skipped_commit(protocol: Protocol, is_watched: bool) -> None:
-    """During the outage, the next transaction lists the partition, cannot write to it, and its ABORT is skipped,
-    too."""
+    """During the outage, the next transaction lists the partition, but cannot write to it. The ABORT marker of this
+    transaction is skipped, too."""
     story = _skipped_commit(protocol, is_watched=is_watched)
     assert story.cluster.begin() is not None
     assert story.cluster.add(JUDGED)
@@ -214,8 +215,7 @@ def test_a_skipped_abort_loses_nothing(protocol: Protocol) -> None:
 
 
 def test_equal_markers_far_apart_are_of_two_transactions() -> None:
-    """Two commits under one epoch leave two equal markers. If they were two copies of one marker, they would be closer
-    in time."""
+    """Two commits under one epoch leave two equal markers. Two copies of one marker would be closer in time."""
     story = Story(Protocol.OLD).init()
     for _ in range(2):
         story.begin(JUDGED)
@@ -253,8 +253,8 @@ def test_records_written_right_after_a_marker_belong_to_nothing() -> None:
 
 
 def test_an_offset_range_that_was_not_read_may_contain_a_marker() -> None:
-    """If the COMMIT marker was read, a late write after it is no part of the committed transaction. If the marker was
-    not read, it may be one."""
+    """If the COMMIT marker was read, a late write after the marker is no part of the committed transaction. If the
+    marker was not read, the late write may be a part of the transaction."""
     story = Story(Protocol.OLD).init()
     story.begin(JUDGED)
     story.end(is_commit=True)
@@ -274,8 +274,8 @@ def test_a_marker_of_an_older_epoch_proves_that_newer_ones_were_read() -> None:
 
 def _two_under_one_epoch(*, first_commits: bool, second_commits: bool) -> Story:
     """Returns a story of TV2 with two transactions under one epoch. An old EndTxn ends the first one, so the epoch
-    stays. Its marker is skipped. The second transaction therefore writes to the partition without listing it. A new
-    EndTxn ends it."""
+    stays, and its marker is skipped. The second transaction therefore writes to the partition without listing it. A new
+    EndTxn ends the second transaction."""
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED, OTHER)
     story.end_by_old_request(is_commit=first_commits)
@@ -380,8 +380,8 @@ def test_records_copied_from_another_cluster_have_no_owner(
 
 @pytest.mark.parametrize("protocol", [Protocol.OLD, Protocol.TV2])
 def test_copied_records_are_recognised_after_compaction(protocol: Protocol) -> None:
-    """Compaction leaves only the record by which the id got the epoch: InitProducerId's (old protocol), or the end of
-    the transaction before (TV2)."""
+    """Compaction leaves only the record by which the id got the epoch: the record of InitProducerId (old protocol), or
+    the end of the previous transaction (TV2)."""
     story = Story(protocol)
     story.copy(1, 3_600_000, 0)
     story.init()

@@ -1,9 +1,7 @@
-"""Draws random histories of one transactional.id.
-
-Clients and brokers conform, and are of all versions. The histories have second instances, administrators, frameworks
-and recoveries, duplicates of EndTxn that arrive late, appends and requests whose answer is lost, clocks that jump, and
-several actions within one millisecond. A client begins no transaction before its EndTxn is answered.
-"""
+"""Draws random histories of one transactional.id. Clients and brokers follow Kafka's protocol, and are of all versions.
+The histories have second instances, administrators, frameworks and recoveries, duplicates of EndTxn that arrive late,
+appends and requests whose answer is lost, clocks that jump, and several actions within one millisecond. A client begins
+no transaction before its EndTxn is answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parses a text notation for logs of one id, and runs the journal over such a log."""
+"""Parses a text notation for logs of one id, and judges the records of such a log (`journal`)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def log(text: str) -> list[LogRecord]:
     """Parses the records of one id, one in a line: `at_ms State(pid,epoch) field=number …`. Blank lines and `#`
     comments are ignored.
 
-    An Ongoing after an idle state starts a transaction. Later records keep its start time until an Empty. Each record
-    keeps the timeout of the record before, unless it gives its own. By default a record has no tags, and an open
-    transaction has one partition. Offsets count from 0.
+    An Ongoing after an idle state starts a transaction. Later records keep the start time of the transaction until an
+    Empty. Each record keeps the timeout of the record before, unless it gives its own. By default a record has no tags,
+    and an open transaction has one partition. Offsets count from 0.
     """
     records: list[LogRecord] = []
     for line in filter(None, (line.partition("#")[0].split() for line in text.splitlines())):
@@ -91,11 +91,9 @@ def reported(records: Sequence[LogRecord] | str) -> Told:
 
 
 def judged(steps: Pairs, *, settles_early: bool = False, settles: bool = True) -> Told:
-    """Runs the journal over the steps of a log.
-
-    With `settles_early`, a preliminary cause is settled before the next record if enough time has passed. With
-    `settles`, the last cause is settled at the end, however much time has passed.
-    """
+    """Judges the neighbouring records of a log (`journal`). With `settles_early`, a preliminary cause becomes final
+    before the next record if enough time has passed. With `settles`, the last cause becomes final at the end, however
+    much time has passed."""
     last_abort = NO_ABORT
     rows: dict[int, Transition] = {}
     notable: set[int] = set()

@@ -1,4 +1,4 @@
-"""Tests that rules name the application of ids and count more than recognition, and that no name is guessed."""
+"""Tests that rules name the applications of ids, that a rule overrides recognition, and that no name is guessed."""
 
 from __future__ import annotations
 

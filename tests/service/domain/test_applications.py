@@ -77,7 +77,8 @@ def behaviours(log: str, until_ms: int = IN_USE, timeout_ms: int = 60_000, versi
 
 
 def maker(name: str, known: dict[str, Behaviour]) -> Application:
-    """Returns the application of an id. `application_of` gets only the siblings that `sibling_names` names."""
+    """Returns the application of an id. Of the known ids, `application_of` gets only those that `sibling_names`
+    returns."""
     return application_of(known[name], [known[one] for one in sibling_names(name) if one in known])
 
 

@@ -94,8 +94,8 @@ def test_the_document_has_every_row_and_no_other() -> None:
 
 
 def test_a_value_that_kafka_takes_does_not_fail_at_the_connection() -> None:
-    """A value that Kafka accepts is honoured, or refused before the first connection. If it failed later, with exit
-    code 3, the broker would be blamed."""
+    """A value that Kafka accepts is honoured, or refused before the first connection. A failure at the connection would
+    have exit code 3, which blames the broker."""
     taken = {ours for kafka, ours in RECORDED.values() if kafka == document.CONNECTS}
     assert not [ours for ours in taken if ours.startswith("exit 3")]
 

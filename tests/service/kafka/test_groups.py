@@ -134,7 +134,7 @@ def test_members_come_and_go_with_their_assigned_partitions(broker: Broker, clie
         assert listed["joined-empty"] in (ListedGroup("joined-empty", t, "Empty") for t in ("", "consumer"))
         assert "joined-missing" not in listed
     wait_until_equal(
-        lambda: describe_groups(client, NODE, ["joined"]), {"joined": NOBODY}, "the members after all have left"
+        lambda: describe_groups(client, NODE, ["joined"]), {"joined": NOBODY}, "no members, because all have left"
     )
     assert describe_groups(client, NODE, []) == {}
     assert coordinators_of(client, []) == {}
@@ -163,7 +163,7 @@ def test_members_of_the_newer_group_protocol_are_described(broker_431: Broker) -
         wait_until_equal(
             lambda: describe_groups(client, NODE, groups),
             dict.fromkeys(groups, NOBODY),
-            "the members after all have left",
+            "no members, because all have left",
         )
 
 

@@ -116,7 +116,8 @@ def marker(offset: int) -> bytes:
 
 
 def read(patch: pytest.MonkeyPatch, batches: dict[int, bytes], lo: int, hi: int) -> BatchesRead:
-    """Reads a log that contains `batches`, keyed by their last offsets. The cleaner removed all other batches."""
+    """Reads the offsets [lo, hi) of a log that contains `batches`, keyed by their last offsets. The cleaner removed all
+    other batches."""
 
     def fetched(
         _client: object, _node: int, wanted: Mapping[str, Sequence[PartitionFetch]], *_: int, **__: int

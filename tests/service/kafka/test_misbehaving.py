@@ -36,9 +36,11 @@ from tests.helpers.waiting import wait_for, wait_until
 from tests.integration.producers import create_topic
 
 LATE_S = 10.0
-"""Longer than each bounded wait of these tests on a slow machine. Without a bound, a wait would never end."""
+"""Limit in seconds for a block. Even on a slow machine, each bounded wait of these tests is shorter. Without a bound, a
+wait would never end."""
 MEMORY = 400 << 20
-"""More than three frames of 96 MB (MAX_RESPONSE_BYTES): a frame being read, its copy, and the next frame."""
+"""Limit of the allocated bytes: more than three frames of 96 MB (MAX_RESPONSE_BYTES), which are a frame being read, its
+copy, and the next frame."""
 
 
 @contextmanager

@@ -1,4 +1,5 @@
-"""Tests of certificates, keys and stores of client.properties, and of the protocols and ciphers that remain allowed."""
+"""Tests of the TLS settings in client.properties: certificates, keys, trust stores, key stores, protocols and
+ciphers."""
 
 from __future__ import annotations
 

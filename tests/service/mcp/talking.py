@@ -30,7 +30,8 @@ Talk = Callable[[Script[Any]], Any]
 
 @contextmanager
 def served(store_url: str) -> Iterator[str]:
-    """Yields the address of a service over the store at NOW_MS that answers language models."""
+    """Yields the address of a service with tools for language models. The service uses the store at `store_url`, and
+    its clock shows NOW_MS."""
     with serving_app(create_app(store_url, "1.2.3", now_ms=lambda: NOW_MS, mcp=McpEndpoint("1.2.3"))) as url:
         yield url
 

@@ -1,4 +1,4 @@
-"""Tests of who may ask `/mcp`: it has the keys, roles, hosts and bounds of REST."""
+"""Tests of access to `/mcp`: the keys, roles, hosts and bounds are those of REST."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Service:
 
 @pytest.fixture
 def guarded(cluster: WithPartitions) -> Iterator[Service]:
-    """Yields a service with authentication over two clusters, of which "orders" has a hanging transaction."""
+    """Yields a service with authentication over two clusters. The cluster "orders" has a hanging transaction."""
     other = SeededCluster(cluster.url, "payments")
     other.read([Id(b"theirs")])
     cluster.read([Id(b"pay", producer_id=PID)])
@@ -164,7 +164,8 @@ def test_requests_are_counted_by_route(guarded: Service) -> None:
 
 
 def test_a_service_that_is_away_is_reported_until_it_is_back(cluster: WithPartitions) -> None:
-    """A client starts `txnscope mcp` once and keeps it, so a service that does not answer must not end it."""
+    """A client starts the process `txnscope mcp` once and keeps the process. If the service does not answer, the
+    process must go on."""
     cluster.read([Id(b"pay")])
     with served(cluster.url) as url:
         assert get_json(f"{url}/api/v1/clusters")["items"]

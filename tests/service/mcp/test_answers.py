@@ -107,7 +107,7 @@ def test_an_open_transaction_says_where_it_is_open_until_when(cluster: WithParti
 
 
 class _Log(Kafka):
-    """A cluster with one partition, whose log `explained` replaces by fixed batches."""
+    """Stands in for a Kafka cluster with one partition. `explained` provides the batches of the partition."""
 
     def __init__(self) -> None:
         super().__init__(None)

@@ -20,7 +20,8 @@ from tests.helpers.stores import Id
 from tests.service.mcp.talking import Talk, answered, ask, served, talk_to
 
 BYTES_A_TOKEN = 3
-"""Fewer than in any English text or JSON, so the number of tokens is not underestimated."""
+"""Assumed bytes of one token. In English text and in JSON, a token has more bytes, so the number of tokens is not
+underestimated."""
 
 
 @pytest.fixture

@@ -50,7 +50,8 @@ HOSTILE = (
 PLAIN = "pay"
 NAME_FIELDS = {"transactional_id", "topic", "group", "prefix", "owner", "blocked_groups", "names"}
 OF_SUBJECT = {"id", "command", "dry_run"}
-"""Fields that depend on the subject of a finding: its id is a digest of the subject."""
+"""Fields that contain the id of a finding. The id is a digest of the finding's subject, and so changes with the
+names."""
 
 
 class Names(NamedTuple):
@@ -61,8 +62,9 @@ class Names(NamedTuple):
 
 @contextmanager
 def incident(folder: Path, names: Names) -> Iterator[str]:
-    """Yields the address of a service over a store in which everything has these names: an id that hangs, is overdue
-    and has timed out; ids with that prefix that are churn; a blocked group; and a source whose error is such a text."""
+    """Yields the address of a service over a store that uses these names everywhere. An id hangs, is overdue and has
+    timed out. A finding of churn has the id as prefix, and a source has the id as text of its error. A group is
+    blocked."""
     folder.mkdir()
     cluster = WithPartitions(f"sqlite:///{folder / 'store.db'}")
     raw, topic = names.id.encode(), names.topic
@@ -104,7 +106,8 @@ def incident(folder: Path, names: Names) -> Iterator[str]:
 
 
 def investigation(names: Names) -> Any:
-    """Returns a script that asks every tool and lists tools and resources. The names come from the answers."""
+    """Returns a script that calls every tool about `names`, and lists tools and resources. The name of the cluster
+    comes from the first answer."""
 
     async def investigate(client: Client) -> dict[str, Any]:
         wrong = await ask(client, "what_is_wrong")
@@ -125,7 +128,7 @@ def investigation(names: Names) -> Any:
 
 
 def without_names(value: Any, field: str = "") -> Any:
-    """Returns an answer in which the fields with names have none, and lengths of names that were cut are left out."""
+    """Returns an answer with placeholders in the fields for names, and without the lengths of names that were cut."""
     if field in NAME_FIELDS | OF_SUBJECT or field == "quoted":
         return sorted(value) if isinstance(value, dict) else type(value).__name__
     if isinstance(value, dict):
@@ -150,7 +153,7 @@ def test_hostile_names_change_nothing_but_the_fields_that_have_names(tmp_path: P
     plain = Names(PLAIN, "billing")
     with incident(tmp_path / "plain", plain) as url:
         expected = talk_to(url, transport)(investigation(plain))
-    assert len(expected["wrong"]["clusters"][0]["findings"]) == 6, "the incident is not what it should be"
+    assert len(expected["wrong"]["clusters"][0]["findings"]) == 6, "the incident does not have the expected findings"
     assert expected["of_group"]["partitions"][0]["findings"]
     for number, evil in enumerate(HOSTILE if transport == "http" else HOSTILE[:5]):
         names = Names(evil, f"{evil} ", LEGAL_TOPIC)
@@ -161,7 +164,7 @@ def test_hostile_names_change_nothing_but_the_fields_that_have_names(tmp_path: P
 
 
 def check_places(found: dict[str, Any], evil: str) -> None:
-    """Fails if a hostile name is anywhere but in fields for names, or makes an answer long."""
+    """Fails if a hostile name is outside of the fields for names, or if a name makes an answer long."""
     for answer in ("wrong", "of_group", "history", "of_offset"):
         for field, text in texts(found[answer]):
             if field not in NAME_FIELDS | {"quoted"}:

@@ -70,7 +70,7 @@ def shown(cluster: WithPartitions) -> Iterator[Callable[[int], Samples]]:
 
 
 def bind(engine: Engine, name: str = "orders") -> TransactionLogWriter:
-    """Creates a cluster with two partitions of the transaction log. No record of the log was read yet."""
+    """Creates a cluster whose transaction log has two partitions. No record of the log was read yet."""
     number = clusters.bind(engine, name, f"kafka-{name}", NOW_MS)
     held = lease.acquire(engine, number, "driver", NOW_MS)
     assert held is not None
@@ -227,7 +227,8 @@ def test_every_family_has_its_help_before_there_is_a_cluster(engine: Engine, met
 
 
 def test_a_missing_store_leaves_the_metrics_of_the_process(url: str) -> None:
-    """A store without tables, as before the first migration, removes only its own metrics from the page."""
+    """If the store has no tables, as before the first migration, only the metrics of the store are missing on the
+    page."""
     open_engine(url).connect().close()
     reader = open_reader(url)
     found = page(Metrics(reader))

@@ -54,7 +54,7 @@ def streams(cluster: WithFindings) -> Iterator[Streams]:
 
 
 def happen(cluster: WithFindings, number: int, first: int = 0) -> None:
-    """Stores `number` events: a finding is opened and resolved in turn."""
+    """Stores `number` events. The events open and resolve one finding in turn."""
     for at in range(first, first + number):
         cluster.see(*([observe()] if at % 2 == 0 else []), now_ms=NOW_MS + at)
 

@@ -1,5 +1,5 @@
-"""Tests that every event reaches a receiver, and that those of a finding arrive in order. Meanwhile, the service is
-killed again and again, and the receiver fails for a while."""
+"""Tests that every event reaches a receiver, and that the events of one finding arrive in order, although the service
+is killed again and again, and the receiver fails for a while."""
 
 from __future__ import annotations
 

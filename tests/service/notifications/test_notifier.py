@@ -30,7 +30,8 @@ pytestmark = pytest.mark.cluster(stored=stored)
 
 
 KINDS = (Kind.OVERDUE, Kind.LONG_RUNNING, Kind.STUCK_COMPLETION)
-"""Several kinds, because no kind has more than 200 open findings."""
+"""Kinds of the findings in these tests. The tests need several kinds, because no kind has more than 200 open
+findings."""
 
 
 class Notebook(Receiver):

@@ -68,9 +68,9 @@ def test_the_signature_is_that_of_standard_webhooks(server: Endpoint, tmp_path: 
 
 
 def test_two_events_under_one_number_are_two_messages(server: Endpoint) -> None:
-    """The first event shows that a mute has ended. The second one is the end of the finding, for which the store has no
-    event. Both have the number of the newest event. A receiver that drops messages with a known id must not drop the
-    second one."""
+    """The first event shows that a mute has ended. The second event is the end of the finding; the store has no event
+    for this end. Both events have the number of the newest event in the store. A receiver that drops messages with a
+    known id must not drop the second one."""
     receiver("webhook", server.url).send([notification(7), notification(7, "resolved")])
     opened, resolved = ({name.lower(): value for name, value in one.headers.items()} for one in server.requests)
     assert opened["webhook-id"] != resolved["webhook-id"]

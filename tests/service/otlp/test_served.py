@@ -1,4 +1,4 @@
-"""Tests of the export as a process of `txnscope serve` makes it."""
+"""Tests of the export of metrics and traces by a process of `txnscope serve`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_service_sends_metrics_and_traces_over_a_kill(cluster: WithPartitions,
             wait_until(lambda: to.of_store and to.of_process, bool, "both kinds of metrics")
         cluster.see(hanging_finding(), now_ms=NOW_MS)
         with served(cluster, to, tmp_path):
-            wait_until(lambda: to.spans, bool, "the span of what was found meanwhile")
+            wait_until(lambda: to.spans, bool, "a span of the finding from the time without a service")
             (span,) = to.spans
             assert values(span)["txnscope.finding.url"].startswith(f"{PUBLIC}/clusters/orders/findings/")
     assert len({one.resource["service.instance.id"] for one in to.of_store}) == 1

@@ -1,7 +1,7 @@
-"""Tests of the identities of processes, with real processes that are killed, and of the working time of processes.
+"""Tests of the identity and the working time of processes, with real processes that are killed.
 
-An identity is enough to find out whether its process has ended. Working time leaves out the time in which processes
-only waited for a processor.
+The identity of a process is enough to find out whether the process has ended. Working time leaves out the time in which
+processes only waited for a processor.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ def test_a_connection_is_kept_for_the_next_request(running: Running) -> None:
 @pytest.mark.parametrize("breaks", [False, True], ids=["closes", "breaks"])
 def test_a_lost_connection_leaves_no_garbage_behind(running: Running, breaks: bool) -> None:
     """A lost connection leaves no reference cycle. A garbage collection of thousands of cycles would stop the server
-    for long."""
+    for a long time."""
 
     def left() -> int:
         return sum(isinstance(one, asyncio.Transport) for one in gc.get_objects())

@@ -1,5 +1,5 @@
-"""Tests of `txnscope serve`. Clients open more connections than it has file descriptors. Also tests its streams at
-shutdown, and the memory of its threads."""
+"""Tests of `txnscope serve` with more connections than file descriptors. Also tests streams at shutdown, and the memory
+of threads."""
 
 from __future__ import annotations
 

@@ -234,8 +234,8 @@ def test_operators_have_keys(config: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_some_tables_are_joined_from_file_and_environment(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tables of operators and of retention have the entries of the file and of the environment. Spark's settings in
-    the environment replace those in the file."""
+    """The tables of operators and of retention contain the entries of both the file and the environment. Spark's
+    settings in the environment replace Spark's settings in the file."""
     config.write_text(
         f'[operators]\nann = "{KEYS["ann"]}"\n[keep]\nhistory = "2d"\ngaps = "3d"\n[spark_conf]\n"spark.a" = "1"\n'
     )

@@ -75,8 +75,8 @@ def transaction(offset: int, transactional_id: bytes = b"pay", *, start_ms: int,
 
 
 def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBatch:
-    """Returns the rows that executors make of records, which must be in log order. Each record of an id is folded with
-    the record before it."""
+    """Returns the rows that executors make of records in log order. Each record of an id is folded with the record of
+    the id before it."""
     by_id: dict[bytes, list[Entry]] = {}
     for one in entries:
         by_id.setdefault(one.transactional_id, []).append(one)
@@ -110,7 +110,7 @@ def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBa
 def value_of(one: Entry) -> bytes:
     """Returns the value of a record as a coordinator of old clients writes it.
 
-    If the record has no partitions, returns other bytes, which differ for each record.
+    If the record has no partitions, returns arbitrary bytes, which differ for each record.
     """
     record = one.record
     if not one.participants:
@@ -218,7 +218,7 @@ def everything(engine: Engine, cluster_id: int) -> dict[str, list[dict[str, Any]
 
 
 def as_lone(reported: LogBatch) -> LogBatch:
-    """Returns the same batch with its runs as columns (`LoneRuns`). The batch must contain only one run for each id."""
+    """Returns the batch with its runs as columns (`LoneRuns`). The batch must contain only one run for each id."""
     runs = sorted(reported.runs, key=lambda run: run.transactional_id)
     partition, ids, first, last, _, records, participants, *ended = map(list, zip(*runs, strict=True))
     lone = LoneRuns(

@@ -50,8 +50,8 @@ class Watched:
         self.writer = PartitionWriter(cluster.engine, cluster.lease)
 
     def see(self, *facts: PartitionObservation | StalledRead, now_ms: int = 0, **more: Any) -> bool:
-        """Applies one batch, and returns whether a read in it was new. By default, all partitions were sampled at the
-        time of the batch's newest sample."""
+        """Applies one batch, and returns whether the batch had a new read. By default, all partitions were sampled at
+        the time of the batch's newest sample."""
         looks = tuple(fact for fact in facts if isinstance(fact, PartitionObservation))
         reads = tuple(fact for fact in facts if isinstance(fact, StalledRead))
         observed_at_ms = max((one.observed_at_ms for one in looks), default=NOW_MS)

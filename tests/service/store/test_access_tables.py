@@ -1,5 +1,4 @@
-"""Tests of API keys, the audit and mutes on both databases. They check what is stored, for how long, and what is never
-stored."""
+"""Tests of API keys, the audit and mutes on both databases: what is stored, for how long, and what is never stored."""
 
 from __future__ import annotations
 
@@ -138,7 +137,8 @@ def test_the_longest_mute_that_matches_a_finding_counts(cluster: Cluster) -> Non
 
 
 def test_many_mutes_that_end_earlier_do_not_hide_the_longest(cluster: Cluster) -> None:
-    """An old finding that is still open meets all mutes since it opened, not only those in effect at once."""
+    """A finding that has been open for long may have many mutes. The mute that ends last counts, however many other
+    mutes there are."""
     one = finding()
     with cluster.engine.begin() as connection:
         for number in range(finding_marks.MOST + 1):
@@ -190,12 +190,12 @@ LATER_MS = NOW_MS + audit_events.OUTCOME_WITHIN_MS
         "a dry run",
         "written",
         "refused",
-        "sent, and never answered: it may have come late",
+        "sent without an answer: the marker may be late",
         "under way",
         "begun, and the service died before or after it sent the marker",
-        "one of two is under way",
-        "one of two refused, the other died",
-        "one of two came first",
+        "one of two attempts is under way",
+        "one of two attempts was refused, and the service of the other died",
+        "one of two attempts was first",
     ],
 )
 def test_a_marker_is_ours_if_an_attempt_sent_it(
@@ -207,7 +207,8 @@ def test_a_marker_is_ours_if_an_attempt_sent_it(
 
 
 def test_a_marker_of_the_other_type_is_not_ours() -> None:
-    """If a committed transaction has an ABORT marker, our earlier COMMIT must not be taken for its cause."""
+    """If a committed transaction has an ABORT marker, our earlier COMMIT must not be taken for the cause of the
+    ABORT."""
     attempts = [DONE[Outcome.WRITTEN], WRITE]
     assert audit_events.is_marker_ours(attempts, False) is False
     assert audit_events.is_marker_ours(attempts, None) is True

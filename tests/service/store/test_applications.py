@@ -1,4 +1,5 @@
-"""Tests that ids belong to applications in the store: numbers of ids, totals that never fall, findings about them."""
+"""Tests of the applications of ids in the store: the numbers of ids, totals that never fall, and the application of
+findings."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def seen(cluster: Cluster) -> dict[str, ApplicationRow]:
 
 
 def assert_counts_are_right(cluster: Cluster) -> None:
-    """Asserts that the numbers by state are those of the ids' rows."""
+    """Asserts that the stored numbers of ids by state equal the numbers of rows of ids in these states."""
     t = schema.transactional_ids.c
     count = (
         select(t.application, t.framework, t.state, func.count())

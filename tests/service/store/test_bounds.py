@@ -43,7 +43,7 @@ def test_the_number_of_ids_that_are_read_is_bounded(cluster: Cluster) -> None:
         assert judge_inputs.open_ids(connection, cluster.id, start_ms - 1) == ([], 0)
 
 
-@pytest.mark.parametrize(("most", "unread"), [(100_000, MORE), (3, 3)], ids=["all", "no further than is worth it"])
+@pytest.mark.parametrize(("most", "unread"), [(100_000, MORE), (3, 3)], ids=["all", "up to the limit of counting"])
 def test_the_number_of_gaps_that_are_read_is_bounded(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, most: int, unread: int
 ) -> None:

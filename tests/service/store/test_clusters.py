@@ -150,7 +150,8 @@ def test_the_error_names_host_and_process_of_the_new_holder(cluster: Cluster) ->
 
 
 def test_a_batch_does_not_renew_the_lease(cluster: Cluster) -> None:
-    """Otherwise one source could keep the lease while another source is stuck, and no standby could take over."""
+    """If a batch renewed the lease, one source could keep the lease while another source is stuck, and no standby could
+    take over."""
     before = lease.newest_renewal(cluster.engine, cluster.id)
     cluster.writer.apply(batch([], read(0, 0)), NOW_MS + 5_000)
     assert lease.newest_renewal(cluster.engine, cluster.id) == before

@@ -79,8 +79,8 @@ class Coordinator:
             self.ends[deed].append((len(self.log) - 1, key))
 
     def _now_ms(self) -> int:
-        """Returns the time of the next record, 400 ms after the one before. So some repeated decisions come sooner than
-        ordinary markers take, and others later."""
+        """Returns the time of the next record, 400 ms after the previous record. Some repeated decisions then come
+        within the usual time of the markers, and others later."""
         return 10_000 + 400 * len(self.log)
 
     def _append(self, one: Entry) -> None:
@@ -88,7 +88,7 @@ class Coordinator:
         self._newest[one.transactional_id] = one
 
     def ended(self, deed: str, counted_from: int) -> Counter[bytes]:
-        """Returns, for each id, how often it ended in the given way at or above this offset."""
+        """Returns the number of ends of kind `deed` at or above the offset `counted_from`, by id."""
         return Counter(key for offset, key in self.ends[deed] if offset >= counted_from)
 
 
@@ -143,8 +143,8 @@ class Killed(Exception):
 
 
 def long_log() -> LogBatch:
-    """Returns ten ids below `counted_from` of partition 0, which take four database transactions, and one id of
-    partition 1 above `counted_from`."""
+    """Returns ten ids of partition 0 below `counted_from`, and one id of partition 1 above `counted_from`. To store the
+    ten ids takes four database transactions."""
     old = [e for i in range(9) for e in transaction(3 * i, b"id-%d" % i, start_ms=i, pid=i)]
     old += [
         entry(27, states.ONGOING, b"id-3", pid=3),
@@ -243,14 +243,15 @@ HISTORY = batch(LONE_IDS, read(0, 7, counts=False))
 
 
 def of_ids(engine: Engine, cluster: Cluster) -> list[list[dict[str, Any]]]:
-    """Returns the rows of ids. `is_examined` differs on purpose: ids of a first read are not examined at once."""
+    """Returns the rows of ids, without `is_examined`. This column differs on purpose: ids of a first read are not
+    examined at once."""
     found = [rows(engine, table, cluster.id) for table in ID_TABLES]
     return [[{key: value for key, value in row.items() if key != "is_examined"} for row in some] for some in found]
 
 
 @pytest.fixture
 def by_runs(engine: Engine, new_cluster: Callable[[], Cluster]) -> list[list[dict[str, Any]]]:
-    """Returns the rows of HISTORY after it was applied run by run. They are the reference for the same batch in
+    """Applies HISTORY run by run, and returns the rows. Tests compare them with the rows after HISTORY was applied as
     columns."""
     cluster = new_cluster()
     cluster.start({0: 7, 1: 1})
@@ -289,7 +290,7 @@ def test_rows_written_before_a_crash_are_written_once(
 
 def test_a_tombstone_in_the_old_partition_leaves_a_moved_id_alive(engine: Engine, cluster: Cluster) -> None:
     """After partitions were added to the transaction log, the id hashes to another partition. The old partition then
-    gets its tombstone."""
+    gets a tombstone of the id."""
     cluster.start({0: 7, 1: 1})
     cluster.writer.apply(as_lone(HISTORY), NOW_MS)
     tombstone = batch([entry(0, states.EXPIRED, b"open")], read(0, 1, partition=1, counts=False))

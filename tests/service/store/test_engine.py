@@ -138,7 +138,7 @@ def locked(url: str) -> Iterator[None]:
 
 
 def test_a_process_waits_while_another_sets_up_the_same_new_file(tmp_path: Path) -> None:
-    """SQLite itself refuses the second of two processes that start at the same time, whatever its lock timeout."""
+    """If two processes start at the same time, SQLite itself refuses the second one, whatever the lock timeout is."""
     engine = open_engine(f"sqlite:///{tmp_path}/new.db?timeout=300")
     with ThreadPoolExecutor(1) as starts:
         other = sqlite3.connect(tmp_path / "new.db", isolation_level=None)

@@ -1,5 +1,5 @@
-"""Tests of the list of expiring ids. The soonest is first, each is listed once, and every page is read through the
-index of ids that can expire."""
+"""Tests of the list of expiring ids. The first id expires soonest, each id is listed once, and every page is read
+through the index of ids that can expire."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def advances(cluster: Cluster) -> int:
 
 
 def test_only_steps_above_the_lso_with_members_count_as_advances(cluster: Cluster, writer: GroupWriter) -> None:
-    """A step from below the LSO to above it counts as a reset."""
+    """A step from below the LSO to an offset above the LSO counts as a reset."""
     steps = [(50, 2, 60, 0), (70, 2, 60, 0), (70, 2, 60, 0), (80, 2, 60, 1), (90, 2, None, 1), (95, 2, 60, 2)]
     for at_ms, (offset, members, lso, expected) in enumerate(steps, NOW_MS):
         writer.replace([seen(offset=offset, members=members, lso=lso)], at_ms)

@@ -52,7 +52,7 @@ def test_long_ids_with_the_same_beginning_have_keys_of_their_own() -> None:
     ]
     assert len({id_key(one) for one in ids}) == len(set(ids))
     assert all(len(id_key(one)) > KEY_ID_BYTES for one in ids[1:]), (
-        "the key of a long id is longer than any id that is its own key, so the two never collide"
+        "a short id is its own key, and the key of a long id is longer than any short id, so keys never collide"
     )
 
 
@@ -183,7 +183,9 @@ def test_a_displayed_id_is_printable_and_finds_its_id(raw: bytes) -> None:
     assert " ".join(shown.split(" ")) == " ".join(filter(None, shown.split(" "))), (
         "a page shows several spaces as one, so a shown id must not contain them"
     )
-    assert raw in possible_ids(shown)[:3], "at most two other ids, which are spelt like the text, may come before it"
+    assert raw in possible_ids(shown)[:3], (
+        "at most two other ids come before the id: those whose spelling is the text itself"
+    )
 
 
 @given(st.sets(IDS, max_size=30))
@@ -211,7 +213,8 @@ def test_a_copy_from_raw_metrics_or_an_ascii_terminal_finds_its_id(raw: bytes) -
 
 
 def test_names_in_the_notation_of_logs_find_their_ids() -> None:
-    """Logs and texts of findings use this notation."""
+    """Log lines and texts of findings show unusual characters and bytes in a notation of their own. A search accepts
+    this notation, too."""
     for raw in (b"tab\t", b"nul\0", "\x85\u202e".encode()):
         assert raw in possible_ids(printable(raw.decode()))
     assert b"\xff" in possible_ids(r"\xff")

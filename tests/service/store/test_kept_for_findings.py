@@ -1,5 +1,5 @@
-"""Tests, for every table, that the rows that an open finding needs are kept at any age. After the end of the finding,
-they are deleted."""
+"""Tests, for every table, that rows needed by an open finding are kept at any age, and deleted after the end of the
+finding."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ DAY_MS = 86_400_000
 YEARS_LATER_MS = NOW_MS + 1_000 * DAY_MS
 
 NO_FINDING_RESTS_ON = {
-    "transitions": "events are counted as they are seen; what an event is reported as depends on those of an hour",
+    "transitions": "an event is counted when it is read, and reported by the events of one hour",
     "id_minutes": "rates",
     "cluster_minutes": "rates",
     "partition_minutes": "volume",
     "partition_markers": "how an entry ended is read from its partition",
-    "unended_records": "of what is compared with decisions; that goes within seconds",
+    "unended_records": "records are compared with decisions within seconds",
     "waiting_decisions": "compared within seconds; a torn transaction has a row of its own",
-    "ended_logs": "a transaction that is open for so long is not compared any more",
+    "ended_logs": "a transaction that was open for so long is not compared any more",
     "waiting_markers": "compared within seconds; a torn transaction has a row of its own",
-    "data_gaps": "a finding about a gap ends a quarter of an hour after it; what gaps hide is in log_partitions",
+    "data_gaps": "a finding about a gap ends after a quarter of an hour; the hidden offsets are in log_partitions",
     "open_participants": "an expired id has none",
-    "left_behind_records": "of an expired id, with its row",
-    "findings": "only those that ended are forgotten",
-    "audit_events": "what people asked for",
-    "mutes": "only those that ended are forgotten",
-    "acknowledgements": "what is acknowledged ends; the audit keeps it as long",
+    "left_behind_records": "deleted together with the row of the expired id",
+    "findings": "only findings that have ended are deleted",
+    "audit_events": "requests of users",
+    "mutes": "only mutes that have ended are deleted",
+    "acknowledgements": "an acknowledged finding ends; the audit is kept as long",
 }
 HELD = {"transactional_ids", "producer_ids", "rejects", "audit"}
 
@@ -61,7 +61,7 @@ HELD = {"transactional_ids", "producer_ids", "rejects", "audit"}
 class Held(NamedTuple):
     """A case of two similar rows. An open finding of `kind` about `subject` needs one of them.
 
-    `left` returns what identifies a row: `kept` for the row that is needed, `others` for the other one.
+    `left` returns the value that identifies a row: `kept` for the needed row, `others` for the other row.
     """
 
     table: Table
@@ -79,7 +79,7 @@ def apply(cluster: Cluster, *entries: Entry) -> None:
 
 
 def two_expired(cluster: Cluster) -> None:
-    """Expires `pay`, which had producer id 7, and `old`, which had 8."""
+    """Expires two ids: `pay` with producer id 7, and `old` with producer id 8."""
     apply(
         cluster,
         entry(0, states.COMPLETE_ABORT, at_ms=NOW_MS),

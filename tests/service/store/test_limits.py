@@ -156,8 +156,8 @@ def raw_of(item: dict[str, Any]) -> bytes:
 
 
 def ms_of(item: dict[str, Any], name: str) -> int:
-    """Returns a time in ms, as the record has it. REST returns -1 as null, and a number that is no date in a separate
-    raw field."""
+    """Returns a time in ms from an item of REST, with the value that the record has. For -1, REST returns null. If the
+    value is no date, REST returns it in a separate raw field."""
     if item[name] is None:
         return int(item.get(f"{name.removesuffix('_at')}_raw_ms", -1))
     return round(datetime.fromisoformat(item[name]).timestamp() * 1_000)

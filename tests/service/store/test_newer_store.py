@@ -1,5 +1,5 @@
-"""Tests this version on a store that a newer version has migrated. If the newer one only added, this version goes on;
-otherwise it refuses the store in one line."""
+"""Tests this version on a store that a newer version has migrated. If the newer version only added tables or columns,
+this version continues. Otherwise this version refuses the store with an error of one line."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ def test_each_revision_says_since_when_its_tables_can_be_read() -> None:
     for script in scripts.walk_revisions():
         since = migrate.readable_since_of(script.revision)
         before = {one.revision for one in scripts.iterate_revisions(script.revision, "base")}
-        assert since in before, f"{script.revision}: {since} is no revision before it"
+        assert since in before, f"{script.revision}: {since} is no earlier revision"
 
 
 def shut_out(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Returns what a program that was written for the tables `before` cannot do with the tables `after`."""
+    """Returns the changes from the tables `before` to the tables `after` that a program written for `before` cannot
+    handle."""
     found = [f"no table {table}" for table in before.keys() - after.keys()]
     for table in before.keys() & after.keys():
         old, new = before[table], after[table]
@@ -55,7 +56,8 @@ def shut_out(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def tables_at(directory: Path, revision: str) -> dict[str, Any]:
-    """Returns, by table and column, type, whether it may be null, and default, in a new store of this revision."""
+    """Returns (type, whether null is allowed, default) of each column in a new store of this revision, by table and
+    column."""
     engine = open_engine(f"sqlite:///{directory / revision}.db")
     with engine.begin() as connection:
         command.upgrade(migrate.config(connection), revision)
@@ -95,7 +97,7 @@ def test_a_store_holds_the_revision_since_which_it_can_be_read(engine: Engine, t
 def test_a_version_goes_on_with_a_store_that_a_newer_one_added_to(
     engine: Engine, cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The job keeps its lease, and writes as before; so does one that starts later."""
+    """A running job keeps its lease, and writes as before. A job that starts later can take over the lease."""
     cluster.start({0: 0})
     cluster.writer.apply(batch(transaction(0, start_ms=1_000), read(0, 3)), NOW_MS)
     migrate_by_next_version(engine, tmp_path)
@@ -154,7 +156,7 @@ def test_a_job_that_cannot_use_the_newer_tables_loses_its_lease(
 
 
 def test_work_under_a_lease_does_not_begin_on_tables_that_are_too_new(engine: Engine, tmp_path: Path) -> None:
-    """The notifier, the canary and the export wait for a lease in this way."""
+    """The notifier, the canary and the export of telemetry use this wait for a lease."""
     migrate_by_next_version(engine, tmp_path, only_adds=False)
     with pytest.raises(StoreTooNew, match=REFUSED):
         lease.acquire(engine, lease.NOTIFIER, "service", NOW_MS)

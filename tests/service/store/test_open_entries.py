@@ -21,7 +21,8 @@ from tests.service.store.query_plans import plans
 
 @pytest.fixture
 def watched(cluster: Cluster) -> Watched:
-    """Stores a sample at NOW_MS: producer 7 is open from 100, the LSO, and producer 8 from 105."""
+    """Stores a sample at NOW_MS. The entry of producer 7 begins at offset 100, which is the LSO, and the entry of
+    producer 8 at 105."""
     watched = Watched(cluster)
     watched.see(look(NOW_MS), described(NOW_MS + 1, entry(7), entry(8, 105)))
     return watched
@@ -77,7 +78,7 @@ def test_a_read_from_before_the_lso_reached_the_watermark_opens_no_entry(watched
 
 def test_a_read_from_before_the_lso_passed_an_entry_does_not_open_it_again(watched: Watched) -> None:
     """An LSO never passes an open transaction. So a read that is older than the LSO's sample must not open the entry
-    again: the next read, which would end it, may come late or be denied."""
+    again: the next read would end the entry, but may come late or be denied."""
     watched.see(look(NOW_MS + 2, 105))
     watched.see(described(NOW_MS + 1, entry(7), entry(8, 105), entry(9, 107)))
     assert watched.open().keys() == {8, 9}
@@ -106,8 +107,8 @@ def test_entries_of_requested_partitions_are_sorted_by_place_and_start(watched: 
 
 @pytest.fixture
 def twelve(cluster: Cluster) -> Watched:
-    """Stores samples of orders-0 to orders-11 and of another topic. Every third partition is stalled; the higher its
-    number, the longer."""
+    """Stores samples of orders-0 to orders-11 and of another topic. Every third partition is stalled. The higher the
+    number of a partition, the longer the stall."""
     twelve = Watched(cluster)
     free = [look(NOW_MS, 110, partition=n) for n in range(12) if n % 3]
     standing = [look(NOW_MS, partition=n, stalled_since_ms=NOW_MS - n) for n in range(0, 12, 3)]

@@ -43,13 +43,13 @@ LATER_MS = NOW_MS + HISTORY_MS + DAY_MS
 
 
 def deleted(retention: Retention, now_ms: int, cluster: Cluster, *tables: Table) -> tuple[int, ...]:
-    """Returns how many rows of each table one call deletes."""
+    """Calls the deletion once. Returns the number of deleted rows of each table."""
     return delete(retention, now_ms, cluster, *tables)[0]
 
 
 def delete(retention: Retention, now_ms: int, cluster: Cluster, *tables: Table) -> tuple[tuple[int, ...], bool]:
-    """Calls the deletion once. Returns how many rows of each table it deleted, and whether it found more than its
-    limit."""
+    """Calls the deletion once. Returns the number of deleted rows of each table, and whether there were more rows than
+    the limit."""
     before = [len(rows(cluster.engine, table, cluster.id)) for table in tables]
     has_more = retention.delete_old(now_ms)
     return tuple(n - len(rows(cluster.engine, t, cluster.id)) for n, t in zip(before, tables, strict=True)), has_more
@@ -61,8 +61,9 @@ def apply(cluster: Cluster, entries: Sequence[Entry], lo: int = 0, now_ms: int =
 
 
 def seed(cluster: Cluster) -> None:
-    """Stores a commit and an abort each of `old` and of `pay`, eight days ago. Stores a commit and an abort of `pay`
-    now, under another producer id."""
+    """Stores transactions that ended shortly before NOW_MS: a commit and an abort of `pay`, and a commit and an abort
+    of `old`, which then expires. Stores a commit and an abort of `pay` shortly before LATER_MS, under another producer
+    id."""
     cluster.start({0: 0})
     log = [*committed(0, NOW_MS - 60_000, pid=7), *aborted(3, NOW_MS - 30_000, pid=7)]
     log += [*committed(6, NOW_MS - 60_000, b"old", pid=8), *aborted(9, NOW_MS - 30_000, b"old", pid=8)]
@@ -212,8 +213,8 @@ def test_the_audit_is_kept_for_more_than_a_year(cluster: Cluster) -> None:
 
 
 def test_ids_of_a_log_are_kept_until_it_is_read_again_completely(cluster: Cluster) -> None:
-    """When a log is read again, its expired ids may come back. Their counts must then continue, so their rows must
-    still exist."""
+    """When a log is read again, its expired ids may come back. The counts of these ids must then continue, so the rows
+    of the ids must still exist."""
     seed(cluster)
     begun = span(0, 0, generation=1, end=50, gap=Gap(20, 20, "away"))
     cluster.writer.apply(batch([], begun), LATER_MS)

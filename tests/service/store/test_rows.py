@@ -1,4 +1,4 @@
-"""Tests of the stored row of an id after its records."""
+"""Tests of the row that the store has of an id after records of the id were applied."""
 
 from __future__ import annotations
 

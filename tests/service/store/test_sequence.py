@@ -218,7 +218,7 @@ def test_an_open_transaction_shows_that_there_will_be_no_log(cluster: Cluster) -
     watched.see(look(NOW_MS + 60_000, lso=110))
     assert watched.entries() == []
     assert nothing_listed(cluster, NOW_MS + 60_000).error == OPEN, (
-        "the end of the open transaction does not remove the error that it proved"
+        "the end of the open transaction does not remove the error that the transaction proved"
     )
 
 

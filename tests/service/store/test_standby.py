@@ -75,8 +75,8 @@ def identity_of_an_ended_process() -> str:
 
 @pytest.mark.parametrize("ahead_ms", [-HOUR_MS, 0, 11_000, HOUR_MS])
 def test_clocks_that_differ_by_an_hour_do_not_change_a_takeover(engine: Engine, cluster_id: int, ahead_ms: int) -> None:
-    """The holder keeps the lease while it renews it. After its death, the standby takes over as early as with equal
-    clocks."""
+    """A holder that renews the lease keeps the lease. After the death of the holder, the standby takes over as early as
+    with equal clocks."""
     holder, standby = held(engine, cluster_id), Waiting(engine, cluster_id, ahead_ms=ahead_ms)
     for second in range(40):
         lease.renew(engine, holder, NOW_MS + second * 1_000)
@@ -140,7 +140,8 @@ def test_seconds_in_which_the_store_is_unavailable_do_not_count(engine: Engine, 
 
 
 def test_a_standby_counts_one_second_for_its_own_freeze(engine: Engine, cluster_id: int) -> None:
-    """The seconds are those of the application's own clock."""
+    """The clock of the standby jumps by an hour, because its process was frozen. The standby counts this hour as one
+    second."""
     held(engine, cluster_id)
     now_s = [0.0]
     standby = Standby(engine, cluster_id, "standby", WorkingTime(list, lambda: now_s[0]).skip)

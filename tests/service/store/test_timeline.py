@@ -123,7 +123,7 @@ def abort_of(cluster: Cluster) -> tuple[str | None, str | None, int, int]:
     """Returns the cause and the confidence of the abort, and the id's counts of fenced aborts and of aborts by an
     administrator.
 
-    Asserts that the row of the id has the cause of the row of the abort.
+    Asserts that the row of the id and the row of the abort have the same cause.
     """
     (prepare,) = [
         row
@@ -339,8 +339,8 @@ def test_the_first_prepare_counts_even_if_a_later_one_raised_the_epoch(cluster: 
 def test_a_prepare_that_the_coordinator_did_not_keep_does_not_count(
     cluster: Cluster, between: int, cuts: tuple[int, ...]
 ) -> None:
-    """The coordinator believes that its first append failed. It then adds partitions to the transaction, or decides on
-    the other outcome, so the first PrepareX does not count."""
+    """The coordinator believes that its first append failed. The coordinator then adds partitions to the transaction,
+    or decides on the other outcome. So the first PrepareX does not count."""
     first = states.PREPARE_ABORT if between == states.ONGOING else between
     steps = [(states.ONGOING, AT_MS), (first, FIRST_MS)]
     if between == states.ONGOING:

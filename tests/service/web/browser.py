@@ -83,7 +83,7 @@ def serving(app: ASGIApp) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """Yields a browser for one test module. While it runs, no other event loop can run in this thread."""
+    """Yields a browser for one test module. While the browser runs, no other event loop can run in this thread."""
     expect.set_options(timeout=WAIT_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

@@ -40,10 +40,16 @@ def hanging(decision: str = "none", subject: Subject = ORDERS, **more: Any) -> O
     """Returns an observation of a hanging transaction, as `service.domain.findings.hanging.observe` creates it."""
     cause = {"none": HangCause.LATE, "unknown": HangCause.NO_LOG}.get(decision, HangCause.NO_MARKER)
     decided_by = {
-        "unknown": "the log that tells may not be read",
+        "unknown": "the transaction log may not be read",
         "commit": "it listed the partition and was committed",
     }
-    why = HangReason(cause, 0, False, ErrorText(decided_by.get(decision, "it was seen not to be")), is_behind=False)
+    why = HangReason(
+        cause,
+        0,
+        False,
+        ErrorText(decided_by.get(decision, "no committed transaction listed the partition")),
+        is_behind=False,
+    )
     looks = (
         _LINE,
         Evidence(NOW_MS - 9_000, LogPlace("orders", 0, 100), "open: producer id 7, epoch 3"),

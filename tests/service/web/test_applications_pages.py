@@ -1,4 +1,4 @@
-"""Tests of the pages of applications, and of the application on the other pages."""
+"""Tests of the pages of applications, and of the names of applications on the other pages."""
 
 from __future__ import annotations
 

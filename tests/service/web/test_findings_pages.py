@@ -244,7 +244,7 @@ def test_an_unknown_decision_has_a_reason_and_no_command(cluster: WithPartitions
     assert page.commands == []
     assert "kafka-transactions.sh" not in page.text
     assert "the transaction may have been committed, and the wrong marker loses data" in page.text
-    assert "No command is offered: the decision is unknown: the log that tells may not be read." in page.text
+    assert "No command is offered: the decision is unknown: the transaction log may not be read." in page.text
     assert "Find out from the application" in page.text
 
 

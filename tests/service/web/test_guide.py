@@ -19,8 +19,8 @@ from tests.service.web.page_text import PageText
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
-    """Yields a client of a service whose store is missing: then users need the runbooks most. Exceptions of the service
-    reach the test."""
+    """Yields a client of a service whose store is missing, because users need the runbooks most at such a time.
+    Exceptions of the service reach the test."""
     with TestClient(create_app(f"sqlite:///{tmp_path / 'away.db'}", "1.2.3")) as client:
         yield client
 
@@ -60,7 +60,7 @@ def test_a_runbook_is_read_as_a_page(client: TestClient) -> None:
 
 
 def test_a_file_outside_the_guide_is_named_without_a_link(client: TestClient) -> None:
-    """The file belongs to the repository."""
+    """A page may name a file of the repository. The guide does not serve such a file, so its name is no hyperlink."""
     shown = page(client, f"{GUIDE}/runbooks/KafkaTxnWatchdog.md")
     assert "alertmanager.example.yml" in shown.texts["main"]
     assert "alertmanager.example.yml" not in shown.links

@@ -1,4 +1,4 @@
-"""Tests that the files of other projects that the service ships have a known version, licence and checksum."""
+"""Tests that the shipped files of other projects have a known version, licence and checksum."""
 
 from __future__ import annotations
 

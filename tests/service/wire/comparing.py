@@ -1,4 +1,4 @@
-"""Compares the columnar decoder with one that decodes record by record."""
+"""Compares the columnar decoder with a decoder that decodes record by record."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def assert_same_as_scalar(chunks: Sequence[Chunk]) -> LogColumns:
 
 
 def decode_scalar(chunks: Sequence[Chunk]) -> LogColumns:
-    """Returns the same as `columns.decode`, decoded record by record."""
+    """Decodes the chunks record by record. Returns the columns that `columns.decode` has to return for them."""
     located = [scalar.locate(chunk) for chunk in chunks]
     rejects: list[Reject] = []
     rows: list[tuple[int, Record, bytes, int, TransactionValue | None]] = []

@@ -233,8 +233,8 @@ def test_an_offset_that_goes_back_is_bad() -> None:
 )
 @pytest.mark.parametrize("between", [b"", bytes(8) + struct.pack(">i", 14) + bytes(14)], ids=["", "a bad one"])
 def test_an_offset_that_jumps_ahead_spoils_no_later_batch(wrong: bytes, between: bytes) -> None:
-    """The checksum of a batch does not cover its base offset. So it stays valid if a bit of the base offset is
-    flipped."""
+    """The checksum of a batch does not cover its base offset. So the checksum stays valid if a bit of the base offset
+    is flipped."""
     found = list(read_batches(batch([], 5) + wrong + between + batch([], 7) + batch([], 8)))
     assert [one.base_offset for one in found if isinstance(one, Batch)] == [5, 7, 8]
     assert isinstance(found[1], BadBatch)

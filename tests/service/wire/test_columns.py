@@ -59,8 +59,8 @@ def test_vectorised_and_scalar_decoding_agree_on_any_bytes(pieces: list[bytes]) 
 @given(st.data(), st.sampled_from([0, 1]))
 @settings(max_examples=150)
 def test_a_damaged_batch_does_not_affect_its_neighbours(data: st.DataObject, version: int) -> None:
-    """The changed byte lies after the length of its batch. If it is in the leader epoch, which the checksum does not
-    cover, the batch is still decoded. Otherwise the batch is reported."""
+    """The changed byte lies after the length of its batch. The checksum does not cover the leader epoch. If the changed
+    byte is in the leader epoch, the batch is still decoded. Otherwise the batch is reported."""
     middle = build.transition("b", 1, timestamp_ms=5, data=build.value(version, topics=[("t", [1])]))
     at = data.draw(st.integers(12, len(middle) - 1))
     damaged = middle[:at] + bytes([middle[at] ^ data.draw(st.integers(1, 255))]) + middle[at + 1 :]
@@ -233,7 +233,7 @@ def test_an_expiry_sweep_needs_no_scalar_decoding() -> None:
 
 @pytest.mark.parametrize("wrong", [[], [0], [4], [1, 2], [0, 1, 2, 3, 4]], ids=str)
 def test_wrong_checksums_are_found_among_many_batches(wrong: list[int]) -> None:
-    """The same bit may be flipped in several batches. A sum over all checksums would miss that."""
+    """The same bit may be flipped in several batches. A sum over all checksums would miss this case."""
     pieces = [flipped(log(n), 70) if n in wrong else log(n) for n in range(5)]
     size = np.array([len(piece) for piece in pieces])
     data = np.frombuffer(b"".join(pieces), np.uint8)

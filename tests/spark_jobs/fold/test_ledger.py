@@ -50,7 +50,7 @@ def test_volume_and_markers_of_a_partition() -> None:
 
 
 def test_a_marker_is_matched_with_records_of_earlier_reads() -> None:
-    """Two producers write in two chunks. The batches without a transaction must not count as part of one."""
+    """Two producers write in two chunks. Batches outside of transactions must not count as parts of a transaction."""
     other = batch([Rec(b"k", b"v", 0)], 1, attributes=TRANSACTIONAL, producer_id=9, producer_epoch=0)
     first = records(0, 1) + other + records(2, 1, attributes=TRANSACTIONAL) + records(3, 1, attributes=TRANSACTIONAL)
     second = marker(COMMIT, 4) + marker(COMMIT, 5) + records(6, 2, attributes=TRANSACTIONAL)
@@ -61,7 +61,8 @@ def test_a_marker_is_matched_with_records_of_earlier_reads() -> None:
 
 @pytest.mark.parametrize("at_ms", [-1, 0, NOW_MS - OLDEST_MS, NOW_MS + 1, 2**62])
 def test_a_batch_with_an_invalid_timestamp_counts_at_the_time_of_reading(at_ms: int) -> None:
-    """Otherwise a producer could make the store keep a row for every possible minute."""
+    """If the batch counted at its own timestamp, a producer could make the store keep a row for every possible
+    minute."""
     tail, _ = tailed((0, 1, records(0, 1, at_ms=at_ms)))
     assert [one.minute_ms for one in tail.volumes] == [NOW_MS]
 

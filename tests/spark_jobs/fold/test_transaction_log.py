@@ -75,7 +75,7 @@ def reported(batch: LogBatch) -> tuple[Any, ...]:
 
 
 def kept(batch: LogBatch) -> tuple[Any, ...]:
-    """Returns the rows, histories and histograms that the store keeps of a batch. They are the same whichever runs the
+    """Returns the rows, histories and histograms that the store keeps of a batch. They do not depend on which runs the
     executors have judged already."""
     durations = Counter[tuple[str, int]]()
     for one in batch.durations:
@@ -189,7 +189,7 @@ def test_every_step_of_chosen_ids_is_kept() -> None:
 
 
 def test_a_new_producer_id_begins_a_new_run_that_knows_its_predecessor() -> None:
-    """When epochs are exhausted under TV2, the completing record carries the next producer id."""
+    """When epochs are exhausted under TV2, the CompleteX record contains the next producer id."""
     prepared = NO_RECORD._replace(state=states.PREPARE_COMMIT, producer_id=1, start_ms=5, partition_count=1)
     done = NO_RECORD._replace(offset=1, state=states.COMPLETE_COMMIT, producer_id=2, start_ms=5)
     batch = facts(merge(singles([(0, b"id", prepared), (0, b"id", done)]), COUNTED))

@@ -1,5 +1,5 @@
-"""Tests of the requests that the prober sends to coordinators about ids, their missing markers, and the log in which a
-coordinator looks for them."""
+"""Tests of the requests that the prober sends to coordinators: about ids, about the missing markers of an id, and about
+the size of the coordinator's transaction log."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LIVING, FROZEN = 1, 3
 
 
 class Cluster:
-    """A cluster in which broker LIVING coordinates "pay", whose marker on orders-1 is missing, and does not know "old".
-    Broker FROZEN does not answer. Each topic has partitions 0 and 1."""
+    """Stands in for a cluster. Broker LIVING coordinates "pay", and does not know "old". The marker of "pay" on
+    orders-1 is missing. Broker FROZEN does not answer. Each topic has partitions 0 and 1."""
 
     def ask_all(self, requests: dict[int, list[Any]], timeout_ms: int) -> dict[int, Any]:
         return {

@@ -1,5 +1,5 @@
-"""Tests of findings about stored groups and partitions. A finding opens behind a hanging transaction, and ends when the
-partition moves again."""
+"""Tests of findings about blocked groups, from stored groups and partitions. A finding opens if a group waits behind a
+hanging transaction, and ends when the partition or the group advances."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def test_a_decision_survives_a_restart_before_its_facts_are_read_again() -> None
 
 ENDED = transaction_log.value(producer_id=7, producer_epoch=4, status=states.PREPARE_COMMIT, topics=[("orders", [3])])
 GROWTH = {
-    "TV2, and its epoch is the entry's": with_record(IDLE, client_transaction_version=2, offset=56),
+    "TV2, and the owner has the epoch of the entry": with_record(IDLE, client_transaction_version=2, offset=56),
     "an ended transaction listed the partition": with_record(IDLE, offset=57)._replace(
         ended_offset=56, ended_state=states.PREPARE_COMMIT, ended_value=ENDED
     ),
@@ -154,7 +154,7 @@ def test_transactions_on_other_partitions_do_not_withdraw_a_marker() -> None:
         OWNER._replace(is_left_behind=True),
         with_record(OWNER, client_transaction_version=2)._replace(partitions=(("other", 0),)),
     ],
-    ids=["it lists the partition, and was left behind", "TV2, and its epoch is the entry's"],
+    ids=["the owner is left behind, and lists the partition", "TV2, and the owner has the epoch of the entry"],
 )
 def test_no_marker_is_advised_while_an_open_transaction_may_write(owner: Owner) -> None:
     case = decided_as_none()
@@ -207,8 +207,8 @@ def test_the_facts_of_an_entry_with_a_newer_record_are_read_again() -> None:
 def test_the_advised_marker_never_flips_between_commit_and_abort(
     readings: Sequence[tuple[Verdict, bool, bool]],
 ) -> None:
-    """A case advises ABORT (if its decision is abort or none), COMMIT, or no marker. Over its life, with restarts and
-    without the log, it never advises both ABORT and COMMIT."""
+    """A case advises ABORT (if its decision is abort or none), COMMIT, or no marker. A case never advises first one
+    marker and later the other, whatever is read, even over restarts and without the transaction log."""
     case = unowned()
     markers = []
     for found, is_restart, has_log in readings:
@@ -261,7 +261,7 @@ def test_an_entry_at_the_lso_is_as_old_as_the_stall(stood_for_ms: int | None, wa
 
 def test_a_finding_waits_until_its_facts_are_read_or_refused() -> None:
     """A slow machine may need two seconds to read the facts. Without the wait, a finding could name the owner of the
-    producer id before it has the facts."""
+    producer id before the facts are read."""
     case = unowned()
     assert not case.is_reportable(NOW_MS + FACTS_TAKE_MS - 1)
     assert case.is_reportable(NOW_MS + FACTS_TAKE_MS)

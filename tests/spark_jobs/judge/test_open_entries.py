@@ -1,5 +1,5 @@
-"""Tests of the three confirmation steps that precede a report of a hanging entry. They check which observations count
-as a step, and which withdraw a verdict."""
+"""Tests of the three confirmation steps before a hanging entry is reported: which observations count as a step, and
+which observations withdraw a verdict."""
 
 from __future__ import annotations
 
@@ -225,8 +225,8 @@ def test_a_finding_on_a_topic_that_turns_out_to_be_mirrored_is_withdrawn(lab: La
 
 
 def test_an_entry_that_was_seen_before_its_id_was_read_has_the_id(lab: Lab) -> None:
-    """On a slow machine, the transaction log may be read later than the partition. The finding then still gets the name
-    of the id."""
+    """On a slow machine, the transaction log may be read later than the partition. Even in this case, the finding gets
+    the name of the id."""
     lab.opened(NOW_MS)
     assert lab.round(NOW_MS + 500) is None
     found = lab.confirmed(NOW_MS + 1_000)
@@ -595,8 +595,8 @@ def test_a_manual_abort_loses_records_only_of_a_committed_transaction(lab: Lab, 
 
 
 def test_adopted_committed_records_are_found_without_a_hang(lab: Lab) -> None:
-    """The client continued at once, so the committed records never counted as hanging. The judge reads every entry that
-    has been open for five seconds, and so finds them."""
+    """The client continued at once, so the committed records never counted as hanging. The judge finds them, because it
+    reads every entry that has been open for five seconds."""
     start_ms = NOW_MS - 1_000
     for state in (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
         lab.log(NOW_MS, entry(lab.next_offset, state, start_ms=ENDED_MS, at_ms=ENDED_MS))
@@ -629,7 +629,7 @@ def test_orphaned_records_stay_older_than_the_transaction_that_adopts_them(lab: 
 
 
 def test_an_entry_that_is_no_longer_open_in_the_store_is_checked_at_once(lab: Lab) -> None:
-    """A user who waits for the end of the entry then sees the end a moment later."""
+    """A user may be waiting for the end of the entry. An early check shows the end a moment later."""
     lab.confirmed()
     lab.seen(NOW_MS + 4_000)
     lab.prober.asked.clear()
@@ -651,7 +651,7 @@ def test_a_marker_resolves_the_finding_and_shows_who_wrote_it(lab: Lab, is_commi
 
 def test_a_manual_marker_after_a_complete_commit_is_foreign(lab: Lab) -> None:
     """At the second step, the transaction log already has CompleteCommit, although a marker is missing (KAFKA-20734).
-    The coordinator will write no marker after that, so a later one was written manually."""
+    After CompleteCommit, the coordinator writes no marker, so a later marker was written manually."""
     lab.log(NOW_MS, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS - 500, at_ms=NOW_MS - 500))
     lab.opened(NOW_MS)
     assert lab.round(NOW_MS + 500) is None

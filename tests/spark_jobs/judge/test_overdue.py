@@ -38,7 +38,7 @@ def open_one(name: bytes, version: int) -> Entry:
 
 
 def neighbour(at_ms: int) -> list[Entry]:
-    """Returns the records of a transaction of the other id `B` that ends at that time."""
+    """Returns the records of a transaction of another id, `B`. The transaction ends at `at_ms`."""
     path = (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT)
     return [entry(1 + n, state, b"B", pid=2, start_ms=at_ms, at_ms=at_ms + n) for n, state in enumerate(path)]
 

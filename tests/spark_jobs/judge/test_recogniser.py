@@ -1,4 +1,5 @@
-"""Tests that the recogniser names the application of new and of known ids, again when their behaviour shows more."""
+"""Tests that the recogniser names the applications of new and of known ids. If the behaviour of an id later shows more,
+the recogniser names the application again."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def named(cluster: Cluster) -> dict[str, str | None]:
 
 
 def settle(recogniser: Recogniser, now_ms: int) -> None:
-    """Examines ids until nothing is left to do at this time."""
+    """Examines ids until nothing is left to do at `now_ms`."""
     while recogniser.examine_some(now_ms):
         pass
 
@@ -55,7 +56,8 @@ def test_a_new_id_gets_its_application_at_once(cluster: Cluster, reader: Engine)
 
 
 def test_a_task_shows_the_group_of_a_leader_with_a_number(cluster: Cluster, reader: Engine) -> None:
-    """Without a task, the id `connect-cluster-east-1` may be that of a task of the group `connect-cluster`."""
+    """`connect-cluster-east-1` may belong to the leader of the group `east-1`, or to a task of the group
+    `connect-cluster`. A known task of the group `east-1` shows that the group exists."""
     cluster.start({0: 0})
     recogniser = new(cluster, reader)
     log(cluster, [entry(0, states.EMPTY, b"connect-cluster-east-1"), entry(1, states.EMPTY, b"east-1-x", pid=8)])

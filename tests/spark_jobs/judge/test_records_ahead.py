@@ -1,5 +1,5 @@
-"""Tests that the partition's log after a group's offset is rarely read: never for a group that moves, and once for a
-group that does not."""
+"""Tests that the partition's log after a group's offset is rarely read: never for a group whose offset advances, and
+once for a group whose offset does not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Log:
         return self.answer
 
     def see(self, offset: int, after_ms: int, lso: int = LSO, hi: int = HW, lag: int = -1, **more: Any) -> Any:
-        """Returns whether the log has records ahead of a group at that offset. The round takes place `after_ms` after
+        """Returns whether the log has records ahead of a group at `offset`. The round takes place `after_ms` after
         NOW_MS."""
         row = GroupOffset("billing", *PLACE, offset, 2, False)._replace(**more)
         lags = {row[:3]: lag} if lag >= 0 else {}

@@ -83,8 +83,8 @@ def test_a_bug_is_named_only_where_the_brokers_have_it(
 
 @pytest.mark.parametrize("coordinator_epoch", [-1, 3], ids=["no marker yet", "behind a marker"])
 def test_an_unknown_decision_has_no_cause(lab: Lab, coordinator_epoch: int) -> None:
-    """Perhaps a committed transaction wrote the entry. Then it would be no late write, and its partition would have
-    been added. So no cause is named."""
+    """A committed transaction may have written the entry. In this case the partition was added, and the entry is no
+    late write. So no cause is named."""
     lab.facts = NO_TRANSACTION._replace(history=LogHistory(0, 10, (), frozenset(), (Range(0, 5),)))
     lab.entry = open_entry(coordinator_epoch=coordinator_epoch)
     found = lab.confirmed()

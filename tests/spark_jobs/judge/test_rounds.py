@@ -91,7 +91,7 @@ class Watched:
         self.judge.round(now_ms)
 
     def wait(self, from_s: float, for_s: float = 100) -> None:
-        """Reads and judges the log without new events."""
+        """Runs rounds without new events for `for_s` seconds."""
         for n in range(int(for_s / 2) + 1):
             self.round(from_s + 2 * n)
 
@@ -269,7 +269,8 @@ def test_ids_of_one_prefix_share_a_finding_however_they_are_read(watch: Watch, e
 
 
 def test_an_outage_stays_one_finding_when_its_first_timeouts_are_forgotten(watch: Watch) -> None:
-    """After 15 minutes the first timeouts of the outage are forgotten. The others must not become single findings."""
+    """After 15 minutes the first timeouts of the outage are forgotten. The other timeouts must not become single
+    findings."""
     ended = [Ended(9 * n, one.name) for n, one in enumerate(OUTAGE)]
     watched = watch()
     watched.round(50, *ended)

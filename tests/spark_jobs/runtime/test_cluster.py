@@ -1,5 +1,5 @@
-"""Tests of the executors of a Spark cluster. They receive our modules. The driver notices if executors are missing,
-make progress, or end."""
+"""Tests that the executors of a Spark cluster receive our modules, and that the driver notices if executors are
+missing, make progress, or end."""
 
 from __future__ import annotations
 

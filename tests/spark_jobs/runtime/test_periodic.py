@@ -1,5 +1,5 @@
-"""Tests of periodic work beside the reading of the log. It continues after failures, and ends with the lease or the
-block."""
+"""Tests of periodic work beside the reading of the log. The work continues after failures, and ends with the lease or
+the block."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_wake_event_ends_the_pause() -> None:
     with repeated("work", work, Liveness(list), wake=news):
         assert called.acquire(timeout=LIMIT_S)
         news.set()
-        assert called.acquire(timeout=LIMIT_S), "news must end the pause, which is an hour long"
+        assert called.acquire(timeout=LIMIT_S), "the wake event must end the pause of an hour"
 
 
 def test_a_wake_event_does_not_shorten_the_pause_after_a_failure() -> None:
@@ -94,7 +94,8 @@ def test_the_work_stops_when_the_lease_is_lost() -> None:
 
 
 def test_waiting_for_the_store_is_progress_and_a_lasting_failure_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lasting failure is a repeated error of our own."""
+    """A part that waits for the store makes progress. A part that fails again and again by an error of its own makes
+    none."""
     monkeypatch.setattr(periodic, "LONGEST_PAUSE_S", 0.001)
     failure: list[Exception] = [StoreUnavailable("locked")]
     calls: list[int] = []

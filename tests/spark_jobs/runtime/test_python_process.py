@@ -1,5 +1,5 @@
-"""Tests of Spark's Python processes. They connect at once and end quietly. If there is a fork server, it has already
-imported everything, and they are forked from it; their parent sees no difference."""
+"""Tests of Spark's Python processes: they connect to the JVM at once, and end quietly. If there is a fork server, which
+has imported everything before, the processes are forked from the server, and their parent sees no difference."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Jvm:
         self.at["PYTHON_WORKER_FACTORY_SECRET"] = str(self.secret)
 
     def connection(self) -> socket.socket:
-        """Returns the connection of a planner, once the planner has sent the secret if there is one."""
+        """Returns the connection of a planner. If there is a secret, waits until the planner has sent it."""
         connection, _ = self.listening.accept()
         connection.settimeout(LIMIT_S)
         if self.secret is not None:
@@ -100,7 +100,8 @@ def test_the_process_answers_sparks_question_for_the_version() -> None:
 
 
 def test_the_process_connects_before_its_first_import(jvm: Jvm, tmp_path: Path) -> None:
-    """A slow start therefore never reaches the limit of ten seconds."""
+    """Spark waits at most ten seconds for the connection. Even if the imports take longer, the process connects in
+    time."""
     process = run("-m", RUNNER, PYTHONPATH=str(imports_for_ever(tmp_path)), **jvm.at)
     try:
         jvm.connection().close()
@@ -110,14 +111,15 @@ def test_the_process_connects_before_its_first_import(jvm: Jvm, tmp_path: Path) 
 
 
 def imports_for_ever(folder: Path) -> Path:
-    """Returns a folder whose `pyspark` is never imported whole."""
+    """Returns a folder with a package `pyspark` whose import takes longer than any test."""
     (folder / "pyspark").mkdir()
     (folder / "pyspark" / "__init__.py").write_text("import time; time.sleep(1000)")
     return folder
 
 
 def test_a_planner_of_a_cluster_connects_before_its_first_import(jvm: Jvm, tmp_path: Path) -> None:
-    """Spark starts the interpreter itself then, because the same path has to hold on other machines."""
+    """In a cluster, Spark starts the Python interpreter itself, because the path of the interpreter has to hold on
+    other machines, too."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     found = os.pathsep.join([str(planners_path(scratch, sys.executable)), str(imports_for_ever(tmp_path))])

@@ -1,5 +1,5 @@
-"""Tests of the settings of Spark. The user's override those of the installation, which override ours. Also tests
-Spark's scratch folder."""
+"""Tests of the settings of Spark. Settings of the user override settings of the Spark installation, and both override
+ours. Also tests Spark's scratch folder."""
 
 from __future__ import annotations
 

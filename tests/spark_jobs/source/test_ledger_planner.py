@@ -228,7 +228,7 @@ def test_a_diverged_log_is_read_on_from_the_offset_of_divergence() -> None:
 @pytest.mark.parametrize(
     ("logs", "read"),
     [([(0, 50), (0, 9)], {("pay", 0): (50, 50), ("pay", 1): (0, 9)}), ([(60, 90)], {("pay", 0): (50, 90)})],
-    ids=["a partition that a topic gains, from its start", "what retention took, which the reader reports"],
+    ids=["an added partition, from its start", "deleted by retention, which the reader reports"],
 )
 def test_reading_continues_on_a_new_partition_and_after_retention(
     logs: list[tuple[int, int]], read: dict[Place, tuple[int, int]]

@@ -219,8 +219,7 @@ def log_at(offset: int) -> dict[int, LogEnd]:
 
 @pytest.mark.parametrize("watch", [EVERYTHING, WatchedTopics(("orders",))])
 def test_sampling_rounds_order_records_and_decisions(watch: WatchedTopics) -> None:
-    """The rounds show whether a record came before or after a decision, whether or not the transaction log is
-    watched."""
+    """The rounds show the order of a record and a decision, even if the transaction log is not watched."""
     cluster = Cluster(watch)
     cluster.topic("orders")
     cluster.topic(LOG)
@@ -242,7 +241,7 @@ def test_sampling_rounds_order_records_and_decisions(watch: WatchedTopics) -> No
 
 
 MANY_ROUNDS = 100
-"""More rounds than those for which the ends of the transaction log are remembered."""
+"""Number of rounds. The ends of the transaction log are remembered for fewer rounds."""
 
 
 @pytest.fixture
@@ -281,7 +280,7 @@ def test_the_end_of_the_log_after_a_record_is_kept_while_its_transaction_is_open
 
 @pytest.mark.parametrize("is_all_silent", [False, True])
 def test_the_ends_of_the_log_around_a_record_survive_an_outage(ordered: Cluster, is_all_silent: bool) -> None:
-    """After the outage, another broker leads the partition. What the rounds before it proved remains proved."""
+    """After the outage, another broker leads the partition. Proofs from the rounds before the outage remain valid."""
     ordered.look()
     ordered.stand(LOG, 105, 105)
     ordered.look()
@@ -314,8 +313,9 @@ def test_a_leader_of_the_log_that_answers_late_adds_its_end_to_the_samples(order
 
 
 def test_a_failed_round_proves_no_order() -> None:
-    """The end of the log in round 2 and the high watermark in round 2 have no order. Round 3 fails, so the record that
-    round 4 no longer misses has no earlier high watermark that was known before that end."""
+    """Requests of one round have no order, so the high watermark of round 2 may be newer than the log end of round 2.
+    Round 3 fails. So only the high watermark of round 1 was certainly received before the log end of round 2 was
+    requested."""
     cluster = Cluster()
     cluster.topic("orders")
     cluster.topic(LOG)

@@ -1,5 +1,5 @@
-"""Tests of a planner. Without new data, it reports to the driver directly, past Spark. With new data, it requests a
-micro-batch."""
+"""Tests of a planner. Without new data, the planner reports to the driver directly, not through Spark. With new data,
+the planner requests a micro-batch."""
 
 from __future__ import annotations
 

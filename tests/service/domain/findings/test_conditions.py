@@ -1,4 +1,5 @@
-"""Tests of the rules about the current state of ids: when a rule reports, its texts, and its counts."""
+"""Tests of the rules about the current state of ids: when a rule reports a finding, and the texts and counts of the
+finding."""
 
 from __future__ import annotations
 
@@ -251,7 +252,8 @@ def test_a_partial_load_is_blamed_first_only_if_the_id_is_not_known(said: dict[s
 
 
 def test_a_coordinator_with_more_partitions_than_are_known_yet_contradicts_nothing() -> None:
-    """Partitions were added to the log, the coordinator has restarted, and the store has the number from before."""
+    """Partitions were added to the transaction log, and the coordinator has restarted. The store still has the old
+    number of partitions."""
     one = id_now()
     number = next(n for n in range(2, 100) if is_left_behind(one.transactional_id, one.partition, n))
     compared = Compared(answer(one, NOT_FOUND)._replace(log_partitions=number), one)
@@ -267,7 +269,8 @@ def test_an_id_that_is_gone_cannot_be_compared() -> None:
 
 
 def test_facts_do_not_change_with_time_alone() -> None:
-    """The facts of a finding contain no age. An age would change in each round, and changed facts cause a write."""
+    """The facts of a finding contain no age. An age would change in each round, and each change of facts is written to
+    the store."""
     ids = [
         id_now(age_ms=5 * M, timeout_ms=10 * M),
         id_now("late", age_ms=8 * M),

@@ -34,8 +34,8 @@ def marker(offset: int, *, commit: bool = True, ends: int = 0, topic: str = "b")
 
 
 def gone(*markers: SeenMarker, unended: int | None = None, seen_ms: int = 1_000) -> EndedLog:
-    """Returns the log of b-0 with `markers`. The records from offset `unended` on, sampled at `seen_ms`, had no
-    marker."""
+    """Returns the log of partition b-0 up to its deletion. The log has `markers`. At `seen_ms`, the records from offset
+    `unended` on had no marker."""
     records = () if unended is None else (UnendedRecords(3, unended, seen_ms),)
     return EndedLog(*B, "T0", GONE_MS, markers, records)
 

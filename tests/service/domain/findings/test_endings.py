@@ -1,4 +1,5 @@
-"""Tests that each way in which a hanging transaction can end has its name."""
+"""Tests of the resolution of a hanging transaction (`resolution_of`): the markers after the entry, and the transactions
+of its producer id, show how the entry ended."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_many_ids_of_a_prefix_share_a_finding_and_findings_are_bounded() -> None
 
 def outage(ids: int = 8, name: str = "svc-{}", back_after_ms: int | None = 90 * S) -> list[Event]:
     """Returns the events of `ids` ids. All their transactions timed out 2 minutes ago, after 61 s. If `back_after_ms`
-    is not None, all ids were initialized again that much later."""
+    is not None, each id was initialized again `back_after_ms` after its timeout."""
     events = [
         event(n, name.format(n), ago_ms=2 * M - n, partition=n % 2, transactional_id=b"%d" % n) for n in range(ids)
     ]
@@ -165,8 +165,8 @@ def test_a_source_that_fails_for_a_while_is_a_coverage_gap(error: Reason | None,
 
 @pytest.mark.parametrize(("ahead_ms", "gaps"), [(30 * S - 1, 0), (30 * S, 1), (H, 1)])
 def test_a_source_whose_last_success_lies_in_the_future_is_a_gap(ahead_ms: int, gaps: int) -> None:
-    """The clock was set back to before a source's last success. New samples are then dropped as old until the clock has
-    caught up."""
+    """The clock was set back, so the time of a source's last success lies in the future. Until the clock reaches this
+    time, new samples are dropped as old."""
     one = SourceReport("partitions", None, NOW_MS + ahead_ms, None, None)
     found = unreadable.coverage_gaps([one], NOW_MS)
     assert len(found) == gaps

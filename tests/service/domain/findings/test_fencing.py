@@ -21,7 +21,7 @@ from tests.service.domain.records import reported
 
 
 def events_of(log: str, name: str = "pay-1", at_ms: int = 0) -> list[Event]:
-    """Returns the events that the judge reads from this log of one id. The log begins at `at_ms`."""
+    """Returns the events that the judge reads from `log`, the log of one id. The log begins at `at_ms`."""
     rows = reported(log).rows
     return [
         Event(
@@ -70,7 +70,8 @@ def taken_in_turns(
 
 
 def conflicts(*logs: Iterable[Event]) -> int:
-    """Returns the number of takeovers that findings count."""
+    """Returns the number of takeovers that the findings about these logs count. A takeover is a fence that lets another
+    producer in."""
     takeovers = fencing.takeover_conflicts(e for log in logs for e in log)
     found = fencing.fencing_conflicts(takeovers, context(), ReportWindow())
     assert all((one.kind, one.severity, one.confidence) == CONFLICT for one in found)
@@ -126,7 +127,7 @@ def test_takeovers_that_are_far_apart_are_no_conflict() -> None:
 
 
 def test_an_idle_pool_is_no_conflict() -> None:
-    """A Flink subtask whose checkpoints are empty only initializes its id again and again."""
+    """A Flink subtask whose checkpoints are empty does nothing but initialize its id again and again."""
     assert conflicts(events_of("\n".join(f"{3_000 * n} Empty(9,{n})" for n in range(30)))) == 0
 
 

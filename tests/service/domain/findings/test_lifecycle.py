@@ -1,4 +1,4 @@
-"""Tests of the life of findings. Findings open, change, end and reopen, in whatever order observations arrive."""
+"""Tests that findings open, change, end and reopen, in whatever order observations arrive."""
 
 from __future__ import annotations
 

@@ -159,9 +159,9 @@ def test_findings_do_not_depend_on_how_events_are_split_into_rounds(
 
 
 def test_a_conflict_is_reported_once_no_later_fence_can_change_it() -> None:
-    """If an id is fenced twice within ROUND_MS, its first fence was not part of a framework's round of fences. The
-    conflicts of pay-3 and pay-4, which make the finding one about the prefix, are therefore proven ten seconds after
-    their fences."""
+    """A fence may belong to a restart of the whole application, unless its id is fenced again within ROUND_MS (10 s).
+    So a conflict is certain only ten seconds after its fences. The conflicts of pay-3 and pay-4 change the subject of
+    the finding from one id to the prefix."""
     fences = [(4, "pay-2", 0), (5, "pay-3", 0), (6, "pay-4", 0), (104, "pay-2", 97), (105, "pay-3", 0)]
     fences += [(107, "pay-4", 1), (108, "pay-1", 0), (207, "pay-2", 98), (515, "pay-1", 307), (1_176, "pay-1", 660)]
     fences += [(3_176, "pay-3", 1_999), (11_900, "pay-1", 3_000), (13_900, "pay-4", 1_999), (16_901, "pay-4", 3_000)]
@@ -177,7 +177,7 @@ def test_a_conflict_is_reported_once_no_later_fence_can_change_it() -> None:
 
 
 def test_events_of_a_lagging_partition_are_counted_in_their_outage() -> None:
-    """Later events of the same outage were counted before."""
+    """The judge has already counted later events of the outage, from other log partitions."""
     steps = [(1, "a"), (3_000, "b"), (3_001, "pay-3"), (5_235, "c"), (20_235, "pay-1"), (35_235, "pay-5")]
     written = numbered(timeout(at_ms, name) for at_ms, name in [*steps, (36_032, "a"), (39_033, "a")])
     outage = (Kind.CORRELATED_TIMEOUTS, Subject())
@@ -212,7 +212,7 @@ def test_churn_does_not_depend_on_how_events_are_split_into_rounds(
 
 
 def test_the_subject_of_an_event_depends_only_on_events_near_it() -> None:
-    """Events outside a window around the event have no effect."""
+    """The subject of an event is the same if events outside a window around the event are left out."""
     random = Random(7)
     events = numbered(
         timeout(n * 12 * S, "".join(random.choices("abcdefgh", k=random.choice((1, 2, 3))))) for n in range(300)

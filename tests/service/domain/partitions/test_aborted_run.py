@@ -1,4 +1,4 @@
-"""Tests of runs of aborted records, and of the records that a group has left to read.
+"""Tests of runs of aborted records, and of the records that a group still has to read.
 
 For random logs, the expected values come from a model of a consumer that reads offset by offset.
 """
@@ -33,7 +33,7 @@ def run_of(batches: list[BatchOffsets], offset: int, lso: int | None = None, mos
 
 
 def many_aborted(transactions: int, size: int) -> list[BatchOffsets]:
-    """Returns a log of aborted transactions of ten producers in turns. The log ends with the last marker."""
+    """Returns a log of aborted transactions. Ten producers take turns. The log ends with the last marker."""
     log = []
     for number in range(transactions):
         at = number * (size + 1)

@@ -31,7 +31,8 @@ LSO, HW = 100, 150
 STANDS = LsoSample(LSO, HW, SINCE_MS)
 NOTHING_LEFT: dict[str, Any] = {"has_records_ahead": False, "lso": LSO}
 UNREAD: dict[str, Any] = {"has_records_ahead": True, "records_ahead_since_ms": NOW_MS - STOPPED_AFTER_MS, "lso": LSO}
-"""A group that could have read uncommitted records beyond its offset for STOPPED_AFTER_MS."""
+"""A group with unread records beyond its offset for STOPPED_AFTER_MS. The group could read them if it read uncommitted
+records."""
 
 PLACE = "orders", 0
 STOPPED, WILL_STOP, UNKNOWN = GroupRelation.STOPPED, GroupRelation.WILL_STOP, GroupRelation.UNKNOWN
@@ -120,8 +121,8 @@ def test_the_offset_of_a_group_shows_its_relation_to_a_stalled_lso(
 
 @pytest.mark.parametrize("committed", [0, HW - 1, HW])
 def test_no_group_waits_where_the_lso_is_at_the_high_watermark(committed: int) -> None:
-    """No transaction blocks such a group. A group may be idle on a partition that ends in a marker (the lag stays 1),
-    or be stuck for another reason."""
+    """If the LSO is at the high watermark, no transaction blocks the group. The group may be idle on a partition that
+    ends in a marker (the lag stays 1), or be stuck for another reason."""
     assert seen(offset(committed, STOPPED_AFTER_MS), LsoSample(HW, HW, None)) == []
     assert seen(offset(committed, STOPPED_AFTER_MS), LsoSample(HW, HW, SINCE_MS)) == []
 
@@ -154,7 +155,8 @@ def test_members_without_an_offset_wait_only_while_the_stall_lasts() -> None:
 
 
 def test_an_offset_above_an_lso_that_was_sampled_earlier_says_nothing() -> None:
-    """The offset was observed after the LSO. The transaction may have ended in between, so that the group read on."""
+    """The offset was observed after the LSO. The transaction may have ended before the offset was observed, so the
+    group may have read on."""
     assert seen(offset(HW, observed_at_ms=NOW_MS + 1)) == []
     assert seen(offset(LSO, observed_at_ms=NOW_MS + 1))[0].relation == STOPPED
     assert seen(offset(HW, observed_at_ms=NOW_MS))[0].relation == UNKNOWN
@@ -181,8 +183,8 @@ def test_pending_offsets_block_a_group_whose_data_partition_is_fine() -> None:
 
 
 def test_pending_offsets_below_a_moving_lso_block_no_group() -> None:
-    """A healthy consume-process-produce application nearly always has pending offsets. They do not block its group,
-    because the LSO of their partition advances."""
+    """A healthy consume-process-produce application nearly always has pending offsets. The pending offsets do not block
+    the group, because the LSO of the partition of `__consumer_offsets` advances."""
     home = offsets_partition("billing", 50)
     assert seen(unstable(), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 12, NOW_MS)}) == []
     assert seen(unstable(), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 9, None)}) == []

@@ -28,7 +28,8 @@ def decided(
 def marker(
     place: TopicPartition, offset: int, at_ms: int, epoch: int = 0, *, commit: bool = True, ends: int | None = None
 ) -> SeenMarker:
-    """Returns a marker that ends the records from `ends` on, by default only the record before it."""
+    """Returns a marker that ends the records from `ends` on. By default, the marker ends only the record before the
+    marker."""
     return SeenMarker(*place, offset, 3, epoch, commit, at_ms, offset - 1 if ends is None else ends)
 
 
@@ -85,7 +86,7 @@ SKIPPED = [decided(1, places=(A,)), decided(2, commit=False, places=(A,))]
             [decided(1, 1, commit=False)],
             [BY_HAND, marker(A, 6, 101, 1, commit=False), marker(B, 9, 102, 1, commit=False)],
             [UNSEEN],
-            id="an abort by hand of what is aborted",
+            id="an aborted transaction is aborted by hand",
         ),
         pytest.param(
             [decided(1)], [marker(A, 3, 101, commit=False), OWN_B], [TORN], id="the only marker of a partition"
@@ -103,7 +104,7 @@ SKIPPED = [decided(1, places=(A,)), decided(2, commit=False, places=(A,))]
             [decided(5)],  # the transaction begins at 410
             [marker(A, 3, 150, commit=False, ends=0), marker(A, 6, 501), marker(B, 9, 502)],
             [UNSEEN],
-            id="by hand for what hung before",
+            id="by hand, for records that hung before",
         ),
         pytest.param([decided(1, untailed=1)], [marker(A, 3, 101), OWN_B], [UNSEEN], id="a partition is not tailed"),
         pytest.param([decided(1, untailed=1)], [BY_HAND, OWN_A, marker(B, 9, 1)], [TORN], id="not tailed, and by hand"),
@@ -161,8 +162,8 @@ class Written(NamedTuple):
     """The true history of one transaction with two partitions.
 
     The tuples have a value for each partition. `writes`: the transaction wrote to the partition, and did not only list
-    it. `by_hand`: an administrator's marker ended its records there with the other outcome. `again`: the number of
-    times that the coordinator repeated its marker.
+    it. `by_hand`: an administrator's marker with the other outcome ended the records on the partition. `again`: the
+    number of times that the coordinator repeated the marker.
     """
 
     commit: bool

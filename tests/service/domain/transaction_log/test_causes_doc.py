@@ -35,7 +35,7 @@ def logs(text: str) -> list[Annotated]:
 def possible_pairs() -> set[Pair]:
     """Returns the cause and the confidence of every `Cause(word, confidence, …)` call in the code.
 
-    If an expression or a function chooses one of them, every value that it can choose counts.
+    If an expression or a function chooses the cause or the confidence, every value that it can choose is returned.
     """
     said: set[Pair] = set()
     for module in (causes, journal):
@@ -65,7 +65,7 @@ def test_every_cause_and_confidence_has_its_section() -> None:
 
 
 def test_every_cause_of_random_histories_is_explained() -> None:
-    """The random histories show that `possible_pairs`, which searches the code, misses no cause."""
+    """`possible_pairs` searches the code for causes. The random histories show that the search misses none."""
     for seed in range(300):
         for row in reported(a_life(Random(seed), 60).log).rows:
             assert row.cause is None or (row.cause, row.confidence) in SECTIONS

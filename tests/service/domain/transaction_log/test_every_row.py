@@ -53,7 +53,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         23 CompleteAbort(7,1)
         120 Empty(7,2)          # initialized, certain""",
     ),
-    "old client, a fence whose append seemed to have failed": (
+    "old client, fenced, and the append of the abort seems to have failed": (
         ALL,
         """
         10 Ongoing(7,0)
@@ -66,7 +66,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         (V0, V1),
         "0 Empty(7,32766) # initialized, certain\n10 Empty(9,0) # pid_rotated, likely",
     ),
-    "exhausted while idle, the old producer id is named": (
+    "exhausted while idle, and the record contains the old producer id": (
         (NAMED,),
         "0 Empty(7,32766) # initialized, certain\n10 Empty(9,0) # pid_rotated, certain",
     ),
@@ -152,7 +152,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         60014 CompleteAbort(7,1) ctv=2
         70000 Ongoing(7,1) ctv=2      # its late EndTxn(abort) was accepted and left no record""",
     ),
-    "TV2 client that asks for a new epoch itself": (
+    "TV2 client requests a new epoch itself": (
         TV2_BROKERS,
         """
         10 Ongoing(7,0) ctv=2
@@ -160,7 +160,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         23 CompleteAbort(7,1) ctv=2
         120 Empty(7,1) ctv=2         # initialized, certain""",
     ),
-    "old client on a TV2 cluster that asks for a new epoch itself": (
+    "old client on a TV2 cluster requests a new epoch itself": (
         TV2_BROKERS,
         """
         10 Ongoing(7,0)
@@ -168,7 +168,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         23 CompleteAbort(7,1) ctv=2
         120 Empty(7,1) ctv=2         # initialized, certain""",
     ),
-    "old client that asks for a new epoch itself, or somebody who gave up": (
+    "old client requests a new epoch itself, or is fenced by an instance that gave up": (
         ALL,
         """
         10 Ongoing(7,0)
@@ -234,7 +234,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         23 CompleteCommit(9,0) ctv=2     # pid_rotated, likely
         30 Ongoing(9,0) ctv=2""",
     ),
-    "TV2 client commits at the last epoch, the old producer id is named": (
+    "TV2 client commits at the last epoch, and the record contains the old producer id": (
         (NAMED,),
         """
         10 Ongoing(7,32766) ctv=2
@@ -266,7 +266,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         60014 CompleteAbort(7,32767) ctv=2
         61000 Empty(9,0) ctv=2            # pid_rotated, likely""",
     ),
-    "exhausted, and the coordinator moved before 4.3: it forgot the new producer id": (
+    "exhausted before 4.3, and the new coordinator does not know the new producer id": (
         (V1,),
         """
         10 Ongoing(7,32766) ctv=2
@@ -308,7 +308,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         120 Empty(7,2) timeout=30000  # initialized, certain
         420 Empty(7,3) timeout=60000  # initialized, certain""",
     ),
-    "admin whose timeout is the id's own": (
+    "admin with the same timeout as the id": (
         ALL,
         """
         10 Ongoing(7,0) timeout=30000
@@ -333,7 +333,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         503 CompleteAbort(7,102) ctv=2
         620 Empty(7,103) ctv=2        # initialized, certain""",
     ),
-    "2PC recovered by an old client, then aborted and gone on": (
+    "2PC recovered by an old client, which then aborts and goes on": (
         (NAMED,),
         """
         10 Ongoing(7,101) timeout=2147483647
@@ -375,8 +375,8 @@ def _batches(records: list[LogRecord], kind: str) -> list[Batch]:
 
 
 def _value(before: LogRecord | None, record: LogRecord, kind: str) -> bytes | None:
-    """Returns the encoded value of a record, or None for a tombstone. If `kind` is NAMED, as from 4.3 on, the value
-    contains the previous producer id."""
+    """Returns the encoded value of a record, or None for a tombstone. If `kind` is NAMED (brokers from 4.3 on), the
+    value contains the previous producer id."""
     if record.state == states.EXPIRED:
         return None
     was = record.producer_id if before is None or before.producer_id == NO_ID else before.producer_id

@@ -26,7 +26,7 @@ def lives(draw: st.DrawFn, skewed: bool = True) -> Coordinator:
 
 
 def wrong(story: Told, truth: dict[int, str]) -> list[tuple[int, CauseCode | None, str | None]]:
-    """Returns (offset, given cause, true cause) for each cause that is called certain, but is wrong.
+    """Returns (offset, given cause, true cause) for each cause that is `certain`, but wrong.
 
     INITIALIZED is accepted for an Empty that rotates the producer id.
     """
@@ -71,15 +71,15 @@ def test_every_abort_is_counted_once_under_the_cause_its_row_shows(life: Coordin
 @given(lives(skewed=False))
 @settings(max_examples=300)
 def test_a_complete_log_without_failed_appends_has_no_anomalies(life: Coordinator) -> None:
-    """A producer that misses the answer to its request for a new epoch (KIP-360) asks again, and the coordinator writes
-    the same record again."""
+    """One repetition is allowed: a producer that misses the answer to its request for a new epoch (KIP-360) asks again,
+    and the coordinator writes an equal Empty record."""
     assert set(reported(life.log).notes) <= {f"Empty: {REPEATED}"}
 
 
 @given(lives())
 @settings(max_examples=300)
 def test_plain_pairs_change_no_result(life: Coordinator) -> None:
-    """Executors leave out plain pairs of records."""
+    """Executors leave out plain pairs, which are neighbouring records of an ordinary commit."""
     steps = pairs(life.log)
     every, some = judged(steps), judged([pair for pair in steps if not is_plain(*pair)])
     assert (every.last_abort, every.notable, every.counts) == (some.last_abort, some.notable, some.counts)
@@ -88,13 +88,13 @@ def test_plain_pairs_change_no_result(life: Coordinator) -> None:
 @given(lives())
 @settings(max_examples=300)
 def test_a_growing_log_gives_the_same_causes_as_the_whole_log(life: Coordinator) -> None:
-    """The journal settles some causes early, while the log grows."""
+    """While the log grows, some causes become final before the next record arrives."""
     unskewed = [r for r in life.log if r.timestamp_ms >= max(p.timestamp_ms for p in life.log[: r.offset + 1])]
     assert judged(pairs(unskewed), settles_early=True)[1:] == judged(pairs(unskewed))[1:]
 
 
 def test_the_model_shows_every_cause_on_every_broker() -> None:
-    """The tests above therefore cover every cause."""
+    """The tests above draw from the same model, so they cover every cause."""
     lived = [a_life(Random(seed), 60) for seed in range(1_200)]
     for name, never in {"3.9": {CauseCode.EMPTY_ABORT}, "4.0.0": set(), "4.2": set(), "4.3": set()}.items():
         truths = {true for life in lived if life.broker.name == name for true in life.truth.values()}

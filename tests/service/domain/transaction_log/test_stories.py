@@ -1,5 +1,5 @@
-"""Tests of whole histories: the stored logs of the lab's scenarios on 4.3.1 and 3.9.2, and logs that are written in the
-tests."""
+"""Tests of whole histories: logs of scenarios that were recorded on brokers 4.3.1 and 3.9.2, and logs that are written
+in the tests."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ STORIES = {
 
 @pytest.mark.parametrize("version", STORIES)
 def test_logs_of_real_brokers_have_the_expected_causes(version: str) -> None:
-    """An id that STORIES does not list was initialized once, and only committed."""
+    """An id that STORIES does not list was initialized once, and all its transactions were committed."""
     logs = golden.logs(version)
     assert set(STORIES[version]) <= set(logs)
     for name, records in logs.items():
@@ -149,7 +149,7 @@ def test_one_id_lives_through_upgrade_and_downgrade_of_the_cluster() -> None:
         10 Ongoing(7,0)
         20 PrepareAbort(7,0)
         23 CompleteAbort(7,0)
-        30 Empty(7,1)                # transaction.version 2: the client starts to speak it
+        30 Empty(7,1)                # transaction.version 2: the client begins to use it
         40 Ongoing(7,1) ctv=2
         50 PrepareAbort(7,2) ctv=2
         53 CompleteAbort(7,2) ctv=2

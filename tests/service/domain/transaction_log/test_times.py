@@ -75,7 +75,7 @@ def test_hash_and_coordinator_partition_equal_those_of_java(name: str, hashed: i
     ("name", "of_five", "of_eight"), [(b"exp-a", 0, 1), (b"exp-b", 1, 2), (b"exp-c", 2, 3), (b"pay-1", 4, 4)]
 )
 def test_partitions_that_were_added_move_an_id(name: bytes, of_five: int, of_eight: int) -> None:
-    """Brokers with 5 and then 8 partitions of the transaction log showed the expected partitions."""
+    """The expected partitions were observed on brokers whose transaction log had 5 partitions, and later 8."""
     assert coordinator_partition(name, 5) == of_five
     assert coordinator_partition(name, 8) == of_eight
     assert is_left_behind(name, of_five, 8) == (of_five != of_eight)

@@ -68,7 +68,10 @@ def test_an_abort_after_an_empty_abort_is_no_repetition() -> None:
 @pytest.mark.parametrize(
     "story",
     [
-        pytest.param("10 Ongoing(7,4)\n20 Ongoing(7,4) start=20", id="first add whose append failed, or a gap"),
+        pytest.param(
+            "10 Ongoing(7,4)\n20 Ongoing(7,4) start=20",
+            id="the append of the first AddPartitionsToTxn failed, or a gap",
+        ),
         pytest.param("10 Ongoing(7,4)\n20 Ongoing(7,5) start=20", id="gap between two transactions"),
         pytest.param("10 Ongoing(7,4)\n90 PrepareCommit(7,4) start=80", id="commit of a later transaction"),
         pytest.param("10 Ongoing(7,4)\n90 PrepareAbort(7,4) start=80", id="abort of a later transaction"),
@@ -132,8 +135,8 @@ def test_a_notable_step_is_never_plain() -> None:
 
 
 def test_durations_are_those_of_the_appends_and_never_negative() -> None:
-    """Durations are computed from append times. The update time in CompleteX is only the start of the marker phase.
-    Here it would give 1 ms instead of 9,014 ms."""
+    """Durations are computed from append times. The update time in CompleteX is only the start of the marker phase. In
+    this test, a duration from the update time would be 1 ms instead of 9,014 ms."""
     story = reported("""
         1000 Ongoing(7,4)
         1500 PrepareCommit(7,4) update=1499

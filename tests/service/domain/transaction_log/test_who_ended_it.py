@@ -31,7 +31,9 @@ def aborted(tags: tuple[str, str], bump: int, dur: int, then: str = "", *, epoch
     ("tags", "bump", "dur", "cause"),
     [
         pytest.param(OLD_BROKER, 0, 500, "client_abort likely", id="old protocol: epoch stays"),
-        pytest.param(OLD_BROKER, 0, T + 1, "client_abort likely", id="also when it was late"),
+        pytest.param(
+            OLD_BROKER, 0, T + 1, "client_abort likely", id="old protocol: epoch stays, even after the timeout"
+        ),
         pytest.param(OLD_BROKER, 1, T + 1, "timeout likely", id="old protocol, ran out"),
         pytest.param(OLD_BROKER, 1, T, "fenced ambiguous", id="the scan's comparison is strict"),
         pytest.param(OLD_BROKER, 1, 500, "fenced ambiguous", id="old protocol, coordinator, in time"),
@@ -42,10 +44,10 @@ def aborted(tags: tuple[str, str], bump: int, dur: int, then: str = "", *, epoch
         pytest.param(OLD_CLIENT, 2, 500, "fenced ambiguous", id="old client on 4.0.0, in time"),
         pytest.param(OLD_CLIENT, 0, 500, "unattributed ambiguous", id="TV2 coordinator always bumps"),
         pytest.param(TV2_CLIENT, 1, T + 1, "timeout likely", id="TV2, ran out: probable"),
-        pytest.param(TV2_CLIENT, 1, T, "client_abort ambiguous", id="TV2, in time: anybody"),
+        pytest.param(TV2_CLIENT, 1, T, "client_abort ambiguous", id="TV2, in time: any cause"),
         pytest.param(TV2_CLIENT, 2, T + 1, "timeout likely", id="4.0.0, ran out"),
         pytest.param(TV2_CLIENT, 2, 500, "fenced ambiguous", id="4.0.0, in time"),
-        pytest.param(TV2_CLIENT, 0, 500, "unattributed ambiguous", id="TV2 at an epoch it never should have"),
+        pytest.param(TV2_CLIENT, 0, 500, "unattributed ambiguous", id="TV2, but the epoch stays"),
         pytest.param(TV2_CLIENT, 3, 500, "unattributed ambiguous", id="records are missing"),
         pytest.param(TV2_CLIENT, -1, 500, "unattributed ambiguous", id="an epoch that goes back"),
         pytest.param((TV2, OLD), 1, 500, "client_abort ambiguous", id="TV2 transaction, cluster went back to v0"),
@@ -82,18 +84,20 @@ A_FENCE = [
     pytest.param(f"{SOON} Empty(7,7) timeout=30000", "admin likely", "admin likely", id="admin of 3.7.1 and later"),
     pytest.param(f"{SOON} Empty(7,7) timeout=1", "admin likely", "admin likely", id="admin of 3.2 to 3.7.0"),
     pytest.param(f"{SOON} Empty(7,6)", "client_abort likely", "client_abort likely", id="Empty for the same producer"),
-    pytest.param(f"{LATE} Empty(7,6)", "client_abort likely", "fenced ambiguous", id="the same, but later"),
+    pytest.param(
+        f"{LATE} Empty(7,6)", "client_abort likely", "fenced ambiguous", id="Empty for the same producer, but later"
+    ),
     pytest.param(
         f"{SOON} Empty(7,7) timeout=30000\n{SOON + 300} Empty(7,8) timeout=60000",
         "fenced ambiguous",
         "fenced ambiguous",
-        id="admin API, and the application right behind",
+        id="admin API, and the application starts at once",
     ),
     pytest.param(
         f"{SOON} Empty(7,7) timeout=45000\n{SOON + 300} Empty(7,8) timeout=60000",
         "fenced ambiguous",
         "fenced likely",
-        id="the same with a timeout of its own",
+        id="a timeout that no admin API has, and the application starts at once",
     ),
     pytest.param(
         f"{SOON} Empty(7,7) timeout=30000\n{SOON + 10_000} Empty(7,8) timeout=60000",
@@ -130,9 +134,13 @@ A_FENCE = [
     ),
     pytest.param(f"{LATE} Empty(7,7)", "client_abort ambiguous", "fenced ambiguous", id="Empty too late for a fence"),
     pytest.param(f"{LATE} Empty(7,7) timeout=1", "client_abort ambiguous", "fenced ambiguous", id="admin much later"),
-    pytest.param(f"{SOON} Empty(7,8)", "client_abort ambiguous", "fenced ambiguous", id="Empty, but not the next one"),
+    pytest.param(
+        f"{SOON} Empty(7,8)", "client_abort ambiguous", "fenced ambiguous", id="Empty, but not with the next epoch"
+    ),
     pytest.param(f"{SOON} Ongoing(7,6)", "client_abort likely", "fenced ambiguous", id="goes on with the same epoch"),
-    pytest.param("999999 Ongoing(7,6)", "client_abort likely", "fenced ambiguous", id="goes on whenever"),
+    pytest.param(
+        "999999 Ongoing(7,6)", "client_abort likely", "fenced ambiguous", id="goes on with the same epoch, much later"
+    ),
     pytest.param(f"{SOON} Ongoing(7,6) start=1000", "client_abort likely", "fenced ambiguous", id="in the same ms"),
     pytest.param(f"{SOON} Ongoing(7,7)", "client_abort ambiguous", "fenced ambiguous", id="goes on as somebody else"),
     pytest.param(f"{SOON} Ongoing(9,6)", "client_abort ambiguous", "fenced ambiguous", id="goes on under another pid"),
@@ -140,7 +148,7 @@ A_FENCE = [
         f"{SOON} PrepareAbort(7,7) partitions=0 start={SOON}\n{SOON} CompleteAbort(7,7)",
         "empty_abort certain",  # the cause of the newest abort
         "empty_abort certain",
-        id="aborts again, nothing this time",
+        id="aborts again, without a transaction",
     ),
     pytest.param(f"{SOON} Unknown\n{SOON} Empty(7,7)", "client_abort ambiguous", "fenced ambiguous", id="undecodable"),
     pytest.param(
@@ -332,7 +340,7 @@ def test_aborts_before_the_start_of_counting_are_not_counted() -> None:
         10 Ongoing(7,5)
         20 PrepareAbort(7,6)
         23 CompleteAbort(7,6)
-        30 Empty(7,7)          # decides about an end that is not to be counted
+        30 Empty(7,7)          # decides the cause of an end that is not counted
         40 Ongoing(7,7)
         50 PrepareAbort(7,8)
         53 CompleteAbort(7,8)

@@ -1,4 +1,4 @@
-"""Tests of the decision about an open entry: the readings that change the decision, and the states that it never
+"""Tests of the decision about an open entry: which readings change the decision, and which states no decision
 reaches."""
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ READINGS = st.sampled_from(
 
 @given(st.lists(st.tuples(READINGS, st.booleans()), max_size=12))
 def test_every_sequence_of_readings_calls_for_one_marker_at_most(readings: Sequence[tuple[Verdict, bool]]) -> None:
-    """Only the transitions in NEXT occur. An ABORT marker (for abort or none) never becomes COMMIT, and COMMIT never
-    becomes ABORT."""
+    """Only the transitions in NEXT occur. The advised marker, which is ABORT for the decisions abort and none, never
+    changes between ABORT and COMMIT."""
     now, markers = Decision(), []
     for found, is_unowned in readings:
         after = read(now, found, unowned_ms=NOW_MS if is_unowned else None)

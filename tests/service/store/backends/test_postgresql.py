@@ -40,9 +40,9 @@ def large_batch() -> LogBatch:
 
 
 def before_statement(engine: Engine, number: int, do: Callable[[], None]) -> Callable[[], int]:
-    """Calls `do` just before one statement or commit, which is the `number`th from now on.
+    """Counts statements and commits from now on, and calls `do` just before number `number`.
 
-    Returns a function that stops the count. It returns the number of statements and commits so far.
+    Returns a function that stops counting and returns the count.
     """
     seen = 0
 
@@ -125,8 +125,8 @@ def test_work_continues_after_a_restart_of_the_server(own_server: Postgres) -> N
 
 @only_on("postgresql")
 def test_a_standby_waits_for_a_running_transaction_and_takes_over(url: str, postgres: Postgres) -> None:
-    """A standby takes over an expired lease while the old writer has a database transaction open. That one is still
-    committed; the old writer's next one is refused."""
+    """A standby takes over an expired lease while the old writer has a database transaction open. The open transaction
+    is still committed. The next transaction of the old writer is refused."""
     old, standby, blocking = (open_engine(patient(url)) for _ in range(3))
     number = clusters.bind(old, "c", "c", NOW_MS)
     held = lease.acquire(old, number, "driver", NOW_MS)
@@ -164,7 +164,7 @@ def test_a_standby_waits_for_a_running_transaction_and_takes_over(url: str, post
 @only_on("postgresql")
 @pytest.mark.parametrize("opens", [open_engine, open_reader])
 def test_a_password_in_the_query_of_the_url_reaches_the_server(url: str, opens: Callable[[str], Engine]) -> None:
-    """The engine's repr hides the password."""
+    """The server gets the password, and the repr of the engine does not show it."""
     password = "m4rk%2Bed"
     engine = opens(f"{url}{'&' if '?' in url else '?'}password={password}")
     with engine.connect() as connection:

@@ -46,7 +46,8 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def seeded(cluster: Cluster) -> Cluster:
-    """Fills the store with 300 ids that have one commit each, and with an audit of many pages."""
+    """Fills the store with 300 ids that have one commit each, and with so many attempts in the audit that the table has
+    many pages."""
     cluster.start({0: 0})
     cluster.writer.apply(batch(LOG, read(0, 900)), NOW_MS)
     attempt = Attempt(NOW_MS, "finding" * 20, "ann", False, MarkerType.ABORT, "orders", 0, 7, 3, 1, 5, Outcome.WRITTEN)
@@ -60,7 +61,7 @@ def seeded(cluster: Cluster) -> Cluster:
 
 
 def kept(url: str) -> set[int]:
-    """Returns the start offsets of the attempts in the audit."""
+    """Returns the start offsets of the attempts in the audit. Each attempt of `seeded` has another start offset."""
     engine = open_reader(url)
     with engine.connect() as connection:
         found = set(connection.scalars(select(schema.audit.c.start_offset)))

@@ -136,7 +136,8 @@ def test_readers_recover_from_a_deleted_wal_when_the_writer_restarts(
 
 
 def test_closing_old_connections_keeps_the_wal_of_the_new_file(cluster: Cluster, file: Path) -> None:
-    """When its last connection closes, SQLite deletes the WAL by name; the new file's WAL has the same name."""
+    """When the last connection to a file closes, SQLite deletes the file's WAL by name. The WAL of the new file has the
+    same name."""
     replace(file)
     writer = open_engine(f"sqlite:///{file}")
     with writer.begin() as connection:
@@ -245,7 +246,8 @@ def test_a_full_disk_stores_nothing_and_takes_the_same_batch_later(on_disk: Clus
 
 
 def test_a_read_only_disk_stores_nothing_and_takes_the_same_batch_later(on_disk: Cluster, small_disk: Path) -> None:
-    """Linux remounts a disk with errors read-only. After the disk is writable again, the same batch applies."""
+    """If a disk has errors, Linux remounts the disk read-only. After the disk is writable again, the refused batch can
+    be applied."""
     on_disk.writer.apply(NEW, NOW_MS)
     assert counters(on_disk.engine, on_disk.id)["commits"] == 1
     on_disk.engine.dispose()

@@ -1,4 +1,4 @@
-"""Tests of the transactions that ended in the last hour, and of the places of their lines and bars."""
+"""Tests of the transactions that ended in the last hour, and of the positions of the lines and bars that show them."""
 
 from __future__ import annotations
 
