@@ -1,8 +1,7 @@
 """Sends HTTP requests with limits on time, on the size of the answer, and on redirects.
 
 A redirected request has no header Authorization. The proxies that the environment names are used only if the caller
-allows it.
-"""
+allows them."""
 
 from __future__ import annotations
 
@@ -54,8 +53,8 @@ def send(
     with_proxies: bool = False,
     is_timed_as_a_whole: bool = False,
 ) -> HttpAnswer:
-    """Sends a request and returns the answer, at most `most_bytes` of its body. Follows at most `most_redirects`, and
-    none that would repeat a write. `tls` makes the context for https. Raises NoAnswer.
+    """Sends a request and returns the answer, at most `most_bytes` of its body. Follows at most `most_redirects`
+    redirects, and no redirect that would repeat a write. `tls` makes the context for https. Raises NoAnswer.
 
     `timeout_s` limits the connection, the TLS handshake, and each wait for the next byte. With `is_timed_as_a_whole` it
     also limits the time from the first byte of the request to the last byte of the answer."""

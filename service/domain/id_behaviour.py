@@ -1,7 +1,6 @@
-"""The use of transactional.ids, and the naming strategy of Apache Flink's KafkaSink that it shows.
+"""The use of transactional.ids, and the naming strategy of Apache Flink's KafkaSink that this use shows.
 
-Sources: `TransactionNamingStrategyImpl` and `KafkaSinkBuilder` (flink-connector-kafka 5.0.0).
-"""
+Sources: `TransactionNamingStrategyImpl` and `KafkaSinkBuilder` (flink-connector-kafka 5.0.0)."""
 
 from __future__ import annotations
 
@@ -51,7 +50,8 @@ def flink_strategy(of_subtask: Mapping[int, Behaviour]) -> str | None:
 
     A KafkaSink initialises the id of the next transaction when a checkpoint begins, and commits the previous
     transaction when the checkpoint is complete. So each id has one transaction, which ends soon after the
-    InitProducerId of the next id. Other applications end transactions at any time, and more than one under each id."""
+    InitProducerId of the next id. Other applications end transactions at any time, and run more than one transaction
+    under each id."""
     if _are_handed_over(of_subtask):
         return INCREMENTING
     return POOLING if _are_pooled(of_subtask) else None
@@ -92,9 +92,8 @@ def _are_pooled(of_subtask: Mapping[int, Behaviour]) -> bool:
     """Returns whether a few ids take turns at regular intervals, each with at most one transaction between two of its
     InitProducerIds. A process that restarts again and again initialises all its ids at once.
 
-    Under TV2, the epochs show the number of transactions. In the old protocol, a commit keeps the epoch; so the newest
-    turn must also begin before the transaction of the turn before it has ended.
-    """
+    Under TV2, the epochs show the number of transactions. In the old protocol, a commit keeps the epoch, so the epochs
+    are not enough: the newest turn must also begin before the transaction of the previous turn has ended."""
     turns = _turns(of_subtask)
     numbers = [number for _, number in turns]
     repeated = sum(numbers.count(number) > 1 for number in set(numbers))
@@ -110,9 +109,9 @@ def _are_pooled(of_subtask: Mapping[int, Behaviour]) -> bool:
 
 
 def _turns(of_subtask: Mapping[int, Behaviour]) -> list[tuple[int, int]]:
-    """Returns (time, number) of the InitProducerIds, oldest first. If several in a row are of the same id, only the
-    last is returned: a job that starts again initialises an id once to fence the transaction that it finds, and once
-    more to use the id."""
+    """Returns (time, number of the id) for each InitProducerId, oldest first. If several in a row are of the same id,
+    only the last one is returned: a job that starts again initialises an id once to fence the transaction that it
+    finds, and once more to use the id."""
     found: list[tuple[int, int]] = []
     for turn in sorted((init.at_ms, number) for number, one in of_subtask.items() for init in one.inits):
         if found and found[-1][1] == turn[1]:

@@ -1,4 +1,4 @@
-"""Derives the Kafka release of a broker from its feature levels, where these allow only one answer."""
+"""Derives the Kafka release of a broker from its feature levels, if the levels allow only one answer."""
 
 from __future__ import annotations
 

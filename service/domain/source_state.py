@@ -32,7 +32,7 @@ class SourceName(StrEnum):
     TRANSACTION_LOG = "transaction_state"
     PARTITIONS = "partitions"
     LEDGER = "ledger"
-    """Data partitions, batch by batch."""
+    """The ledger, for which data partitions are read batch by batch."""
 
 
 class StallCause(Enum):
@@ -86,12 +86,12 @@ class Stall:
 def stall_of(as_of_ms: int | None, error: Reason | None, lease: LeaseState | None, now_ms: int) -> Stall | None:
     """Returns the stall of the source; None while it does not stall.
 
-    `as_of_ms`: the source's last success, None if there was none. `error`: its last report, None if that was a success.
+    `as_of_ms`: the source's last success, None if there was none. `error`: the error in the source's last report; None
+    if the report was a success.
 
     The reader's clock may be ahead of `now_ms`. While the reader renews its lease, the age of the last success is
     measured against the renewal, because both times come from the reader's clock. If the reader is gone, its absence is
-    noticed only once `now_ms` has caught up with the reader's clock.
-    """
+    noticed only once `now_ms` has caught up with the reader's clock."""
     latest_ms = now_ms if lease is None else max(now_ms, lease.renewed_at_ms)
     if as_of_ms is not None and abs(latest_ms - as_of_ms) <= STALLED_AFTER_MS:
         return None
@@ -109,7 +109,7 @@ def stall_of(as_of_ms: int | None, error: Reason | None, lease: LeaseState | Non
 
 
 def _why_gone(lease: LeaseState | None, now_ms: int) -> StallCause | None:
-    """Returns why no application reads the cluster; None if one does."""
+    """Returns the reason why no application reads the cluster; None if an application reads it."""
     if lease is None:
         return StallCause.NO_APPLICATION
     if lease.released:

@@ -23,9 +23,9 @@ _OPERATIONS_UNTIL: Final = 10
 
 
 class CanaryPermissions(NamedTuple):
-    """The principal's permissions for the canary. `operations`: those on the canary's topic; None if the topic does not
-    exist, or may not be described. `may_create`: None if the topic exists. `describes_log`: DESCRIBE on
-    `__transaction_state`."""
+    """The principal's permissions for the canary. `operations`: the operations allowed on the canary's topic; None if
+    the topic does not exist, or may not be described. `may_create`: whether the topic may be created; None if it
+    exists. `describes_log`: whether DESCRIBE on `__transaction_state` is allowed."""
 
     operations: frozenset[str] | None
     may_create: bool | None

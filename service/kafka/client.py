@@ -172,7 +172,7 @@ class KafkaClient:
 
     def _wait_for(self, future: Any, give_up: float) -> None:
         """Waits for the future until `give_up` (monotonic clock). Reports progress every second, so that the watchdog
-        does not take the wait for a process that is stuck."""
+        does not mistake the waiting process for a stuck one."""
         while True:
             left_s = max(give_up - time.monotonic(), 0)
             self._client.poll(timeout_ms=min(left_s, STEP_EVERY_S) * 1000, future=future)
@@ -227,7 +227,7 @@ class KafkaClient:
 
 
 _CLASS_NAMES: Final = re.compile(r"^(?:\[Error \d+\] )?(?:\w+Error: )+")
-"""Matches the error number and class names in front of the library's error texts, which are not shown."""
+"""Matches the error number and class names at the beginning of the library's error texts. Messages leave them out."""
 
 CONNECT_TIMEOUT_MS: Final = 5_000
 NEXT_SERVER_AFTER_MS: Final = 1_500

@@ -25,8 +25,8 @@ _TOPIC_IDS = 12  # the last Metadata version that finds topics by name and shows
 @dataclass(frozen=True, slots=True)
 class Leader:
     """The broker that leads a partition, and the leader epoch; `node` is -1 if there is no leader. `leader_check`
-    compares Leaders that different brokers report, so it has no field that may differ under the same leader: such a
-    field belongs in TopicLayout."""
+    compares Leaders that different brokers report, so this class has no field that may differ under the same leader:
+    such a field belongs in TopicLayout."""
 
     node: int
     epoch: int
@@ -71,8 +71,8 @@ def layout_of(found: Any) -> TopicLayout:
 
 
 class Topics(NamedTuple):
-    """All topics of a cluster. `layouts`: by topic. `denied`: by topic, the error code with which the broker names the
-    topic but not its partitions. `brokers`: ids of the live brokers."""
+    """All topics of a cluster. `layouts`: by topic, its layout. `denied`: by topic, the error code with which the
+    broker names the topic but not its partitions. `brokers`: ids of the live brokers."""
 
     layouts: dict[str, TopicLayout]
     denied: dict[str, int]

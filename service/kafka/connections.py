@@ -2,8 +2,7 @@
 
 The classes here change only these faults of kafka-python 3.0.12. It reads from a socket for as long as bytes come,
 waits for a TLS handshake without a time limit, accepts a pause of any length from a broker, and drops the reason of a
-failed connection. It also logs in with the credentials of its start, and does not escape SCRAM names.
-"""
+failed connection. It also logs in with the credentials that it got at its start, and does not escape SCRAM names."""
 
 from __future__ import annotations
 

@@ -166,7 +166,8 @@ def request_body(wanted: Mapping[str, Sequence[tuple[int, int]]], isolation: int
 
 class AnswerReader:
     """Reads the answers to one request that is sent many times. A broker answers in the same order every time, so the
-    positions of the partitions' numbers are found once, and again only if any other byte of the answer differs."""
+    positions of the error codes and offsets in the answer are computed once, and computed again only if another byte of
+    the answer has changed."""
 
     def __init__(self, places: Sequence[tuple[str, int]]) -> None:
         """`places`: the partitions, in the order of the arrays that `read` returns."""

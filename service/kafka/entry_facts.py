@@ -23,8 +23,9 @@ transactions."""
 _TIME_MARGIN_MS: Final = 60_000
 """Allowance for clocks that differ. The offset at which the search for markers begins is a hint, never a proof."""
 _OFFSETS_BACK: Final = 10_000
-"""Least number of offsets before the entry that are read if the owner's records are known, and the read is deep or has
-no sample from before the entry. A short partition is then read whole, which proves more."""
+"""Minimum number of offsets that are read before the entry in two cases: the read is deep, or no sample is from before
+the entry. Not used if no records of the owner are known. Thanks to this minimum, a short partition is read whole, which
+proves more."""
 
 
 def read_facts(

@@ -49,7 +49,7 @@ class KafkaFailure(Exception):
 
 
 class KafkaUnavailable(KafkaFailure):
-    """No broker answers, or not in time, or only with transient errors: try again later."""
+    """No broker answers in time, or brokers answer only with transient errors: try again later."""
 
 
 class PartitionUnavailable(KafkaUnavailable):

@@ -20,7 +20,8 @@ _PIECE_TIMEOUT_MS = 3_000
 
 @dataclass(frozen=True, slots=True)
 class PartitionFetch:
-    """A request to read `partition` from `offset`. `leader_epoch` lets a broker that lost the lead refuse."""
+    """A request to read `partition` from `offset`. By `leader_epoch`, a broker that is not the leader any more refuses
+    the request."""
 
     partition: int
     offset: int
@@ -71,12 +72,11 @@ def fetch_many(
     *,
     is_committed: bool = False,
 ) -> list[Fetched]:
-    """Sends one Fetch, read uncommitted unless `is_committed`. Needs READ on the topics. Raises KafkaUnavailable or
-    KafkaRefused.
+    """Sends one Fetch, with read_uncommitted unless `is_committed`, and returns the answers for the partitions. Needs
+    READ on the topics. Raises KafkaUnavailable or KafkaRefused.
 
-    Only the first non-empty partition may exceed its `max_bytes`. Any other partition comes back empty, without an
-    error, if its first batch does not fit. So callers rotate the order.
-    """
+    Only the first non-empty partition may exceed its `max_bytes`. If the first batch of any other partition does not
+    fit, the partition is returned empty, without an error. So callers rotate the order."""
     of_topic = FetchRequest.FetchTopic
     request = FetchRequest(
         max_wait_ms=max_wait_ms,

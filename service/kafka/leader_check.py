@@ -46,8 +46,8 @@ class CheckedPartition(NamedTuple):
 
 
 class LogEnds(NamedTuple):
-    """End offsets of the partitions of a topic, requested at `asked_at_ms` or later, and their leaders. Both leave out
-    a partition whose leader changed or did not answer."""
+    """End offsets of the partitions of a topic, requested at `asked_at_ms` or later, and the leaders of these
+    partitions. `offsets` and `leaders` leave out a partition whose leader changed or did not answer."""
 
     asked_at_ms: int
     offsets: dict[int, int]
@@ -55,8 +55,8 @@ class LogEnds(NamedTuple):
 
 
 class LeaderCheck:
-    """Checks the leaders before and after each request. For one thread. `now_ms`: returns the time for every timestamp
-    of this class."""
+    """Checks the leaders before and after each request. Only for use in one thread. `now_ms`: returns the time for
+    every timestamp of this class."""
 
     def __init__(self, client: KafkaClient, now_ms: Callable[[], int]) -> None:
         self._client, self._now_ms = client, now_ms
@@ -66,8 +66,8 @@ class LeaderCheck:
         """Time of the last request that a broker did not answer; None if there was none."""
 
     def end_offsets(self, topic: str, partitions: Collection[int]) -> LogEnds:
-        """Returns the end offsets of the partitions that kept their leader. They include records above the high
-        watermark, which become readable once a frozen replica leaves the ISR. Raises KafkaFailure."""
+        """Returns the end offsets of the partitions that kept their leader. These offsets include records above the
+        high watermark, which become readable once a frozen replica leaves the ISR. Raises KafkaFailure."""
         before = self._leaders({topic})
         asked_at_ms = self._now_ms()
         layout = TopicLayout(topic, "", {})

@@ -30,7 +30,7 @@ _OF_TLS: Final = {
 
 
 def config(settings: ClientSettings) -> dict[str, Any]:
-    """Returns librdkafka's settings; reads client.properties and the files that it names again. Raises BadClientConfig
+    """Returns librdkafka's settings. Reads client.properties again, and the files that it names. Raises BadClientConfig
     for a mistake in the file."""
     latest = settings.latest()
     arguments = latest.kafka_python()

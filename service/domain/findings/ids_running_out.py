@@ -34,7 +34,7 @@ _SHARE: Final = 7  # if ids live for less than a week, a seventh of that counts 
 
 
 def soon_ms(expiration_ms: int) -> int:
-    """Returns the time (ms) before its expiry from which an id is reported as about to expire."""
+    """Returns the length (ms) of the period before an id's expiry in which the id is reported."""
     return min(SOON_MS, expiration_ms // _SHARE)
 
 
@@ -103,7 +103,8 @@ def _expiring(some: Sequence[IdState], context: Context) -> Observation:
 
 
 def expired(expiries: Iterable[Event], context: Context, window: ReportWindow) -> list[Observation]:
-    """Returns an observation for each id or prefix. `expiries`: the tombstones that were read."""
+    """Returns one observation for each expired id, or for each prefix that several of them share. `expiries`: the
+    tombstones that were read."""
     return [_expired(group, context) for group in group_by_subject(expiries, gap_ms(context), window)]
 
 
@@ -157,9 +158,9 @@ class EpochFacts(SharedFacts):
             if self.more
             else f"{self.name} has used {self.producer_epoch:,} of the {LAST_EPOCH:,} epochs of its producer id",
             "Under the old protocol each start, fence and timeout takes an epoch: find out why this id is started so"
-            " often. A start while the id is idle assigns a new producer id only from epoch 32,766 on; before that, it"
-            " takes one more epoch. A fence or timeout in the last epochs can fail on brokers before 4.3. Clients of"
-            " the new protocol (KIP-890) get a new producer id without a restart.",
+            " often. A start while the id is idle assigns a new producer id only from epoch 32,766 on; a start"
+            " before that takes one more epoch. A fence or timeout in the last epochs can fail on brokers before 4.3."
+            " Clients of the new protocol (KIP-890) get a new producer id without a restart.",
         )
 
 

@@ -1,5 +1,5 @@
-"""Decides how findings open, change, end and reopen, and counts the observations that get no finding because of a
-bound. Pure: takes the stored findings and the result of a judge round, returns changes."""
+"""Decides how findings open, change, end and reopen, and counts the observations that get no finding because MOST_OPEN
+findings of their kind are open. Pure: takes the stored findings and the result of a judge round, returns changes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ SEEN_AGAIN_MS: Final = 60_000
 """Interval at which a finding with an unchanged condition is stored again as still open."""
 
 MOST_OPEN: Final = 200
-"""Maximum number of open findings of one kind. Once it is reached, a finding is opened only when another one ends.
-Normally there are fewer, because the rules group and limit observations."""
+"""Maximum number of open findings of one kind. Once this number is reached, a finding is opened only when another one
+ends. Normally there are fewer, because the rules group and limit observations."""
 
 MOST_OPEN_IN_ALL: Final = MOST_OPEN * len(tuple(Kind))
 
@@ -31,8 +31,8 @@ OPENED, CONFIRMED, REOPENED, RESOLVED, UPDATED = "opened", "confirmed", "reopene
 
 
 class _Omitted(NamedTuple):
-    """An observation that has no finding because of a bound. `seen_ms`: the time at which a condition was last seen, or
-    at which an event last happened."""
+    """An observation that has no finding because of MOST_OPEN. `seen_ms`: the time at which a condition was last seen,
+    or at which an event last happened."""
 
     seen_ms: int
     log_partition: int | None
@@ -46,8 +46,8 @@ class Change(NamedTuple):
 
 
 def reconcile(stored: Mapping[Key, Finding], result: RoundResult, now_ms: int, cluster: str) -> list[Change]:
-    """Returns the changes that the round makes. `stored`: the newest episode of each subject, or at least those that
-    are open or were resolved in the last 24 h; `cluster`: the cluster's id in Kafka. The result does not depend on the
+    """Returns the changes that the round makes. `stored`: the newest finding about each subject (a finding that was
+    resolved more than 24 h ago may be missing). `cluster`: the cluster's id in Kafka. The result does not depend on the
     order of observations, or on whether an observation comes twice."""
     open_of = Counter(finding.kind for finding in stored.values() if finding.is_open)
     changes = []
@@ -71,8 +71,9 @@ def reconcile(stored: Mapping[Key, Finding], result: RoundResult, now_ms: int, c
 
 
 class Truncation:
-    """Counts, round by round, the observations that have no finding because of a bound. A condition counts until a
-    round covers it and does not show it. An event counts for as long as its finding would be open."""
+    """Counts, round by round, the observations that have no finding because of MOST_OPEN. A condition counts until a
+    round judges its subject and does not observe the condition. An event counts for as long as its finding would be
+    open."""
 
     def __init__(self) -> None:
         self._omitted: dict[Key, _Omitted] = {}
@@ -89,7 +90,8 @@ class Truncation:
         self._unread |= result.unread
 
     def counts(self) -> dict[Kind, int]:
-        """Returns, by kind, how many observations have no finding because of a bound; kinds without any are absent."""
+        """Returns, by kind, how many observations have no finding because of MOST_OPEN. Kinds without such observations
+        are absent."""
         found = Counter(self._unread)
         found.update(kind for kind, _ in self._omitted)
         return {kind: number for kind, number in sorted(found.items()) if number}
@@ -97,8 +99,8 @@ class Truncation:
 
 def _omitted_is_over(key: Key, one: _Omitted, result: RoundResult, now_ms: int) -> bool:
     """Returns whether the condition or event that has no finding is over. An event is over once QUIET_MS have passed
-    since it last happened. A condition is over if the round covers it; `_omitted` adds it again if the round still
-    shows it."""
+    since the event last happened. A condition is over if the round judged its subject; if the round still observed the
+    condition, `_omitted` adds the condition again."""
     kind, subject = key
     if kind in EVENTS:
         return now_ms - one.seen_ms >= QUIET_MS
@@ -147,8 +149,8 @@ def _in_order(keys: Iterable[Key]) -> list[Key]:
 
 
 def finding_id(cluster: str, kind: Kind, subject: object, opened_at_ms: int) -> str:
-    """Returns the id of an episode. The time at which the episode began distinguishes it from other episodes of the
-    same subject."""
+    """Returns the id of a finding. The time at which the finding was opened distinguishes it from earlier findings
+    about the same subject."""
     return blake2b(repr((cluster, str(kind), subject, opened_at_ms)).encode(), digest_size=8).hexdigest()
 
 
@@ -181,8 +183,8 @@ def _seen_again(old: Finding, one: Observation, fresh: tuple[Occurrence, ...], n
 
 
 def _counted(life: Life, one: Observation, fresh: tuple[Occurrence, ...]) -> Life:
-    """Returns the life with the observation's fresh occurrences counted, or, for a condition, with its present number
-    of ids."""
+    """Returns `life` with a new count. For an event, the fresh occurrences are added to the count. For a condition, the
+    count is the present number of ids."""
     counted_to = max([life.counted_to, *(o.sequence for o in fresh)])
     return replace(
         life,
@@ -213,7 +215,7 @@ def _resolved(finding: Finding, how: Resolution | None, now_ms: int) -> Finding:
 
 def without_canary(result: RoundResult) -> RoundResult:
     """Returns the result of the round without observations of the canary's ids and of its topic. While a coordinator
-    fails, the canary's transactions fail by design, and the canary reports that itself."""
+    fails, the canary's transactions fail by design, and the canary itself reports these failures."""
     kept = tuple(one for one in result.observations if not _is_canary(one.subject))
     return result if len(kept) == len(result.observations) else result._replace(observations=kept)
 

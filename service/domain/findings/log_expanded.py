@@ -1,10 +1,9 @@
 """The finding about partitions that were added to the transaction log. Ids then hash to other partitions, and no
-coordinator looks for them where their records lie.
+coordinator looks for an id in the partition that has its older records.
 
-Seen on 3.9.2 and 4.3.1: once the brokers have restarted, DescribeTransactions does not find such an id; an Ongoing
-transaction there never times out, while an idle id still expires. Until its restart, a broker uses the number of
-partitions that it read when it started.
-"""
+Seen on 3.9.2 and 4.3.1, once the brokers have restarted: DescribeTransactions does not find such an id. If the id has
+an Ongoing transaction, the transaction never times out. If the id is idle, it still expires. A broker uses the number
+of partitions that it read when it started, until it is restarted."""
 
 from __future__ import annotations
 
@@ -23,8 +22,8 @@ NAMED: Final = 5
 
 
 class LeftBehind(NamedTuple):
-    """A record in a `partition` of the log in which no coordinator looks for its id. `name`: its id as text.
-    `timestamp_ms`: when the record was written."""
+    """A record that lies in `partition` of the transaction log although its id now hashes to another partition. `name`:
+    its id as text. `timestamp_ms`: when the record was written."""
 
     transactional_id: bytes
     name: str
@@ -60,9 +59,9 @@ class LogExpandedFacts(Facts):
             " coordinator looks for them",
             f"Partitions of {TOPIC} cannot be removed, and none should be added again. Restart every broker that"
             " has not restarted since, one after another: until then brokers disagree about the coordinator of an id."
-            " An application that starts again gets a new producer id where its coordinator looks; the transaction that"
-            " an earlier instance left open is not aborted by that. End each such transaction by the marker of its"
-            " finding (hanging_transaction): its records are discarded. The records of idle ids expire after"
+            " An application that starts again gets a new producer id where its coordinator looks; the start does"
+            " not abort the transaction that an earlier instance left open. End each such transaction by the marker of"
+            " its finding (hanging_transaction): its records are discarded. The records of idle ids expire after"
             " transactional.id.expiration.ms. Mute this finding once no transaction is open there.",
             f"{which} a transaction open there that no timeout ends"
             if self.ongoing

@@ -1,5 +1,5 @@
-"""Findings about records of a committed transaction that an ABORT marker ended: read_committed consumers never get
-them. Such a finding stays until it is acknowledged."""
+"""Findings about records that an ABORT marker ended although their transaction was committed: read_committed consumers
+never get these records. Such a finding stays until it is acknowledged."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def lost_records(
     decision: tuple[Evidence, ...],
     rule: Rule,
 ) -> Observation:
-    """Returns the observation of records of one committed transaction on one partition, which the ABORT marker `marker`
-    ended. One observation is enough, because the finding stays until somebody acknowledges it. Within 24 h after that,
-    further observations change nothing.
+    """Returns the observation that the ABORT marker `marker` ended records of a committed transaction on one partition.
+    One observation is enough, because the finding stays until somebody acknowledges it. Within 24 h after the
+    acknowledgement, further observations change nothing.
 
     - `subject`: the entry; it begins at the first offset that the marker ended. The lost records lie between that
       offset and `last_offset` (None: not known). Other records of the same producer id may lie there, too.

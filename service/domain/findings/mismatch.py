@@ -1,10 +1,9 @@
-"""Findings about ids for which the coordinator reports another state than its log. Either the coordinator loaded its
-partition only in part, or an append failed and its memory differs from the log
+"""Findings about ids for which the coordinator reports another state than the transaction log has. Either the
+coordinator loaded its partition only in part, or an append failed and the coordinator's memory differs from the log
 (`TransactionStateManager.updateCacheCallback`).
 
 Up to Kafka 4.2, a coordinator that loads a value of an unknown version drops every later id of that partition; clients
-get no error.
-"""
+get no error."""
 
 from __future__ import annotations
 
@@ -57,13 +56,14 @@ class WithoutMarker(NamedTuple):
 
 
 class CoordinatorAnswer(NamedTuple):
-    """A coordinator's answer about an id, between `asked_at_ms` and `answered_at_ms`; `state`: Kafka's word or
+    """A coordinator's answer about an id, given between `asked_at_ms` and `answered_at_ms`; `state`: Kafka's word or
     NOT_FOUND.
 
-    `offset`: of the id's newest record in the store when the question was sent. `missing`: in state PrepareX, the
-    partitions that still lack their marker, the first MOST_LEADERS with their leader; None in other states.
-    `log_partitions`: if NOT_FOUND, the number of partitions of the transaction log that the coordinator reported
-    after that, which the store may not know yet; 0 if it reported none."""
+    `offset`: the offset of the id's newest record in the store when the question was sent. `missing`: in state
+    PrepareX, the partitions that still lack their marker (the first MOST_LEADERS of them with their leader); None in
+    other states. `log_partitions`: for NOT_FOUND, the number of partitions of the transaction log, which the
+    coordinator reported after this answer, and which the store may not know yet; 0 if the coordinator reported no
+    number."""
 
     transactional_id: bytes
     offset: int
@@ -81,7 +81,8 @@ class CoordinatorAnswer(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """An answer, and the id's row in the store, read once the log was known up to a time after the answer."""
+    """A coordinator's answer, and the id's row in the store. The row was read when the log was known up to a time after
+    the answer."""
 
     answer: CoordinatorAnswer
     now: IdState
@@ -96,7 +97,7 @@ def is_comparable(answer: CoordinatorAnswer, now: IdState | None, context: Conte
 
 def mismatches(compared: Iterable[Compared], suspects: Iterable[bytes], context: Context) -> RoundResult:
     """Returns the result of the comparison. `suspects`: ids that differed in an earlier round. The first time that an
-    id differs, it is only a candidate, because an append may be under way."""
+    id differs, the finding is only a candidate, because an append may be under way."""
     compared, known = list(compared), set(suspects)
     return RoundResult(
         tuple(_observe(c, c.now.transactional_id in known, context) for c in compared if _differs(c, context)),
@@ -130,8 +131,8 @@ def _was_left_behind(compared: Compared, context: Context) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MismatchFacts(Facts):
-    """A coordinator that reports `said` (NOT_FOUND, or Kafka's word for a state, with producer id and epoch), while the
-    log has the id in the state `logged`."""
+    """A coordinator that reports `said` (NOT_FOUND, or Kafka's word for a state, with producer id and epoch), although
+    the transaction log has the id in the state `logged`."""
 
     name: str
     place: Place

@@ -21,8 +21,8 @@ from service.domain.transaction_log.known_log import SCAN_CONFIG, KnownLog
 from service.domain.transaction_log.states import ONGOING, PREPARE_ABORT, PREPARE_COMMIT, is_time
 
 LONG_AFTER_MS: Final = 60_000
-"""Time after which an open transaction counts as long-running, unless a rule sets another time. It is Kafka's default
-transaction.timeout.ms, by which most transactions would have been aborted."""
+"""Time after which an open transaction counts as long-running, unless a rule sets another time. This time is Kafka's
+default transaction.timeout.ms, by which most transactions would have been aborted."""
 
 STUCK_AFTER_MS: Final = 10_000
 """Time in PrepareX after which a transaction counts as stuck. Markers normally take milliseconds, so after this time a
@@ -35,13 +35,13 @@ Makers = Mapping[bytes, Application]
 """The makers of ids, by id, as far as the store was queried for them."""
 
 Missing = Mapping[bytes, tuple[WithoutMarker, ...] | None]
-"""By id, the partitions that have no marker yet according to its coordinator (`CoordinatorAnswer.missing`); empty if
-all markers are acknowledged. None: the coordinator was not asked, or did not answer."""
+"""By id, the partitions that have no marker yet, as the id's coordinator reports them (`CoordinatorAnswer.missing`);
+empty if all markers are acknowledged. None: the coordinator was not asked, or did not answer."""
 
 
 class NewestState(Protocol):
-    """The fields of an id's newest record that decide whether its transaction is overdue or stuck; `partition`: of the
-    transaction log."""
+    """The fields of an id's newest record that decide whether its transaction is overdue or stuck. `partition`: the
+    record's partition of the transaction log."""
 
     @property
     def partition(self) -> int: ...
@@ -73,9 +73,9 @@ def is_stuck(one: NewestState, log: KnownLog) -> bool:
 
 
 def long_running(ids: Iterable[IdState], context: Context, makers: Makers) -> list[Observation]:
-    """Returns observations of transactions that have been open for a long time within their timeout, and of those near
-    their deadline that a two-phase sink is known to have made. `ids`: the ids with open transactions, the oldest
-    transaction first."""
+    """Returns observations of transactions that have been open for a long time and have not timed out. If an id is
+    known to belong to a two-phase sink, its transaction is also returned near its deadline. `ids`: the ids with open
+    transactions, the oldest transaction first."""
     return bounded(
         [
             one
@@ -113,7 +113,7 @@ def _long_running(one: IdState, maker: Application, context: Context) -> Observa
     place = place_of(one, context)
     heals = None if place.was_left_behind else abort_due_ms(one, context.log)
     if place.was_left_behind:
-        ends = "whether its timeout ends it is not known: its record was left behind when partitions were added"
+        ends = "it is not known whether its timeout ends it: its record was left behind when partitions were added"
     elif times_out is None or heals is None:
         ends = "it has no timeout (two-phase commit): only its application ends it"
     else:
@@ -152,8 +152,8 @@ def _is_near(one: IdState, context: Context) -> bool:
 
 
 class Surroundings(NamedTuple):
-    """The facts around overdue transactions. `written_ms`: by partition of the log, the newest timestamp of a record
-    there, among the ids that were updated last. `answers`: by id, the coordinator's answer."""
+    """Facts that help to explain overdue transactions. `written_ms`: by partition of the transaction log, the newest
+    timestamp of a record, among the ids that were updated last. `answers`: by id, the coordinator's answer."""
 
     written_ms: Mapping[int, int] = {}
     answers: Mapping[bytes, Answer] = {}
@@ -218,7 +218,7 @@ def _overdue(one: IdState, context: Context, surroundings: Surroundings) -> Obse
 
 
 def _facts_known(one: IdState, facts: OverdueFacts, surroundings: Surroundings) -> list[Evidence]:
-    """Returns the facts on which the advice rests, as evidence."""
+    """Returns, as evidence, the facts on which the advice depends."""
     place, found = facts.place, []
     written_ms = surroundings.written_ms.get(place.partition, -1)
     if facts.neighbours_progress:
@@ -226,15 +226,16 @@ def _facts_known(one: IdState, facts: OverdueFacts, surroundings: Surroundings) 
             Evidence(written_ms, place.log_partition, "a record of another id was written then, after the due time")
         )
     if facts.is_above_finalized:
-        versions = f"written under transaction.version {facts.written_under}; finalized is {facts.finalized}"
+        versions = (
+            f"written under transaction.version {facts.written_under}; the finalized version is {facts.finalized}"
+        )
         found.append(Evidence(one.timestamp_ms, "features", versions))
     return found
 
 
 def stuck(ids: Iterable[IdState], missing: Missing, context: Context) -> list[Observation]:
-    """Returns observations of transactions that are stuck in PrepareX. `ids`: ids in PrepareX, those that have been in
-    that state longest first. The time in PrepareX counts from the record's timestamp, not from the times inside its
-    value."""
+    """Returns observations of transactions that are stuck in PrepareX. `ids`: ids in PrepareX, the longest in this
+    state first. The time in PrepareX counts from the record's timestamp, not from the times inside its value."""
     found = [one for one in judgeable(ids, context) if is_stuck(one, context.log)]
     return bounded(found, lambda one: _stuck(one, missing.get(one.transactional_id), context))
 

@@ -1,4 +1,4 @@
-"""The outlook of a problem: what ends an open transaction or a finding, when, and if it ends at all."""
+"""The outlook of a problem: whether an open transaction or a finding ends, what ends it, and when."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Heals(StrEnum):
 
 
 class Outlook(NamedTuple):
-    """If and when a problem ends, in a few words. `order`: the sort key; problems that do not heal come first. `icon`:
-    the name of the icon to draw. `at_ms`: the time to count down to; `latest_ms`: the time by which the problem ends at
-    the latest. `brief`: a form of `text` that follows a subject, such as "hangs"; if `at_ms` is given, the page appends
-    the time left."""
+    """A short statement on whether and when a problem ends. `order`: the sort key; problems that do not heal come
+    first. `icon`: the name of the icon to draw. `at_ms`: the time to count down to; `latest_ms`: the time by which the
+    problem ends at the latest. `brief`: a form of `text` that follows a subject, such as "hangs"; if `at_ms` is given,
+    the page appends the time left."""
 
     order: int
     heals: Heals
@@ -62,8 +62,9 @@ OF_UNKNOWN: Final = Outlook(3, Heals.UNKNOWN, "unknown", "unknown", brief="canno
 
 
 def outlook_of(relation: Relation, limits: Limits, leader: int = -1) -> Outlook:
-    """Returns the outlook of an open entry. `limits`: of the brokers, which check for timed-out transactions every
-    `scan_ms`. `leader`: the broker that leads the entry's partition; -1 if there is none, or if it is not known."""
+    """Returns the outlook of an open entry. `limits`: the limits of the brokers, which check for timed-out transactions
+    every `scan_ms`. `leader`: the broker that leads the entry's partition; -1 if there is none, or if it is not
+    known."""
     owner = relation.owner
     if relation.kind == RelationKind.HANGING:
         return HANGS

@@ -1,5 +1,6 @@
-"""`[[rules]]`: settings for some ids or topics: the time after which a transaction counts as long, the owner, the end
-of a mute. `full_history`: every transition of ids with the rule's prefix is kept, even ordinary commits."""
+"""The rules of the settings (`[[rules]]`). For some ids or topics, a rule sets the time after which a transaction
+counts as long-running, the owner, and the end of a mute. With `full_history`, every transition of ids with the rule's
+prefix is kept, even ordinary commits."""
 
 from __future__ import annotations
 

@@ -1,25 +1,25 @@
-"""Decides when an event can be reported: once the log is known past everything that could change how it is reported.
+"""Decides when an event can be reported: once every record that could change its report has been read.
 
-The events of one outage reach the judge in pieces: micro-batches, several log partitions, a restart in between. The
-pieces depend on the machine, and not on the cluster. So findings must not depend on the pieces: a slow machine reports
-the same as a fast one, only later. Three rules make sure of that.
+The events of one outage reach the judge in pieces, because of micro-batches, several log partitions, or a restart in
+between. The pieces depend on the machine, and not on the cluster. So findings must not depend on the pieces: a slow
+machine must report the same as a fast one, only later. Three rules ensure this.
 
-1. How an event is reported (with a burst of timeouts, under its id, under the prefix of its id) is a function of the
-   events in a bounded time around it, by the time in the log: 15 minutes before, and `gap_ms` after (timeouts:
-   TOGETHER_MS more, while they keep coming). It is never a function of what one round happens to hold.
-2. An event is reported when all partitions of the log have been read past that time, so that no later event can change
-   the answer. A finding is therefore never opened under one subject and counted again under another.
-3. Only growth is reported at once: the fifth id makes a burst, whatever follows. A finding remembers timeouts that it
-   passed over and that may yet join a burst, and counts them if they join.
+1. The subject of a finding about an event (a burst of timeouts, an id, or the prefix of an id) depends only on the
+   event's neighbours in time: on the events from 15 minutes before the event to `gap_ms` after it, by the times in the
+   log. For a timeout, this period is up to TOGETHER_MS longer if further timeouts follow. The subject never depends on
+   which events one round happens to have.
+2. An event is reported when all partitions of the log have been read past this period, so that no later event can
+   change the subject. So no event is counted under one subject and later again under another subject.
+3. A burst is reported at once when it has five ids, because no later event can undo it. The finding remembers the
+   timeouts that may still join a burst, and counts them if they join.
 
-Churn depends on more than events: on whether an id is used again within `churn.UNUSED_MS` after a newer one was born. A
-judge that reads the log late also sees later uses. So that judge may find less churn than one that keeps up with the
-log, but never more.
+Churn does not depend on events alone, but also on whether an id is used again within `churn.UNUSED_MS` after a newer id
+appeared. A judge that reads the log late also sees later uses. So such a judge may find less churn than a judge that
+keeps up with the log, but never more.
 
-The alternative is to open a finding for the first timeouts and to withdraw it when the burst becomes visible. That
-would report two outages where there is one, and notifications that went out could not be corrected. The price of
-waiting is small: a single timeout is over before it is read, and is reported some 16 seconds later.
-"""
+The alternative is to open a finding for the first timeouts and to withdraw the finding when the burst becomes visible.
+The alternative would report two outages where there is one, and notifications that were sent could not be corrected.
+The price of waiting is small: a single timeout is over before it is read, and is reported some 16 seconds later."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from service.domain.findings.context import Context
 from service.domain.findings.events import Event
 
 TOGETHER_MS: Final = 60_000
-"""Timeouts within this time may have one reason: transactions start at different times, and the coordinator scans every
-10 s."""
+"""Timeouts within this time may have the same cause. They do not all come at the same moment, because transactions
+start at different times, and the coordinator scans every 10 s."""
 
 SKEW_MS: Final = 1_000
 """Allowance for the difference between the clocks of brokers, and between our clock and theirs."""
 
 LONGEST_MS: Final = 5 * 60_000
 """Longest wait (ms) before an event is reported. Without this bound, a partition that always lags would delay the
-events of all others for ever."""
+events of all other partitions for ever."""
 
 
 def gap_ms(context: Context) -> int:
-    """Returns the longest time (ms) between two timeouts of one outage: a coordinator's scan interval, plus a few
-    seconds for writing the aborts, because two successive scans find all timeouts of an outage. At least 15 s."""
+    """Returns the longest time (ms) between two timeouts of one outage: the coordinators' scan interval plus 5 s for
+    writing the aborts, because two successive scans find all timeouts of an outage; at least 15 s."""
     return max(15_000, context.log.limits.scan_ms + 5_000)
 
 
@@ -60,9 +60,8 @@ class Settling(NamedTuple):
         """Returns whether everything that was written until `after_ms` after the event is known, or whether the event
         has waited for LONGEST_MS.
 
-        The time of reading is used if it is known, else the time in the log. The time of reading is of the same clock
-        as `settled_ms`, and later than the append even if the coordinator's clock is wrong.
-        """
+        The event's time is the time of reading if it is known, else the time in the log. The time of reading comes from
+        the same clock as `settled_ms`, and is later than the append even if the coordinator's clock is wrong."""
         read_ms = min(self.read_ms.get(event.sequence, event.at_ms), self.now_ms)
         if self.settled_ms is not None and self.settled_ms >= read_ms + after_ms:
             return True
@@ -84,9 +83,8 @@ def first_unsettled_timeout(
     """Returns the lowest sequence of a timeout that has to wait, among the timeouts that are in no burst so far
     (`single`); None if there is none.
 
-    A timeout cannot join a burst any more if no other timeout follows it within `gap_ms`. Otherwise, only timeouts
-    within TOGETHER_MS can form a burst with it, which is settled one gap later.
-    """
+    If no other timeout follows a timeout within `gap_ms`, the timeout cannot join a burst any more. Otherwise, it can
+    form a burst only with timeouts within TOGETHER_MS, so it is settled TOGETHER_MS and one gap later."""
     after_ms = gap_ms(context)
     growing: set[int] = set()
     later: Event | None = None

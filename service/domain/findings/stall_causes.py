@@ -1,6 +1,6 @@
 """Finds the cause of each stall, and the consumer groups that wait behind it. A finding about a group is as severe as
-the confirmed finding about the transaction that blocks the group. If there is none, the relation of the transaction's
-entry sets the severity."""
+the confirmed finding about the transaction that blocks the group. If there is no such finding, the relation of the
+transaction's entry sets the severity."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMMIT_EXPECTED_MS: Final = 6_000
 
 
 class Blocker(NamedTuple):
-    """An entry on a partition, its relation, and its id as people read it (None: no id is known)."""
+    """An entry on a partition, its relation, and its transactional.id as people read it (None: no id is known)."""
 
     entry: Entry
     relation: Relation
@@ -98,9 +98,9 @@ def blocked_groups(
     context: Context,
     as_of_ms: int,
 ) -> list[Observation]:
-    """Returns observations of blocked groups whose offset has not moved for COMMIT_EXPECTED_MS; the time before the
-    stall counts only for a pending offset. Leaves out groups that will stop later, because they still read. `known`:
-    findings; the confirmed ones describe the blocking transactions.
+    """Returns observations of blocked groups whose offset has not moved for COMMIT_EXPECTED_MS. For a pending offset,
+    the time before the stall counts, too. Leaves out groups that still read and will stop later. `known`: findings; the
+    confirmed ones describe the blocking transactions.
 
     A group is reported at once if the transaction that blocks it has a finding of its own. Otherwise (the transaction
     is within its timeout, or cannot be judged) the group is reported once the partition has been stalled for
@@ -122,7 +122,8 @@ def blocked_groups(
 def _blockers(affected: AffectedGroup, blockers: Iterable[Blocker]) -> list[Blocker]:
     """Returns the entries that the group may wait for. On a data partition, that is the first entry, which holds the
     LSO. For a pending offset, it is the entry of the transaction that contains the offset; if the batches with the
-    offset could not be read, all entries, because no Kafka request reports which one."""
+    offset could not be read, all entries are returned, because no Kafka request reports which transaction contains the
+    offset."""
     in_order = sorted(blockers, key=lambda one: one.entry.start_offset)
     if affected.waits_for_producer_id is not None:
         return [one for one in in_order if one.entry.producer_id == affected.waits_for_producer_id]

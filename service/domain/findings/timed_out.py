@@ -49,7 +49,8 @@ _LOSS: Final = (
 
 
 def timed_out(timeouts: Iterable[Event], context: Context, window: ReportWindow, makers: Makers) -> list[Observation]:
-    """Returns an observation for each id or prefix. `timeouts`: the aborts by timeout that are in no burst."""
+    """Returns one observation for each id, or for each prefix that several ids share. `timeouts`: the aborts by timeout
+    that are in no burst."""
     return [_observe(group, context, makers) for group in group_by_subject(timeouts, gap_ms(context), window)]
 
 
@@ -136,7 +137,7 @@ def _observe(group: Group, context: Context, makers: Makers) -> Observation:
 
 def _two_phase(events: Iterable[Event], makers: Makers) -> TwoPhase:
     """Returns LIKELY or NO: the confidence that a two-phase sink made one of the transactions. Transactions that are
-    known to be of such a sink do not count, because the words mention them separately (`_sinks`)."""
+    known to be of such a sink do not count, because the finding's text mentions them separately (`_sinks`)."""
     found = {two_phase_of(e.name, e.timeout_ms, makers.get(e.transactional_id, NOTHING)) for e in events}
     return TwoPhase.LIKELY if TwoPhase.LIKELY in found else TwoPhase.NO
 
@@ -144,7 +145,7 @@ def _two_phase(events: Iterable[Event], makers: Makers) -> TwoPhase:
 MANY_IDS: Final = 5
 
 Participants = Mapping[tuple[bytes, int], Sequence[tuple[str, int]]]
-"""(topic, partition) of the last transaction that ended, by (id, producer id)."""
+"""The partitions, as (topic, partition), of the last transaction that ended, by (id, producer id)."""
 
 
 Burst = tuple[Event, ...]
@@ -155,12 +156,11 @@ def bursts(timeouts: Iterable[Event], churn_times: Mapping[str, Sequence[int]], 
     """Returns the bursts among the timeouts, oldest first.
 
     A timeout is in a burst if it lies in a window of TOGETHER_MS in which at least MANY_IDS ids time out, each at most
-    `gap_ms` after the previous timeout. (A steady trickle is no outage.) Timeouts further away do not matter, so each
-    timeout is settled within a bounded time (see `settling`).
+    `gap_ms` after the previous timeout. (Timeouts that come one by one over a longer time are no outage.) Timeouts
+    outside of the window do not matter, so each timeout is settled within a bounded time (see `settling`).
 
     `churn_times`: from `churn.churn_times`. Timeouts of ids of a prefix in churn are left out: a new id at every start
-    explains them.
-    """
+    explains them."""
     own = (e for e in timeouts if not is_churning(prefix_of(e.name), e.at_ms, churn_times))
     aborted = sorted(own, key=lambda e: (e.at_ms, e.sequence))
     apart_ms = gap_ms(context)
@@ -238,9 +238,9 @@ def correlated(
     context: Context,
     makers: Makers,
 ) -> list[Observation]:
-    """Returns one observation for the cluster, which describes the newest burst and counts the timeouts of all bursts;
-    none without a burst. `waiting`: sequences of timeouts that may still join a burst. `events`: the events that show
-    when the ids came back."""
+    """Returns one observation for the cluster, which describes the newest burst and counts the timeouts of all bursts.
+    Returns an empty list if there is no burst. `waiting`: sequences of timeouts that may still join a burst. `events`:
+    the events that show when the ids came back."""
     if not found:
         return []
     burst = found[-1]
@@ -302,8 +302,8 @@ def _survival(burst: Burst, events: Sequence[Event]) -> tuple[int, int]:
 
 
 def _common(burst: Burst, participants: Participants) -> str:
-    """Returns, as text, the partitions that at least half of the ids wrote to; if there are none, the five that most
-    ids wrote to; "unknown" if no partition is known."""
+    """Returns, as text, the partitions that at least half of the ids wrote to; if there are none, the five partitions
+    that most ids wrote to; "unknown" if no partition is known."""
     counts = Counter(
         place
         for one, pid in {(e.transactional_id, e.producer_id) for e in burst}

@@ -1,5 +1,5 @@
-"""Findings about torn transactions: a part of the transaction got another outcome than the coordinator decided, or its
-records were deleted before the commit. Such a finding stays until it is acknowledged."""
+"""Findings about torn transactions: a partition got another outcome than the coordinator decided, or records of the
+transaction were deleted before the commit. Such a finding stays until it is acknowledged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OF_GONE: Final = (
 
 
 class MarkerRead(NamedTuple):
-    """A marker that was read on a partition. `at_ms`: the leader's clock."""
+    """A marker that was read on a partition. `at_ms`: when it was written, by the leader's clock."""
 
     topic: str
     partition: int
@@ -120,8 +120,8 @@ class TornFacts(Facts):
 
 
 def torn(one: TornTransaction, rule: Rule) -> Observation:
-    """Returns the observation of the torn transaction, whose subject is one of its contradicting markers or deleted
-    parts."""
+    """Returns the observation of the torn transaction. The observation's subject is one of the contradicting markers or
+    deleted parts."""
     if one.otherwise:
         marker = one.otherwise[0]
         topic, partition, offset, at_ms = marker.topic, marker.partition, marker.offset, marker.at_ms

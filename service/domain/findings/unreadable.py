@@ -19,7 +19,8 @@ from service.domain.reasons.unread import READ, NoPermission, is_denied, is_log_
 from service.domain.transaction_log.states import TOPIC
 
 GAP_AFTER_MS: Final = 30_000
-"""Time for which a source may fail before the failure is a coverage gap, because brokers restart."""
+"""Time for which a source may fail before the failure counts as a coverage gap: the time that a broker may need to
+restart."""
 
 _REASONS: Final = {
     "retention": "were deleted before they were read",
@@ -44,7 +45,7 @@ class Undecoded(NamedTuple):
     partition: int
     names: tuple[str, ...]
     rejects: tuple[tuple[int, int, str], ...]
-    """(offset, seen at, reason)"""
+    """One tuple for each undecodable record: its offset, the time (ms) at which it was seen, and the reason."""
 
 
 class DataGap(NamedTuple):
@@ -107,8 +108,8 @@ def undecodable(found: Iterable[Undecoded], context: Context) -> list[Observatio
 
 @dataclass(frozen=True, slots=True)
 class DataGapFacts(Facts):
-    """The facts about a data gap. There are none besides the subject, because the evidence contains the missing
-    offsets."""
+    """The facts about a data gap: an empty class, because the subject names the partition, and the evidence contains
+    the missing offsets."""
 
     def words(self, about: Observation, /) -> Words:
         topic, partition, *_ = about.subject
@@ -151,8 +152,8 @@ def _data_gap(topic: str, partition: int, gaps: list[DataGap]) -> Observation:
 
 def coverage_gaps(sources: Iterable[SourceReport], now_ms: int) -> list[Observation]:
     """Returns observations of sources that have failed for GAP_AFTER_MS. Verdicts that depend on such a source wait. A
-    source also counts as failed if its last success lies GAP_AFTER_MS or more after `now_ms`: then the clock was set
-    back. A missing transaction log is no gap, because nothing can close such a gap."""
+    source also counts as failed if its last success lies GAP_AFTER_MS or more after `now_ms`, which means that the
+    clock was set back. A missing transaction log is not reported, because nothing can close such a gap."""
     gaps = []
     for one in sources:
         if one.as_of_ms is not None and one.as_of_ms - now_ms >= GAP_AFTER_MS:
@@ -166,8 +167,8 @@ def coverage_gaps(sources: Iterable[SourceReport], now_ms: int) -> list[Observat
 
 @dataclass(frozen=True, slots=True)
 class SourceUnreadFacts(Facts):
-    """A source that fails, for the reason of the observation. Without a reason, the clock was set back: every
-    observation counts as old until the clock reaches `clock_until_ms` again."""
+    """A source that fails. The reason of the observation is the cause of the failure. If the observation has no reason,
+    the clock was set back: every observation then counts as old until the clock reaches `clock_until_ms` again."""
 
     clock_until_ms: int | None
 
@@ -180,8 +181,8 @@ class SourceUnreadFacts(Facts):
     def words(self, about: Observation, /) -> Words:
         return Words(
             f"{about.subject.topic or 'data partitions'} cannot be read: {self.why(about.reason)}",
-            "Verdicts that depend on it wait until it can be read again; until then the data shown are those of the"
-            f" last read. {self._what_helps(about.reason)}",
+            "Verdicts that depend on this source wait until it can be read again. Until then, the data shown are those"
+            f" of the last read. {self._what_helps(about.reason)}",
         )
 
     def _what_helps(self, reason: Reason | None) -> str:
@@ -205,7 +206,7 @@ def _coverage_gap(one: SourceReport, since_ms: int, error: Reason | None) -> Obs
 
 
 class NotJudged(NamedTuple):
-    """A stalled partition, and the reason why it cannot be judged (None: it can)."""
+    """A stalled partition, and the reason why it cannot be judged; None if it can be judged."""
 
     topic: str
     partition: int
@@ -224,8 +225,8 @@ class TopicUnreadFacts(SharedFacts):
         return Words(
             f"no permission to read {self.rest('topic', 'topics')} with stalled partitions: grant READ"
             if self.more
-            else f"{self.partitions}: the LSO is stalled, and what holds it is not known: no permission to read the"
-            " topic",
+            else f"{self.partitions}: the LSO is stalled, and the transaction that holds it is not known: no permission"
+            " to read the topic",
             "Kafka requires READ on the topic to list the producers with open transactions: grant it to txnscope's"
             f" principal. `txnscope doctor --topics {self.topic}` prints the command.",
         )

@@ -1,7 +1,7 @@
 """Sums up a run of aborted records: from an offset on, up to the first record that read_committed consumers get. Pure.
 
 A read_committed consumer gets nothing from the whole run, and its position may stay where it is. The run has a bound of
-its own, so it may continue beyond the last span of an explanation."""
+its own, so it may continue beyond the last span that `explain` returns."""
 
 from __future__ import annotations
 

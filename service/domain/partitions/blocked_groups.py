@@ -71,19 +71,21 @@ class GroupOffset(NamedTuple):
     """The answer of a group's coordinator about one partition. The writer of the store sets the times and counts,
     because they follow from earlier answers.
 
-    - `committed_offset`: of a share group, its start offset; -1: none, or not reported. `members`: None if not
-      reported.
+    - `committed_offset`: for a share group, its start offset; -1 if there is none, or if it is not reported. `members`:
+      None if not reported.
     - `is_unstable`: an open transaction contains an offset for the partition (UNSTABLE_OFFSET_COMMIT);
-      `committed_offset` was committed before it. `producer_id`: of that transaction; None if its batches were not read.
+      `committed_offset` was committed before it. `producer_id`: the producer id of that transaction; None if its
+      batches were not read.
     - `isolation`: the level of a share group; None for other groups.
     - `observed_at_ms`: when the answer had arrived. `unchanged_since_ms`: the time since which `committed_offset` is
       known to be the same.
     - `lso`: the LSO at the time of the answer, for which `advances` and the fields about records ahead are valid; None
       if not known. `advances`: the number of times that the group, with members before and after, has moved on from an
       offset above this LSO.
-    - `has_records_ahead`: there is a record that the group could read: at an offset below the LSO, a committed record
-      before the LSO; at an offset above it, any record before the high watermark. None if these records were not read.
-      `records_ahead_since_ms`: the time since which `has_records_ahead` is known to be True at this offset.
+    - `has_records_ahead`: there is a record that the group could read. From an offset below the LSO, only committed
+      records before the LSO count; from an offset above the LSO, all records before the high watermark count. None if
+      these records were not read. `records_ahead_since_ms`: the time since which `has_records_ahead` is known to be
+      True at this offset.
     """
 
     group: str
@@ -126,8 +128,8 @@ class LsoSample(NamedTuple):
 class AffectedGroup(NamedTuple):
     """A group, a partition that it reads, and its relation to the open transaction. `stalled_partition`: the partition
     where the transaction is open: a partition of `__consumer_offsets` if the group's offset is pending (`is_pending`),
-    else the partition that the group reads. It is stalled since `stalled_since_ms` with its LSO at `stalled_lso`.
-    `ends`: the sample of the partition that the group reads; None if there is no sample."""
+    else the partition that the group reads. That partition has been stalled since `stalled_since_ms`, with its LSO at
+    `stalled_lso`. `ends`: the sample of the partition that the group reads; None if there is no sample."""
 
     offset: GroupOffset
     ends: LsoSample | None
@@ -175,8 +177,8 @@ class AffectedGroup(NamedTuple):
 
     @property
     def is_pending(self) -> bool:
-        """Returns whether the offset is part of an open transaction on `stalled_partition`. Each member that starts
-        then waits for that transaction."""
+        """Returns whether the offset is part of an open transaction on `stalled_partition`. If so, each member that
+        starts waits for that transaction."""
         return self.offset.is_unstable and self.stalled_partition != self.offset.topic_partition
 
     @property
@@ -198,7 +200,7 @@ def waits_ms(one: GroupOffset, since_ms: int | None) -> int:
 
 def stalled_since_ms(ends: LsoSample | None, as_of_ms: int) -> int | None:
     """Returns the time since which the LSO has been at its present offset, below the high watermark. Returns None if
-    that is less than STALLED_AFTER_MS ago, or if the LSO is at the high watermark: then no group waits."""
+    that time is less than STALLED_AFTER_MS ago, or if the LSO is at the high watermark: then no group waits."""
     if ends is None or ends.stalled_since_ms is None or ends.last_stable_offset >= ends.high_watermark:
         return None
     return ends.stalled_since_ms if as_of_ms - ends.stalled_since_ms >= STALLED_AFTER_MS else None
@@ -284,15 +286,15 @@ def _relation(one: GroupOffset, own: LsoSample) -> tuple[GroupRelation, Confiden
 
 def _without_offset(one: GroupOffset, own: LsoSample) -> tuple[GroupRelation, Confidence]:
     """Returns relation and confidence for a group that has committed no offset of the partition. A group with members
-    that gets records soon commits an offset, unless it stores offsets outside of Kafka. If the members are not known,
+    that reads records commits an offset soon, unless it stores offsets outside of Kafka. If the members are not known,
     the relation is UNKNOWN."""
     is_waiting = bool(one.members) and waits_ms(one, own.stalled_since_ms) >= STOPPED_AFTER_MS
     return (GroupRelation.STOPPED if is_waiting else GroupRelation.UNKNOWN), Confidence.LIKELY
 
 
 def _above(one: GroupOffset, lso: int) -> tuple[GroupRelation, Confidence]:
-    """Returns relation and confidence for a group with a committed offset above the LSO. One advance alone is no
-    certain sign, because it can be a reset between two answers."""
+    """Returns relation and confidence for a group with a committed offset above the LSO. One advance alone does not
+    prove that the group reads uncommitted records, because it can be a reset between two answers."""
     if one.lso == lso and one.advances:
         return GroupRelation.READS_UNCOMMITTED, Confidence.CERTAIN if one.advances > 1 else Confidence.LIKELY
     since_ms = one.records_ahead_since_ms

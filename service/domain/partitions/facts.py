@@ -82,7 +82,7 @@ class PartitionObservation:
 
 
 OBSERVED: Final = tuple(field.name for field in fields(PartitionObservation))
-"""The names of the fields of an observation, which are also those of its columns in Arrow and in the store."""
+"""The names of the fields of an observation, which are also the names of its columns in Arrow and in the store."""
 
 
 def observed_values(seen: PartitionObservation) -> dict[str, Any]:
@@ -116,9 +116,10 @@ class FirstBatch(NamedTuple):
 
 class OpenEntry(NamedTuple):
     """A transaction that is open on the partition, from the leader's producer state (DescribeProducers) or a window of
-    batch headers. `coordinator_epoch`: of the last marker of this producer id; -1 if the leader knows none; or
-    EPOCH_NOT_REPORTED. `last_timestamp_ms`: of the newest batch, by the producer's clock; -1 if there is none.
-    `records`, `bytes`: of the batches between LSO and high watermark; None unless that whole window was read."""
+    batch headers. `coordinator_epoch`: the coordinator's epoch in the last marker of this producer id; -1 if the leader
+    knows no marker; EPOCH_NOT_REPORTED if the broker does not report it. `last_timestamp_ms`: the timestamp of the
+    newest batch, by the producer's clock; -1 if there is none. `records`, `bytes`: the number of records and the size
+    of the entry's batches between LSO and high watermark; None unless that whole window was read."""
 
     producer_id: int
     producer_epoch: int
@@ -134,8 +135,8 @@ class StalledRead(NamedTuple):
     complete; if False, they come from a window of headers, and are complete only if `is_whole`. `why`: the reason if
     something could not be read; `described` and `first` show which part was read.
 
-    `is_whole`: every batch from the LSO to the high watermark was read, `lag_bytes` in all (else None).
-    """
+    `is_whole`: every batch from the LSO to the high watermark was read; `lag_bytes` is their total size, or None if not
+    all were read."""
 
     topic: str
     partition: int
@@ -155,8 +156,8 @@ class PartitionsBatch(NamedTuple):
     partitions.
 
     `is_full`: `observations` has all watched partitions; all others in the store count as unwatched. `not_covered`: the
-    number of partitions that exist and are not watched (`--topics`, mirrored). `trouble`: the reason why not all
-    partitions could be sampled; None if all brokers answered."""
+    number of partitions that exist and are not watched, because `--topics` leaves them out or because they are
+    mirrored. `trouble`: the reason why not all partitions could be sampled; None if all brokers answered."""
 
     observed_at_ms: int
     observations: tuple[PartitionObservation, ...] = ()
@@ -176,8 +177,8 @@ class MarkerType(StrEnum):
 class BatchOffsets(NamedTuple):
     """A batch: offsets [first, next), including those whose records compaction removed. `marker`: COMMIT or ABORT; None
     for a data batch, and for a control batch that compaction emptied or that is no transaction marker. `timestamp_ms`:
-    of the marker, or of the first record. `records`: number of records that compaction left; None: as many as
-    offsets."""
+    the timestamp of the marker, or of the first record. `records`: number of records that compaction left; None: as
+    many as the batch has offsets."""
 
     first: int
     next: int

@@ -34,8 +34,8 @@ class TopicRange(NamedTuple):
 
 
 class Volume(NamedTuple):
-    """The volume of a partition's batches with timestamps in one minute. `bytes`: of whole batches as stored in the
-    log, with markers. `records`: without markers."""
+    """The volume of those batches of a partition that have timestamps in one minute. `bytes`: the size of whole batches
+    as stored in the log, with markers. `records`: the number of records without markers."""
 
     topic: str
     partition: int

@@ -1,16 +1,19 @@
 """Compares the markers of a producer id on tailed partitions with what its coordinator decided. Pure.
 
-Every marker given here lies below a position that was stored before the transaction log was read to its end. So the
-decision of a marker, if there is one, is known. A decision is *closed* on a partition if all markers of the decision
-there are known: its CompleteX was read, then the partition's end was requested, and the partition was read to that end.
+Every marker given here lies below a position that was stored before the transaction log was read to its end. So if a
+coordinator decided a marker, its decision is known.
+
+A decision is *closed* on a partition if all its markers on the partition are known. To close a decision, its CompleteX
+is read first; then the end of the partition is requested, and the partition is read to this end.
+
 A marker that ended no record is never a contradiction: coordinators write the same marker again after a failover. If
-the cheapest histories that explain the markers (`marker_histories`) disagree about a transaction, it is not reported as
-torn.
+the cheapest histories that explain the markers (`marker_histories`) disagree about a transaction, the transaction is
+not reported as torn.
 
 Records that were deleted with their topic count as lost records of a committed transaction only if two facts are
-proven. First, they are its records: they were read behind the last marker of their producer id, and each earlier
-transaction has its marker in front of them. Second, the transaction was decided after the deletion had been seen, so
-its own marker was not deleted unread."""
+proven. First, the records belong to the transaction: they were read behind the last marker of their producer id, and
+the markers of all earlier transactions of this producer id lie in front of the records. Second, the transaction was
+decided after the deletion had been seen, so its own marker was not deleted unread."""
 
 from __future__ import annotations
 
@@ -80,10 +83,10 @@ class Compared(NamedTuple):
     - `contradictions`, `gone`: the markers and the lost records that make decisions torn.
     - `own`: by decision, the markers that carry it out.
     - `used`: the markers that need not be kept any longer.
-    - `ownerless`: partitions on which a decision in `results` has no marker of its own. Records there that no marker
-      ended may be of that transaction.
-    - `passed`: partitions on which a decision in `results` has no marker in a log that ended because its topic was
-      deleted."""
+    - `ownerless`: partitions on which a decision in `results` has no marker of its own. On such a partition, records
+      that no marker ended may belong to the decision's transaction.
+    - `passed`: partitions of decisions in `results` for which no EndedLog of the partition has the decision's marker.
+    """
 
     results: tuple[tuple[Decision, Result], ...]
     contradictions: tuple[Contradiction, ...]
@@ -112,7 +115,7 @@ def compare(
     ended: Mapping[TopicPartition, Sequence[EndedLog]] = {},
 ) -> Compared:
     """Compares the decisions of one producer id, in the order of the transaction log, with its markers, in any order.
-    `closed`: by decision, the partitions on which it is closed; `ended`: logs of partitions that ended before the
+    `closed`: by decision, the partitions on which it is closed; `ended`: by partition, the logs that ended before the
     transaction log was read to its end."""
     after_ms = _once(decisions)
     decisions = list(after_ms)
@@ -172,8 +175,8 @@ def _once(decisions: Sequence[Decision]) -> dict[Decision, int]:
 
 
 def _past(after_ms: Mapping[Decision, int], logs: Sequence[EndedLog]) -> _Past:
-    """Matches the ended logs of one partition with the decisions that list the partition. `after_ms`: by such a
-    decision, in order, a time at which it was not made yet."""
+    """Matches the ended logs of one partition with the decisions that list the partition. `after_ms`: by decision, in
+    the order of the decisions, a time at which the decision was not made yet."""
     past = _Past({}, [], set(), list(after_ms))
     for log in sorted(logs, key=lambda log: log.seen_at_ms):
         made = next((n for n, one in enumerate(past.later) if after_ms[one] > log.seen_at_ms), len(past.later))
@@ -234,8 +237,8 @@ def _used(
     settled: set[Decision],
     place: TopicPartition,
 ) -> Iterable[SeenMarker]:
-    """Yields the markers up to the last one of a settled decision, and of the later markers those that cannot belong to
-    a decision that is still unknown."""
+    """Yields the markers that need not be kept: all markers up to the last marker of a settled decision, and the later
+    markers that cannot matter to an unsettled decision or to one that is not known yet."""
     theirs = [] if found is None else [found.own[one].offset for one in settled if one in found.own]
     foreign = () if found is None else found.contradictions
     done = max([*theirs, *(each.marker.offset for each in foreign if each.decision in settled)], default=-1)

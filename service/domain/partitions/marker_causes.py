@@ -1,4 +1,5 @@
-"""Finds the decision that a marker carries out: a coordinator's, or that of a person who wrote the marker by hand."""
+"""Finds the decision that a marker carries out: the decision of a coordinator, or of a person who wrote the marker by
+hand."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from service.domain.partitions.facts import MarkerType
 from service.domain.transaction_log.causes import Cause, CauseCode, Confidence
 
 CLOCKS_MS: Final = 5_000
-"""Difference that the clocks of two brokers may have: a marker carries the time of its partition's leader."""
+"""Allowed difference (ms) between the clocks of two brokers: a marker has the time of its partition's leader, and not
+of the coordinator."""
 
 CLOSE_MS: Final = 500
 """Longest difference (ms) between synchronised clocks. A marker further than this from a decision may have been written

@@ -25,29 +25,30 @@ _FOREIGN: Final = 2
 _MISSING: Final = 2
 _IN_PLACE: Final = 3
 _UNDECIDED: Final = 1
-"""Costs. `_FOREIGN`: a marker that no decision explains. `_MISSING`: any number of decisions in a row without their
-markers. `_IN_PLACE`: a foreign marker in the place of the decided one. `_UNDECIDED`: a marker whose transaction is not
-decided yet.
+"""The costs of irregularities in a history. `_FOREIGN`: a marker that no decision explains. `_MISSING`: any number of
+decisions in a row without their markers. `_IN_PLACE`: a foreign marker in the place of the decided marker.
+`_UNDECIDED`: a marker whose transaction is not decided yet.
 
 Missing markers in a row cost as much as one, because a single cause hides them all (a comparison that begins in the
-middle of a log, a partition without a leader). If each missing marker counted, the cheapest history would give every
-decision the marker of a later one (in the old protocol all have one epoch), until an ABORT marker contradicts a
-commit."""
+middle of a log, a partition without a leader). If each missing marker counted, the cheapest history would assign to
+every decision the marker of a later decision, until an ABORT marker contradicts a commit. (In the old protocol, all
+these markers have the same epoch.)"""
 
 _UNTIMELY: Final = 1
-"""Cost of a marker whose time is that of another transaction, used only in the explanation that trusts clocks. Clocks
-may be wrong, so a torn transaction is reported only if it is torn in both explanations, with and without clocks."""
+"""Cost of a marker whose time does not fit its decision (`_is_timely`), used only in the explanation that trusts
+clocks. Clocks may be wrong, so a torn transaction is reported only if it is torn in both explanations, with and without
+clocks."""
 
 
 class Decision(NamedTuple):
     """The end of a transaction as its coordinator decided it: the PrepareX record at `offset` of a log partition.
 
-    - `producer_epoch`: of the PrepareX; its markers have the same epoch in both protocols.
+    - `producer_epoch`: the epoch in the PrepareX; its markers have the same epoch in both protocols.
     - `start_ms`: the time at which its first partition was added, by the coordinator's clock.
     - `participants`: the tailed partitions of the transaction; `untailed`: the number of its other partitions; Kafka's
       own topics do not count, because they are never tailed.
-    - `after_ms`: a time, by our clock, at which the transaction was not decided yet: the end of the log, requested
-      then, lies at or below `offset`. NOT_KNOWN: no such end is known.
+    - `after_ms`: a time, by our clock, at which the transaction was not decided yet: an end of the log that was
+      requested at this time lies at or below `offset`. NOT_KNOWN: no such end is known.
     """
 
     log_partition: int
@@ -64,7 +65,7 @@ class Decision(NamedTuple):
 
     @property
     def end(self) -> tuple[bytes, int, int, int, bool]:
-        """The values that identify the end, because a coordinator may append its PrepareX twice."""
+        """The values that identify the end of a transaction, even if the coordinator appended its PrepareX twice."""
         return self.transactional_id, self.producer_id, self.producer_epoch, self.start_ms, self.is_commit
 
 
@@ -95,8 +96,8 @@ class Contradiction(NamedTuple):
 
 class Explained(NamedTuple):
     """The result of matching the markers of one partition with decisions. `own`: by decision, its marker; if the marker
-    was repeated, the one that ended records, or else the first. `unclear`: the decisions for which the partition proves
-    nothing."""
+    was repeated, the repetition that ended records, or else the first marker. `unclear`: the decisions for which the
+    partition proves nothing."""
 
     own: dict[Decision, SeenMarker]
     contradictions: frozenset[Contradiction]
@@ -129,17 +130,17 @@ def explain(decisions: Sequence[Decision], markers: Sequence[SeenMarker], closed
 
 
 def _certainly_foreign(histories: Sequence[_History]) -> frozenset[tuple[Decision, SeenMarker]]:
-    """Returns the foreign markers if they are certain, else an empty set. They are certain if all histories agree on
-    them and no history skips a decision. With _MOST_HISTORIES histories they never are, because some may have been left
-    out."""
+    """Returns the foreign markers if they are certain, else an empty set. The foreign markers are certain if all
+    histories agree on them and no history skips a decision. If there are _MOST_HISTORIES histories, the set is empty,
+    because further histories may have been left out."""
     first = histories[0]
     is_certain = all(each.foreign == first.foreign and not each.skipped for each in histories)
     return first.foreign if is_certain and len(histories) < _MOST_HISTORIES else frozenset()
 
 
 def _contradicts(one: Decision, marker: SeenMarker) -> bool:
-    """Returns whether the marker, which is not the coordinator's, ended records of the transaction with another outcome
-    than was decided. A marker from before the transaction began ended older records."""
+    """Returns whether the foreign marker `marker` ended records of the transaction with another outcome than was
+    decided. A marker that was written before the transaction began ended only older records."""
     return marker.is_commit != one.is_commit and marker.at_ms >= one.start_ms
 
 
@@ -148,8 +149,8 @@ def _is_own(one: Decision, marker: SeenMarker) -> bool:
 
 
 def _is_timely(decisions: Sequence[Decision], at: int, marker: SeenMarker) -> bool:
-    """Returns whether the marker was written, by the clocks, between the decision and the begin of the id's next
-    transaction. An id begins a transaction only after the markers of the one before are written."""
+    """Returns whether the marker was written, by the clocks, between the decision and the beginning of the id's next
+    transaction. An id begins a transaction only after the markers of its previous transaction are written."""
     next_ms = decisions[at + 1].start_ms if at + 1 < len(decisions) else marker.at_ms
     return decisions[at].at_ms - CLOSE_MS <= marker.at_ms <= next_ms + CLOSE_MS
 
@@ -237,9 +238,9 @@ def _steps(
 
 
 def _keep(some: list[_History], new: _History) -> None:
-    """Adds the history, unless one in `some` is cheaper, or `some` is full. Removes the histories that cost more. If
-    two histories differ only in which repetition of a marker is the decision's own, only the history with the earlier
-    markers stays."""
+    """Adds the history to `some`, unless a history there is cheaper, or `some` is full. Removes the histories that cost
+    more. If two histories differ only in which repetition of a marker is the decision's own, only the history with the
+    earlier markers stays."""
     if some and some[0].cost < new.cost:
         return
     if some and some[0].cost > new.cost:

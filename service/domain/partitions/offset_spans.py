@@ -32,18 +32,19 @@ class SpanKind(StrEnum):
 MOST_SPANS: Final = 2_000
 
 HEAD: Final = 100
-"""Highest offset for which a request reads the log from offset 0 on, if the log still starts there. The earlier offsets
-show whether a marker ends anything: a topic that was created again begins with markers that end nothing."""
+"""Highest requested offset for which the log is read from offset 0 on, if the log still starts at 0. The batches before
+the requested offset show whether a marker ends anything: a topic that was created again begins with markers that end
+nothing."""
 
 _FATES: Final = {MarkerType.COMMIT: SpanKind.COMMITTED, MarkerType.ABORT: SpanKind.ABORTED, None: SpanKind.UNKNOWN}
 
 
 class Span(NamedTuple):
-    """Offsets [first, next) of one kind. `marker`, `marker_offset`, `ended_ms`: of the marker that ended the
-    transaction, or of the span itself if it is a marker; None if there is no marker, or if the marker is not known.
-    `ends_nothing`: the span is a marker that ends no record, because its producer id is known to have nothing open
-    before it. `marker_epoch`: the producer epoch of the marker. `first_ms`: the earliest timestamp of its data batches,
-    by their producer's clock; -1 if not known."""
+    """Offsets [first, next) of one kind. `marker`, `marker_offset`, `ended_ms`: outcome, offset and time of the marker
+    that ended the transaction, or of the span itself if it is a marker; None if there is no marker, or if the marker is
+    not known. `ends_nothing`: the span is a marker that ends no record, because its producer id is known to have
+    nothing open before it. `marker_epoch`: the producer epoch of the marker. `first_ms`: the earliest timestamp of its
+    data batches, by their producer's clock; -1 if not known."""
 
     first: int
     next: int
@@ -60,8 +61,8 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class _GrowingSpan:
-    """A span that grows. `begin`: first offset of its first batch, which may lie before the requested offsets. `waits`:
-    the span belongs to a transaction whose end is not known yet."""
+    """A span to which batches are still added. `begin`: first offset of its first batch, which may lie before the
+    requested offsets. `waits`: the span belongs to a transaction whose end is not known yet."""
 
     begin: int
     span: Span
@@ -149,8 +150,8 @@ class SpanBuilder:
         return {producer_id: parts[0].begin for producer_id, parts in self._waiting.items()}
 
     def add_batch(self, batch: BatchOffsets) -> None:
-        """Adds a batch. A batch in front of the requested offsets is added to `before`. A batch that lies in offsets
-        that have a span already adds none."""
+        """Adds a batch. A batch in front of the requested offsets is added to `before`. A batch whose offsets already
+        have a span adds nothing."""
         self._run.add_batch(batch)
         if batch.next <= self.next and self.next < self.to:
             if not self._parts:

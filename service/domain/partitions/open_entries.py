@@ -28,9 +28,9 @@ class RelationKind(StrEnum):
 
 
 ADOPTED_AFTER_MS: Final = 5_000
-"""Margin (ms) before and after the start of a transaction: an entry that was seen open before the one and after the
-other is left over from before the transaction. The margin allows for clocks that differ, and for clients that write
-before AddPartitionsToTxn is accepted."""
+"""Margin (ms) around the start of a transaction. An entry that was seen open more than this margin before the start,
+and more than this margin after the start, is left over from before the transaction. The margin allows for clocks that
+differ, and for clients that write before AddPartitionsToTxn is accepted."""
 
 
 class Entry(NamedTuple):
@@ -55,8 +55,8 @@ class Entry(NamedTuple):
 
     @property
     def last_write_ms(self) -> int | None:
-        """Returns the time of the entry's newest batch, by the producer's clock; None if that is no valid time, or lies
-        more than a day in the future."""
+        """Returns the time of the entry's newest batch, by the producer's clock; None if the timestamp is not valid, or
+        lies more than a day in the future."""
         return past_time(self.last_timestamp_ms, self.seen_at_ms)
 
 
@@ -67,7 +67,7 @@ class Relation(NamedTuple):
     producer id. If there is a holder and no `owner`, the holder did not write the entry. `why`: what is missing if
     `kind` is unknown. `is_unowned`: the log, as far as it is read, has no transaction that will end the entry; only the
     three confirmation steps show whether that is final (`findings.confirmation`). `is_unread`: the holder's partition
-    of the log cannot be judged now (`KnownLog`). Without a holder: some partition of the log cannot be judged now."""
+    of the log or, without a holder, some partition of the log cannot be judged now (`KnownLog`)."""
 
     kind: RelationKind
     owner: Owner | None
@@ -86,8 +86,8 @@ def owner_of(entry: Entry, owners: Sequence[Owner]) -> Owner | None:
 
 def can_be_of(entry: Entry, holder: Owner) -> bool:
     """Returns whether the id may have written the entry: the entry's epoch is at most the highest epoch that the id has
-    had under the entry's producer id, as far as the log is read. A higher epoch is of another cluster, because the log
-    has a record with an epoch before a client gets that epoch. Returns True if the id's newest record cannot be
+    had under the entry's producer id, as far as the log is read. A higher epoch comes from another cluster, because the
+    log has a record with an epoch before a client gets that epoch. Returns True if the id's newest record cannot be
     decoded."""
     if holder.state == UNKNOWN:
         return True
@@ -98,15 +98,14 @@ def can_be_of(entry: Entry, holder: Owner) -> bool:
 def will_end(entry: Entry, owner: Owner | DescribedOwner) -> bool:
     """Returns whether the owner's open transaction will end the entry. The coordinator will write a marker to every
     partition that the transaction lists, and a marker of the producer id ends the entry if its epoch is not below the
-    entry's (`ProducerAppendInfo`). Returns False if the transaction's Ongoing record was left behind, because its end
-    is not known."""
+    entry's (`ProducerAppendInfo`). Returns False if the transaction's Ongoing record was left behind, because the end
+    of such a transaction is not known."""
     return lists(entry, owner) and not (isinstance(owner, Owner) and owner.is_left_open)
 
 
 def is_left_behind(entry: Entry, owner: Owner | None) -> bool:
-    """Returns whether the entry belongs to an Ongoing transaction whose record is in a partition of the transaction log
-    where the id's coordinator does not look for it. Only a coordinator that has not restarted since partitions were
-    added to that log still ends such a transaction."""
+    """Returns whether the entry belongs to an Ongoing transaction whose record was left behind when partitions were
+    added to the transaction log. Only a coordinator that has not restarted since then still ends such a transaction."""
     return owner is not None and owner.is_left_open and lists(entry, owner)
 
 
@@ -122,8 +121,8 @@ def lists(entry: Entry, owner: Owner | DescribedOwner) -> bool:
 
 def is_stale(entry: Entry, owner: Owner) -> bool:
     """Returns whether the entry was seen open both before and after the start (on the coordinator's clock) of the
-    transaction that will end it. If the entry was not seen open since that start, it may have ended before: the newest
-    sample of the partition can be older than the record in the log."""
+    transaction that will end it. If the entry was not seen open after that start, the entry may have ended before the
+    start: the newest sample of the partition can be older than the record in the log."""
     start_ms = owner.record.start_ms
     return is_time(start_ms) and entry.first_seen_ms + ADOPTED_AFTER_MS < start_ms < entry.seen_at_ms - ADOPTED_AFTER_MS
 
@@ -137,9 +136,9 @@ def relate(
     is_foreign: bool = False,
     is_adopted: bool = False,
 ) -> Relation:
-    """Returns the relation of an entry. `owners`: of the entry's producer id. `is_hanging`: a confirmed finding reports
-    that the entry hangs. `is_foreign`: that finding names no owner, although the producer id has one. `is_adopted`: a
-    finding reports that the entry is older than its owner's present transaction."""
+    """Returns the relation of an entry. `owners`: the owners of the entry's producer id. `is_hanging`: a confirmed
+    finding reports that the entry hangs. `is_foreign`: that finding names no owner, although the producer id has one.
+    `is_adopted`: a finding reports that the entry is older than its owner's present transaction."""
     holder = owner_of(entry, owners)
     if holder is None:
         return _unowned(None, None, is_hanging=is_hanging, is_unread=not log.is_complete)
@@ -180,7 +179,8 @@ def _is_overdue(owner: Owner, log: KnownLog) -> bool:
 
 
 class DescribedOwner(NamedTuple):
-    """An id as its coordinator describes it (DescribeTransactions): the fallback without log access."""
+    """An id as its coordinator describes it (DescribeTransactions). Used instead of Owner if the transaction log cannot
+    be read."""
 
     transactional_id: bytes
     coordinator: int

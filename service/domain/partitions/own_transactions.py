@@ -25,8 +25,8 @@ class LoggedTransaction(NamedTuple):
     - `decided_ms`, `until_ms`: its markers were written between these times, by the coordinator's clock; `until_ms`
       None: the log does not show that they are all written.
     - `lists_partition`: whether the partition in question is among its participants; None if not known.
-    - `has_own_epoch`: no other transaction of the producer id has its data epoch, because it began and ended under TV2,
-      which raises the epoch at each end.
+    - `has_own_epoch`: the transaction began and ended under TV2, which raises the epoch at each end; so no other
+      transaction of the producer id has its data epoch.
     """
 
     marker: MarkerType | None
@@ -46,13 +46,12 @@ class _Marker(NamedTuple):
 
 
 class OwnDecision(NamedTuple):
-    """The decision about the transaction of records for which the partition has no marker. `marker`: COMMIT, ABORT, or
-    None if its outcome is not known. `decided_ms`, `cause`: None if not known.
+    """The decision about the transaction that wrote some records, if its marker is missing on the partition. `marker`:
+    COMMIT, ABORT, or None if its outcome is not known. `decided_ms`, `cause`: None if not known.
 
     `confidence`: CERTAIN if the epoch proves that the records are of that transaction; LIKELY if only transactions with
     this outcome can have written them; AMBIGUOUS in all other cases. `may_be_other`: some or all of the records may be
-    of another transaction: the one whose marker ended them, an open one, or one that the log does not show any more.
-    """
+    of another transaction: the one whose marker ended them, an open one, or one that the log does not show any more."""
 
     marker: MarkerType | None
     decided_ms: int | None
@@ -110,10 +109,9 @@ def own_decisions(
     """Returns, by the first offset of a span, the decision about records of the producer id without a marker of their
     own.
 
-    `spans`: of all producers, in order; `before`: the batches in front of them. `transactions`: the transactions of the
-    producer id, in the order of the log; an undecided transaction comes last. `is_whole`: the partition's log was read
-    until every marker was found, or to its end.
-    """
+    `spans`: the spans of all producers, in order; `before`: the batches in front of them. `transactions`: the
+    transactions of the producer id, in the order of the log; an undecided transaction comes last. `is_whole`: the
+    partition's log was read until every marker was found, or to its end."""
     possible = [one for one in transactions if one.lists_partition is not False]
     if not possible:
         return {}
@@ -174,8 +172,8 @@ def decisions_of_findings(spans: Sequence[Span], findings: Iterable[LostCommit])
 
 
 def _markers(spans: Sequence[Span], earlier: BatchOffsets | None, producer_id: int) -> list[_Marker]:
-    """Returns the markers of the producer id, in order: `earlier`, those among the spans, and the one behind the spans
-    that ended the last of its transactions."""
+    """Returns the markers of the producer id, in order: `earlier`, the markers among the spans, and the marker behind
+    the spans that ended the producer id's last transaction."""
     found = {} if earlier is None else {-1: _Marker(earlier.marker, earlier.producer_epoch, earlier.timestamp_ms)}
     for span in spans:
         if span.producer_id == producer_id and span.marker_offset is not None and span.ended_ms is not None:
@@ -184,9 +182,10 @@ def _markers(spans: Sequence[Span], earlier: BatchOffsets | None, producer_id: i
 
 
 def _may_hold(one: LoggedTransaction, span: Span, of_marker: LoggedTransaction | None) -> bool:
-    """Returns whether the records may be of the transaction, by epoch and times. They cannot be if their timestamps are
-    well after its decision (the topic may have been created again since). They also cannot be if the marker that ended
-    them is of no known decision, and the transaction was not decided before that marker, by clocks."""
+    """Returns whether the records may be of the transaction, by epoch and times. If the timestamps of the records are
+    well after the transaction's decision, the answer is no (the topic may have been created again since). The answer is
+    also no if the records were ended by a marker of no known decision, and the transaction was not decided well before
+    that marker."""
     if span.ended_ms is not None and of_marker is None and one.decided_ms > span.ended_ms - CLOCKS_MS:
         return False
     is_later = one.marker is not None and span.first_ms > one.decided_ms + CLOCKS_MS

@@ -12,8 +12,8 @@ from service.domain.reasons.reason import Reason
 @dataclass(frozen=True, slots=True)
 class ObservedPartition(PartitionObservation):
     """The newest observation of a partition. If `why` is set, the offsets are those of the answer at `answered_at_ms`;
-    if that is None, the partition never answered, and the offsets are -1. `read_at_ms`: the time of the newest read;
-    None if nothing was read, or the LSO has reached the high watermark since."""
+    if `answered_at_ms` is None, the partition never answered, and the offsets are -1. `read_at_ms`: the time of the
+    newest read; None if nothing was read, or the LSO has reached the high watermark since."""
 
     answered_at_ms: int | None = None
     read_at_ms: int | None = None
@@ -24,7 +24,7 @@ class ObservedPartition(PartitionObservation):
         return self._answered_since(ms) and self.last_stable_offset >= self.high_watermark
 
     def is_past(self, offset: int, ms: int) -> bool:
-        """Returns whether a transaction that was open at `ms`, beginning at `offset`, has ended.
+        """Returns whether a transaction that began at `offset` and was open at `ms` has ended.
 
         The LSO never passes an open transaction, with one exception: if records of the transaction are deleted, some
         versions of Kafka move the LSO up to the log start."""
@@ -38,10 +38,9 @@ class ObservedPartition(PartitionObservation):
 class PartitionState(ObservedPartition):
     """The newest observation of a partition and its newest `StalledRead`.
 
-    `observed_at_ms`: the time of the last observation of all partitions if the partition has not changed since its own
-    observation; else the time of that own observation. `read_lso` to `first`: the state at the LSO `read_lso`, which
-    may have moved since; None or False if nothing was read.
-    """
+    `observed_at_ms`: the time of the partition's own observation or, if the partition has not changed since, of the
+    last observation of all partitions. Fields `read_lso` to `first`: the newest read, made when the LSO was `read_lso`
+    (the LSO may have moved since); None or False if nothing was read."""
 
     read_lso: int | None = None
     described: bool = False
@@ -84,11 +83,10 @@ class PartitionState(ObservedPartition):
 
 class CommittedRecords:
     """Searches [offset, lso) for a record that a read_committed consumer gets: one outside of transactions, or one of a
-    committed transaction. `found`: True or False; None while the batches so far leave it open.
+    committed transaction. `found`: True or False; None while the batches so far do not show which.
 
     Batches beyond the LSO may be needed, because the marker of a transaction may lie there. Markers and aborted records
-    do not count.
-    """
+    do not count."""
 
     def __init__(self, offset: int, lso: int) -> None:
         self._offset, self._lso = offset, lso

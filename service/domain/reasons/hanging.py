@@ -44,7 +44,7 @@ SKIPPING: Final = "4.3.0, 4.3.1 and 4.4.0"
 """Kafka versions whose coordinators were seen to treat a participant without a leader as deleted. A committed
 transaction then hangs (KAFKA-20734). No feature level distinguishes these versions from later patch releases."""
 _SKIPS: Final = f"; coordinators of Kafka {SKIPPING} skip the marker of a partition without a leader (KAFKA-20734)"
-_SKIPPED: Final = {True: _SKIPS, False: "", None: f"{_SKIPS}; whether these do is not known"}
+_SKIPPED: Final = {True: _SKIPS, False: "", None: f"{_SKIPS}; it is not known whether these brokers do"}
 _MISSING: Final = (HangCause.NO_MARKER, HangCause.NO_MARKER_OR_OUTSIDE)
 
 
@@ -63,8 +63,8 @@ class HangReason(Reason):
     code = "hangs"
 
     def __post_init__(self) -> None:
-        """Accepts `cause` as its text in the store, too. Raises ValueError for a cause that only a later version of
-        txnscope knows."""
+        """Converts `cause` if it is given as text, as in the store. Raises ValueError for a cause that only a later
+        version of txnscope knows."""
         object.__setattr__(self, "cause", HangCause(self.cause))
 
     def __str__(self) -> str:
@@ -80,7 +80,8 @@ _DECIDED: Final = {
 
 
 class Proven(Reason):
-    """The proofs leave one decision. `decision`: the value of a `service.domain.worlds.verdict.World`."""
+    """The decision is known: the proofs leave no other. `decision`: the value of a
+    `service.domain.worlds.verdict.World`."""
 
     decision: str
     code = "proven"
@@ -190,8 +191,8 @@ class ForeignRecords(Reason):
     code = "foreign_records"
 
     def __post_init__(self) -> None:
-        """Accepts `sign` as its text in the store, too. Raises ValueError for a sign that only a later version of
-        txnscope knows."""
+        """Converts `sign` if it is given as text, as in the store. Raises ValueError for a sign that only a later
+        version of txnscope knows."""
         object.__setattr__(self, "sign", ForeignSign(self.sign))
 
     @property

@@ -38,7 +38,7 @@ class Several(Reason):
 
 
 def text_of(reason: Reason | None) -> str | None:
-    """Returns the reason as text for people; None for None."""
+    """Returns the reason as text for people; None if there is no reason."""
     return None if reason is None else str(reason)
 
 

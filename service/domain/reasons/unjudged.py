@@ -43,9 +43,9 @@ class LogUnread(Reason):
 
 
 class BeingConfirmed(Reason):
-    """No id is known that will end the entry; the three confirmation steps decide. `owner_state`: the state of the id
-    that wrote the entry, in the words of the API; None if that id is not known. `has_other_owner`: the producer id
-    belongs to an id that cannot have written the entry."""
+    """No known id will end the entry; the three confirmation steps decide whether it hangs. `owner_state`: the state of
+    the id that wrote the entry, in the words of the API; None if that id is not known. `has_other_owner`: the producer
+    id belongs to an id that cannot have written the entry."""
 
     owner_state: str | None
     has_other_owner: bool = False

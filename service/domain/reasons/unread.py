@@ -86,7 +86,8 @@ class UnresponsiveBroker(Reason):
 
 
 class NewLeader(Reason):
-    """The broker answers OFFSET_NOT_AVAILABLE: a new leader that does not know the high watermark yet."""
+    """The broker answers OFFSET_NOT_AVAILABLE: it has just become the leader and does not know the high watermark
+    yet."""
 
     broker: int
     code = "new_leader"
@@ -170,8 +171,8 @@ class NoTransactionLog(Reason):
     code = "no_transaction_log"
 
     def __post_init__(self) -> None:
-        """Accepts `sign` as its text in the store, too. Raises ValueError for a sign that only a later version of
-        txnscope knows."""
+        """Converts `sign` if it is given as text, as in the store. Raises ValueError for a sign that only a later
+        version of txnscope knows."""
         object.__setattr__(self, "seen", TransactionsSeen(self.seen))
 
     def __str__(self) -> str:
@@ -197,8 +198,8 @@ class LeadersUnresponsive(Reason):
 
 
 class FirstStartIncomplete(Reason):
-    """Some partitions did not answer at the first start. Each has to answer, because counting begins at the end offset
-    that it reports then."""
+    """Some partitions did not answer at the first start. Every partition has to answer, because its records are counted
+    from the end offset that it reports at the first start."""
 
     because: Reason | None
     code = "first_start_incomplete"

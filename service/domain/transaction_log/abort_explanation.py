@@ -9,25 +9,26 @@ from service.domain.transaction_log.causes import CauseCode, Confidence
 _RESTART_OR_TWO: Final = (
     "A single fence mostly comes from an application that started again after a crash, a kill, a rebalance or a new"
     " configuration. The records of this transaction are discarded, and the application has to write them again. An"
-    " application that reads its input again from the last commit does so. A two-phase sink (Apache Flink) does not if"
-    " a checkpoint counts the records as delivered; then they are lost. Repeated fences in turns come from two"
-    " instances with one id, or from one instance that starts again and again. If the fenced instance is alive, its log"
-    " has ProducerFencedException or InvalidProducerEpochException."
+    " application that reads its input again from the last commit writes them again. A two-phase sink (Apache Flink)"
+    " does not write them again if a checkpoint counts them as delivered; then they are lost. Repeated fences in turns"
+    " come from two instances with one id, or from one instance that starts again and again. If the fenced instance is"
+    " alive, its log has ProducerFencedException or InvalidProducerEpochException."
 )
 
 _ENDS: Final = {
     (CauseCode.COMMIT, Confidence.LIKELY): (
         "Its records are certainly committed, and its client probably meant to commit this transaction. An EndTxn of"
         " the old protocol names the producer's epoch and not a transaction, and does not raise the epoch: a late"
-        " duplicate of an earlier EndTxn has the same effect (KAFKA-17754). The client's log shows which one it was: no"
-        " commit there, or INVALID_TXN_STATE, means the duplicate."
+        " duplicate of an earlier EndTxn has the same effect (KAFKA-17754). If the client's log has no commit, or has"
+        " INVALID_TXN_STATE, the duplicate committed the transaction."
     ),
     (CauseCode.CLIENT_ABORT, Confidence.LIKELY): (
         "Aborted by its own client: look in the application's own log. If the epoch is unchanged (old protocol), an"
         " EndTxn with this producer's epoch aborted it: the EndTxn for this transaction, or a late duplicate of an"
-        " earlier EndTxn (KAFKA-17754). No abort in the client's log, or INVALID_TXN_STATE, means the duplicate. If the"
-        " epoch was raised (transaction version 2), its client continued with the new epoch: the client aborted, or"
-        " asked for a new epoch after an error (InitProducerId with its own epoch, KIP-360)."
+        " earlier EndTxn (KAFKA-17754). If the client's log has no abort, or has INVALID_TXN_STATE, the duplicate"
+        " aborted the transaction. If the epoch was raised (transaction version 2), its client continued with the new"
+        " epoch: the client aborted, or asked for a new epoch after an error (InitProducerId with its own epoch,"
+        " KIP-360)."
     ),
     (CauseCode.CLIENT_ABORT, Confidence.AMBIGUOUS): (
         "Aborted by its own client, or because another producer with the same transactional.id was started. Both"
@@ -51,19 +52,19 @@ _ENDS: Final = {
         " error (KIP-360), or another instance asked and gave up. If an Empty follows, a producer was started with the"
         " id; under transaction version 2, its own client may also have aborted and started again at once. If a second"
         " Empty follows, with another timeout, an administrator or the application's own framework (Kafka Connect, when"
-        " it is configured anew) fenced the id before. The client's log shows which: an abort, or a failed request,"
+        " it is configured anew) fenced the id before. Look in the client's log: an abort, or a failed request,"
         " before this abort means that the client ended the transaction itself."
     ),
     (CauseCode.ADMIN, Confidence.AMBIGUOUS): (
         "Ended by fenceProducers or forceTerminateTransaction: by an administrator, or by the application's own"
-        " framework, as Kafka Connect does when it is configured anew. The sign is the timeout that these leave in the"
-        " log. The next seconds show whether the application is back at once."
+        " framework, as Kafka Connect does when it is configured anew. The sign is the timeout that these requests"
+        " leave in the log. The next seconds show whether the application is back at once."
     ),
     (CauseCode.ADMIN, Confidence.LIKELY): (
         "Ended by an administrator: forceTerminateTransaction of kafka-transactions.sh, or fenceProducers. The"
-        " signs are the timeout that these leave in the log, and that no application was back within 10 s. Two other"
-        " cases leave the same records: a framework that fences its own ids (Kafka Connect) and then does not start"
-        " them, and an application that was started with exactly that timeout and had nothing to write."
+        " signs are the timeout that these requests leave in the log, and that no application was back within 10 s. Two"
+        " other cases leave the same records: a framework that fences its own ids (Kafka Connect) and then does not"
+        " start them, and an application that was started with exactly that timeout and had nothing to write."
     ),
     (CauseCode.UNATTRIBUTED, Confidence.AMBIGUOUS): (
         "The log does not show who aborted it: the previous record is gone (compacted away), or fits none of"

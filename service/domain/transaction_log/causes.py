@@ -1,18 +1,17 @@
-"""Derives why a transaction ended, and how certain that is, from two neighbouring records of one id.
+"""Derives the cause of a transaction's end, and how certain that cause is, from two neighbouring records of one id.
 
 Source: `TransactionCoordinator` (endTransaction, InitProducerId, timeout scan), `TransactionMetadata.prepare*`,
 KIP-360, KIP-890.
 
 No abort of a transaction with partitions has a certain cause:
 
-- Under the old protocol an EndTxn names an epoch and not a transaction: a late duplicate may have ended the next one
-  (KAFKA-17754).
+- Under the old protocol an EndTxn names an epoch and not a transaction: a late duplicate of an EndTxn may have ended
+  the next transaction (KAFKA-17754).
 - Under TV2 a client's abort, a timeout and a fence all raise the epoch by one.
 - The recovery of a two-phase producer (KIP-939, InitProducerId with keepPreparedTxn) raises the epoch before it ends
-  the kept transaction, under any version. There a raised epoch is no sign of a fence.
+  the kept transaction, under any version. So in a recovery, a raised epoch is no sign of a fence.
 
-The next records of the id often decide the cause (`refine`), because they show which producer was let in.
-"""
+The next records of the id often decide the cause (`refine`), because they show which producer was let in."""
 
 from __future__ import annotations
 
@@ -64,7 +63,7 @@ least once a second until the abort is complete. If no Empty follows, the InitPr
 up."""
 
 RETURNS_WITHIN_MS: Final = 10_000
-"""Time (ms) after the abort within which an application is back that its own framework fenced. Kafka Connect calls
+"""Time (ms) after the abort within which an application is back if its own framework fenced it. Kafka Connect calls
 `fenceProducers` for the ids of its tasks, then starts the tasks (KIP-618)."""
 
 _LAST_CLIENT_EPOCH: Final = 32_766
@@ -169,10 +168,9 @@ def refine(cause: Cause, completed_ms: int, before: LogRecord, after: LogRecord)
     """Returns the cause of an abort, given a later record `after` of the id. `before` is the record in front of
     `after`: CompleteAbort (written at `completed_ms`), or the Empty that left the cause open.
 
-    The code changes only while the cause is open, and only soon after the abort. If the client continues after the
-    abort, at any later time, CLIENT_ABORT becomes LIKELY. FENCED is never CERTAIN, because an administrator's fence may
-    carry any timeout, also the id's own.
-    """
+    `code` changes only while the cause is open, and only soon after the abort. If the client continues after the abort,
+    at any later time, CLIENT_ABORT becomes LIKELY. FENCED is never CERTAIN, because an administrator's fence may carry
+    any timeout, even the id's own."""
     after_ms = after.timestamp_ms - completed_ms
     if cause.is_open and before.state == COMPLETE_ABORT and after_ms <= FOLLOWS_WITHIN_MS:
         if _is_next_init(before, after):
@@ -194,7 +192,7 @@ def settled(cause: Cause) -> Cause:
 
 
 def _let_in(cause: Cause, complete: LogRecord, empty: LogRecord) -> Cause:
-    """Returns the cause of an abort right after which an InitProducerId was granted."""
+    """Returns the cause of an abort if an InitProducerId was granted right after the abort."""
     if empty.timeout_ms in ADMIN_TIMEOUTS_MS and empty.timeout_ms != complete.timeout_ms:
         # or the application's own framework, which starts the id at once
         return Cause(CauseCode.ADMIN, Confidence.AMBIGUOUS, is_open=True)

@@ -51,7 +51,7 @@ def is_left_behind(transactional_id: bytes, partition: int, partition_count: int
 
 
 def partition_count(partitions: Iterable[int], reported: Iterable[int | None] = ()) -> int:
-    """Returns the number of partitions of the log: the largest that the arguments show. `partitions`: those that
-    answered, numbered from 0. `reported`: counts from answers about the topic's metadata (None: not known), which
-    include new partitions that do not answer yet."""
+    """Returns the number of partitions of the transaction log: the largest number that the arguments show.
+    `partitions`: the partitions that answered, numbered from 0. `reported`: counts from answers about the topic's
+    metadata (None: not known), which include new partitions that do not answer yet."""
     return max([max(partitions, default=-1) + 1, *(number or 0 for number in reported)])

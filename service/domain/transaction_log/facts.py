@@ -88,7 +88,7 @@ OneOrMany: TypeAlias = RecordFields[Number[Truth]]
 
 
 class Records(RecordFields[Array]):
-    """Columns of LogRecord: each field is an array with one element a row."""
+    """Columns of LogRecord: each field is an array with one element per record."""
 
     __slots__ = ()
 
@@ -103,8 +103,8 @@ class Run(NamedTuple):
     """Consecutive records of one id under one producer id, reduced to their first and last: the unit in which the store
     takes records.
 
-    - `joined`: the record before `first` is in the same micro-batch. Then the pair of these two is among the steps,
-      unless it is plain. Otherwise the store judges the pair of its own last record and `first`.
+    - `joined`: the record before `first` is in the same micro-batch, so the pair of these two records is among the
+      steps, unless the pair is plain. If not `joined`, the store judges the pair of its own last record and `first`.
     - `participants`: the participants of `last`, present only while its transaction is open.
     - `ended_value`: the newest PrepareX with partitions in the run, as Kafka wrote it at `ended_offset` with
       `ended_state`. It contains the decision, its partitions and its epoch. Without such a PrepareX, `ended_value` is
@@ -189,8 +189,8 @@ class MinuteSums(NamedTuple, Generic[Value]):
 
 
 class Minute(NamedTuple):
-    """The sums of the ordinary commits of an id in one minute. Marker times are only those of commits that left no
-    step; `opened` counts only commits."""
+    """The sums of the ordinary commits of an id in one minute. The marker times are those of commits without a Step;
+    `opened` counts only commits."""
 
     partition: int
     transactional_id: bytes
@@ -248,7 +248,7 @@ class RangeRead(NamedTuple):
 
     - `end_offset`: the log's end that ListOffsets returned; it was requested at `end_asked_at_ms`.
     - `generation`: above the stored generation, if the log has other records now (topic recreated, log diverged). Then
-      everything that the store has about this partition is void.
+      nothing that the store has about this partition is valid any more.
     - `leader`: NO_LEADER if the partition no longer exists, because its topic was created again with fewer partitions.
       `gap` then covers everything that was read of the partition.
     - `counts`: the records lie in the part of the log that is counted.

@@ -28,7 +28,7 @@ class Aborts(NamedTuple):
     unattributed: int = 0
 
     def plus(self, more: Mapping[str, int]) -> Aborts:
-        """Returns the sums of both; counts are added word by word."""
+        """Returns these counts plus the counts in `more`, cause by cause."""
         return Aborts(*(number + more.get(word, 0) for word, number in zip(self._fields, self, strict=True)))
 
 
@@ -39,7 +39,7 @@ COUNTED_AS: Final = {
     CauseCode.ADMIN: "admin",
     CauseCode.UNATTRIBUTED: "unattributed",
 }
-"""By cause, the field of Aborts that counts it."""
+"""By cause, the field of Aborts that counts the aborts with this cause."""
 
 
 FIRST_MS: Final = -(2**62)
@@ -122,7 +122,8 @@ class IdDelta:
     aborts: Counter[str] = field(default_factory=Counter)
     expired: int = 0
     durations: list[tuple[str, str, int]] = field(default_factory=list)
-    """(outcome, kind, ms) of the pairs judged here; the durations of folded commits arrive as histograms."""
+    """The durations of the pairs judged here, as (outcome, kind, ms). The durations of folded commits arrive as
+    histograms."""
     last_outcome: int | None = None
     newest_prepare: LogRecord = NO_RECORD
     """The newest PrepareX in the pairs so far, with the append time of the first PrepareX of its transaction."""

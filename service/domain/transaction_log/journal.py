@@ -24,14 +24,14 @@ from service.domain.transaction_log.states import (
 )
 
 _CLOCKS_MS: Final = 5_000
-"""Difference that the clocks of two brokers may have."""
+"""Allowed difference (ms) between the clocks of two brokers."""
 
 SETTLES_AFTER_MS: Final = causes.FOLLOWS_WITHIN_MS + _CLOCKS_MS
-"""Time after the CompleteAbort of an abort, from which its open cause is final."""
+"""Time (ms) after an abort's CompleteAbort from which an open cause of the abort is final."""
 
 ADMIN_SETTLES_AFTER_MS: Final = causes.RETURNS_WITHIN_MS + _CLOCKS_MS
-"""Time after the CompleteAbort from which an open cause ADMIN is final. Until then the application may come back, which
-shows that its own framework fenced it."""
+"""Time (ms) after an abort's CompleteAbort from which an open cause ADMIN is final. Until then the application may come
+back, which shows that its own framework fenced it."""
 
 
 class LastAbort(NamedTuple):
@@ -47,7 +47,7 @@ class LastAbort(NamedTuple):
 
     @property
     def is_waiting(self) -> bool:
-        """Returns whether the abort is complete while the next record may still change its cause. Until the cause is
+        """Returns whether the abort is complete, and the next record may still change its cause. Until the cause is
         final, the abort is not counted."""
         return self.cause.is_open and self.completed_at_ms is not None
 
@@ -84,8 +84,8 @@ class Transition(NamedTuple):
 class JudgedPair(NamedTuple):
     """The result of judging one pair.
 
-    - `decision`: the row of the PrepareCommit `before`. It gets a row because this step is notable; the history may
-      have that row already.
+    - `decision`: the row of the PrepareCommit `before`. The PrepareCommit gets a row because the step after it is
+      notable; the history may have the row already.
     - `revised`: the offset of a row that gets another cause, and the new cause.
     - `aborts`: (cause, completed at) of the aborts that count from now on.
     """

@@ -56,8 +56,8 @@ class LogProgress(NamedTuple):
 
 
 UNANSWERED_AFTER_MS: Final = 30_000
-"""A partition that has not answered for longer than this, while others have, does not hold back `settled_ms`: its
-coordinator counts as down."""
+"""Time without an answer after which the coordinator of a partition counts as down, if other partitions have answered
+since. Such a partition does not hold back `settled_ms`."""
 
 
 class KnownLog(NamedTuple):

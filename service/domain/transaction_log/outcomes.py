@@ -1,4 +1,4 @@
-"""Detects the end of a transaction in two neighbouring records of its id, and sorts durations into buckets.
+"""Detects the end of a transaction in two neighbouring records of its id, and assigns durations to buckets.
 
 The functions take two records (the last one in the store and the first one of a read), or columns of records
 (neighbours inside a read)."""
@@ -52,8 +52,8 @@ BOUNDS_MS: Final[dict[str, tuple[int, ...]]] = {
 
 
 LONGEST_MS: Final = 2**40
-"""The longest duration that is counted (35 years). Invalid times may give a longer duration, which is replaced by this
-one, so that sums stay far from the limit of int64."""
+"""The longest duration that is counted (35 years). If invalid times give a longer duration, LONGEST_MS is counted
+instead, so that sums stay far from the limit of int64."""
 
 
 def duration_between(first_ms: int, last_ms: int) -> int:

@@ -66,11 +66,11 @@ ADMIN_TIMEOUTS_MS: Final = (1, 30_000)
 """The timeouts that `fenceProducers` and `forceTerminateTransaction` leave on the id (KAFKA-16047)."""
 
 FIRST_TIME_MS: Final = 1_498_608_000_000
-"""2017-06-28, when Kafka 0.11.0 was released, the first version with transactions."""
+"""2017-06-28, the release date of Kafka 0.11.0, which was the first version with transactions."""
 
 LAST_TIME_MS: Final = 253_402_300_799_999
 """The end of the year 9999. Only values from FIRST_TIME_MS to LAST_TIME_MS count as times. Values such as 0, a number
-of seconds, or the time since the start of a broker do not."""
+of seconds, or the time since the start of a broker are no times."""
 
 AHEAD_MS: Final = 86_400_000
 """Maximum time by which a timestamp may be ahead of this machine's clock. A later timestamp cannot be that of something
@@ -81,7 +81,7 @@ NO_TIME: Final = -1
 
 
 def is_time(ms: int | None) -> bool:
-    """Returns whether the number can be the time of something in a transaction. NO_TIME cannot."""
+    """Returns whether the number can be the time of something in a transaction. Returns False for NO_TIME."""
     return ms is not None and FIRST_TIME_MS <= ms <= LAST_TIME_MS
 
 

@@ -14,7 +14,7 @@ from service.domain.transaction_log.transitions import REPEATED
 
 
 class Row(NamedTuple):
-    """A transition as the store has it. Generation, offset and row number order an id's rows."""
+    """A transition as the store has it. The rows of an id are ordered by generation, offset and row number."""
 
     generation: int
     number: int
@@ -68,9 +68,8 @@ def timeline_items(
     first, from `begin` on.
 
     The commits of a minute are placed at the time of the minute's last commit. Commits with a row of their own are not
-    counted again. Even if clocks step back, rows keep their order and minutes keep theirs; then a row may appear at an
-    unexpected place among the minutes.
-    """
+    counted again. If clocks step back, rows and minutes keep their own order, but a row may appear at an unexpected
+    place among the minutes."""
     mark, later = begin, deque[Row]()
     coming_rows, coming = iter(rows), iter(minutes)
     row, minute = next(coming_rows, None), next(coming, None)
@@ -94,7 +93,7 @@ def timeline_items(
 
 
 def _back_to(minute_ms: int, rows: Iterator[Row]) -> Iterator[Row]:
-    """Yields the rows of that minute and later, then the first older row, which shows that no more rows of the minute
+    """Yields the rows at or after `minute_ms`, then the first older row, which shows that no more rows of the minute
     follow."""
     for row in rows:
         yield row

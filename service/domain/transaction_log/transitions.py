@@ -1,10 +1,9 @@
 """The rules for the order of records in the log of one transactional.id.
 
-Source: `TransactionState.java` (VALID_PREVIOUS_STATES, with the edges of TV2 since 4.0: an abort may begin although no
-partition was added). The log can contain other sequences, too, because an append that the coordinator considers failed
-may still be in the log (`TransactionStateManager.updateCacheCallback`). We report such sequences and trust the newest
-record.
-"""
+Source: `TransactionState.java` (VALID_PREVIOUS_STATES, with the additions of TV2 since 4.0: an abort may begin although
+no partition was added). The log can contain other sequences, too, because an append that the coordinator considers
+failed may still be in the log (`TransactionStateManager.updateCacheCallback`). We report such sequences and trust the
+newest record."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ BEFORE: Final[dict[int, frozenset[int]]] = {
 """By state, the states that may come directly before it."""
 
 LAST_EPOCH: Final = 32_767
-"""Reserved for the coordinator's last PrepareX under a producer id."""
+"""The highest epoch, reserved for the coordinator's last PrepareX under a producer id."""
 
 SLOW_MARKERS_MS: Final = 1_000
 """If at least this time lies between PrepareX and CompleteX, both records get rows of their own in the history."""
@@ -54,8 +53,8 @@ _ANOMALY_REASON: Final = "an append failed, or records are gone"
 
 
 def anomaly(before: LogRecord, after: LogRecord) -> str | None:
-    """Returns the description of an anomaly if `after` may not regularly follow `before`. Returns None if it may, or if
-    one of the two states is unknown."""
+    """Returns the description of an anomaly if `after` may not regularly follow `before`. Returns None if `after` may
+    follow, or if one of the two states is unknown."""
     if NEVER_SEEN in (before.state, after.state) or UNKNOWN in (before.state, after.state):
         return None
     if is_repetition(before, after):
@@ -71,7 +70,8 @@ def anomaly(before: LogRecord, after: LogRecord) -> str | None:
 
 def _may_begin(before: LogRecord, after: LogRecord) -> bool:
     """Returns whether `after`, in an open state, may follow `before`, in an idle state. A new producer id begins with
-    Empty or CompleteX, so `after` may not change it. A PrepareAbort that follows an idle state has no partitions."""
+    Empty or CompleteX, so `after` may not change the producer id. A PrepareAbort that follows an idle state has no
+    partitions."""
     is_abort_of_something = after.state == PREPARE_ABORT and after.partition_count > 0
     return before.producer_id == after.producer_id and not is_abort_of_something
 
@@ -93,11 +93,10 @@ def is_repetition(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
     """Returns whether `after` repeats the step of `before`. Takes records, or columns of them. An Ongoing record never
     counts as a repetition, because it adds partitions.
 
-    Update times are not compared, because a step that is repeated has another update time. An InitProducerId that is
-    repeated after a failed append, or because the producer missed the answer (KIP-360: it has the epoch before), gets
-    the epoch and the timeout of the first. An abort with partitions does not repeat an
-    abort without partitions, because only the former counts as an abort.
-    """
+    Update times are not compared, because a repeated step has another update time. A producer repeats its
+    InitProducerId if the append failed, or if the producer missed the answer (KIP-360: the repeated request names the
+    previous epoch). The record of the repeated request has the epoch and the timeout of the first record. An abort with
+    partitions does not repeat an abort without partitions, because only the former counts as an abort."""
     aborts_as_much: Truth = (before.partition_count == 0) == (after.partition_count == 0)
     return (
         (before.state == after.state)

@@ -28,19 +28,18 @@ def ended_before(transactions: Sequence[Transaction], markers: Sequence[Marker],
     began.
 
     `markers`: all markers before the entry that can belong to these transactions, or the newest of them. `is_complete`:
-    since the first of these transactions, the producer id had no other ones on the partition.
+    since the first of these transactions, the producer id had no other transactions on the partition.
 
     Markers of a producer id are written in the order of its transactions, and each ends everything that the id has open
     there. So the earliest transaction to which the newest marker can belong is over, and so are all transactions before
-    it.
-    """
+    it."""
     by_epoch = _older_than_newest(transactions, markers)
     return max(by_epoch, _earliest(transactions, markers)) if is_complete else by_epoch
 
 
 def _older_than_newest(transactions: Sequence[Transaction], markers: Sequence[Marker]) -> int:
-    """Returns the number of transactions that are over by their epochs alone: after a marker, the partition's leader
-    refuses records of an epoch lower than the marker's (`ProducerAppendInfo.checkProducerEpoch`)."""
+    """Returns the number of transactions that are proven to be over by their epochs alone: after a marker, the
+    partition's leader refuses records of an epoch lower than the marker's (`ProducerAppendInfo.checkProducerEpoch`)."""
     newest = max((one.producer_epoch for one in markers), default=-1)
     older = [i for i, one in enumerate(transactions, 1) if one.data_epochs.last < newest]
     return older[-1] if older else 0

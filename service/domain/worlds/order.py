@@ -29,8 +29,8 @@ class Sample(NamedTuple):
 
     - `ends_before_last`: ends of log partitions received before the last of the rounds began.
     - `ends_after_first`: ends of log partitions requested after the first of the rounds was over.
-    - `earlier_high_watermark`: a high watermark of the partition received before `ends_before_last` was requested; 0
-      without one.
+    - `earlier_high_watermark`: a high watermark of the partition received before `ends_before_last` was requested; 0 if
+      there is none.
     """
 
     high_watermark: int

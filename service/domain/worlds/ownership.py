@@ -1,10 +1,9 @@
-"""Decides whether the id that has a producer id in this cluster wrote the records with that producer id, or whether
-these were written in, or copied from, another cluster.
+"""Decides whether records were written by the id that has their producer id in this cluster, or come from another
+cluster.
 
 Every cluster assigns its producer ids from 0 on, so an equal producer id proves nothing about a partition that was
 copied byte for byte. If one sign shows that the id cannot have written an entry, the finding names no owner and advises
-no marker.
-"""
+no marker."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from service.domain.worlds.transactions import TV2, Epochs, LogHistory, Transact
 
 OLDER_BY_MS: Final = 60_000
 """Allowance (ms) for clocks that differ: a record counts as older than its producer id and epoch only if its timestamp
-is earlier by more than this."""
+is earlier by more than this allowance."""
 
 
 def foreign_records(
@@ -69,9 +68,10 @@ def _has_listed(entry: EntryRead, producer_epoch: int, log_partition: int, trans
 
 
 def _given_by(producer_id: int, producer_epoch: int, history: LogHistory) -> LogRecord | None:
-    """Returns the record by which the id got that epoch under the producer id; None if that record is gone. Without an
-    earlier record under the producer id, the first one with the epoch gives it in three cases: InitProducerId wrote it
-    (Empty), the transaction that it ends raised the epoch (TV2), or the epochs of the previous producer id ran out."""
+    """Returns the record by which the id got that epoch under the producer id; None if that record is gone. If the log
+    has no earlier record under the producer id, the first record with the epoch is returned in three cases: an
+    InitProducerId wrote the record (Empty), the record ends a transaction and so raised the epoch (TV2), or the epochs
+    of the previous producer id ran out."""
     before: LogRecord | None = None
     for one in history.records:
         if one.producer_id != producer_id:

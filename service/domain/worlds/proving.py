@@ -2,10 +2,9 @@
 the marker.
 
 An entry was written within a transaction that its coordinator committed, within one that it aborted, or within none.
-While a committed world is left, an ABORT marker may destroy committed records. While an aborted world or none is left,
-a COMMIT marker may publish records that were never committed. Timestamps of brokers and clients prove nothing here:
-they can only keep a world that a proof would otherwise remove.
-"""
+While the world `commit` is left, an ABORT marker may destroy committed records. While the world `abort` or the world
+`none` is left, a COMMIT marker may publish records that were never committed. Timestamps of brokers and clients prove
+nothing here: they can only keep a world that a proof would otherwise remove."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from service.domain.worlds.verdict import Decided, Proof, ProofKind, Verdict, Wo
 
 LATER_MS: Final = 10_000
 """Margin (ms) for the difference of clocks. If an entry's newest record has a timestamp later than a decision by more
-than this, the record may have been written after the decision."""
+than this margin, the record may have been written after the decision."""
 
 
 def verdict_on(query: EntryQuery, facts: EntryFacts, hidden: Sequence[HiddenTransactions]) -> Verdict:
@@ -122,8 +121,8 @@ class _Proofs:
         text: str,
     ) -> list[Transaction]:
         """Returns the transactions of `those` for which `is_kept` is True, and adds a proof if some are removed.
-        `text`: the reason why the removed ones did not write the entry; `{gone}` in it becomes their number with the
-        noun, such as `3 transactions`."""
+        `text`: the reason why the removed transactions did not write the entry. `{gone}` in the text is replaced by
+        their number and noun, such as `3 transactions`."""
         kept = [one for one in those if is_kept(one)]
         if gone := len(those) - len(kept):
             self.add(kind, source, text.format(gone=_count(gone, "transaction")))
@@ -138,7 +137,10 @@ def _hidden(entry: EntryRead, hidden: Sequence[HiddenTransactions], proofs: _Pro
         text = "the transaction log was read without a hole that could hide another transaction of the producer id"
         if hidden:
             holes = _count(len(hidden), "hole")
-            text = f"epochs and the order of writes exclude that {holes} of the transaction log hide its transaction"
+            text = (
+                f"epochs and the order of writes exclude that {holes} of the transaction log hide the entry's"
+                " transaction"
+            )
         proofs.add(ProofKind.COMPLETENESS, TOPIC, text)
     return left
 
@@ -185,7 +187,8 @@ def _may_be_unlisted(entry: EntryRead, one: Transaction) -> bool:
 
 
 def _is_of_transactions(entry: EntryRead, left: Sequence[Transaction], proofs: _Proofs) -> bool:
-    """Returns whether every record of the entry is proven to be written within a transaction; if so, adds the proof."""
+    """Returns whether every record of the entry is proven to have been written within a transaction. If so, adds the
+    proof."""
     log_partition = entry.query.log_partition
     if any(one.lists_partition and entry.was_written_before(log_partition, one.decided) for one in left):
         text = "the entry was complete before its transaction was decided"
@@ -219,16 +222,17 @@ def _committed_within(entry: EntryRead, left: Sequence[Transaction], proofs: _Pr
 
 
 def _began_before(entry: EntryRead, one: Transaction) -> bool:
-    """Returns whether the entry's first record may be older than the decision of the transaction. If it is not, the
-    transaction wrote to an earlier log of the partition: the topic was deleted and created again since."""
+    """Returns whether the entry's first record may be older than the decision of the transaction. If the record is not
+    older, the transaction wrote to an earlier log of the partition, and the topic was deleted and created again
+    since."""
     first = entry.facts.batches.first
     return first is None or first.first_timestamp_ms <= one.decided_ms + LATER_MS
 
 
 def _ends_with(entry: EntryRead, one: Transaction) -> bool:
-    """Returns whether the entry, which holds records of the transaction `one`, holds none behind them. If the end of
-    `one` kept the epoch, a TV2 client's next transaction may write behind them before the transaction log has a record
-    of it."""
+    """Returns whether the entry ends with the records that it has of the transaction `one`. If the end of `one` kept
+    the epoch, the next transaction of a TV2 client may write more records to the entry before the transaction log has a
+    record of that transaction."""
     keeps_epoch = one.data_epochs.first <= one.marker_epoch <= one.data_epochs.last
     may_go_on = one.is_added_by_leaders and keeps_epoch and not entry.facts.batches.is_single
     return not may_go_on and entry.query.newest_ms <= one.decided_ms + LATER_MS

@@ -29,7 +29,8 @@ from service.domain.worlds.order import NO_POSITION, LogPosition
 
 TV2: Final = 2
 """The transaction version from which on each EndTxn of a client raises the epoch (KIP-890). An EndTxn of the old
-protocol can also end a transaction of such a client, and keeps the epoch: the recovery of Flink's sink sends one."""
+protocol can also end a transaction of such a client, and keeps the epoch: the recovery of Flink's sink sends such an
+EndTxn."""
 
 UNDECIDED: Final = LogPosition((1 << 63) - 1, -1)
 """The position of a decision that has not been made; it sorts behind every record of the log."""
@@ -111,8 +112,8 @@ class Transaction(NamedTuple):
 
 
 class HiddenTransactions(NamedTuple):
-    """Transactions, with any outcome and any partitions, that the log may hide: the offsets `decided`, where their
-    decisions may lie, were not read. They began after `began` was appended (NO_POSITION: at any time), and wrote under
+    """Transactions, with any outcome and any partitions, that the log may hide. Their decisions may lie at the offsets
+    `decided`, which were not read. They began after `began` was appended (NO_POSITION: at any time), and wrote under
     `data_epochs`."""
 
     log_partition: int

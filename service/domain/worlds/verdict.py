@@ -2,7 +2,7 @@
 facts.
 
 An unknown decision may become known. A known decision becomes unknown only if the entry has grown or may have grown
-since, if its id did not write it (`Verdict.overrules`), or if two readings contradict each other.
+since, if the id did not write the entry (`Verdict.overrules`), or if two readings contradict each other.
 
 | state        | holds from | is read again |
 |--------------|------------|---------------|
@@ -182,8 +182,8 @@ class Decision:
 
     @property
     def was_listed(self) -> bool:
-        """Returns whether a transaction that has listed the partition and has ended is proven to have written the
-        entry. Then no client is still waiting for the partition to be added."""
+        """Returns whether it is proven that a transaction wrote the entry, listed the partition, and has ended. If so,
+        no client is still waiting for the partition to be added."""
         return World.NONE not in self.newest.possible and bool(self.newest.proofs)
 
     def recalled(self, verdict: Verdict) -> Decision:
@@ -200,8 +200,8 @@ class Decision:
 
     def is_due(self, now_ms: int, unowned_ms: int | None, grown_ms: int = -1) -> bool:
         """Returns whether to read the facts now. `unowned_ms`: the time (ms) at which it became known that no
-        transaction will end the entry; None if one may. `grown_ms`: the last time at which a record of the owner showed
-        that a transaction may have written to the entry; -1 if there was none."""
+        transaction will end the entry; None if a transaction may end it. `grown_ms`: the last time at which a record of
+        the owner showed that a transaction may have written to the entry; -1 if there was none."""
         match self.state:
             case State.CONTRADICTED | State.NO_LOG:
                 return False

@@ -110,7 +110,7 @@ CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "ssl.engine.factory.class": (f"{_KAFKA}.ssl.DefaultSslEngineFactory",),
 }
-"""By key that names a Java class, the accepted classes: classes of Kafka that behave as txnscope does."""
+"""The accepted Java classes, by the key whose value names the class: classes of Kafka that behave as txnscope does."""
 
 
 class _Choice(NamedTuple):

@@ -79,7 +79,7 @@ def parse(text: str) -> Login:
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    """Yields words, quoted texts (without the quotes) and marks."""
+    """Yields words, quoted texts (without the quotes), and marks (all other characters, one by one)."""
     for found in _TOKEN.finditer(text):
         if found["quoted"] is not None:
             yield _Token(_ESCAPE.sub(_unescaped, found["quoted"][1:-1]), is_mark=False)

@@ -2,9 +2,8 @@
 `${file:/run/secrets/kafka.properties:password}` (KIP-297).
 
 Providers (KIP-297): FileConfigProvider, DirectoryConfigProvider (KIP-421) and EnvVarConfigProvider (KIP-887) of Kafka's
-clients; the syntax is that of ConfigTransformer.java. Where a variable's key is missing, Java sends the variable itself
-as the password. Here every variable of a declared provider gets a value, or the file is refused.
-"""
+clients; the syntax is that of ConfigTransformer.java. If the key of a variable is missing, Java sends the variable
+itself as the password. This module gives every variable of a declared provider a value, or refuses the file."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_causes_excluded_by_other_ids_of_the_partition_are_not_named(cluster: Cl
     reported = [(one.source, one.text) for one in found.observation.evidence[2:]]
     assert reported == [
         ("__transaction_state-0", "a record of another id was written then, after the due time"),
-        ("features", "written under transaction.version 2; finalized is 0"),
+        ("features", "written under transaction.version 2; the finalized version is 0"),
     ]
 
 

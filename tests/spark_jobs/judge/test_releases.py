@@ -20,7 +20,7 @@ __all__ = ["lab"]
 
 OF_44, OF_43, OF_42, OF_39, LATER = 33, 30, 28, 21, 34
 SAYS_SO = "coordinators of Kafka 4.3.0, 4.3.1 and 4.4.0 skip the marker of a partition without a leader (KAFKA-20734)"
-SAYS_IF = f"{SAYS_SO}; whether these do is not known"
+SAYS_IF = f"{SAYS_SO}; it is not known whether these brokers do"
 
 
 def of_levels(*levels: int | None) -> list[dict[str, Any]]:

@@ -74,7 +74,7 @@ SAID = [
     (
         HangReason(HangCause.NO_MARKER, 0, None, Proven("commit"), is_behind=False),
         "its marker was never written here; coordinators of Kafka 4.3.0, 4.3.1 and 4.4.0 skip the marker of a"
-        " partition without a leader (KAFKA-20734); whether these do is not known",
+        " partition without a leader (KAFKA-20734); it is not known whether these brokers do",
     ),
 ]
 
