@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC
+from service.domain.partitions.group_offsets import OFFSETS_TOPIC
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import Leader
 from service.kafka.log_range import LogRange

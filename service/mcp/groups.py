@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from service.domain.partitions.blocked_groups import BLOCKED, OFFSETS_TOPIC
+from service.domain.partitions.blocked_groups import BLOCKED
+from service.domain.partitions.group_offsets import OFFSETS_TOPIC
 from service.mcp.asking import Ask, Refused
 from service.mcp.data import Fields, known, more, name, quoted
 from service.mcp.findings import Finding, open_findings, shown

@@ -13,8 +13,8 @@ from typing import Final
 from sqlalchemy import Engine
 
 from service.domain.findings.blocked_group import UnreadCommits
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, GroupOffset, LsoSample
 from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.group_offsets import OFFSETS_TOPIC, GroupOffset, LsoSample
 from service.domain.partitions.open_entries import Entry
 from service.domain.reasons.reason import Reason
 from service.kafka import cluster

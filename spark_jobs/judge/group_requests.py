@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from service.domain.partitions.blocked_groups import GroupOffset, IsolationLevel
 from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.group_offsets import GroupOffset, IsolationLevel
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
 from service.kafka import errors

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, LsoSample, offsets_partition, stalled_since_ms
+from service.domain.partitions.blocked_groups import stalled_since_ms
 from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.group_offsets import OFFSETS_TOPIC, LsoSample, offsets_partition
 
 CONCERNED_EVERY_MS: Final = 2_000
 OTHERS_EVERY_MS: Final = 30_000

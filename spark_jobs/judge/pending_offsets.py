@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from service.domain.findings.blocked_group import UnreadCommits
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, STALLED_AFTER_MS, LsoSample
+from service.domain.partitions.blocked_groups import STALLED_AFTER_MS
 from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.group_offsets import OFFSETS_TOPIC, LsoSample
 from service.domain.partitions.open_entries import Entry
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import Leader, topic_layout

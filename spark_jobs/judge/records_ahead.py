@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from service.domain.partitions.blocked_groups import GroupOffset, IsolationLevel, LsoSample
 from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.group_offsets import GroupOffset, IsolationLevel, LsoSample
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import Leader, TopicLayout, topic_layout
 from service.kafka.errors import KafkaFailure, KafkaRefused

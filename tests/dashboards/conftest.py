@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from service.domain.application_rules import Assigned
-from service.domain.partitions.blocked_groups import GroupOffset
+from service.domain.partitions.group_offsets import GroupOffset
 from service.domain.transaction_log import states
 from service.metrics.exports import Signal
 from service.store.receivers import add_receiver

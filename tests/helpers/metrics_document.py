@@ -14,7 +14,7 @@ from service.domain.application_rules import Assigned
 from service.domain.canary.rounds import ALWAYS_COUNTED
 from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import MOST_OPEN
-from service.domain.partitions.blocked_groups import GroupOffset
+from service.domain.partitions.group_offsets import GroupOffset
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Reject

@@ -12,8 +12,9 @@ from confluent_kafka import Consumer, Producer
 from deploy.demo.broker import Broker
 from deploy.demo.child_process import ChildProcess
 from service.clock import wall_clock_ms
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, STALLED_AFTER_MS, AffectedGroup, offsets_partition
+from service.domain.partitions.blocked_groups import STALLED_AFTER_MS, AffectedGroup
 from service.domain.partitions.facts import OpenEntry, PartitionObservation, PartitionsBatch, StalledRead
+from service.domain.partitions.group_offsets import OFFSETS_TOPIC, offsets_partition
 from service.domain.partitions.open_entries import Entry
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import topic_layout

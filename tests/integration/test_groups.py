@@ -13,7 +13,8 @@ from sqlalchemy import event
 
 from deploy.demo.broker import Broker
 from service.clock import wall_clock_ms
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, STOPPED_AFTER_MS, AffectedGroup, GroupRelation
+from service.domain.partitions.blocked_groups import STOPPED_AFTER_MS, AffectedGroup, GroupRelation
+from service.domain.partitions.group_offsets import OFFSETS_TOPIC
 from service.domain.transaction_log.causes import Confidence
 from service.kafka.settings import ClientSettings
 from tests.conftest import MakeBroker

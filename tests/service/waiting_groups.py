@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, GroupOffset, offsets_partition
+from service.domain.partitions.group_offsets import OFFSETS_TOPIC, GroupOffset, offsets_partition
 from service.store.writers.groups import GroupWriter
 from tests.helpers.partitions import END, LSO, WithPartitions, moving_partition, stalled_partition
 from tests.helpers.stores import NOW_MS

@@ -12,7 +12,8 @@ from service.api.schemas.offsets import MarkerWord
 from service.api.schemas.shape import IdBytes, OneOf, Page, RawTime, Shape, Time, Wide, moment, past_moment, shaped
 from service.domain.findings.hanging import is_blocking
 from service.domain.partitions import ledger
-from service.domain.partitions.blocked_groups import AffectedGroup, GroupRelation, IsolationLevel
+from service.domain.partitions.blocked_groups import AffectedGroup, GroupRelation
+from service.domain.partitions.group_offsets import IsolationLevel
 from service.domain.partitions.open_entries import RelationKind
 from service.domain.partitions.state import PartitionState
 from service.domain.reasons.reason import text_of

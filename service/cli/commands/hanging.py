@@ -15,7 +15,7 @@ from service.cli.errors import FINE, FOUND, PARTIAL
 from service.cli.rest import Service
 from service.cli.text import age, name_of, span, table
 from service.domain.findings.formatting import join_names
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC
+from service.domain.partitions.group_offsets import OFFSETS_TOPIC
 from service.settings import Settings
 
 STALE_AFTER: Final = timedelta(seconds=30)

@@ -13,8 +13,8 @@ from service.domain.findings.conditions import bounded
 from service.domain.findings.finding import Observation, SharedFacts, Subject, Words
 from service.domain.findings.formatting import utc
 from service.domain.findings.kinds import Kind, Severity
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC
 from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.group_offsets import OFFSETS_TOPIC
 from service.domain.partitions.open_entries import RelationKind
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import ShareLevelNotReported

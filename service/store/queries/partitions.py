@@ -9,14 +9,9 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, exists, false, func, select, tuple_
 
-from service.domain.partitions.blocked_groups import (
-    OFFSETS_TOPIC,
-    AffectedGroup,
-    GroupOffset,
-    LsoSample,
-    affected_groups,
-)
+from service.domain.partitions.blocked_groups import AffectedGroup, affected_groups
 from service.domain.partitions.facts import FirstBatch, StallClock, TopicPartition
+from service.domain.partitions.group_offsets import OFFSETS_TOPIC, GroupOffset, LsoSample
 from service.domain.partitions.ledger import Marker, Volume
 from service.domain.partitions.open_entries import Entry
 from service.domain.partitions.state import PartitionState

@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from sqlalchemy import Engine, bindparam, delete, select
 
-from service.domain.partitions.blocked_groups import GroupOffset
+from service.domain.partitions.group_offsets import GroupOffset
 from service.store.escaped_text import group_name
 from service.store.lease import Lease, check
 from service.store.many_rows import Upsert

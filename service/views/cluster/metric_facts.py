@@ -9,8 +9,9 @@ from sqlalchemy import Connection, bindparam, func, literal, select, true, union
 
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind
-from service.domain.partitions.blocked_groups import AffectedGroup, LsoSample
+from service.domain.partitions.blocked_groups import AffectedGroup
 from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.group_offsets import LsoSample
 from service.domain.source_state import SourceName
 from service.domain.transaction_log.states import FIRST_TIME_MS, ONGOING, PREPARED
 from service.store.queries.applications import ApplicationRow, all_applications

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from service.domain.findings.finding import Finding, Observation, Sentence, Subject
 from service.domain.findings.formatting import Names
 from service.domain.findings.mismatch import NOT_FOUND
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC
+from service.domain.partitions.group_offsets import OFFSETS_TOPIC
 from service.domain.reasons.unread import DESCRIBE, READ
 from service.domain.transaction_log.states import NAMES, TOPIC
 from service.store.escaped_text import display_id

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, IsolationLevel, offsets_partition
+from service.domain.partitions.group_offsets import OFFSETS_TOPIC, IsolationLevel, offsets_partition
 from service.store.writers.groups import GroupWriter
 from tests.helpers.partitions import END, LSO, PID, WithPartitions, moving_partition, stalled_partition
 from tests.helpers.stores import INT64_MAX, NOW, NOW_MS, client_of

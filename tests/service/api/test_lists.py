@@ -14,7 +14,7 @@ from service.access.actions import Action, Outcome
 from service.app import create_app
 from service.domain.application_rules import Assigned
 from service.domain.findings.kinds import Kind
-from service.domain.partitions.blocked_groups import GroupOffset
+from service.domain.partitions.group_offsets import GroupOffset
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
 from service.store import finding_marks, receivers
 from service.store.audit_events import AuditEvent

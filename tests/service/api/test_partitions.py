@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.partitions.facts import PartitionObservation, StalledRead
+from service.domain.partitions.group_offsets import GroupOffset
 from service.domain.reasons.unread import READ, NoBroker, NoPermission
 from service.domain.transaction_log import states
 from service.store.writers.groups import GroupWriter

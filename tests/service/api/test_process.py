@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from service.domain.partitions.blocked_groups import GroupOffset
+from service.domain.partitions.group_offsets import GroupOffset
 from service.store.writers.groups import GroupWriter
 from tests.helpers.partitions import (
     LSO,

@@ -15,7 +15,7 @@ import pytest
 from service.cli.commands import hanging
 from service.cli.rest import Service
 from service.domain.findings.finding import Subject
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, GroupOffset, offsets_partition
+from service.domain.partitions.group_offsets import OFFSETS_TOPIC, GroupOffset, offsets_partition
 from service.domain.reasons.unread import NoBroker
 from service.domain.worlds.verdict import Proof, ProofKind, World
 from service.store.writers.groups import GroupWriter

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC
+from service.domain.partitions.group_offsets import OFFSETS_TOPIC
 from service.kafka import errors, fetch, offset_commits
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import Leader

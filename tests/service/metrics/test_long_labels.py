@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from service.domain.partitions.blocked_groups import GroupOffset
+from service.domain.partitions.group_offsets import GroupOffset
 from service.metrics.page import SERIES_LIMIT, Metrics
 from service.store.engine import open_engine, open_reader
 from service.store.escaped_text import LABEL_BYTES, display_id, kept_part, label_text

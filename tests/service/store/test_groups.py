@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.partitions.blocked_groups import GroupOffset
+from service.domain.partitions.group_offsets import GroupOffset
 from service.store import lease
 from service.store.errors import LeaseLost
 from service.store.escaped_text import LONGEST_GROUP

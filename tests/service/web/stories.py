@@ -7,7 +7,7 @@ from typing import Any
 
 from service.domain.findings.finding import Observation, Occurrence, Subject
 from service.domain.findings.kinds import Kind, Severity
-from service.domain.partitions.blocked_groups import GroupOffset
+from service.domain.partitions.group_offsets import GroupOffset
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants

@@ -15,7 +15,7 @@ from service.app import create_app
 from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import Finding, Observation, Subject
 from service.domain.findings.kinds import Kind, Resolution, Severity
-from service.domain.partitions.blocked_groups import GroupOffset
+from service.domain.partitions.group_offsets import GroupOffset
 from service.domain.reasons.unread import DESCRIBE, READ
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Confidence

@@ -6,7 +6,7 @@ import pytest
 
 from service.domain.findings.finding import Subject
 from service.domain.findings.kinds import Kind
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, IsolationLevel
+from service.domain.partitions.group_offsets import OFFSETS_TOPIC, IsolationLevel
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
 from service.store.writers.groups import GroupWriter
 from service.web.partitions import partition_list

@@ -10,8 +10,8 @@ from playwright.sync_api import expect
 
 from service.app import create_app
 from service.domain.findings.kinds import Kind
-from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.partitions.facts import MarkerType
+from service.domain.partitions.group_offsets import GroupOffset
 from service.domain.partitions.marker_causes import MarkerCause
 from service.domain.partitions.offset_spans import Span, SpanKind
 from service.domain.transaction_log.causes import Cause, CauseCode, Confidence

@@ -9,7 +9,7 @@ import pytest
 
 from service.domain.findings.finding import Subject
 from service.domain.findings.kinds import Kind
-from service.domain.partitions.blocked_groups import GroupOffset
+from service.domain.partitions.group_offsets import GroupOffset
 from service.domain.reasons.unread import DESCRIBE, READ
 from service.domain.transaction_log import states
 from service.store import clusters

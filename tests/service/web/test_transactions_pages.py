@@ -17,7 +17,7 @@ from playwright.sync_api import Page
 from service.app import create_app
 from service.domain.findings.finding import Subject
 from service.domain.findings.kinds import Kind
-from service.domain.partitions.blocked_groups import GroupOffset
+from service.domain.partitions.group_offsets import GroupOffset
 from service.domain.transaction_log import states
 from service.domain.transaction_log.abort_explanation import why_ended
 from service.domain.transaction_log.causes import CauseCode, Confidence

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from service.domain.partitions.blocked_groups import GroupOffset, IsolationLevel, offsets_partition
 from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.group_offsets import GroupOffset, IsolationLevel, offsets_partition
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
 from service.kafka import errors
 from service.kafka.client import KafkaClient

@@ -3,7 +3,8 @@ soon."""
 
 from __future__ import annotations
 
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, STALLED_AFTER_MS, LsoSample, offsets_partition
+from service.domain.partitions.blocked_groups import STALLED_AFTER_MS
+from service.domain.partitions.group_offsets import OFFSETS_TOPIC, LsoSample, offsets_partition
 from spark_jobs.judge.group_rounds import (
     CONCERNED_EVERY_MS,
     GROUPS_AT_ONCE,

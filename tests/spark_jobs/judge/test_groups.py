@@ -12,7 +12,7 @@ from service.domain.findings.finding import Finding, Key, Subject
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.findings.lifecycle import reconcile
 from service.domain.findings.stall_causes import COMMIT_EXPECTED_MS
-from service.domain.partitions.blocked_groups import GroupOffset
+from service.domain.partitions.group_offsets import GroupOffset
 from service.store.queries import partitions
 from service.store.writers.findings import FindingWriter, load
 from service.store.writers.groups import GroupWriter

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import pytest
 
 from service.domain.findings.blocked_group import UnreadCommits
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, STALLED_AFTER_MS, LsoSample
+from service.domain.partitions.blocked_groups import STALLED_AFTER_MS
+from service.domain.partitions.group_offsets import OFFSETS_TOPIC, LsoSample
 from service.domain.partitions.open_entries import Entry
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import Leader, TopicLayout

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.domain.partitions.blocked_groups import GroupOffset, IsolationLevel, LsoSample
+from service.domain.partitions.group_offsets import GroupOffset, IsolationLevel, LsoSample
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import Leader, TopicLayout
 from service.kafka.errors import KafkaRefused, KafkaUnavailable

@@ -12,7 +12,7 @@ import pytest
 
 from service.domain.findings.kinds import QUIET_MS, Kind
 from service.domain.findings.lifecycle import MOST_OPEN
-from service.domain.partitions.blocked_groups import GroupOffset
+from service.domain.partitions.group_offsets import GroupOffset
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Gap
 from service.kafka.producers import ActiveProducer

@@ -19,15 +19,9 @@ from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lifecycle import reconcile
 from service.domain.findings.rules import Rule
 from service.domain.findings.stall_causes import COMMIT_EXPECTED_MS, Blocker, blocked_groups
-from service.domain.partitions.blocked_groups import (
-    OFFSETS_TOPIC,
-    AffectedGroup,
-    GroupOffset,
-    GroupRelation,
-    IsolationLevel,
-    LsoSample,
-)
+from service.domain.partitions.blocked_groups import AffectedGroup, GroupRelation
 from service.domain.partitions.facts import LogPlace, TopicPartition
+from service.domain.partitions.group_offsets import OFFSETS_TOPIC, GroupOffset, IsolationLevel, LsoSample
 from service.domain.partitions.open_entries import Entry, Owner, Relation, RelationKind
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
 from service.domain.transaction_log import states

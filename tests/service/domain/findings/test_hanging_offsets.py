@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from service.domain.findings.finding import Evidence
 from service.domain.findings.hanging import Case, observe
 from service.domain.findings.rules import Rule
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, AffectedGroup, GroupOffset, GroupRelation
+from service.domain.partitions.blocked_groups import AffectedGroup, GroupRelation
 from service.domain.partitions.facts import LogPlace
+from service.domain.partitions.group_offsets import OFFSETS_TOPIC, GroupOffset
 from service.domain.partitions.open_entries import Entry
 from service.domain.transaction_log.causes import Confidence
 from tests.service.domain.findings.builders import NOW_MS

@@ -11,16 +11,18 @@ import pytest
 
 from service.domain.partitions.blocked_groups import (
     NO_GROUPS,
-    OFFSETS_TOPIC,
     STALLED_AFTER_MS,
     STOPPED_AFTER_MS,
     AffectedGroup,
     BlockedGroupIndex,
-    GroupOffset,
     GroupRelation,
+    affected_groups,
+)
+from service.domain.partitions.group_offsets import (
+    OFFSETS_TOPIC,
+    GroupOffset,
     IsolationLevel,
     LsoSample,
-    affected_groups,
     offsets_partition,
 )
 from service.domain.transaction_log.causes import Confidence
