@@ -90,7 +90,7 @@ def create_app(
       clients of `kafka` and `clusters`.
     - `access`: who may send requests, and under which host names; None: anyone who reaches the service may read.
       `operators`: by name, the keys of operators who may change things in all clusters.
-    - `mcp`: answers language models; None: nothing does.
+    - `mcp`: the endpoint for language models; None: there is none.
     - `now_ms`: the clock for the ages on pages, and for the sources that REST reports as stalled. `beat`: called once a
       second while the event loop runs.
     """

@@ -23,7 +23,8 @@ class Outcome(StrEnum):
     """Recorded before a marker is sent. If no outcome follows, the service ended, or lost its store, meanwhile."""
     WRITTEN = "written"
     REFUSED = "refused"
-    """If the action writes a marker: the marker is not in the log."""
+    """Not done: txnscope or a broker refused the action, or a request failed. If the action was to write a marker, the
+    marker is not in the log."""
     UNKNOWN = "unknown"
     """No answer came: the marker may be in the log, or get there later."""
     DRY_RUN = "dry_run"

@@ -19,7 +19,8 @@ KEYS_READ_EVERY_S: Final = 2.0
 """Seconds after which the keys of the store are read again: a revoked key is refused within this time."""
 
 _NEW_KEY_AFTER_S: Final = 0.2
-"""Seconds after which the keys are read again for an unknown key, which may be new."""
+"""An unknown key may be new: for an unknown key, the keys are read again if the last read is older than this
+(seconds)."""
 
 _BEARER, _BASIC = "bearer", "basic"
 
@@ -46,7 +47,7 @@ class _Given(NamedTuple):
 class Authenticator:
     """Checks credentials against all those that one service accepts. Safe to call from many threads.
 
-    `operators`: by name, the keys of the configuration, which give the role operator in all clusters.
+    `operators`: the keys of the configuration, by name. Each of them gives the role operator in all clusters.
     """
 
     def __init__(self, config: AuthConfig, operators: Mapping[str, str], read_keys: ReadKeys) -> None:
@@ -60,7 +61,7 @@ class Authenticator:
 
     @property
     def may_write(self) -> bool:
-        """True if the service accepts some credentials, without which no request may change anything."""
+        """True if the service accepts any credentials. Without credentials, no request may change anything."""
         return self.is_on or bool(self._operators)
 
     @property
@@ -70,8 +71,8 @@ class Authenticator:
         return (*basic, 'Bearer realm="txnscope"')
 
     def known(self, header: str, now_s: float) -> Principal | None:
-        """Returns the principal if it is known without a read of the store, a slow hash or a check of a token; else
-        None: call `check`."""
+        """Returns the principal if no read of the store, slow hash or check of a token is needed. Else returns None:
+        call `check`."""
         given = _given(header)
         if given.scheme == _BASIC:
             pair = _pair(given.text)
@@ -88,8 +89,8 @@ class Authenticator:
     def check(self, header: str, now_s: float) -> Principal:
         """Returns the principal. May take 0.1 s, or as long as the store and the issuer of tokens take.
 
-        Raises BadCredentials for unknown or wrong credentials, and the store's errors if its keys have never been read
-        and cannot be read now.
+        Raises BadCredentials for unknown or wrong credentials. Raises the store's errors if the keys of the store have
+        never been read, and cannot be read now.
         """
         given = _given(header)
         if given.scheme == _BEARER and (found := self._operator(digest_of(given.text))) is not None:

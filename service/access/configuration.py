@@ -27,7 +27,7 @@ from service.access.hosts import is_loopback
 from service.access.principal import Grant, grant_texts, parse_grants
 
 _NAME: Final = re.compile(r"[^\x00-\x1f\x7f:]{1,100}")
-"""A name of a person: RFC 7617 ends it at the first colon."""
+"""Matches the name of a person. A name has no colon, because RFC 7617 ends the name at the first colon."""
 
 
 def _person(name: str) -> str:

@@ -130,7 +130,7 @@ def digest_of(key: str) -> str:
 
 def weakness_of(key: str) -> str | None:
     """Returns the reason why a key or password that a person chose is easy to guess, as the end of a sentence; None if
-    there is none."""
+    there is no such reason."""
     if len(key) < SHORTEST or not re.fullmatch(r"[!-~]+", key):
         return f"is not {SHORTEST} or more printable characters without spaces"
     if len(set(key)) < _FEWEST_CHARACTERS:

@@ -27,7 +27,7 @@ class AllowedHosts:
 
     def allows(self, host: str, local: str | None) -> bool:
         """Returns whether a request with this Host header may be answered. `local`: the address of this machine that
-        the client connected to. It is allowed too, because a service may listen on every interface."""
+        the client connected to. This address is allowed too, because a service may listen on every interface."""
         found = _HOST.fullmatch(host)
         if found is None:
             return False

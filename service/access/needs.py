@@ -1,8 +1,8 @@
 """The role that each request needs, by its method and path.
 
-Paths in OPEN need no role. Below `/clusters/NAME`, the role in that cluster is enough; for SHARED, SHARED_BELOW and
-MCP, the role in some cluster. Any other path needs the role in all clusters. Only requests in WRITES may change
-anything, so a new route that changes something is refused until it is declared here.
+Paths in OPEN need no role. Paths below `/clusters/NAME` need the role in that cluster. Paths in SHARED, SHARED_BELOW
+and MCP need the role in any one cluster. All other paths need the role in all clusters. Only requests in WRITES may
+change anything, so a new route that changes something is refused until it is declared here.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ LLMS: Final = "/llms.txt"
 SHARED: Final = frozenset(
     {"/", "/go", "/version", "/openapi.json", LLMS, "/events", "/api/v1/events", "/api/v1/clusters", "/guide"}
 )
-"""Paths for whoever may see some cluster. Their handlers leave out the other clusters."""
+"""Paths for everybody who may see at least one cluster. The handlers leave out clusters that the sender may not see."""
 
 SHARED_BELOW: Final = ("/guide/", "/static/")
-"""Beginnings of paths for whoever may see some cluster: documents and files that do not depend on a cluster."""
+"""Beginnings of paths for everybody who may see at least one cluster: documents and files that do not depend on a
+cluster."""
 
 METRICS: Final = "/metrics"
 
@@ -51,8 +52,8 @@ _NAME: Final = re.compile(r"\{\w+\}")
 
 
 class Need(NamedTuple):
-    """The lowest role that a request needs. `role` None: no role. `cluster` None: the role in all clusters, or, with
-    `somewhere`, in any of them."""
+    """The lowest role that a request needs. `role`: None if no role is needed. `cluster`: the cluster in which the role
+    is needed. None: in all clusters or, with `somewhere`, in any one cluster."""
 
     role: Role | None
     cluster: str | None = None

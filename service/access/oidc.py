@@ -39,8 +39,9 @@ _DISCOVERY: Final = "/.well-known/openid-configuration"
 class Tokens:
     """Checks the tokens of one issuer. Safe to call from many threads.
 
-    The issuer's keys are fetched with the first token, and again when they are five minutes old. They are also fetched
-    if a token names an unknown key, but for that reason at most every 30 s."""
+    The issuer's keys are fetched with the first token, and again when they are five minutes old. A token that names an
+    unknown key also causes a fetch, but at most every 30 s.
+    """
 
     def __init__(self, config: Oidc) -> None:
         self._config = config

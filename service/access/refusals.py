@@ -87,7 +87,7 @@ class Refusals:
 
 
 EACH_S: Final = 0.5
-"""Seconds by which each wrong credential delays the next answers to wrong credentials from its address."""
+"""Seconds by which each wrong credential delays the next answers to wrong credentials from the same address."""
 
 LONGEST_S: Final = 5.0
 """Longest delay of an answer, in seconds; requests that would wait longer are turned away at once."""

@@ -1,2 +1,2 @@
-"""The REST API. `service.app` imports it; so do the pages, for its parameters, errors and caching, and the command
-line, which prints some of its bodies."""
+"""The REST API. Imported by `service.app`, by the pages (for parameters, errors and caching), and by the command line
+(for some bodies of answers)."""

@@ -24,7 +24,7 @@ log = logging.getLogger("txnscope.canary")
 
 
 class Canary:
-    """Runs the canary until `stop`, from when the store knows the cluster."""
+    """Runs the canary of one cluster until `stop`. The rounds begin when the store knows the cluster."""
 
     def __init__(self, engine: Engine, plan: Plan, clocks: Clocks) -> None:
         self._engine, self._plan, self._clocks = engine, plan, clocks
@@ -35,7 +35,7 @@ class Canary:
         self._thread.start()
 
     def stop(self) -> None:
-        """Tells the threads to end. `join` waits for their end."""
+        """Makes the threads end soon. `join` waits until they have ended."""
         self._stopping.set()
 
     def join(self, within_s: float) -> None:

@@ -14,11 +14,11 @@ from service.domain.canary.targets import Layout, Target, absence, explained, ta
 log = logging.getLogger("txnscope.canary")
 
 SHORTEST_PAUSE_S: Final = 1.0
-"""Shortest time from the begin of a round to that of the next one, however often the layout changes."""
+"""Shortest pause (s) between two rounds, however often the layout changes."""
 
 
 class Prober(Protocol):
-    """Runs single rounds: service.canary.probe.Probe."""
+    """The interface of `service.canary.probe.Probe`, which runs single rounds."""
 
     def round(self, target: Target, at_ms: int) -> Round: ...
 
@@ -96,7 +96,7 @@ class CoordinatorRounds:
         self._prober.close()
 
     def _after_one(self, layout: Layout) -> Coordinator:
-        """Runs a round, and returns the coordinator after it."""
+        """Runs a round if the layout has a target at the coordinator. Returns the new state of the coordinator."""
         at_ms = self._clocks.now_ms()
         target = self._target = target_of(layout, self.broker, self._token, self._target)
         if target is not None:

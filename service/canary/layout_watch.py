@@ -41,9 +41,10 @@ class LayoutWatch:
     def read(self) -> Layout:
         """Returns the present layout. Creates the canary's topic first if it does not exist.
 
-        Raises KafkaUnavailable or KafkaRefused, with the reason why the canary cannot run, if nobody has used
-        transactions yet, a permission is missing, the topic cannot be created, or no broker answers. Raises
-        BadClientConfig."""
+        Raises KafkaUnavailable or KafkaRefused if the canary cannot run: nobody has used transactions yet, a permission
+        is missing, the topic cannot be created, or no broker answers. The text of the error is the reason. Raises
+        BadClientConfig if the settings cannot be used.
+        """
         if self._client is None:
             self._client = KafkaClient(self._settings, client_id="txnscope-canary")
         try:

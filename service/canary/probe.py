@@ -66,9 +66,9 @@ class Probe:
         self._is_open = False
 
     def round(self, target: Target, at_ms: int) -> Round:
-        """Runs one transaction, for at most ROUND_S, or a little longer if it fails. After a failure, the next round
-        makes new clients, which read the credentials again; its InitProducerId fences a transaction that was left
-        open."""
+        """Runs one transaction, for at most ROUND_S. A failed round may take a little longer, because it aborts its
+        transaction. After a failure, the next round makes new clients, which read the credentials again. Their
+        InitProducerId fences a transaction that was left open."""
         give_up_s = self._now_s() + ROUND_S
         init_us = commit_us = visible_us = failure = None
         self._connection_error, self._phase = None, Phase.INIT
@@ -109,7 +109,8 @@ class Probe:
 
     def _forget(self, abort_within_s: float | None) -> None:
         """Aborts an open transaction, then forgets the clients. `abort_within_s`: time for the abort. None: nothing is
-        aborted, because the coordinator does not answer; it will abort the transaction by its timeout."""
+        aborted here, because the coordinator does not answer. The coordinator aborts the transaction when its timeout
+        has passed."""
         producer, reader, self._producer, self._reader = self._producer, self._reader, None, None
         if producer is not None:
             producer.purge()
@@ -121,7 +122,7 @@ class Probe:
             reader.close()
 
     def _init(self, target: Target, give_up_s: float) -> None:
-        """Makes the producer of the target's id in place of the one before, and initialises it."""
+        """Replaces the producer by a new one with the target's transactional.id, and initialises the new one."""
         self.close()
         settings = config(self._settings) | _PRODUCER
         settings |= {"transactional.id": target.transactional_id, "error_cb": self._note_error}
@@ -154,7 +155,7 @@ class Probe:
         return int(offset)
 
     def _await_visible(self, target: Target, offset: int, give_up_s: float) -> None:
-        """Returns when the record is visible. Raises KafkaException, KafkaUnavailable or KafkaRefused."""
+        """Waits until the record is visible. Raises KafkaException, KafkaUnavailable or KafkaRefused."""
         assert self._reader is not None
         code = errors.NONE
         while (left_s := give_up_s - self._now_s()) > 0:

@@ -26,14 +26,15 @@ from service.store.lease import Lease
 log = logging.getLogger("txnscope.canary")
 
 LOOK_EVERY_S: Final = 1.0
-"""Pause between two readings of the layout."""
+"""Pause (s) between two readings of the layout."""
 
 NOTE_EVERY_S: Final = 5.0
 FORGET_AFTER_MS: Final = 3_600_000
-"""Time (ms) after which a broker that coordinates nothing any more, and was not asked for by its id, is forgotten."""
+"""Time (ms) after which a broker that coordinates nothing any more is forgotten. If the settings list the brokers to
+probe, all others are forgotten at once."""
 
 JOIN_S: Final = 6.0
-"""Longest wait for the last rounds: for a round, its abort, and the end of its clients."""
+"""Longest wait (s) for the end of the last rounds: a round, its abort, and the closing of its clients."""
 
 _SPREAD_S: Final = 2.0
 """Time over which the first rounds of the coordinators are spread."""
@@ -66,7 +67,7 @@ class RunningCanary:
         self._rounds: dict[int, CoordinatorRounds] = {}
 
     def begin(self) -> None:
-        """Reads from the store what earlier rounds showed. Raises StoreError, also LeaseLost."""
+        """Stores that the canary runs, and reads what earlier rounds showed. Raises StoreError, also LeaseLost."""
         with self._engine.begin() as connection:
             lease.check(connection, self._held)
             self._token = stored.begin(
@@ -97,7 +98,8 @@ class RunningCanary:
         return 0 if self._layout is None else self._layout.leaderless, self._trouble
 
     def _look(self) -> None:
-        """Reads the layout. While it cannot be read, rounds go on as it was: they show what fails."""
+        """Reads the layout, and starts and ends rounds by it. While the layout cannot be read, rounds go on with the
+        previous layout: they show what fails."""
         try:
             self._layout = self._watch.read()
             self._trouble = None
@@ -134,7 +136,8 @@ class RunningCanary:
         return self._layout
 
     def _forget(self, layout: Layout) -> None:
-        """Forgets brokers that have coordinated nothing for long, and those that were not asked for."""
+        """Forgets brokers that have coordinated nothing for FORGET_AFTER_MS. If the settings list the brokers to probe,
+        forgets all others at once."""
         now_ms, needed = self._clocks.now_ms(), set(coordinators(layout, self._plan.coordinators))
         unneeded = {*self._known, *self._rounds} - needed
         self._unneeded_since_ms = {one: self._unneeded_since_ms.get(one, now_ms) for one in unneeded}
@@ -163,7 +166,7 @@ class RunningCanary:
         stored.note_alive(connection, self._cluster_id, now_ms, leaderless, trouble, is_running=is_running)
 
     def _write(self, write: Callable[[Connection], None]) -> bool:
-        """Writes in one transaction under the lease. Returns whether that was done."""
+        """Writes in one transaction under the lease. Returns whether the write succeeded."""
         try:
             with self._engine.begin() as connection:
                 lease.check(connection, self._held)

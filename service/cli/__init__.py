@@ -23,7 +23,7 @@ _CREDENTIALS: Final = re.compile(r"(?<=://)\S*@")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit code. SystemExit: 2 for a bad flag, 0 for --help and --version."""
+    """Runs a command and returns its exit code. Raises SystemExit: 2 for a bad flag, 0 for --help and --version."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # ids and paths may hold characters that the terminal lacks
         sys.stdout.reconfigure(errors="backslashreplace")
     flags = parse(argv)

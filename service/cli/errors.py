@@ -14,7 +14,7 @@ FOUND: Final = 1
 USAGE: Final = 2
 """A bad flag, file, URL or setting."""
 UNREACHABLE: Final = 3
-"""Kafka, the store or the service cannot be reached, the port to serve on is taken, or there is no room to write."""
+"""Kafka, the store or the service cannot be reached, the port to serve on is taken, or output cannot be written."""
 PARTIAL: Final = 4
 """Nothing was found, but not everything could be judged."""
 

@@ -49,7 +49,7 @@ def check_mcp(settings: Settings) -> None:
 
 
 def tls_of(settings: Settings) -> ReloadingTls | None:
-    """Returns the TLS of the settings; None if there is none. CommandFailed for files that cannot be used."""
+    """Returns the TLS of the settings; None if there is none. Raises CommandFailed for files that cannot be used."""
     if settings.tls_cert is None or settings.tls_key is None:
         return None
     try:
@@ -135,7 +135,7 @@ def _has_secret(config: Path) -> bool:
 
 
 def _readers(file: Path) -> str | None:
-    """Returns, in words, which other users can read the file; None if only its owner can, or if it is no regular file.
+    """Returns the other users who can read the file, in words; None if only its owner can, or if it is no regular file.
 
     The file's group counts only if this process owns the file: otherwise the process itself reads the file as a member
     of that group.

@@ -51,8 +51,9 @@ def remediation_clients(settings: Settings) -> Clients:
 
 
 def canary_plans(settings: Settings, *, needs_library: bool = True) -> list[tuple[ClientSettings, CanaryTable]]:
-    """Returns the canaries to run: for each cluster with a `[canary]` the settings of its principal, and the table.
-    Raises the errors of `client_settings`, and CommandFailed if the canary's library is needed and missing."""
+    """Returns the canaries to run. For each cluster with a table `[canary]`: the settings of the canary's principal,
+    and the table. Raises the errors of `client_settings`, and CommandFailed if the canary's library is needed and
+    missing."""
     found = [
         (client_settings(_with_principal(one, one.canary.kafka_config)), one.canary)
         for one in settings.of_each_cluster()

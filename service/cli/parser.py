@@ -90,8 +90,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Returns the flags: the `Command` is in `flags.command`, its settings under their own names. SystemExit(2) for a
-    bad flag.
+    """Returns the flags. `flags.command` is the `Command`; each setting of the command is an attribute of its own.
+    Raises SystemExit(2) for a bad flag.
     """
     top = build_parser()
     flags = top.parse_args(argv)

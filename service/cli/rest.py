@@ -20,7 +20,8 @@ from service.settings import Settings
 
 
 def _read_key(flag: str, file: Path) -> str:
-    """Returns the key in the file. CommandFailed if it cannot be used; the message does not show the key."""
+    """Returns the key in the file. Raises CommandFailed if the file or the key cannot be used; the message does not
+    show the key."""
     try:
         key = file.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -91,7 +92,7 @@ class Service:
 
     def items(self, path: str, limit: int, query: Query | None = None) -> dict[str, Any]:
         """Returns up to `limit` items of one of the cluster's lists, read page by page: `{"items", "next_cursor",
-        "as_of"}`, the latter two of the last page. Parameters that are None are not sent.
+        "as_of"}`. `next_cursor` and `as_of` are those of the last page. Parameters that are None are not sent.
 
         Findings also have `truncated`: number of conditions and events of the requested kinds that were seen, but have
         no finding of their own.
@@ -177,7 +178,7 @@ class Service:
 
     def _path(self, *segments: str) -> str:
         """Returns the path below the cluster of --cluster. Without --cluster, the path is below the only cluster of the
-        service. Raises CommandFailed if the service then has no cluster, or several."""
+        service. If the service has no cluster or several, raises CommandFailed."""
         if self._cluster is None:
             page = self._list(self._ask(f"/clusters?limit={_PAGE}"), {"cluster"})
             names = [str(one["cluster"]) for one in page["items"]]
@@ -249,7 +250,7 @@ class Service:
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
-        """The context for https. CommandFailed for files that cannot be used."""
+        """The context for https. Raises CommandFailed for files that cannot be used."""
         ca, client_cert = self._settings.ca, self._settings.client_cert
         try:
             context = ssl.create_default_context(cafile=ca)

@@ -27,7 +27,7 @@ _GIT_PLACES: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
 
 class PrintVersion(argparse.Action):
-    """Prints version and revision, and ends the process. They are looked up only then: git is slow."""
+    """Prints version and revision, and ends the process. Both are looked up only for this flag, because git is slow."""
 
     def __call__(
         self,
@@ -50,11 +50,11 @@ def version() -> str:
 
 def revision(package: Path = _PACKAGE, find: Callable[[str], Distribution] = importlib.metadata.distribution) -> str:
     """Returns the revision of the source: the first 12 digits of its commit, with `, modified` for a checkout whose
-    files differ from the commit; UNKNOWN if nothing says it. `package`: the folder of the package `service`; `find`:
-    returns the metadata of a distribution.
+    files differ from the commit; UNKNOWN if it cannot be found out. `package`: the folder of the package `service`;
+    `find`: returns the metadata of a distribution.
 
-    A checkout asks git. An installed package has the file of its build, or what pip recorded when it installed from a
-    repository.
+    In a checkout, git reports the revision. In an installed package, it is in a file that the build wrote, or in the
+    record that pip makes when it installs from a repository.
     """
     if (package.parent / "pyproject.toml").exists():
         found = _of_checkout(package.parent) or _written(package)
@@ -64,7 +64,8 @@ def revision(package: Path = _PACKAGE, find: Callable[[str], Distribution] = imp
 
 
 def _of_checkout(root: Path) -> str | None:
-    """Returns what git says of a checkout; None for an unpacked archive, or if git is missing or refuses."""
+    """Returns the revision that git reports of a checkout; None for an unpacked archive, or if git is missing or
+    refuses."""
     if not (root / ".git").exists():  # git would go on to a repository above
         return None
     commit = _git(root, "rev-parse", "--verify", "HEAD")

@@ -1,7 +1,6 @@
-"""The application of a transactional.id: named by a rule of `[[applications]]`, or as its framework is recognised.
-
-An id that neither a rule nor its framework names has no application: a wrong name would send an incident to the wrong
-team.
+"""The application of a transactional.id: a rule of `[[applications]]` names the application, or else the recognised
+framework shows it in the id. Without either, an id has no application, because a wrong name would send an incident to
+the wrong team.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ LONGEST_NAME: Final = 200
 """Maximum number of characters of an application's name: the name is a label of metrics and a part of addresses."""
 
 LONGEST_MATCHED: Final = 1_000
-"""Maximum number of characters of an id that is tried on patterns: the time of a search may grow fast with the length.
-Longer ids fit no pattern."""
+"""Maximum number of characters of an id that patterns are matched against, because the time of a match may grow fast
+with the length. Longer ids match no pattern."""
 
 GROUP: Final = "name"
 """The group of a pattern that holds the application's name: `(?P<name>…)`."""
 
 
 class ApplicationRule(NamedTuple):
-    """A rule for ids, as people see them, that begin with `prefix`, or that `pattern` matches as a whole. `name`: the
-    name of their application; None: the pattern's group GROUP matches the name. `kind` None: the recognised framework
-    stays."""
+    """A rule for ids whose display form begins with `prefix`, or is matched as a whole by `pattern`. `name`: the
+    name of their application; None: the pattern's group GROUP matches the name. `kind` None: the recognised
+    framework stays."""
 
     prefix: str | None = None
     pattern: re.Pattern[str] | None = None
@@ -56,7 +55,7 @@ UNASSIGNED: Final = Assigned()
 
 
 class ApplicationRules(NamedTuple):
-    """The rules of the settings, in the order of the file: the first that fits counts."""
+    """The rules of the settings, in the order of the file. The first rule that fits an id counts."""
 
     rules: tuple[ApplicationRule, ...] = ()
 
@@ -70,7 +69,7 @@ class ApplicationRules(NamedTuple):
         return None if rule is None else rule.kind
 
     def assign(self, shown: str, recognised: Application) -> Assigned:
-        """Returns the application of the id. A rule counts more than what was recognised."""
+        """Returns the application of the id. A rule takes precedence over the recognised framework and application."""
         rule = self.matching(shown)
         if rule is None:
             name = recognised_name(shown, recognised)
@@ -78,8 +77,8 @@ class ApplicationRules(NamedTuple):
         return Assigned(rule.name_of(shown), recognised.kind if rule.kind is None else rule.kind)
 
     def corrected(self, shown: str, recognised: Application) -> Application:
-        """Returns the maker of the id. If a rule names another framework than the recognised one, only that framework
-        and the rule's name remain: task and naming strategy belong to the recognised framework."""
+        """Returns the maker of the id. If a rule names another framework than the recognised one, the result has only
+        the rule's framework and name: the recognised task and naming strategy would not fit the rule's framework."""
         rule = self.matching(shown)
         if rule is None or rule.kind in (None, recognised.kind):
             return recognised
@@ -104,7 +103,7 @@ def usable(name: str | None) -> str | None:
 
 
 def mistake_in(prefix: str | None, pattern: str | None, name: str | None) -> str | None:
-    """Returns why these texts make no rule; None if they do."""
+    """Returns the mistake for which these texts cannot be a rule; None if they can."""
     if (prefix is None) == (pattern is None):
         return "needs either prefix or pattern"
     has_group = False
@@ -125,6 +124,6 @@ def mistake_in(prefix: str | None, pattern: str | None, name: str | None) -> str
 
 
 def kinds_in(frameworks: Iterable[str]) -> tuple[Framework, ...]:
-    """Returns the frameworks among these words. Words of a later version count for nothing."""
+    """Returns the frameworks among these words. Ignores unknown words, which may be of a later version."""
     given = set(frameworks)
     return tuple(one for one in Framework if one in given and one != Framework.UNKNOWN)

@@ -71,8 +71,8 @@ NOTHING: Final = Application()
 
 
 class FlinkName(NamedTuple):
-    """An id that has the form of Flink's KafkaSink. `prefix`: of the job's ids; `number`: of a checkpoint
-    (INCREMENTING), or of a place in the pool (POOLING)."""
+    """An id that has the form of Flink's KafkaSink. `prefix`: the prefix of all ids of the job; `number`: the number of
+    a checkpoint (INCREMENTING), or of a place in the pool (POOLING)."""
 
     prefix: str
     subtask: int
@@ -132,9 +132,9 @@ def sibling_names(name: str) -> tuple[str, ...]:
 
 
 def connect_task_prefix(name: str) -> str | None:
-    """For a `name` that may be either a leader's id or a source task's (Kafka Connect), returns the prefix that ids of
-    the leader's source tasks have; None for any other name. If an id with the prefix exists, `name` is recognised as
-    the leader's."""
+    """If `name` has the form both of a leader's id and of a source task's id (Kafka Connect), returns the prefix of the
+    ids of the leader's source tasks; else None. If an id with this prefix exists, `name` is recognised as a leader's
+    id."""
     is_either = name.startswith(_CONNECT) and _CONNECT_TASK.fullmatch(name) is not None
     return f"{name[len(_CONNECT) :]}-" if is_either else None
 

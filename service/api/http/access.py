@@ -179,7 +179,7 @@ class AccessControl:
         principal = await self._identify(scope, header, is_on=is_on)
         if need is not None and not need.is_met_by(principal):
             await self._access.refuse(_refusal(Action.AUTHORIZE, scope, principal.name, f"needs {need.text}"))
-            raise ProblemError(403, NOT_ALLOWED, f"{principal.name!r} needs {need.text} for this")
+            raise ProblemError(403, NOT_ALLOWED, f"{principal.name!r} needs {need.text} for this request")
         return principal
 
     async def _identify(self, scope: Scope, header: str | None, *, is_on: bool) -> Principal:

@@ -56,7 +56,7 @@ def answer_once(body: Shape, status: int = 200) -> Response:
 
 
 def unless_known(request: Request, response: Response) -> Response:
-    """Returns the response, or 304 if If-None-Match names its ETag."""
+    """Returns the response, or 304 if If-None-Match names the response's ETag."""
     etag = response.headers.get("etag")
     if etag is None or not _is_known(request.headers.get("if-none-match", ""), etag):
         return response
@@ -113,14 +113,15 @@ KEPT_MS: Final = 1_000
 date by this much."""
 
 REFRESH: Final = "x-refresh"
-"""The header of a request by which an open page refreshes itself; its answer needs nothing from Kafka."""
+"""The header that an open page sends when it refreshes itself. The answer to such a request needs nothing from
+Kafka."""
 
 Render = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class _Question(NamedTuple):
-    """The key of a kept answer: everything that the answer depends on, except the store and the time. `grants`: those
-    of the request's sender, because the answer contains only what the sender may see and do."""
+    """The key of a kept answer: everything that the answer depends on, except the store and the time. `grants`: the
+    grants of the request's sender, because the answer contains only what the sender may see and do."""
 
     path: str
     query: str
@@ -198,7 +199,8 @@ class KeptRouter(APIRouter):
         super().__init__(route_class=KeptRoute, tags=[tag], dependencies=[Depends(only_known)])
 
     def read(self, path: str, operation_id: str, body: type[Shape]) -> Callable[[Handler], Handler]:
-        """Declares a GET about one cluster, which answers with `body`. Pages have cursors, so they may answer 400."""
+        """Declares a GET about one cluster, which answers with `body`. A page takes a cursor, so its route may also
+        answer 400."""
         problems = (400, 404, 422, 503) if issubclass(body, Page) else (404, 422, 503)
         return self.get(path, operation_id=operation_id, response_model=body, responses=describe(*problems))
 

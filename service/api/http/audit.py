@@ -30,8 +30,8 @@ from service.store.finding_marks import Wish
 log = logging.getLogger(__name__)
 
 AUDIT_WAIT_S: Final = 5.0
-"""Seconds for which the write of an audit event waits for a lock if the action has happened already, or must not wait
-longer."""
+"""Longest time (s) for which the write of an audit event waits for a lock. For actions that have happened already, or
+that must not wait longer."""
 
 
 @contextmanager

@@ -36,7 +36,8 @@ Result = TypeVar("Result")
 
 
 class OwnThreads:
-    """Runs work of one purpose in threads, at most `number` at once for each event loop. `purpose`: a name for it."""
+    """Runs work of one purpose in threads, at most `number` at once for each event loop. `purpose`: the name of the
+    purpose."""
 
     def __init__(self, purpose: str, number: int) -> None:
         self._number = number
@@ -51,7 +52,7 @@ class OwnThreads:
 
 
 _TURN_S: Final = 20.0
-"""Longest wait (s) of a request for the requests before it."""
+"""Longest time (s) for which a request waits until the requests before it are done."""
 
 MOST_AT_ONCE: Final = 16
 """Maximum number of requests that may use Kafka, or wait to use it, at once. Each of them holds one of the threads that

@@ -39,7 +39,7 @@ _KEY: Final = TypeAdapter(tuple[int | str, ...])
 def cut(
     items: Iterable[T], key: Callable[[T], Key], limit: int, cursor: str | None, *filters: Any
 ) -> tuple[list[T], str | None]:
-    """Returns the items after `cursor`, at most `limit`, and the cursor of the next page, None after the last page.
+    """Returns at most `limit` items after `cursor`, and the cursor of the next page. The last page has the cursor None.
 
     `items` come in the order of their keys. `filters`: as for `seal`. Raises ProblemError (400) if this service did not
     make the cursor, or made it for another list.

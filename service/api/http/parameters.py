@@ -44,7 +44,7 @@ Duration = Annotated[
 
 OfApplication = Annotated[
     str | None,
-    QueryParameter(min_length=1, max_length=LONGEST_NAME, description="Only those of this application, by its name."),
+    QueryParameter(min_length=1, max_length=LONGEST_NAME, description="Only items of this application, given by name."),
 ]
 
 Window = Annotated[

@@ -22,8 +22,8 @@ router = KeptRouter("applications")
 
 @router.read("/clusters/{cluster}/applications", "listApplications", Applications)
 def list_applications(app: App, cluster: str, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
-    """Lists applications by name. An id belongs to the application that a rule of `[[applications]]` names or, without
-    a rule, that its framework shows; other ids belong to none.
+    """Lists applications by name. A rule of `[[applications]]` names the application of an id. Without a rule, the id's
+    framework shows the application. Other ids belong to no application.
     """
     with app.reading(cluster) as (connection, found):
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
@@ -35,7 +35,7 @@ def list_applications(app: App, cluster: str, limit: Limit = LIMIT, cursor: Curs
 
 @router.read("/clusters/{cluster}/applications/{name:path}", "getApplication", OneApplication)
 def get_application(app: App, cluster: str, name: Annotated[str, PathParameter(max_length=1_000)]) -> Response:
-    """Returns one application. Its name may contain slashes."""
+    """Returns one application. An application's name may contain slashes."""
     with app.reading(cluster) as (connection, found):
         row = known_application(connection, found, name)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)

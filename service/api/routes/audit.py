@@ -16,7 +16,7 @@ from service.api.schemas.access import ActionWord, AuditEntries, AuditEntry, Out
 from service.store.audit_events import AuditSelection, read_page
 
 _PLACE: Final = TypeAdapter(Int64)
-"""The id of the last row."""
+"""The content of a cursor: the id of the page's last row."""
 
 router = KeptRouter("access")
 

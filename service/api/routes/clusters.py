@@ -63,7 +63,7 @@ def list_coordinators(app: App, cluster: str, limit: Limit = LIMIT, cursor: Curs
 
 @router.read("/clusters/{cluster}/canary", "getCanary", Canary)
 def get_canary(app: App, cluster: str) -> Response:
-    """Returns whether transactions can run now, at each coordinator, by the canary's own transactions."""
+    """Returns whether transactions can run now at each coordinator, as the canary's own transactions show."""
     now_ms = app.now_ms()
     with app.reading(cluster) as (connection, found):
         health = read_health(connection, found.id, now_ms)

@@ -29,7 +29,7 @@ lists = KeptRouter("access")
 
 
 class MuteWish(BaseModel):
-    """The body of the request. Exactly one of `finding`, `prefix` and `topic`."""
+    """The body of a request that sets a mute. It has exactly one of `finding`, `prefix` and `topic`."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"minProperties": 3})
 
@@ -102,7 +102,7 @@ acknowledgements = APIRouter(tags=["findings"], dependencies=[Depends(only_known
 
 
 class AcknowledgeWish(BaseModel):
-    """The body of the request."""
+    """The body of a request that acknowledges a finding."""
 
     model_config = ConfigDict(extra="forbid")
 

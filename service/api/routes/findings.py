@@ -45,7 +45,9 @@ def list_findings(
     application: OfApplication = None,
     names: Annotated[
         Literal["inline", "apart"],
-        QueryParameter(description="apart: each finding also has `words_apart`, without names in sentences."),
+        QueryParameter(
+            description="apart: each finding also has `words_apart`, the same sentences without names in them."
+        ),
     ] = "inline",
     limit: Limit = LIMIT,
     cursor: Cursor = None,
@@ -84,7 +86,7 @@ def list_hanging(
 
 @router.read("/clusters/{cluster}/findings/{finding}", "getFinding", OneFinding)
 def get_finding(app: App, cluster: str, finding: str) -> Response:
-    """Returns one finding, also a resolved one until it is forgotten."""
+    """Returns one finding. Resolved findings are kept for 31 days by default (`[keep] findings`)."""
     with app.reading(cluster) as (connection, found):
         (one,) = findings.with_full_ids(connection, found.id, [known_finding(connection, found, finding)])
         as_of_ms = clusters.log_as_of_ms(connection, found.id)

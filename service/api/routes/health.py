@@ -56,7 +56,7 @@ async def get_healthy() -> Response:
 
 @router.get("/-/ready", operation_id="getReady", response_class=Response, responses={**_TEXT, **describe(503)})
 async def get_ready(app: App) -> Response:
-    """Answers OK if this version can read the store, with a second line if a newer version has added to it.
+    """Answers OK if this version can read the store. If a newer version has added to the store, a second line says so.
     `/api/v1/clusters` shows what can be judged."""
     await _threads.run(app.watched_store.check)
     newer = app.watched_store.newer

@@ -22,7 +22,7 @@ from service.store.queries.clusters import ClusterRow
 from service.store.queries.history import owner_at, read_owners
 
 _PLACE: Final = TypeAdapter(tuple[Int64, Int64])
-"""The generation and offset of the last row."""
+"""The content of a cursor: generation and offset of the page's last marker."""
 
 router = KeptRouter("partitions")
 

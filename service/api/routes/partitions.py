@@ -1,5 +1,5 @@
-"""Data partitions: their LSO, what blocks it, what will end the transactions that are open there, and the consumer
-groups that they affect.
+"""Data partitions: their LSO, the transactions that block it, what will end these transactions, and the consumer groups
+that wait.
 
 Spans are read from the partition's log; owners and causes come from the store.
 """
@@ -49,7 +49,8 @@ def list_partitions(
     lagging: Annotated[
         Truth | None,
         QueryParameter(
-            description="true: only partitions whose LSO is stalled below the high watermark; false: only the others."
+            description="true: only partitions whose LSO is stalled below the high watermark; false: only the other"
+            " partitions."
         ),
     ] = None,
     topic: Annotated[str | None, QueryParameter(max_length=249, description="Only partitions of this topic.")] = None,
@@ -65,9 +66,8 @@ def list_partitions(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Lists all watched partitions, by topic and number. The relation of each open transaction is derived from the
-    transaction log as it was read at `as_of`.
-    """
+    """Lists all watched partitions, by topic and number. The `relation` of an open transaction (what will end it) is
+    derived from the transaction log as read at `as_of`."""
     filters = (cluster, "partitions", lagging, topic, application)
     after = read_place(_PLACE, cursor, *filters)
     with app.reading(cluster) as (connection, found):
@@ -111,7 +111,10 @@ def list_groups(
     cluster: str,
     blocked: Annotated[
         Truth | None,
-        QueryParameter(description="true: only stopped, will_stop and unstable_offsets; false: only the others."),
+        QueryParameter(
+            description="true: only the relations stopped, will_stop and unstable_offsets; false: only the other"
+            " relations."
+        ),
     ] = None,
     group: Annotated[str | None, QueryParameter(description="Only this group.")] = None,
     application: OfApplication = None,
@@ -119,10 +122,9 @@ def list_groups(
     cursor: Cursor = None,
 ) -> Response:
     """Lists the groups that open transactions may affect, by group, topic and partition. A group is listed if it has
-    committed offsets, or members, on a partition whose LSO has been at the same offset below the high watermark for a
-    second, even if all open transactions there are within their timeouts. A group is also listed if it commits offsets
-    in a transaction that is still open (read from the batches on `__consumer_offsets`), even if it has not committed
-    any offset before."""
+    committed offsets or members on a partition whose LSO has been stalled for a second, even if all open transactions
+    there are within their timeouts. A group is also listed if it commits offsets in a transaction that is still open,
+    even if these are the group's first offsets: this is read from the batches on `__consumer_offsets`."""
     with app.reading(cluster) as (connection, found):
         as_of_ms = observed_at_ms(connection, found.id)
         affected = read_affected_groups(connection, found.id)
@@ -161,11 +163,10 @@ def explain_offsets(
         int | None, QueryParameter(le=_LAST, description="The end offset, exclusive (default: `offset` + 1).")
     ] = None,
 ) -> Response:
-    """Lists every span from `offset` to `to`, or to the end of the log if that comes first: who wrote its records, and
-    whether their transaction was committed, aborted (why, and when) or is open. Asks Kafka; if a bound of bytes or time
-    is reached, the spans end at `truncated_at`. `only_aborted` sums up the aborted records before the first record that
-    read_committed consumers get, and has bounds of its own.
-    """
+    """Lists every span from `offset` to `to`; the list ends earlier if the log does. A span shows who wrote its
+    records, and whether their transaction is open, was committed, or was aborted, with cause and time. Asks Kafka. If a
+    bound of bytes or time is reached, the spans end at `truncated_at`. `only_aborted` sums up the aborted records
+    before the first record that read_committed consumers get, and has bounds of its own."""
     end = offset + 1 if to is None else to
     if end <= offset:
         raise unusable("to", f"has to be above the offset {offset}")

@@ -39,8 +39,8 @@ from service.store.queries.clusters import ClusterRow
 
 LOOKS_WITHIN_S: Final = 10.0
 """Longest time (s) for the observations; if they take longer, the marker is not written. `txnscope resolve` waits 75 s
-for the answer: up to 30 s for the store before the observations, and after them up to twice 5 s for a busy store and 15
-s for the broker."""
+for the answer, because more time may pass: up to 30 s for the store before the observations; after the observations, up
+to twice 5 s for a busy store, and 15 s for the broker."""
 
 log = logging.getLogger(__name__)
 
@@ -123,8 +123,8 @@ def _write(
     request: Request, store_url: str, cluster: ClusterRow, finding: Finding, way: WayOut, client: KafkaClient
 ) -> None:
     """Records the attempt in the audit, writes the marker, then records the outcome. So the audit contains every marker
-    that txnscope wrote. Raises the errors of `marker.write`; StoreError if the attempt could not be recorded; then no
-    marker was written."""
+    that txnscope wrote. Raises the errors of `marker.write`. Raises StoreError if the attempt could not be recorded: no
+    marker was written then."""
     attempt = Attempt(
         at_ms=wall_clock_ms(),
         finding_id=finding.id,

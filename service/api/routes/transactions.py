@@ -47,7 +47,7 @@ def list_transactions(
     ] = "",
     min_age: Annotated[
         Duration | None,
-        QueryParameter(description="Minimum age of the open transaction at `as_of`: 90s, 15m, 24h, 7d."),
+        QueryParameter(description="Minimum age of the open transaction at `as_of`, like 90s, 15m, 24h, 7d."),
     ] = None,
     producer_id: Annotated[
         int | None, QueryParameter(ge=0, lt=2**63, description="Only the id that has this producer id now.")
@@ -63,9 +63,9 @@ def list_transactions(
     sort: Annotated[
         Literal["age", "transactional_id", "last_updated"],
         QueryParameter(
-            description="age: the id with the longest open transaction first; ids without an open transaction come"
-            " last, by their bytes. transactional_id: by their bytes. last_updated: the id changed last comes"
-            " first."
+            description="age: the id whose transaction has been open longest comes first; ids without an open"
+            " transaction come last, by their bytes. transactional_id: by the bytes of the id. last_updated: the id"
+            " changed last comes first."
         ),
     ] = "age",
     limit: Limit = LIMIT,
@@ -103,7 +103,7 @@ def get_transaction(
     id: Id = None,  # noqa: A002 - the contract's name
     id_b64: IdBase64 = None,
 ) -> Response:
-    """Returns one id in full, also an expired one until it is forgotten. Give `id` or `id_b64`."""
+    """Returns one id in full. An expired id is found until its retention ends. Give `id` or `id_b64`."""
     asked = id_of(request, id, id_b64)
     with app.store.read() as connection:
         found, row = known_id(connection, cluster, asked)
@@ -117,15 +117,17 @@ def list_expiring(
     app: App,
     cluster: str,
     within: Annotated[
-        Duration, QueryParameter(description="Only ids that expire within this time after `as_of`: 90s, 15m, 24h, 7d.")
+        Duration,
+        QueryParameter(description="Only ids that expire within this time after `as_of`, like 90s, 15m, 24h, 7d."),
     ] = "24h",
     application: OfApplication = None,
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Lists ids by `expires_at`, the soonest first. An id expires `transactional.id.expiration.ms` (the brokers' value;
-    Kafka's default if that is unknown) after its last change in the transaction log. Ids past that time come first: the
-    coordinator has not removed them yet. An id with an open transaction does not expire. Expired ids are not listed.
+    """Lists ids by `expires_at`, the soonest first. An id expires if its record in the transaction log does not change
+    for `transactional.id.expiration.ms` (the brokers' value; if that is unknown, Kafka's default). Ids past that time
+    come first: the coordinator has not removed them yet. An id with an open transaction does not expire. Expired ids
+    are not listed.
     """
     filters = (cluster, "expiring", within, application)
     after = None

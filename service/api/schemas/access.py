@@ -24,11 +24,11 @@ class AuditEntry(Shape):
     at: Time
     action: ActionWord
     outcome: OutcomeWord
-    who: Annotated[str | None, Field(description="A name; null if it is not known.")]
+    who: Annotated[str | None, Field(description="Name of the person or program; null if not known.")]
     address: Annotated[
         str | None, Field(description="Address of the sender; null for a command that opens the store itself.")
     ]
-    cluster: Annotated[str | None, Field(description="Null if the action concerns no cluster.")]
+    cluster: Annotated[str | None, Field(description="Name of the cluster; null if the action concerns no cluster.")]
     subject: str | None
     detail: str | None
     count: Annotated[int, Field(description="Number of refusals that this entry sums up; else 1.")]

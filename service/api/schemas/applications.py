@@ -18,25 +18,33 @@ KindOfApplication = Annotated[Framework, OneOf(*(one for one in Framework if one
 
 
 class ApplicationCounts(Counts):
-    """Transactions that ended while their id belonged to the application, since `since`."""
+    """Numbers of transactions that ended since `since`, while their id belonged to the application."""
 
 
 class Application(Shape):
     name: str
-    kinds: Annotated[list[KindOfApplication], Field(description="The frameworks that made its ids, where known.")]
-    ids: Annotated[int, Field(description="Number of its transactional.ids that have not expired.")]
+    kinds: Annotated[
+        list[KindOfApplication], Field(description="The frameworks that made the application's ids, where known.")
+    ]
+    ids: Annotated[int, Field(description="Number of the application's transactional.ids that have not expired.")]
     states: Annotated[States, Field(description="Numbers of these ids, by state.")]
-    open: Annotated[int, Field(description="Number of its open transactions.")]
-    oldest_open_at: Annotated[RawTime, Field(description="Start of its oldest open transaction.")]
+    open: Annotated[int, Field(description="Number of the application's open transactions.")]
+    oldest_open_at: Annotated[RawTime, Field(description="Start of the application's oldest open transaction.")]
     counts: ApplicationCounts
     failed_share: Annotated[
         float | None,
-        Field(description="Share of `counts` that aborted for another cause than client; null if nothing has ended."),
+        Field(
+            description="Share of the transactions in `counts` that were aborted for a cause other than client; null"
+            " if no transaction ended."
+        ),
     ]
     blocked_partitions: Annotated[
-        list[TopicPartition], Field(description="The partitions whose LSO its open transactions hold.")
+        list[TopicPartition],
+        Field(description="The partitions whose LSO is held by the application's open transactions."),
     ]
-    blocked_groups: Annotated[list[str], Field(description="The consumer groups that wait for its transactions.")]
+    blocked_groups: Annotated[
+        list[str], Field(description="The consumer groups that wait for the application's transactions.")
+    ]
     href: Annotated[str, Field(description="Path of this application.")]
 
     @staticmethod

@@ -16,7 +16,7 @@ from service.views.cluster.canary import CanaryHealth, CoordinatorHealth, Health
 
 @dataclass(slots=True, kw_only=True)
 class Speed(Shape):
-    """Durations of the newest successful rounds, at most 60 of each coordinator, in ms; null without any."""
+    """Durations (ms) of the newest successful rounds, at most 60 of each coordinator; null if no round succeeded."""
 
     p50: float | None
     p99: float | None
@@ -91,8 +91,8 @@ class Canary(Shape):
     """The canary of a cluster, whose own transactions show whether transactions can run now."""
 
     cluster: str
-    is_running: Annotated[bool, Field(description="False: no canary has run yet, or it has stopped.")]
-    summary: Annotated[str, Field(description="Whether transactions can run now, in a sentence.")]
+    is_running: Annotated[bool, Field(description="False: no canary has run yet, or the canary has stopped.")]
+    summary: Annotated[str, Field(description="A sentence: whether transactions can run now.")]
     topic: str | None
     every_ms: int | None
     can_run: Annotated[

@@ -52,9 +52,9 @@ class Source(Shape):
     stalled_why: Annotated[
         str | None,
         Field(
-            description="One line: why nothing new is stored. It is the `error`, or says that no streaming application"
-            " reads the cluster, or that the running application makes no progress on this source. Null while the"
-            " source is read.",
+            description="The reason, in one line, why nothing new is stored: the `error`, or that no streaming"
+            " application reads the cluster, or that the running application makes no progress on this source. Null"
+            " while the source is read.",
         ),
     ]
 
@@ -111,7 +111,7 @@ class TruncatedCount(Shape):
 
 
 class Totals(Shape):
-    """Transactions that ended since `counted_since`."""
+    """Numbers of transactions that ended since `counted_since`."""
 
     counted_since: Time | None
     commits: int

@@ -23,7 +23,7 @@ WorldWord = Annotated[World, OneOf(*World)]
 
 
 class FindingSubject(Shape):
-    """The subject of a finding. If all fields are null, it is the whole cluster."""
+    """The subject of a finding. If all fields are null, the subject is the whole cluster."""
 
     topic: str | None
     partition: int | None
@@ -76,7 +76,7 @@ class FindingAcknowledgement(Shape):
 
 
 class FindingWordsApart(Shape):
-    """The words of a finding in which a reference such as `[transactional_id]` stands for each name."""
+    """The sentences of a finding, with a reference such as `[transactional_id]` in place of each name."""
 
     summary: str
     advice: str
@@ -88,7 +88,7 @@ class FindingWordsApart(Shape):
     ]
     names: Annotated[
         dict[str, str],
-        Field(description="The name for each reference that is no field of `subject`, in display form."),
+        Field(description="For each reference that is no field of `subject`: the name, in display form."),
     ]
 
 
@@ -104,7 +104,13 @@ class Finding(Shape):
     confirmed_at: Time | None
     resolved_at: Time | None
     last_seen_at: Time
-    count: Annotated[int, Field(description="Event: number of occurrences. Condition: number of ids in the finding.")]
+    count: Annotated[
+        int,
+        Field(
+            description="For a finding about events: number of occurrences. For a condition:"
+            " number of ids in the finding."
+        ),
+    ]
     reopened: bool
     resolution: str | None
     acknowledgement: Annotated[
@@ -116,7 +122,7 @@ class Finding(Shape):
     ]
     owner: str | None
     application: Annotated[
-        str | None, Field(description="The application of the ids that it is about; null if not known.")
+        str | None, Field(description="The application of the ids that the finding is about; null if not known.")
     ]
     muted_until: Time | None
     summary: str
@@ -127,7 +133,8 @@ class Finding(Shape):
     possible: Annotated[
         list[WorldWord],
         Field(
-            description="How the records may have been written. If commit is not among them, an ABORT loses nothing."
+            description="The ways in which the records may have been written. Without commit in this list, an ABORT"
+            " loses nothing."
         ),
     ]
     proofs: Annotated[list[FindingProof], Field(description="The facts that exclude the other values of `possible`.")]
@@ -135,7 +142,7 @@ class Finding(Shape):
     command: str | None
     href: Annotated[str, Field(description="Path of this finding.")]
     words_apart: Annotated[
-        FindingWordsApart | None, Field(description="The words without names; only with `names=apart`.")
+        FindingWordsApart | None, Field(description="The sentences without names; only with `names=apart`.")
     ] = None
 
     @staticmethod

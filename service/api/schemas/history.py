@@ -26,17 +26,22 @@ class Transition(Shape):
     type: Literal["transition"]
     at: Annotated[RawTime, Field(description="Time at which the coordinator appended the record.")]
     offset: Annotated[int, Field(description="Offset in the id's partition of `__transaction_state`.")]
-    from_state: Annotated[State | None, Field(description="Null if the record before was never read.")]
+    from_state: Annotated[
+        State | None, Field(description="State in the id's record before this one; null if that record was never read.")
+    ]
     to_state: State
-    producer_id: Annotated[Wide | None, Field(description="Null for an expiry and for an undecodable record.")]
+    producer_id: Annotated[
+        Wide | None,
+        Field(description="Producer id in the record; null for an expiry, and for a record that cannot be decoded."),
+    ]
     producer_epoch: int | None
     duration_ms: Annotated[int | None, Field(description="At PrepareX: time since the first partition was added.")]
     marker_ms: Annotated[int | None, Field(description="At CompleteX: time since the first PrepareX.")]
     cause: Annotated[
         CauseWord | None,
         Field(
-            description="The cause of an end is at its PrepareX, that of an expiry or initialisation at its own record."
-            " An abort's cause may still change until the id's next record."
+            description="The cause of an end is given at its PrepareX; the cause of an expiry or initialisation, at"
+            " its record. An abort's cause may still change until the id's next record."
         ),
     ]
     confidence: ConfidenceWord | None
@@ -79,14 +84,14 @@ class Timeline(Page[Annotated[Transition | FoldedCommits, Field(discriminator="t
     counted_since: Annotated[
         Time | None,
         Field(
-            description="Time from which ordinary commits are counted, by minute. For earlier times only the other"
-            " transitions are listed. Null if nothing has been counted yet."
+            description="Time from which ordinary commits are counted, by minute. For earlier times, only"
+            " transitions other than ordinary commits are listed. Null if nothing has been counted yet."
         ),
     ]
 
 
 class Durations(Shape):
-    """Durations in milliseconds; null if none was measured in that minute."""
+    """Durations in milliseconds; null if no duration was measured in the minute."""
 
     mean: int | None
     max: int | None

@@ -28,7 +28,11 @@ class NotifiedReceiver(Shape):
         ),
     ]
     pending: Annotated[
-        int, Field(description="Events after the last one that the receiver took. It may not want all of them.")
+        int,
+        Field(
+            description="Number of events after the last one that the receiver took. The receiver may not"
+            " want all of them."
+        ),
     ]
     delivered_at: Time | None
     failing_since: Annotated[Time | None, Field(description="Null if the last attempt succeeded.")]

@@ -21,13 +21,13 @@ MarkerWord = Annotated[MarkerType, OneOf(*MarkerType)]
 
 
 class DecisionWithoutMarker(Shape):
-    """The coordinator's decision about the transaction that wrote the span, if its marker is missing on the partition:
-    lost with a leader, skipped, cleaned away, or not written yet."""
+    """The coordinator's decision about the transaction that wrote the span, if the transaction's marker is missing on
+    the partition: lost with a leader, skipped, cleaned away, or not written yet."""
 
     marker: Annotated[MarkerWord | None, Field(description="The outcome; null if it is not known.")]
     at: Annotated[Time | None, Field(description="Time of the decision, by the coordinator's clock.")]
     confidence: Annotated[
-        ConfidenceWord, Field(description="How certain it is that the records belong to that transaction.")
+        ConfidenceWord, Field(description="How certain it is that the records belong to the decided transaction.")
     ]
     may_be_other: Annotated[
         bool,
@@ -57,7 +57,9 @@ class LogSpan(Shape):
     ]
     producer_id: Wide | None
     producer_epoch: int | None
-    transactional_id: Annotated[str | None, Field(description="The id that had the producer id then; null if unknown.")]
+    transactional_id: Annotated[
+        str | None, Field(description="The id that had the producer id at that time; null if unknown.")
+    ]
     transactional_id_b64: IdBytes
     marker: Annotated[
         MarkerWord | None,
@@ -146,8 +148,8 @@ class AbortedRun(Shape):
         Annotated[EndOfRun, OneOf(*EndOfRun)],
         Field(
             description="What is at `to`. readable: a record that read_committed consumers get. open: a record of an"
-            " open transaction, at which they wait. log_end: the end of the log. bound: reading stopped, and the"
-            " run may go on. unknown: unreadable bytes, or a record whose outcome is not known."
+            " open transaction, at which read_committed consumers wait. log_end: the end of the log. bound: reading"
+            " stopped, and the run may go on. unknown: unreadable bytes, or a record whose outcome is not known."
         ),
     ]
 

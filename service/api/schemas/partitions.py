@@ -1,4 +1,4 @@
-"""The bodies of data partitions: what is open there, the consumer groups that it affects, markers and volume."""
+"""The bodies of data partitions: open transactions, the consumer groups that these affect, markers and volume."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Ids = Mapping[bytes, bytes]
 """Full transactional ids by their keys in the store."""
 
 Applications = Mapping[bytes, str]
-"""Applications by the keys of owners."""
+"""Names of applications, by the owners' keys in the store."""
 
 
 class OpenTransaction(Shape):
@@ -58,7 +58,8 @@ class OpenTransaction(Shape):
     records: Annotated[
         int | None,
         Field(
-            description="Number of its records between LSO and high watermark; null unless all batches there were read."
+            description="Number of the transaction's records between LSO and high watermark; null unless all batches"
+            " there were read."
         ),
     ]
     bytes: int | None
@@ -108,7 +109,7 @@ class Partition(Shape):
         Wide | None, Field(description="Offsets from the LSO to the high watermark, markers included.")
     ]
     lso_lag_bytes: Annotated[
-        int | None, Field(description="Null unless all bytes from the LSO to the high watermark were read.")
+        int | None, Field(description="Bytes from the LSO to the high watermark; null unless all of them were read.")
     ]
     lso_stalled_since: Annotated[
         Time | None,
@@ -185,8 +186,9 @@ class Group(Shape):
     committed_offset: Annotated[
         Wide | None,
         Field(
-            description="Null if the group has committed no offset, if its first commit is still pending, or if its"
-            " coordinator does not report the offset. For a share group: its start offset."
+            description="The offset that the group has committed; for a share group, its start offset. Null if the"
+            " group has committed no offset, if its first commit is still pending, or if its coordinator does not"
+            " report the offset."
         ),
     ]
     last_stable_offset: Annotated[
@@ -198,7 +200,9 @@ class Group(Shape):
         Field(description="LSO minus the group's offset; negative if the group's offset is beyond the LSO."),
     ]
     lag_to_hw: Wide | None
-    members: Annotated[int | None, Field(description="Null if the group's coordinator does not report them.")]
+    members: Annotated[
+        int | None, Field(description="Number of members; null if the group's coordinator does not report it.")
+    ]
     relation: Annotated[
         GroupRelationWord,
         Field(
@@ -225,17 +229,23 @@ class Group(Shape):
     ]
     producer_id: Annotated[
         Wide | None,
-        Field(description="The producer id of that transaction; null if its batches could not be read."),
+        Field(
+            description="The producer id of the transaction with the pending offset; null if its batches could not"
+            " be read."
+        ),
     ]
     application: Annotated[
         str | None,
-        Field(description="The application whose open transaction it waits for, or would; null if not known."),
+        Field(
+            description="The application whose open transaction the group waits for, or would wait for; null if not"
+            " known."
+        ),
     ]
     observed_at: Time | None
 
     @staticmethod
     def of(one: AffectedGroup, application: str | None) -> Group:
-        """Returns the body of a group. `application`: the one whose open transaction affects it."""
+        """Returns the body of a group. `application`: the application whose open transaction affects the group."""
         return shaped(
             Group,
             one.offset,
@@ -266,20 +276,23 @@ class Marker(Shape):
     producer_id: Wide
     producer_epoch: int
     coordinator_epoch: int
-    transactional_id: Annotated[str | None, Field(description="The id that had the producer id then; null if unknown.")]
+    transactional_id: Annotated[
+        str | None, Field(description="The id that had the producer id at that time; null if unknown.")
+    ]
     transactional_id_b64: IdBytes
     generation: Annotated[
         int,
         Field(
-            description="Rises when the topic is created again or its log is cut: the same offset then names another"
-            " record."
+            description="A number that rises when the topic is created again or its log is cut: an offset then names"
+            " another record."
         ),
     ]
     href: Annotated[str | None, Field(description="Path of its transactional id.")]
 
     @staticmethod
     def of(row: ledger.Marker, owner: bytes | None, cluster: str) -> Marker:
-        """Returns the marker. `owner`: the transactional id that had its producer id then."""
+        """Returns the marker. `owner`: the transactional id that had the marker's producer id when the marker was
+        written."""
         transactional_id, id_b64 = id_fields(owner)
         return shaped(
             Marker,

@@ -77,8 +77,8 @@ def moment(ms: int | None) -> Moment:
 
 
 def past_moment(ms: int | None, now_ms: int) -> Moment:
-    """Returns the time of something that had happened by `now_ms`. A number that cannot be such a time becomes a Moment
-    without text that keeps the number."""
+    """Returns the time of something that had happened by `now_ms`. For a number that cannot be such a time, returns a
+    Moment with the number and without text."""
     if ms is None or ms == NO_TIME or past_time(ms, now_ms) is not None:
         return moment(ms)
     return Moment(None, ms, _digits(ms))
@@ -108,8 +108,8 @@ class _AsText:
 
 
 RawTime = Annotated[Moment, _AsText()]
-"""A time for which a record may have a number that is no valid time. The body then has that number as `x_raw_ms`, after
-the null."""
+"""A time from a record. If the record's number is no valid time, the body has null for the time, and then the number as
+`x_raw_ms`."""
 
 Wide = Annotated[int, _DECLARED]
 """A number that may be above 2^53, so OpenAPI lists `x_str`. Any other number above 2^53 has such a key, too, but
@@ -158,7 +158,8 @@ class Shape:
     """A body of the API; each subclass is a dataclass. After a number `x` above 2^53 the JSON has `x_str`, its digits.
     After a RawTime that is no valid time the JSON has its number, `x_raw_ms`.
 
-    A field with a default is left out of the JSON while it has that value; every other field is there, null if None.
+    A field that has its default value is left out of the JSON. Every other field is in the JSON, as null if its value
+    is None.
     """
 
     __pydantic_config__ = ConfigDict(json_schema_extra={"patternProperties": {"_str$": {"type": "string"}}})

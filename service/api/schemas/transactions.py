@@ -40,7 +40,7 @@ class Coordinator(Shape):
 
 
 class Counts(Shape):
-    """Transactions of the id that ended since `since`, also those before an expiry of the id."""
+    """Numbers of the id's transactions that ended since `since`, including those before an expiry of the id."""
 
     since: Time | None
     commits: int
@@ -51,11 +51,15 @@ class Transaction(Shape):
     transactional_id: Annotated[
         str, Field(description="The id itself; its display form (escaped) if it is not valid UTF-8.")
     ]
-    application: Annotated[str | None, Field(description="The application it belongs to; null if not known.")]
+    application: Annotated[str | None, Field(description="The application that the id belongs to; null if not known.")]
     state: State
-    producer_id: Annotated[Wide, Field(description="-1 if none of the id's records could be decoded.")]
+    producer_id: Annotated[
+        Wide, Field(description="Producer id of the transactional.id; -1 if none of its records could be decoded.")
+    ]
     producer_epoch: int
-    timeout_ms: Annotated[int, Field(description="2147483647 for a two-phase commit, which never times out.")]
+    timeout_ms: Annotated[
+        int, Field(description="Transaction timeout (ms); 2147483647 for a two-phase commit, which never times out.")
+    ]
     started_at: RawTime
     last_updated_at: RawTime
     state_since: RawTime

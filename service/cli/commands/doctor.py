@@ -1,5 +1,5 @@
-"""`txnscope doctor`: prints what the principal may see of a cluster, which verdicts are possible with that, and missing
-ACLs."""
+"""`txnscope doctor`: prints what the principal may see of a cluster, which verdicts this allows, and which ACLs are
+missing."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ _WIDTH: Final = 100
 
 
 def run(_flags: Namespace, settings: Settings) -> int:
-    """Returns 0 if everything can be seen, 1 if something cannot. Raises CommandFailed: code 2 for an address, file or
-    key that cannot be used; 3 if no broker can be reached.
-    """
+    """Prints the report. Returns 0 if everything can be seen, else 1. Raises CommandFailed: code 2 for an address, file
+    or key that cannot be used; 3 if no broker can be reached."""
     settings = settings.of_one_cluster()
     client_config = client_settings(settings)
     try:

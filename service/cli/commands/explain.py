@@ -61,7 +61,8 @@ def run(flags: Namespace, settings: Settings) -> int:
 
 
 def _place(text: str) -> tuple[TopicPartition | None, int]:
-    """Parses TOPIC-PARTITION@OFFSET, or @OFFSET. The last `-` is before the partition: a topic may contain others."""
+    """Parses TOPIC-PARTITION@OFFSET, or @OFFSET. The last `-` is before the partition, because the topic's name may
+    contain `-`, too."""
     found = _PLACE.fullmatch(text)
     if found is None:
         raise CommandFailed(f"{text!r} is no TOPIC-PARTITION@OFFSET, like orders-0@17")

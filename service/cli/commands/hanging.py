@@ -37,8 +37,8 @@ these offsets are for."""
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Prints the transactions. Returns 1 if there are any; 4 if there are none, but not everything could be judged
-    (with --allow-partial: 0); else 0. Raises CommandFailed: code 3 if the service does not answer.
+    """Prints the transactions. Returns 1 if there are any. If there are none, returns 0 if everything could be judged,
+    or with --allow-partial; else 4. Raises CommandFailed: code 3 if the service does not answer.
     """
     service = Service(settings)
     page = service.items("hanging", flags.limit, {"application": flags.application})

@@ -11,7 +11,8 @@ from service.settings import Settings
 
 
 def run(flags: Namespace, _settings: Settings) -> int:
-    """Prints the lines. CommandFailed (2) for a path that cannot be read; bytes that cannot be decoded become lines."""
+    """Prints the lines. Bytes that cannot be decoded are shown as lines, too. Raises CommandFailed (2) for a path that
+    cannot be read."""
     files = [*open_segments(flags.files, flags.kind)]
     logs = JudgedLogs(files)
     for file in files:

@@ -75,7 +75,7 @@ def _row(one: KeyRow) -> tuple[object, ...]:
 
 
 def _hash() -> int:
-    """Asks for a password, twice on a terminal, and prints its hash for `[auth.basic]`."""
+    """Asks for a password (on a terminal, twice), and prints its hash for `[auth.basic]`."""
     if sys.stdin.isatty():
         password = getpass.getpass("password: ")
         if getpass.getpass("again: ") != password:

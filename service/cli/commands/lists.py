@@ -33,7 +33,7 @@ class _List(NamedTuple):
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Prints the list. CommandFailed (2) also for a producer id that no id has or had."""
+    """Prints the list. Raises CommandFailed (2) also for a producer id that no transactional.id has or had."""
     service, name = Service(settings), flags.command.name
     filters, heads, row = _LISTS[name]
     query = {each: getattr(flags, each) for each in filters}

@@ -83,7 +83,8 @@ def _running(canaries: Sequence[Canary]) -> Iterator[None]:
 
 
 def _report_readiness(store: Store) -> None:
-    """Prints that the store cannot be read, and why, then, once it can be, that it can. Returns at once."""
+    """Returns at once. If the store cannot be read, prints the reason, and starts a thread that prints a line when the
+    store can be read."""
     try:
         store.check()
     except StoreError as error:

@@ -55,12 +55,13 @@ for other names, too."""
 _TOPICS_AT_ONCE: Final = 100
 _SHARE_GROUPS_AT_ONCE: Final = 200
 _IDS_ASKED: Final = 2_000
-"""Maximum number of ids about which DescribeTransactions is asked, among the ids that ListTransactions leaves out. If
-there are more, most of them have expired."""
+"""Maximum number of ids for which DescribeTransactions is sent: ids of the log that ListTransactions leaves out. If it
+leaves out more ids, most of them have expired."""
 
 
 class Wish(NamedTuple):
-    """The topics that the application would watch: globs of `--topics` (none: all) and `--mirrored`."""
+    """The topics that the application would watch. `topics`: globs of `--topics`; empty: all topics. `mirrored`: globs
+    of `--mirrored`, whose topics are left out."""
 
     topics: tuple[str, ...]
     mirrored: tuple[str, ...]
@@ -162,10 +163,11 @@ def _seen_without_log(client: KafkaClient, topics: TopicsReport) -> Transactions
 
 
 def _ids(client: KafkaClient, nodes: Sequence[int], log: LogRead) -> IdsReport:
-    """Counts the ids of ListTransactions, and asks DescribeTransactions about ids of the log that are missing there.
+    """Counts the ids of ListTransactions, and sends DescribeTransactions for ids of the log that ListTransactions
+    leaves out.
 
-    An id may be missing because this principal may not describe it, or because it has expired. Only in the first case
-    does DescribeTransactions answer that access is denied.
+    An id may be left out because this principal may not describe the id, or because the id has expired. Only in the
+    first case does DescribeTransactions answer that access is denied.
     """
     try:
         listed = {one.transactional_id for node in nodes for one in list_transactions(client, node)}

@@ -24,8 +24,8 @@ from service.wire.transaction_log import decode_key, decode_value
 
 READ_MS: Final = 10_000
 READ_BYTES: Final = 16 << 20
-"""Maximum number of bytes that are read of the log. That much shows whether ids are hidden, even if the whole log is
-larger."""
+"""Maximum number of bytes that are read of the log. Even if the log is larger, this part shows whether ids are
+hidden."""
 LISTEN_MS: Final = 3_000
 """Time (ms) for which to wait for records that are being written, divided among the leaders."""
 _FETCH_BYTES: Final = 1 << 20

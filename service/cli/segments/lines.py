@@ -27,7 +27,8 @@ _TAGS: Final = {
     "client_transaction_version": 0,
     "next_producer_epoch": -1,
 }
-"""Fields of a value that are shown only where they differ from the number that means "none"."""
+"""Fields of a record's value, each with the number that means "none". A field is shown only if it has another
+number."""
 
 
 def log_lines(data: bytes, causes: Mapping[int, Cause]) -> Iterator[str]:

@@ -63,7 +63,8 @@ def open_segments(names: Iterable[str], kind: str | None = None) -> Iterator[Seg
 
 
 def _files(path: Path) -> list[Path]:
-    """Returns the file, or the files of a directory in the order of their offsets. CommandFailed if there is none."""
+    """Returns the file, or the .log files of a directory in the order of their offsets. Raises CommandFailed if a
+    directory has none."""
     try:
         if not path.is_dir():
             return [path]
@@ -170,8 +171,8 @@ class JudgedLogs:
 @dataclass(slots=True)
 class _Ending:
     """A transaction, and the `record` that shows it: its PrepareX; its CompleteX if the PrepareX is gone; its Ongoing
-    record if it is open. `causes`: by offset, the causes of the ends in its log, final once everything is read.
-    `is_superseded`: a later record decided the transaction again."""
+    record if it is open. `causes`: by offset, the causes of all records of the log partition; final once everything is
+    read. `is_superseded`: a later record decided the transaction again."""
 
     logged: LoggedTransaction
     record: LogRecord
@@ -185,7 +186,7 @@ class _Ending:
 
     @property
     def from_ms(self) -> int:
-        """Earliest time at which its markers can have been written."""
+        """Earliest time at which the transaction's markers can have been written."""
         at_ms = self.record.timestamp_ms
         return at_ms if self.record.state in PREPARED else at_ms - SLOW_MARKERS_MS
 

@@ -1,2 +1,1 @@
-"""The canary, which makes transactions of its own: the ids and partitions that they use, and the results of its rounds.
-Pure."""
+"""The canary's own transactions: the ids and partitions that they use, and the results of the canary's rounds. Pure."""

@@ -35,7 +35,7 @@ class Phase(StrEnum):
     INIT = "init"
     """InitProducerId, once for each producer."""
     PRODUCE = "produce"
-    """From the begin of the transaction until the record is acknowledged, with AddPartitionsToTxn."""
+    """From the begin of the transaction until the record is acknowledged. Includes AddPartitionsToTxn."""
     COMMIT = "commit"
     """From EndTxn until the commit is acknowledged."""
     VISIBLE = "visible"
@@ -51,9 +51,10 @@ class Failure(NamedTuple):
 
 
 class Round(NamedTuple):
-    """One round. Durations are in microseconds; a duration is None if its steps were not finished. `init_us`: of
-    InitProducerId; None also if the producer existed already. `commit_us`: from the begin of the transaction to the
-    acknowledged commit. `visible_us`: from the acknowledged commit until a consumer has the record."""
+    """One round. Durations are in microseconds; a duration is None if its steps were not finished. `init_us`: the
+    duration of InitProducerId; None also if the producer existed already. `commit_us`: from the begin of the
+    transaction to the acknowledged commit. `visible_us`: from the acknowledged commit until a consumer has the
+    record."""
 
     at_ms: int
     init_us: int | None
@@ -63,8 +64,8 @@ class Round(NamedTuple):
 
 
 class Latencies(NamedTuple):
-    """A histogram of durations. `counts`: the number of durations in each bucket; the buckets end at BOUNDS_US, the
-    last one has no end. `sum_us`: the sum of all durations."""
+    """A histogram of durations. `counts`: the number of durations in each bucket; the buckets end at BOUNDS_US, and the
+    last bucket has no upper bound. `sum_us`: the sum of all durations."""
 
     counts: tuple[int, ...] = (0,) * (len(BOUNDS_US) + 1)
     sum_us: int = 0
@@ -90,7 +91,7 @@ class Coordinator:
     """All rounds of one coordinator. `rounds`: the number of rounds; `failures`: by error, the number of failed rounds.
     `last_at_ms`: the begin of the newest round. `failing_since_ms` and `failure`: None while rounds succeed.
     `idle_since_ms`: the time since which the broker is live and coordinates nothing; None while it coordinates
-    something. `recent`: newest last."""
+    something. `recent`: the newest successful rounds, oldest first."""
 
     broker: int
     log_partition: int | None = None

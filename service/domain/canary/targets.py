@@ -1,7 +1,6 @@
-"""Names the canary's transactional.ids and its topic. Chooses, for each broker, the id, the partition of the
-transaction log and the partition of the topic of the next transaction.
-
-The name alone shows whether an id or topic is the canary's, so the judge can leave it out of findings without settings.
+"""Names the canary's transactional.ids and its topic. For the next transaction at a broker, chooses the id, the
+partition of the transaction log, and the partition of the topic. The name alone shows whether an id or topic is the
+canary's, so the judge needs no settings to leave it out of findings.
 """
 
 from __future__ import annotations
@@ -39,10 +38,11 @@ def is_canary_topic(topic: str | None) -> bool:
 
 @lru_cache(maxsize=256)
 def canary_id(token: str, log_partition: int, partition_count: int) -> str:
-    """Returns the canary's id of one partition of the transaction log: the first numbered id whose coordinator uses
-    that partition. So there is one id for each partition, which is used again and again.
+    """Returns the canary's id of one partition of the transaction log: the first numbered id that hashes to this
+    partition. So each partition has one id, which is used again and again.
 
-    `token`: distinguishes the canaries of different stores, which would fence each other under the same id."""
+    `token`: distinguishes the canaries of different stores, which would fence each other under the same id.
+    """
     ids = (f"{ID_PREFIX}{token}-{log_partition}-{number}" for number in count())
     return next(one for one in ids if partition_of(one, partition_count) == log_partition)
 
@@ -97,9 +97,10 @@ def target_of(layout: Layout, broker: int, token: str, before: Target | None = N
     """Returns the target of the broker; None if the broker coordinates nothing, or if no partition of the topic has a
     leader.
 
-    Chooses the log partition with the fewest replicas in sync, because that partition fails first. If several have
-    equally few, the one of the target `before` is preferred, so that ids are used again. Prefers a partition of the
-    topic that the same broker leads, so that another broker's failure does not count as a failure of this broker."""
+    Chooses the log partition with the fewest replicas in sync, because that partition fails first. Among partitions
+    with equally few, prefers the one of the target `before`, so that ids are used again. Prefers a partition of the
+    topic that the same broker leads, so that another broker's failure does not count as a failure of this broker.
+    """
     led, writable = layout.leads(broker), {one.partition: one.leader for one in layout.topic if one.leader >= 0}
     if not led or not writable:
         return None
@@ -126,7 +127,8 @@ cause."""
 
 
 def explained(failure: Failure, layout: Layout, target: Target) -> Failure:
-    """Returns the failure; if the partition of the transaction log lacks replicas in sync, with that cause."""
+    """Returns the failure. If it can be explained by missing in-sync replicas of the target's log partition, the
+    returned failure names this cause."""
     one = next((one for one in layout.log if one.partition == target.log_partition), None)
     if one is None or layout.min_in_sync is None or failure.error not in _UNREPLICATED:
         return failure

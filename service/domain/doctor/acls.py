@@ -60,8 +60,8 @@ def grant_for(reason: Reason | None) -> Grant | None:
 
 
 def pattern(glob: str, operation: str) -> Acl:
-    """Returns the grant for all topics that a pattern of `--topics` matches: for one name or one prefix if the pattern
-    is a plain name or a prefix with `*`, else for all topics."""
+    """Returns the grant for the topics that a pattern of `--topics` matches. A plain name gives a grant for that name,
+    and a prefix with `*` a grant for that prefix. Any other pattern gives a grant for all topics."""
     if not any(c in glob for c in "*?["):
         return topic(glob, operation)
     stem = glob.removesuffix(_ALL)

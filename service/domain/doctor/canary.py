@@ -31,7 +31,7 @@ class CanaryReport:
 def canary_lines(report: CanaryReport) -> list[Line]:
     """Returns a line for each thing that the canary needs; one line if nothing could be asked."""
     if report.why is not None:
-        return [Line(GAP, _WHAT, f"what its principal may do could not be asked: {report.why}")]
+        return [Line(GAP, _WHAT, f"the permissions of the canary's principal could not be read: {report.why}")]
     return [*_log(report), *_ids(report), *_topic(report)]
 
 

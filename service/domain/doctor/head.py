@@ -1,4 +1,5 @@
-"""The first lines of the report: what the cluster is, as far as its brokers show it, and what works here."""
+"""The first lines of the report: which Kafka the cluster runs, as far as its brokers show it, and what works on the
+cluster."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ GAP: Final = "gap"
 NOTE: Final = "note"
 
 SKEW_MS: Final = 1_000
-"""A clock is pointed out if it differs from this machine's by more than this plus the error of the reading."""
+"""Difference (ms) from this machine's clock, beyond the error of the reading, above which a clock is pointed out."""
 
 _NEEDED_APIS: Final = {
     61: "DescribeProducers (Kafka 2.8)",
@@ -109,7 +109,7 @@ def _features(report: ClusterReport) -> Iterator[Line]:
         yield Line(
             NOTE,
             "features",
-            f"{which} forget participants without a leader (KAFKA-20734): a committed transaction may hang."
+            f"{which} skip partitions without a leader (KAFKA-20734): a committed transaction may hang."
             " Read the decision of a finding before you abort anything",
         )
 

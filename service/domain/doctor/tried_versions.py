@@ -24,8 +24,8 @@ NO_GROUPS: Final = {
 LACKING: Final = {
     "refuses_late_writes": "a write after the end of its transaction is accepted, and hangs (no KIP-890 part 1)",
     "refuses_unlisted_offsets": "offsets committed outside of a transaction are accepted, and hang",
-    "tool_terminates": "kafka-transactions.sh has no forceTerminateTransaction: a start of its application"
-    " fences an id instead",
+    "tool_terminates": "kafka-transactions.sh has no forceTerminateTransaction: a start of the application"
+    " fences its id instead",
 }
 """By ability, the consequence for an operator on a version that does not have the ability."""
 

@@ -167,7 +167,7 @@ def _not_coordinated(report: ClusterReport) -> list[str]:
 
 
 def why_no_log(report: ClusterReport) -> str:
-    """Returns the reason why the transaction log cannot be read. Valid only if it cannot."""
+    """Returns the reason why the transaction log cannot be read. Call this function only if the log cannot be read."""
     if report.log.exists is False:
         return f"there is no {TOPIC} yet" if report.log.seen is None else f"no {TOPIC} is listed"
     if report.log.may_read is None and report.log.exists:

@@ -43,8 +43,8 @@ class AdoptedFacts(Facts):
 
 @dataclass(frozen=True, slots=True)
 class UnreplicatedFacts(Facts):
-    """A marker of the id `name` (None: not known) that is written but not replicated yet. Until then the entry that the
-    marker ends still pins the LSO."""
+    """A marker of the id `name` (None: not known) that is written but not replicated yet. Until the marker is
+    replicated, the entry that the marker ends still pins the LSO."""
 
     name: str | None
     last_stable_offset: int

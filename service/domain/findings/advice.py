@@ -1,4 +1,4 @@
-"""The facts and words of findings about the transaction that an id has open: long-running, overdue and stuck.
+"""The facts and words of findings about the open transaction of an id: long-running, overdue and stuck.
 
 Advice names a cause only if the cause is possible by the known facts, and never presents a list of causes as complete.
 Advice that ends a transaction says what becomes of its records. `tests/service/domain/findings/test_advice.py` checks
@@ -78,8 +78,8 @@ class Place:
 class Sink:
     """The two-phase sink that may have opened a transaction. `producer_id`, `producer_epoch`: a recovery of the sink's
     application commits the transaction with these. `deadline_ms`: the time at which the transaction times out; None if
-    it never times out, or if the time is not known. `prefix`: of the job's ids; None unless Apache Flink made the
-    id."""
+    it never times out, or if the time is not known. `prefix`: the prefix of the ids of the job; None unless Apache
+    Flink made the id."""
 
     two_phase: TwoPhase
     producer_id: int
@@ -124,7 +124,7 @@ class LongRunningFacts(SharedFacts):
             return _left_behind(place)
         if sink.two_phase is TwoPhase.NO:
             return (
-                "Its application has to commit or abort it. If it is gone, starting it again with the same"
+                "Its application has to commit or abort it. If the application is gone, starting it again with the same"
                 " transactional.id aborts the transaction at once: its records are discarded, as they are at the"
                 " timeout."
             )
@@ -216,10 +216,10 @@ class OverdueFacts(SharedFacts):
 
 @dataclass(frozen=True, slots=True)
 class StuckFacts(SharedFacts):
-    """A decided transaction of the id `name`. `is_commit`: the decision. `missing`: if the coordinator was asked
-    (`is_asked`), all partitions without a marker; if none lacks it, only the end is not written to the log. If the
-    coordinator was not asked: partitions of which at least one lacks its marker. `may_skip_markers`: from
-    `service.domain.releases`."""
+    """A decided transaction of the id `name`. `is_commit`: the decision. `missing`: partitions that may lack their
+    marker. If the coordinator was asked (`is_asked`), each of these lacks its marker; if there are none, only the end
+    is not written to the log yet. If the coordinator was not asked, at least one of these lacks its marker.
+    `may_skip_markers`: from `service.domain.releases`."""
 
     name: str
     is_commit: bool
@@ -261,9 +261,9 @@ class StuckFacts(SharedFacts):
                 " written."
             )
         outcome = (
-            "It was committed: its records become readable when the markers are there."
+            "The transaction was committed: its records become readable when the markers are there."
             if self.is_commit
-            else "It was aborted: its records are discarded, whatever is done."
+            else "The transaction was aborted: its records are discarded, whatever is done."
         )
         if place.was_left_behind:
             return (

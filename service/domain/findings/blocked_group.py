@@ -35,8 +35,8 @@ _WHAT: Final = {
 class StallCause:
     """The cause of a stall: an open transaction. `name`: its id, or else its producer id, as text for people.
     `relation`: the relation of its entry; None if the entry was not read yet. `has_finding`: a confirmed finding
-    reports the transaction. `among`: if the group may wait for any of several transactions, their number; this one is
-    the worst of them."""
+    reports the transaction. `among`: the number of transactions, if the group may wait for any of several; this cause
+    is the worst of them."""
 
     relation: RelationKind | None
     name: str
@@ -109,7 +109,7 @@ class BlockedGroupFacts(SharedFacts):
             f"{group} {waits} on {topic}-{partition}: at offset {self.lso} {self.cause.text} stops read_committed"
             f" consumers{_DOUBTS[self.doubt]}",
             "Restarting the group does not help. Resetting its offsets beyond the LSO skips records that may yet be"
-            " committed. Its lag as clients measure it, up to the LSO, may be 0.",
+            " committed. The group's lag, which clients measure up to the LSO, may be 0.",
         )
 
     def _unstable(self, one: Subject) -> tuple[str, str]:
@@ -168,10 +168,10 @@ def _unreadable(group: str, reason: Reason | None) -> Observation:
 
 
 class UnreadCommits(NamedTuple):
-    """An open transaction on a `partition` of `__consumer_offsets` that may block unknown groups, because its batches
-    were not all read. `reached`: the offset up to which its batches were read; None if all were read. `undecodable`:
-    the number of its records that cannot be decoded, by reason. `damaged`: the number of damaged batches that may
-    belong to the transaction."""
+    """An open transaction on a `partition` of `__consumer_offsets` that may block unknown groups, because some of its
+    batches were not read. `reached`: the offset up to which its batches were read; None if all were read.
+    `undecodable`: the number of its records that cannot be decoded, by reason. `damaged`: the number of damaged batches
+    that may belong to the transaction."""
 
     partition: int
     producer_id: int
@@ -183,7 +183,7 @@ class UnreadCommits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitsUnreadFacts(SharedFacts):
-    """The facts of a finding about UnreadCommits. The fields have the same meaning as there."""
+    """The facts of a finding about UnreadCommits, with fields of UnreadCommits."""
 
     reached: int | None
     undecodable: tuple[tuple[str, int], ...]

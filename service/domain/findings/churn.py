@@ -39,13 +39,13 @@ from service.domain.transaction_log.id_delta import minute_of
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, NEVER_SEEN
 
 RANDOM_IDS: Final = 5
-"""Number of new ids of one prefix within 15 minutes from which on they may be churn, if the part behind the prefix was
+"""This many new ids of one prefix within 15 minutes may be churn, if the part of the ids after the prefix was
 generated. The ids of one process (Kafka Streams) count as one."""
 
 START_MS: Final = 10_000
 MIN_STARTS: Final = 3
-"""Minimum number of starts to which these ids must belong. All ids born within one span of START_MS belong to one
-start."""
+"""Generated ids may be churn only if they belong to this many starts or more. All ids born within one span of START_MS
+belong to one start."""
 
 COUNTED_IDS: Final = 20
 COUNTED_MINUTES: Final = 5
@@ -61,8 +61,8 @@ SHORT_LIVED_MS: Final = 2 * QUIET_MS
 brokers accept by default, because a transaction that a crash left open keeps the id in use for that long."""
 
 MANY_PROCESSES: Final = 1_000
-"""Number of new processes within 15 minutes from which on they cannot be the first start of an application, even if
-their ids stay in use."""
+"""This many new processes within 15 minutes cannot be the first start of an application, even if their ids stay in
+use."""
 
 Uses = Mapping[bytes, int]
 """By id, the time of its last use on the log's clock; IN_USE while a transaction is open. Ids that never had a
@@ -118,8 +118,8 @@ class ChurnFacts(Facts):
             )
         return Words(
             f"{prefix}: new transactional ids keep coming, as if every start made up its own ({self.newest})",
-            f"{_REMEDIES[self.maker]} Only then does a start abort the transaction that the start before left"
-            f" open. Without that, such a transaction blocks readers until its timeout, and each id takes memory in the"
+            f"{_REMEDIES[self.maker]} Only then does a start abort the transaction that the previous start left"
+            f" open. Otherwise such a transaction blocks readers until its timeout, and each id takes memory in the"
             f" coordinator for {kept} after its last use.",
         )
 
@@ -154,8 +154,8 @@ class _IdCounter:
 def churn(
     new: Iterable[Event], uses: Uses, context: Context, window: ReportWindow, cut: Collection[bytes]
 ) -> list[Observation]:
-    """Returns an observation for each prefix whose ids are given up, the worst first. `new`: from `new_ids`. From
-    MANY_PROCESSES new processes on, births of their ids are reported even if they are not settled yet
+    """Returns an observation for each prefix whose ids are given up, the worst first. `new`: from `new_ids`. If there
+    are MANY_PROCESSES new processes or more, births of their ids are reported even before the births are settled
     (`window.before_sequence`). `cut`: ids with a transaction that was aborted by timeout or fence."""
     found: list[tuple[int, str, Observation]] = []
     for prefix, of_prefix in _by_prefix(new).items():
@@ -174,8 +174,8 @@ def churn_times(events: Iterable[Event]) -> dict[str, list[int]]:
 
 
 def is_churning(prefix: str, at_ms: int, times_ms: Mapping[str, Sequence[int]]) -> bool:
-    """Returns whether `times_ms` has a time for the prefix in the QUIET_MS before `at_ms`, so that its ids were
-    churning then."""
+    """Returns whether the prefix's ids were churning at `at_ms`: `times_ms`, from `churn_times`, has a time of the
+    prefix in the QUIET_MS before `at_ms`."""
     times = times_ms.get(prefix, ())
     earlier = bisect_right(times, at_ms)
     return earlier > 0 and at_ms - times[earlier - 1] <= QUIET_MS
@@ -235,8 +235,8 @@ def _times_of_many(new: Sequence[Event]) -> list[int]:
 
 
 def _shown(new: Sequence[Event], uses: Uses, window: ReportWindow) -> list[Event]:
-    """Returns the births of one prefix that are reported: those in the QUIET_MS before a birth by which too many
-    earlier ids were given up, or by which MANY_PROCESSES processes were born."""
+    """Returns the births of one prefix that are reported: those in the QUIET_MS before a birth, if too many earlier ids
+    had been given up by the time of this birth, or if MANY_PROCESSES processes had been born."""
     ended = _ended(new, uses)
     born, given_up, shown = _IdCounter(), _IdCounter(), list[Event]()
     begin = first = came = went = 0

@@ -106,8 +106,8 @@ def rule_of(one: IdState, context: Context) -> Rule:
 
 
 def place_of(one: IdState, context: Context) -> Place:
-    """Returns the partition of the log with the id's newest record, the broker that leads it, and the partition to
-    which the id hashes if that is another one."""
+    """Returns the log partition with the id's newest record, and the broker that leads this partition. If the id hashes
+    to another partition now, also returns that other partition."""
     count = context.log.partition_count
     was_left_behind = is_left_behind(one.transactional_id, one.partition, count)
     looked_for = coordinator_partition(one.transactional_id, count) if was_left_behind else None

@@ -1,12 +1,12 @@
 """The three steps that confirm that an open entry hangs (docs/hanging.md), as states of its case.
 
-- `Open`: step 1 holds, a sample of the partition shows the entry open. Next, the end offsets of the transaction log are
+- `Open`: step 1 holds: a sample of the partition shows the entry open. Next, the end offsets of the transaction log are
   requested; without log access, the coordinator is asked.
 - `EndsKnown`: the end offsets are there. Next, the log is stored up to them, and no transaction there ends the entry.
 - `Released`, without log access: the coordinator will not end the entry. It is asked again after ADD_IN_FLIGHT_MS.
-- `Unowned`: step 2 holds, no transaction will end the entry; the finding is a candidate. Next, the partition is asked
+- `Unowned`: step 2 holds: no transaction will end the entry. The finding is a candidate. Next, the partition is asked
   once more.
-- `Confirmed`: step 3 holds, the partition still showed the entry open.
+- `Confirmed`: step 3 holds: the partition still showed the entry open.
 
 A case returns to `Open` if step 2 was made too soon, while a client may still have been waiting to add the partition. A
 confirmed case never returns. How a case ends (by a marker, with its topic) is in `spark_jobs.judge.resolution`.
@@ -25,8 +25,8 @@ from service.domain.transaction_log.states import NAMES, TOPIC
 
 ADD_IN_FLIGHT_MS: Final = 500
 """Time (ms) for which AddPartitionsToTxn may be in flight after an entry was written: some clients write a moment
-before that request is accepted. Until then, an entry of a current producer never counts as one that no transaction will
-end."""
+before that request is accepted. Within this time, an entry of a current producer never counts as one that no
+transaction will end."""
 
 CLIENT_WAITS_MS: Final = 35_000
 """The longest time that a client waits for a broker that is frozen, or cut off, before it asks the next one: Kafka's

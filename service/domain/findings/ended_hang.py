@@ -37,8 +37,8 @@ def resolution_of(
     by_us: bool | None,
 ) -> Resolution:
     """Returns how the entry ended. `markers`: of the entry's producer id, after the offset where the entry was last
-    seen open. `ended`: the last transaction that ended under the producer id; None if that one was complete while the
-    entry was still open. `by_us`: whether `resolve` has written a marker for the entry; None: it may have."""
+    seen open. `ended`: the last transaction that ended under the producer id; None if that transaction was complete
+    while the entry was still open. `by_us`: whether `resolve` has written a marker for the entry; None: it may have."""
     if high_watermark <= entry.start_offset:
         return Resolution.TRUNCATED
     if not markers:
@@ -57,8 +57,8 @@ def resolution_of(
 
 
 def _may_be_its_marker(marker: Marker, ended: EndedTransaction, entry: Entry) -> bool:
-    """Returns whether the marker may be the coordinator's for `ended`, by partition, epoch and outcome. Clocks are not
-    compared, so a marker by hand with that epoch and outcome passes, too."""
+    """Returns whether the marker may be the one that the coordinator wrote for `ended`, by partition, epoch and
+    outcome. Clocks are not compared, so a marker by hand with that epoch and outcome passes, too."""
     return (
         entry.topic_partition in ended.partitions
         and marker.producer_epoch == ended.producer_epoch

@@ -21,8 +21,9 @@ REMEMBERED_MS: Final = 2 * QUIET_MS + max(2 * QUIET_MS, SHORT_LIVED_MS)
 """Time for which events are kept. Only the events of the last QUIET_MS are reported, but their findings depend on
 earlier ones.
 
-- The group of a timeout depends on the timeouts in the QUIET_MS before it. Whether one of those timeouts was part of a
-  burst depends on churn of its prefix in the QUIET_MS before it, and that churn on new ids in another QUIET_MS before.
+- The group of a timeout depends on the earlier timeouts in the QUIET_MS before it. Whether such an earlier timeout was
+  part of a burst depends on churn of its prefix in the QUIET_MS before the earlier timeout. That churn depends on new
+  ids in the QUIET_MS before the churn.
 - A finding about churn depends on ids that were given up in the QUIET_MS before a birth, and were born up to
   SHORT_LIVED_MS before that.
 """
@@ -40,8 +41,8 @@ class Lookups(NamedTuple):
 def find_in_events(
     events: Sequence[Event], lookups: Lookups, settling: Settling, context: Context
 ) -> tuple[tuple[Observation, ...], frozenset[Key]]:
-    """Returns the observations of a round, and the keys of findings to which events that are not settled yet may
-    belong."""
+    """Returns the observations of a round, and the keys of unsettled findings: events that are not settled yet may
+    belong to them."""
     since_ms = settling.now_ms - QUIET_MS
     after_ms = gap_ms(context)
     churn_times = churn.churn_times(events)

@@ -179,10 +179,9 @@ def _rank_of(prefix: str) -> tuple[bool, bytes]:
 def subjects(events: Iterable[Event], after_ms: int) -> Iterator[tuple[Event, Subject, int]]:
     """Yields (event, subject of a finding about it, number of ids of the subject), in the order of the log's times.
 
-    The events from QUIET_MS before an event to `after_ms` after it decide on its subject. The subject is the event's
-    id, or the id's prefix if more than SINGLE_IDS ids of the prefix have events in that time. Subjects beyond
-    MOST_SUBJECTS share one. So a subject never changes once `after_ms` have passed, in whatever batches the events
-    arrive.
+    The subject is the event's id, or the id's prefix if more than SINGLE_IDS ids of the prefix have events in the time
+    from QUIET_MS before this event to `after_ms` after it. Subjects beyond MOST_SUBJECTS share one. So a subject never
+    changes once `after_ms` have passed, in whatever batches the events arrive.
     """
     ordered = [(e, prefix_of(e.name)) for e in sorted(events, key=lambda e: (e.at_ms, e.sequence))]
     window = _Window()

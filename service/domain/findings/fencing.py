@@ -43,15 +43,16 @@ from service.domain.transaction_log.causes import FOLLOWS_WITHIN_MS, CauseCode, 
 from service.domain.transaction_log.states import COMPLETE_ABORT
 
 TAKEOVERS: Final = 3
-"""Number of takeovers of one run, within QUIET_MS by the log's times, that make a conflict. Only takeovers that show
-two live producers count."""
+"""This many takeovers of one run within QUIET_MS, by the log's times, make a conflict. Only takeovers that show two
+live producers count."""
 
 ALIVE_MS: Final = 2_000
 """Age (ms) of a transaction below which a fence shows that the fenced producer was alive: a process that crashed takes
 longer to start again."""
 
 BACK_WITHIN_MS: Final = 30_000
-"""Time within which a producer that was fenced is started again and fences the other one, in a steady alternation."""
+"""Longest time (ms), in a steady alternation of two producers, until a fenced producer is back and fences the other
+one."""
 
 ROUND_MS: Final = 10_000
 """Time within which one restart or rebalance of an application reaches all its ids."""
@@ -64,8 +65,8 @@ a restart or rebalance of the whole application (`_is_round`)."""
 
 class _Takeover(NamedTuple):
     """A takeover: an open transaction was aborted (`fence`: its PrepareAbort), and another producer was let in
-    (`let_in`: its Empty). Takeovers of an id with the same number `run` alternate: each soon fences the producer that
-    the takeover before it let in."""
+    (`let_in`: its Empty). Takeovers of an id with the same number `run` alternate: each takeover soon fences the
+    producer that the previous one let in."""
 
     fence: Event
     let_in: Event
@@ -102,8 +103,9 @@ class FencingFacts(Facts):
 
 
 def takeover_conflicts(events: Iterable[Event]) -> dict[int, tuple[Event, ...]]:
-    """Returns, by the sequence of the fence that proves a conflict, the fences that make it: TAKEOVERS or more of one
-    id in one run within QUIET_MS. The proving fence is the last of its group; no fence is in two groups."""
+    """Returns the conflicts: by the sequence of a fence that proves a conflict, the fences that are reported with it. A
+    fence proves a conflict if it is the last of TAKEOVERS or more takeovers of one id, in one run and within QUIET_MS.
+    Each fence is reported once, with the first fence that proves a conflict."""
     found = {}
     for takeovers in _contested(events):
         begin = first = 0
@@ -169,7 +171,7 @@ def _takeovers(events: Sequence[Event]) -> Iterator[_Takeover]:
 
 def _is_round(at_ms: int, own: Sequence[int], all_of_prefix: Sequence[int]) -> bool:
     """Returns whether the takeover at `at_ms` belongs to a restart or rebalance of the whole application: within
-    ROUND_MS of it, this id had no other takeover, and other ids of the application had some."""
+    ROUND_MS of this takeover, the id had no other takeover, and other ids of the application had takeovers."""
     alone = _number_near(at_ms, own)
     return alone == 1 and _number_near(at_ms, all_of_prefix) > alone
 

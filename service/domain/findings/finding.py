@@ -20,8 +20,8 @@ EVIDENCE_KEPT: Final = 10
 
 
 class Subject(NamedTuple):
-    """The subject of a finding, which identifies it among those of its kind. All fields None: the finding is about the
-    whole cluster.
+    """The subject of a finding: identifies the finding among all of the same kind. All fields None: the finding is
+    about the whole cluster.
 
     `transactional_id` is the log's bytes; `prefix` is text with which all ids of the finding begin.
     """
@@ -89,8 +89,8 @@ class Facts(ABC):
 
 @dataclass(frozen=True, slots=True)
 class SharedFacts(Facts):
-    """Facts of a finding that can report several problems. If `more` is above 0, the finding reports that many problems
-    that have no finding of their own; the other fields describe the first of them."""
+    """Facts of a finding that can report several problems. `more`: if above 0, the number of problems that share this
+    finding; the other fields then describe the first of these problems."""
 
     more: int = field(default=0, kw_only=True)
 

@@ -241,7 +241,7 @@ def test_wrong_keys_beyond_the_length_of_the_queue_are_turned_away(here: Guarded
 def test_a_missing_role_is_audited_with_the_name_of_the_user(here: Guarded) -> None:
     answer = here.ask("viewer", f"{C}/mutes", "POST", json={})
     assert answer.status_code == 403
-    assert answer.json()["detail"] == "'viewer' needs the role operator in 'orders' for this"
+    assert answer.json()["detail"] == "'viewer' needs the role operator in 'orders' for this request"
     (row,) = audited(here, action="authorize")
     assert (row["who"], row["outcome"]) == ("viewer", "refused")
     assert "POST" in row["detail"]

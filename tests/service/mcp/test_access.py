@@ -92,7 +92,7 @@ def test_tools_see_what_their_key_may_see(guarded: Service) -> None:
     assert (names, history["state"]) == (["orders"], "CompleteCommit")
     names, history = by("viewer of another")
     assert names == ["payments"]
-    assert history == {"error": "'viewer of another' needs the role viewer in 'orders' for this"}
+    assert history == {"error": "'viewer of another' needs the role viewer in 'orders' for this request"}
     assert by("viewer of all")[0] == ["orders", "payments"]
 
 
