@@ -12,10 +12,11 @@ from dashboards.frame import SITE_URL
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0; 1 if a file differs (`--check`)."""
+    """Writes the dashboards, or with `--check` lists the files that differ. Returns the exit code: 1 if `--check` found
+    a difference, otherwise 0."""
     parser = argparse.ArgumentParser(prog="python -m dashboards", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 and name the files that differ")
-    parser.add_argument("--out", type=Path, default=FOLDER, help="directory (default: where the committed ones are)")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="directory (default: that of the committed files)")
     parser.add_argument("--page", default=SITE_URL, help="where people reach the service (default: %(default)s)")
     given = parser.parse_args(arguments)
     site_url = given.page.rstrip("/")

@@ -17,8 +17,8 @@ CANARY: Final = [
     lines(
         "Canary: transactions run",
         "1: the canary's newest transaction at this coordinator was committed and visible; 0: it failed. Empty without"
-        " a canary, and while the canary does not report. Beside it, the number of partitions of the transaction log"
-        " without a leader, if there are any: no transaction of their ids can run.",
+        " a canary, and while the canary does not report. A second line is the number of partitions of the"
+        " transaction log without a leader, if there are any: no id of such a partition can run a transaction.",
         [
             Query(value(catalogue.CANARY_RUNS, _BROKER), _OF_BROKER),
             Query(f"{value(catalogue.CANARY_LEADERLESS)} > 0", "{{cluster}} without a leader"),
@@ -31,8 +31,8 @@ CANARY: Final = [
     ),
     lines(
         "Canary: commit, 9 of 10",
-        "Seconds from the begin of the canary's transaction until its commit is acknowledged. One slow coordinator:"
-        " look at its broker. All of them: look at the network, and at what the brokers have in common.",
+        "Seconds from the begin of the canary's transaction until its commit is acknowledged. If one coordinator is"
+        " slow, look at its broker. If all are slow, look at the network, and at what the brokers have in common.",
         [Query(quantile(0.9, catalogue.CANARY_COMMIT, _BROKER), _OF_BROKER)],
         page(of_series),
         unit="s",
@@ -50,7 +50,8 @@ CANARY: Final = [
     ),
     lines(
         "Canary: failed rounds",
-        "Number in each step, by Kafka's name of the error. The page says at which step, and since when.",
+        "Number of failed rounds per interval, by Kafka's name of the error. The page has the step that failed, and"
+        " since when.",
         [
             Query(
                 f"{increase(catalogue.CANARY_FAILURES, _BROKER, 'error')} > 0",

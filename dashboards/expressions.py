@@ -1,5 +1,5 @@
-"""Divides a PromQL expression at what differs from one Prometheus to another: its selectors, and the labels by which it
-groups and matches."""
+"""Divides a PromQL expression into parts. Selectors, and the labels by which the expression groups and matches, are
+parts of their own, because they differ from one Prometheus to another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 from service.metrics.catalogue import OF_CLUSTERS
 
 UP: Final = "up"
-"""Prometheus' own series of a scrape, which has none of the service's labels."""
+"""The series that Prometheus itself writes for each scraped target. It has none of the labels of the service's
+metrics."""
 
 _MATCHER: Final = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)(?:=~|!~|!=|=)"(?:[^"\\\n]|\\.)*"')
 _PART: Final = re.compile(
@@ -25,14 +26,15 @@ _ABOUT_CLUSTERS: Final = {metric.name for metric in OF_CLUSTERS}
 
 
 class Selector(NamedTuple):
-    """A selector of series. Without matchers it has no braces."""
+    """A selector of series, for example `up{job="a"}`. Its text has no braces if there are no matchers."""
 
     metric: str
     matchers: tuple[str, ...] = ()
 
     @property
     def has_cluster(self) -> bool:
-        """True if all series have the label of the Kafka cluster: those about clusters, and those recorded of them."""
+        """True if all series of the metric have the label of the Kafka cluster. These are the service's metrics about
+        clusters, and series recorded from them."""
         return _SERIES.sub("", self.metric) in _ABOUT_CLUSTERS or self.metric in _ABOUT_CLUSTERS or ":" in self.metric
 
     def __str__(self) -> str:
@@ -40,7 +42,7 @@ class Selector(NamedTuple):
 
 
 class Grouping(NamedTuple):
-    """The labels by which an expression groups (`how` is "by") or matches ("on")."""
+    """The labels by which an expression groups (`how` is "by") or matches (`how` is "on")."""
 
     how: str
     labels: tuple[str, ...]
@@ -53,7 +55,7 @@ Part = str | Selector | Grouping
 
 
 def parts(expr: str) -> Iterator[Part]:
-    """Yields the parts of the expression in order; joined as texts, they are the expression."""
+    """Yields the parts of the expression in order. Their texts, joined, are the expression."""
     end = 0
     for found in _PART.finditer(expr):
         if found.start() > end:

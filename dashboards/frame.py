@@ -15,7 +15,7 @@ from service.metrics.catalogue import TRANSACTIONAL_IDS, UP
 TAG: Final = "txnscope"
 TAGS: Final = ("kafka", TAG)
 PREFIX: Final = "Kafka transactions / "
-"""The begin of the title of every dashboard."""
+"""The first words of the title of every dashboard."""
 REFRESH: Final = "30s"
 TIMEZONE: Final = "browser"
 SITE_URL: Final = "http://127.0.0.1:8080"
@@ -118,7 +118,8 @@ def _variables(site_url: str) -> list[Variable]:
         of_label(
             "namespace",
             f'label_values({UP.name}{{job=~"$job"}}, namespace)',
-            "Namespaces of txnscope's targets, if they have that label: they distinguish clusters of the same name",
+            "Namespaces of txnscope's targets, if the targets have this label. Namespaces distinguish clusters of the"
+            " same name",
             all_value=".*",
         ),
         of_label(
@@ -131,8 +132,8 @@ def _variables(site_url: str) -> list[Variable]:
 
 
 def _alerts() -> dashboard.AnnotationQuery:
-    """Returns the annotations for firing alerts. Alerts without a cluster label (the service is down) are included, the
-    heartbeat is not."""
+    """Returns the annotations for firing alerts, except the heartbeat. Alerts without a cluster label (the service is
+    down) are included."""
     where = f'service="{SERVICE}",alertstate="firing",severity!="none",cluster=~"$cluster|"'
     return dashboard.AnnotationQuery(
         name="Alerts",

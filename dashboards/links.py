@@ -16,12 +16,12 @@ At = Callable[[str], str]
 
 
 def of_row(label: str) -> str:
-    """Returns Grafana's variable for the label's value in a table's row."""
+    """Returns Grafana's variable for the value of `label` in a row of a table."""
     return f"${{__data.fields.{label}:percentencode}}"
 
 
 def of_series(label: str) -> str:
-    """Returns Grafana's variable for the label's value of a line or a big number."""
+    """Returns Grafana's variable for the value of `label` of a line or a big number."""
     return f"${{__field.labels.{label}:percentencode}}"
 
 
@@ -40,7 +40,7 @@ class Link(NamedTuple):
         )
 
     def override(self) -> dict[str, object]:
-        """Returns the link in the form for a table's column."""
+        """Returns the link in the form that an override of a table's column needs."""
         return {"title": self.title, "url": self.url, "targetBlank": self.leaves}
 
 

@@ -1,4 +1,4 @@
-"""The overview dashboard: troubles by cluster, and the present activity."""
+"""The overview dashboard: what is wrong in each cluster, and the present activity."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from service.metrics import catalogue
 _NOW: Final = [
     big(
         "Age of the data",
-        "Time since the last successful read of the slowest source. It also rises while one partition alone does not"
-        " answer. While it is red, other numbers here may be old: look at the pipeline first. A value of decades means"
-        " that a source was never read.",
+        "Time since the last successful read of the slowest source. The age also rises while a single partition does"
+        " not answer. While the age is red, other numbers here may be old: look at the pipeline first. An age of"
+        " decades means that a source was never read.",
         f"max by (cluster) ({data_age()})",
         page(of_series, "/pipeline"),
         board(PIPELINE, "Pipeline", of_series),
@@ -43,8 +43,9 @@ _NOW: Final = [
     longest_lso(),
     big(
         "Overdue transactions",
-        "Past their timeout and not aborted by their coordinator. Look at the coordinator: one that failed to load its"
-        " partition, or clocks that differ, do this. Restarting the application does not help.",
+        "Transactions past their timeout that their coordinator has not aborted. Look at the coordinator: possible"
+        " causes are a failure to load its partition, and clocks that differ. Restarting the application does not"
+        " help.",
         value(catalogue.FINDINGS, where=(f'kind="{Kind.OVERDUE}"', CONFIRMED)),
         page(of_series),
         steps=steps(red=at.ANY),
@@ -53,7 +54,8 @@ _NOW: Final = [
     big(
         "Markers missing for",
         "Time since the decision of the oldest transaction (PrepareCommit, PrepareAbort) whose markers are not all"
-        " written. Markers take milliseconds: look for partitions without leader or below min.insync.replicas.",
+        " written. Markers normally take milliseconds: look for partitions without a leader or below"
+        " min.insync.replicas.",
         or_zero(f"max by (cluster) (time() - ({value(catalogue.OLDEST_STATE_ENTRY, 'state', where=(PREPARED,))} > 0))"),
         page(of_series, "/transactions?state=PrepareCommit&state=PrepareAbort"),
         unit="s",
@@ -63,8 +65,9 @@ _NOW: Final = [
     waiting(),
     big(
         "Aborted, last hour",
-        f"Share of the transactions that ended in the last hour. The budget is {at.ABORT_BUDGET:.0%} over 30 days:"
-        " orange spends it in five days, red in two. The causes are below. Empty if no transaction ended.",
+        f"Aborted share of the transactions that ended in the last hour. The budget is {at.ABORT_BUDGET:.0%} over 30"
+        " days: an orange share spends the budget in five days, a red share in two. The causes are below. Empty if"
+        " no transaction ended.",
         abort_share("1h"),
         unit="percentunit",
         steps=steps(at.ABORT_SLOW, at.ABORT_FAST),
@@ -81,7 +84,8 @@ _NOW: Final = [
     ),
     big(
         "Transactional ids",
-        "Ids known to the coordinators, used or not. If they only grow, applications make up ids at every start.",
+        "Ids known to the coordinators, used or not. If their number only grows, applications make up ids at every"
+        " start.",
         value(catalogue.TRANSACTIONAL_IDS),
         page(of_series, "/transactions"),
         unit="short",
@@ -119,9 +123,10 @@ _HAPPENS: Final = [
     ),
     lines(
         "Aborts by cause",
-        "client: the application itself. timeout: it took too long. fenced: InitProducerId came for the id, mostly"
-        " from a new producer, sometimes from the same one after an error. admin: ended through the admin API."
-        " unattributed: the log does not show the cause. Many timeouts at once are the trace of an outage.",
+        "client: the application itself. timeout: the transaction took too long. fenced: an InitProducerId for the id"
+        " arrived, mostly from a new producer, sometimes from the same producer after an error. admin: ended through"
+        " the admin API. unattributed: the log does not show the cause. Many timeouts at once are the trace of an"
+        " outage.",
         [Query(rate(catalogue.ABORTS, "cause"), "{{cluster}} {{cause}}")],
         page(of_series),
         unit="ops",
@@ -139,21 +144,21 @@ _HAPPENS: Final = [
     ),
     lines(
         "Open transactions",
-        "By state. Many in a Prepare state mean that markers are not written. If Ongoing only grows, transactions are"
-        " begun and not ended.",
+        "By state. Many transactions in a Prepare state mean that markers are not written. If Ongoing only grows,"
+        " transactions are begun and not ended.",
         [Query(value(catalogue.TRANSACTIONS, "state", where=(OPEN,)), "{{cluster}} {{state}}")],
         page(of_series, "/transactions?sort=age"),
         unit="short",
     ),
     density(
         "How long transactions were open",
-        "From the first partition to the decision, all clusters together. Readers wait that long for every record of a"
-        " transaction: commit more often if it is too long.",
+        "Time from the first partition to the decision, all clusters together. Readers wait that long for every"
+        " record of a transaction: if the time is too long, commit more often.",
         buckets(catalogue.DURATION, "outcome"),
     ),
     lines(
         "How long markers took",
-        "From the decision until the last marker was written: median and 99th percentile. Slow leaders cause slow"
+        "Time from the decision until the last marker was written: median and 99th percentile. Slow leaders cause slow"
         " markers: look at the brokers. Empty if no transaction ended.",
         [
             Query(quantile(0.5, catalogue.MARKER_DURATION), "{{cluster}} half"),
@@ -168,6 +173,6 @@ _HAPPENS: Final = [
 BOARD: Final = Board(
     "overview",
     "Overview",
-    "Is anything wrong with transactions, in which cluster, and since when. Start here.",
+    "Shows whether anything is wrong with transactions, in which cluster, and since when. Start here.",
     [("Now", _NOW), ("What is wrong", _WRONG), ("What happens", _HAPPENS), ("Canary", CANARY)],
 )

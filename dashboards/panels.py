@@ -10,12 +10,12 @@ from dashboards.sdk import common, dashboard, heatmap, prometheus, stat, table, 
 
 DATASOURCE: Final = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
 MAY_BE_EMPTY: Final = "(may be empty)"
-"""The end of the description of a panel that is empty when all is well."""
+"""The last words of the description of a panel that is empty when all is well."""
 
 TEXT: Final = "string"
 
 Steps = tuple[tuple[float | None, str], ...]
-"""(lowest value, colour) of each step; the first step has no lowest value."""
+"""The colour steps of a panel: (lowest value, colour) of each. The first step has no lowest value."""
 
 Panel = dashboard.Panel
 
@@ -52,20 +52,21 @@ class Shown(TypedDict, total=False):
 
 
 def steps(orange: float | None = None, red: float | None = None, *, blue: float | None = None) -> Steps:
-    """Returns the thresholds of a panel: green at first, then blue (worth knowing), orange (a warning) and red
-    (critical), each from its value on."""
+    """Returns the colour steps of a panel: green up to the first value given, then blue (worth knowing), orange (a
+    warning) and red (critical), each from its value on."""
     return ((None, "green"), *((n, colour) for n, colour in ((blue, "blue"), (orange, "orange"), (red, "red")) if n))
 
 
 def at_least(green: float) -> Steps:
-    """Returns steps that are green from `green` on, a warning below `green`, and critical at 0."""
+    """Returns colour steps for a value that should not be low: green from `green` on, orange below, red at 0."""
     return ((None, "red"), (green / 1e6, "orange"), (green, "green"))
 
 
 def big(
     title: str, meaning: str, expr: str, *links: Link, legend: str = "{{cluster}}", **shown: Unpack[Shown]
 ) -> Panel:
-    """Returns a panel with one big number for each cluster, with the cluster's name if there are several."""
+    """Returns a panel with one big number for each cluster. If there are several clusters, each number has its
+    cluster's name."""
     options = stat.Options(
         graph_mode=common.BigValueGraphMode.NONE,
         color_mode=common.BigValueColorMode.BACKGROUND if shown.get("steps") else common.BigValueColorMode.NONE,
@@ -191,8 +192,8 @@ def _panel(
     size: tuple[int, int],
     shown: Shown,
 ) -> Panel:
-    """Returns a panel without queries. `config`: settings of the fields, specific to this kind of panel; `size`: the
-    usual width and height."""
+    """Returns a panel without queries. `config`: field settings of this kind of panel; `size`: its width and height,
+    unless `shown` has another width."""
     config.unit = shown.get("unit", "none")
     steps = [dashboard.Threshold(value, colour) for value, colour in shown.get("steps") or ((None, "text"),)]
     config.thresholds = dashboard.ThresholdsConfig(mode=dashboard.ThresholdsMode.ABSOLUTE, steps=steps)

@@ -35,8 +35,8 @@ _NOW: Final = [
     longest_lso(),
     big(
         "Offsets out of reach",
-        "Between the last stable offset and the high watermark, over all blocked partitions: what read_committed"
-        " consumers cannot see yet.",
+        "Offsets between the last stable offset and the high watermark, over all blocked partitions. read_committed"
+        " consumers cannot see their records yet.",
         or_zero(f"sum by (cluster) ({value(catalogue.PARTITION_LSO_LAG, *_PLACE)})"),
         page(of_series, "/partitions"),
         unit="short",
@@ -49,7 +49,8 @@ _NOW: Final = [
 _STANDING: Final = [
     rows(
         "Stalled partitions",
-        "The longest first. Open the partition: it shows the blocker, its owner, and when it ends by itself.",
+        "The longest stall comes first. The partition's page shows the blocker, the blocker's owner, and when the"
+        " blocker ends by itself.",
         [_STANDS, *(_of(metric) for metric in (catalogue.PARTITION_LSO_LAG, catalogue.PARTITION_LSO))],
         [
             Column("cluster"),
@@ -66,8 +67,8 @@ _STANDING: Final = [
     ),
     rows(
         "Groups waiting",
-        "Consumer groups, and the partitions where they stop. They continue by themselves once the transaction ends;"
-        " restarting them does not help.",
+        "Consumer groups, and the partitions where they stop. The groups continue by themselves once the transaction"
+        " ends; restarting them does not help.",
         [value(catalogue.GROUP_BLOCKED, "group", *_PLACE, where=(_TOPIC,))],
         [
             Column("cluster", links=(page(of_row, "/groups"),)),
@@ -81,8 +82,8 @@ _STANDING: Final = [
     ),
     lines(
         "How long LSOs are stalled",
-        f"The {_MOST} longest. A sawtooth is a producer at work; a line that only rises is a transaction that does not"
-        " end.",
+        f"The {_MOST} longest stalls. A sawtooth is a producer at work; a line that only rises is a transaction that"
+        " does not end.",
         [Query(f"topk({_MOST}, {_STANDS})", _PARTITION)],
         partition_page(of_series),
         unit="s",
@@ -92,7 +93,8 @@ _STANDING: Final = [
     ),
     lines(
         "Offsets out of reach",
-        f"The {_MOST} partitions with the most. They grow while producers write records that readers cannot see yet.",
+        f"The {_MOST} partitions with the most such offsets. The number grows while producers write records that"
+        " readers cannot see yet.",
         [Query(f"topk({_MOST}, {_of(catalogue.PARTITION_LSO_LAG)})", _PARTITION)],
         partition_page(of_series),
         unit="short",
@@ -100,7 +102,7 @@ _STANDING: Final = [
     ),
     lines(
         "Last stable offset and high watermark",
-        f"Of the {_MOST} partitions with the most offsets between the two. The lower line of a pair is where readers"
+        f"Both offsets of the {_MOST} partitions where they differ most. The lower line of a pair is where readers"
         " stop.",
         [
             Query(_where_most_is_out_of_reach(metric), f"{_PARTITION} {name}")
@@ -125,8 +127,8 @@ _STANDING: Final = [
 _JUDGED: Final = [
     lines(
         "Watched partitions by whether they can be judged",
-        "`no` should be 0. It rises when a leader is away, a permission is missing, or the coordinators' log is"
-        " behind.",
+        "`no` (cannot be judged) should be 0. It rises when a leader is away, a permission is missing, or the"
+        " transaction log is read late.",
         [Query(value(catalogue.PARTITIONS, "judged"), "{{cluster}} judged: {{judged}}")],
         page(of_series, "/partitions"),
         stacked=True,
@@ -134,29 +136,30 @@ _JUDGED: Final = [
     ),
     lines(
         "Partitions blocked",
-        "Number of stalled LSOs over time. If it only rises, look at the longest above.",
+        "Number of stalled LSOs over time. If the number only rises, look at the longest stalls above.",
         [Query(value(catalogue.PARTITIONS_BLOCKED))],
         page(of_series, "/partitions"),
         width=8,
     ),
     density(
         "Time to confirm a hanging transaction",
-        "From the first sample with the stalled LSO until the third confirmation step. A few seconds are normal: an"
-        " alert adds the scrape and its own evaluation.",
+        "Time from the first sample with the stalled LSO until the third confirmation step. A few seconds are normal."
+        " Until an alert fires, the scrape and the evaluation of the rule add to this time.",
         buckets(catalogue.DETECTION),
         width=8,
     ),
     lines(
         "Decisions that were contradicted",
-        "Two reads of the logs contradict each other about one hanging transaction: its decision is unknown from then"
-        " on, and no marker is advised. The application's log has a line for each.",
+        "Number of hanging transactions about which two reads of the logs contradicted each other. The decision of"
+        " such a transaction is unknown from then on, and no marker is advised. The application's log has a line for"
+        " each contradiction.",
         [Query(f"ceil({increase(catalogue.CONTRADICTIONS)})")],
         page(of_series, "/partitions"),
         unit="short",
     ),
     lines(
         "Findings left out",
-        "Number of findings that are not opened, or of data that are not read, because a bound was reached, by kind."
+        "Number, by kind, of findings that are not opened, or of data that are not read, because a bound was reached."
         " They follow when other findings have ended.",
         [Query(f"{value(catalogue.FINDINGS_TRUNCATED, 'kind')} > 0", "{{cluster}} {{kind}}")],
         page(of_series, "/pipeline"),
@@ -169,8 +172,8 @@ _JUDGED: Final = [
 BOARD: Final = Board(
     "partitions",
     "Partitions and LSO",
-    "Where read_committed consumers stop, since when, and which groups wait there. Single partitions are shown only"
-    " while their last stable offset is stalled.",
+    "Shows where read_committed consumers stop, since when, and which groups wait there. Single partitions are shown"
+    " only while their last stable offset is stalled.",
     [("Now", _NOW), ("Stalled partitions", _STANDING), ("Certainty", _JUDGED)],
     [
         of_label(

@@ -28,9 +28,9 @@ _NOW: Final = [
     ),
     big(
         "Age of the data",
-        "By source, since its last successful read. `transaction_state` is the transaction log, `partitions` the"
-        " samples of data partitions. Red while no partition answers: there are no verdicts; look at the streaming"
-        " application's log and at the brokers. Decades: the source was never read.",
+        "Time since the last successful read, by source. `transaction_state` is the transaction log, `partitions` the"
+        " samples of data partitions. If red while no partition answers, there are no verdicts: look at the streaming"
+        " application's log and at the brokers. Decades mean that the source was never read.",
         data_age(),
         page(of_series, "/pipeline"),
         unit="s",
@@ -40,8 +40,8 @@ _NOW: Final = [
     ),
     big(
         "Partitions that answer",
-        "Share of a source's partitions that answered in the last 30 s. Below 100 %, verdicts on the others are"
-        " missing: a leader is away, or a permission is missing. The page names it.",
+        "Share of a source's partitions that answered in the last 30 s. Below 100 %, verdicts on the other partitions"
+        " are missing: a leader is away, or a permission is missing. The page names the cause.",
         value(catalogue.COVERAGE, "source"),
         page(of_series, "/pipeline"),
         unit="percentunit",
@@ -70,8 +70,8 @@ _NOW: Final = [
     ),
     big(
         "Series left out",
-        "The cap on series cuts the least important ones; missing series cannot be shown and fire no alerts. The worst"
-        " are kept, and the pages show all.",
+        "The cap on series leaves out the least important series, which then cannot be shown and fire no alerts. The"
+        " worst are kept, and the pages show all.",
         value(catalogue.SERIES_DROPPED),
         page(of_series, "/partitions"),
         steps=steps(orange=at.ANY),
@@ -82,8 +82,8 @@ _NOW: Final = [
 _READING: Final = [
     lines(
         "Age of the data",
-        "While all is well, about a second and the time since the last scrape, as heartbeats count. A rising line is a"
-        " source that is no longer read successfully. No line: never read.",
+        "While all is well, a second (because every heartbeat counts as a read) and the time since the last scrape. A"
+        " rising line is a source that is no longer read successfully. A source without a line was never read.",
         [Query(f"time() - ({value(catalogue.LAST_SUCCESS, 'source')} > 0)", _SOURCE)],
         page(of_series, "/pipeline"),
         unit="s",
@@ -92,8 +92,8 @@ _READING: Final = [
     ),
     lines(
         "Offsets behind",
-        "By source. Above the threshold and still growing: the application cannot keep up; look at its CPU and at the"
-        " store.",
+        "By source. If the number is above the threshold and still grows, the application cannot keep up: look at its"
+        " CPU and at the store.",
         [Query(value(catalogue.LAG, "source"), _SOURCE)],
         page(of_series, "/pipeline"),
         unit="short",
@@ -102,7 +102,7 @@ _READING: Final = [
     ),
     lines(
         "Records read",
-        "Per second, by source. Compare with the transactions: each writes three to five records.",
+        "Records per second, by source. Compare with the transactions: each writes three to five records.",
         [Query(rate(catalogue.RECORDS, "source"), _SOURCE)],
         page(of_series, "/pipeline"),
         unit="ops",
@@ -110,7 +110,7 @@ _READING: Final = [
     ),
     lines(
         "Bytes read",
-        "Per second, of record batches as they are on the brokers.",
+        "Bytes per second of record batches, in their size on the brokers.",
         [Query(rate(catalogue.BYTES, "source"), _SOURCE)],
         page(of_series, "/pipeline"),
         unit="Bps",
@@ -118,8 +118,8 @@ _READING: Final = [
     ),
     lines(
         "Batches: 99 % are stored within",
-        "By source, from the start of reading a micro-batch. Seconds mean a slow store or too little CPU; the first"
-        " read of a long log takes longer.",
+        "Time by source, from the start of the read of a micro-batch until it is stored. Seconds mean a slow store or"
+        " too little CPU; the first read of a long log takes longer.",
         [Query(quantile(0.99, catalogue.BATCH_DURATION, "source"), _SOURCE)],
         page(of_series, "/pipeline"),
         unit="s",
@@ -149,7 +149,8 @@ _READING: Final = [
     ),
     lines(
         "Undecodable records",
-        "Number in each step, by reason. Each is kept with its position; the page lists them.",
+        "Number of undecodable records per interval, by reason. Each record is kept with its position; the page lists"
+        " them.",
         [
             Query(
                 increase(catalogue.DECODE_ERRORS, "source", "reason"),
@@ -181,8 +182,8 @@ _CLUSTERS: Final = [
     ),
     lines(
         "Application that writes",
-        "1: this instance (host:process) may write the cluster; 0: it has given that right back. A new line is a"
-        " takeover. Needs `honor_labels: true` in the scrape configuration.",
+        "1: this instance (host:process) may store the data of the cluster; 0: the instance has given this right"
+        " back. A new line is a takeover. Needs `honor_labels: true` in the scrape configuration.",
         [Query(value(catalogue.LEASE_HELD, "instance"), "{{cluster}} {{instance}}")],
         page(of_series, "/pipeline"),
         unit="short",
@@ -190,7 +191,7 @@ _CLUSTERS: Final = [
     ),
     lines(
         "Markers compared with decisions",
-        "Number in each step of ended transactions on tailed topics (--partitions all): whole, torn (a marker"
+        "Number of transactions on tailed topics (--partitions all) that ended, per interval: whole, torn (a marker"
         " contradicts the coordinator's decision, or records were deleted with their topic), or not seen as a whole.",
         [Query(increase(catalogue.AUDITED, "result"), "{{cluster}} {{result}}")],
         page(of_series, "/pipeline"),

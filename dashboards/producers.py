@@ -37,8 +37,8 @@ _NOW: Final = [
     big(
         f"Fenced in {at.FENCED_WINDOW}",
         "Transactions aborted by an InitProducerId for their id: from a new producer, from the same one after an"
-        " error, or from an administrator. A restart causes one. Many come from two instances that share an id, a"
-        " deployment that restarts in a loop, or clients that fence themselves. The findings name shared ids.",
+        " error, or from an administrator. A restart causes one such abort. Many come from two instances that share"
+        " an id, a deployment that restarts in a loop, or clients that fence themselves. The findings name shared ids.",
         f"ceil({increase(catalogue.FENCED, over=at.FENCED_WINDOW)})",
         page(of_series),
         unit="short",
@@ -47,10 +47,10 @@ _NOW: Final = [
     ),
     big(
         "New producer ids",
-        f"Per second, over {at.PRODUCER_IDS_WINDOW}. At a high rate, either applications make up a transactional.id at"
-        " every start, so that nothing fences what an earlier start left open (give instances fixed ids), or Apache"
-        " Flink jobs number their ids by checkpoint, which is normal. Brokers keep the state of each producer id for a"
-        " day.",
+        f"New producer ids per second, over {at.PRODUCER_IDS_WINDOW}. At a high rate, either applications make up a"
+        " transactional.id at every start, so that nothing fences the transactions that an earlier start left open"
+        " (give instances fixed ids), or Apache Flink jobs number their ids by checkpoint, which is normal. Brokers"
+        " keep the state of each producer id for a day.",
         rate(catalogue.PRODUCER_IDS, over=at.PRODUCER_IDS_WINDOW),
         page(of_series, "/transactions"),
         unit="ops",
@@ -77,7 +77,8 @@ _NOW: Final = [
     ),
     big(
         "Transactional ids",
-        "Known to the coordinators. Each takes memory there until it expires, 7 days after its last use by default.",
+        "Ids known to the coordinators. Each takes memory there until it expires, by default 7 days after its last"
+        " use.",
         value(catalogue.TRANSACTIONAL_IDS),
         page(of_series, "/transactions"),
         unit="short",
@@ -94,9 +95,9 @@ _NOW: Final = [
 _APPLICATIONS: Final = [
     lines(
         "Failed transactions by application",
-        "Share of the transactions that ended: aborted by timeout, by a fence, by an administrator or for an unknown"
-        f" cause. Aborts by the client itself do not count. The {_MOST} worst. The dashed lines are the thresholds of"
-        " the alerts, over 1h and 6h. Empty if nothing ended, or no application is known.",
+        "Share of the ended transactions that were aborted by timeout, by a fence, by an administrator or for an"
+        f" unknown cause. Aborts by the client itself do not count. The {_MOST} worst applications. The dashed lines"
+        " are the thresholds of the alerts, over 1h and 6h. Empty if nothing ended, or no application is known.",
         [Query(f"topk({_MOST}, {failed_share()})", _APPLICATION)],
         application_page(of_series),
         unit="percentunit",
@@ -106,8 +107,8 @@ _APPLICATIONS: Final = [
     ),
     lines(
         "Failures by application and cause",
-        f"Per second, the {_MOST} highest. timeout: its transactions took too long, or it was gone. fenced: another"
-        " producer with the id started, as in a deployment or a rebalance. Empty if no application is known.",
+        f"Per second, the {_MOST} highest. timeout: a transaction took too long, or its application was gone. fenced:"
+        " another producer with the id started, as in a deployment or a rebalance. Empty if no application is known.",
         [Query(f"topk({_MOST}, {_failures()})", "{{cluster}} {{application}} {{cause}}")],
         application_page(of_series),
         unit="ops",
@@ -115,8 +116,8 @@ _APPLICATIONS: Final = [
     ),
     lines(
         "Open transactions by application",
-        f"The {_MOST} applications with the most. If the number only grows, transactions are begun and not ended."
-        " Empty if no application is known.",
+        f"The {_MOST} applications with the most open transactions. If the number only grows, transactions are begun"
+        " and not ended. Empty if no application is known.",
         [Query(f"topk({_MOST}, {_open()})", _APPLICATION)],
         application_page(of_series),
         unit="short",
@@ -124,8 +125,9 @@ _APPLICATIONS: Final = [
     ),
     lines(
         "Oldest open transaction by application",
-        f"Age, of the {_MOST} applications with the oldest. A deadline comes nearer until the application commits or"
-        " aborts. Empty if nothing is open, or no application is known.",
+        f"Age of the oldest open transaction, for the {_MOST} applications with the highest age. The deadline of the"
+        " transaction comes nearer until the application commits or aborts. Empty if nothing is open, or no"
+        " application is known.",
         [Query(f"topk({_MOST}, {_oldest_open()})", _APPLICATION)],
         application_page(of_series),
         unit="s",
@@ -137,7 +139,7 @@ _APPLICATIONS: Final = [
 _PRODUCERS: Final = [
     lines(
         "Fenced producers",
-        "Per second. Peaks at deployments are normal; a constant level is a conflict.",
+        "Fenced producers per second. Peaks at deployments are normal; a constant level is a conflict.",
         [Query(rate(catalogue.FENCED))],
         page(of_series),
         unit="ops",
@@ -145,7 +147,7 @@ _PRODUCERS: Final = [
     lines(
         "New producer ids",
         "Per second, producer ids seen under an id for the first time. Under the new protocol (KIP-890) an id gets a"
-        " new one every 32,767 transactions, which counts, too.",
+        " new producer id every 32,767 transactions; these count, too.",
         [Query(rate(catalogue.PRODUCER_IDS))],
         page(of_series, "/transactions"),
         unit="ops",
@@ -154,8 +156,8 @@ _PRODUCERS: Final = [
     ),
     lines(
         "Highest producer epoch",
-        "By protocol. Protocol 2 raises it with every transaction and takes a new producer id at the end, as a"
-        " routine: the threshold is for protocol 1.",
+        "By protocol. Protocol 2 raises the epoch with every transaction, and takes a new producer id after the last"
+        " epoch, as a routine. The threshold is for protocol 1.",
         [Query(value(catalogue.EPOCH_MAX, "protocol"), "{{cluster}} protocol {{protocol}}")],
         page(of_series),
         steps=steps(orange=at.EPOCH_WARN),
@@ -181,7 +183,7 @@ _EXPIRY: Final = [
     ),
     lines(
         "Ids removed",
-        "Per second. A burst means that a deployment made up ids a week ago.",
+        "Ids removed per second. A burst means that a deployment made up ids a week ago.",
         [Query(rate(catalogue.EXPIRED))],
         page(of_series, "/expiring"),
         unit="ops",
@@ -191,16 +193,16 @@ _EXPIRY: Final = [
 _COORDINATORS: Final = [
     lines(
         "Ids by coordinator",
-        f"The {_MOST} partitions of __transaction_state with the most. Ids are spread by their hash: a partition far"
-        " above the rest has many ids of one application.",
+        f"The {_MOST} partitions of __transaction_state with the most ids. Ids are spread by their hash: a partition"
+        " far above the rest has many ids of one application.",
         [Query(f"topk({_MOST}, {value(catalogue.COORDINATOR_IDS, 'coordinator_partition')})", _COORDINATOR)],
         page(of_series, "/pipeline"),
         unit="short",
     ),
     lines(
         "Open transactions by coordinator",
-        f"The {_MOST} with the most. If only one grows, its coordinator does not end transactions as it should: look"
-        " at the broker that leads that partition.",
+        f"The {_MOST} partitions of __transaction_state with the most open transactions. If only one grows, its"
+        " coordinator does not end transactions as it should: look at the broker that leads the partition.",
         [Query(f"topk({_MOST}, {value(catalogue.COORDINATOR_OPEN, 'coordinator_partition')})", _COORDINATOR)],
         page(of_series, "/pipeline"),
     ),
@@ -209,7 +211,7 @@ _COORDINATORS: Final = [
 BOARD: Final = Board(
     "producers",
     "Producers, epochs, expiry",
-    "New, conflicting, worn-out and expiring transactional ids.",
+    "Shows transactional ids that are new, in conflict, near their last epoch, or about to expire.",
     [
         ("Now", _NOW),
         ("Applications", _APPLICATIONS),

@@ -1,4 +1,4 @@
-"""PromQL of the panels, put together from the service's own catalogue of metrics."""
+"""Builds the PromQL of the panels from the service's catalogue of metrics."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def buckets(metric: Metric, *by: str) -> str:
 
 
 def or_zero(expr: str) -> str:
-    """Returns `expr`, and 0 for each reported cluster without a series of `expr`."""
+    """Returns an expression with the values of `expr`, and 0 for each reported cluster without a series of `expr`."""
     return f"({expr}) or 0 * {value(catalogue.TRANSACTIONAL_IDS)}"
 
 
@@ -84,7 +84,7 @@ def data_age() -> str:
 
 
 def groups_waiting() -> str:
-    """Returns the number of blocked consumer groups. A group counts once, whatever the number of its partitions."""
+    """Returns the number of blocked consumer groups. A group counts once, on however many partitions it is blocked."""
     return f"count by (cluster) ({value(catalogue.GROUP_BLOCKED, 'group')})"
 
 
@@ -94,7 +94,8 @@ def of_service(metric: Metric, *where: str, suffix: str = "") -> str:
 
 
 def ours(expr: str) -> str:
-    """Limits an expression to the service's targets, for a metric that any process may export."""
+    """Limits an expression to the service's targets. Metrics that any process may export, such as the memory of a
+    process, need this."""
     return f"{expr} and on (job, instance) {of_service(catalogue.UP)}"
 
 

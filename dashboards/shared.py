@@ -21,35 +21,36 @@ ANY: Final = 1
 
 LSO_STANDS_S: Final = 60
 LSO_STUCK_S: Final = 900
-"""Time without an advance of the LSO. The first is the default transaction.timeout.ms, the second the brokers' default
-transaction.max.timeout.ms."""
+"""Times (s) without an advance of the LSO. LSO_STANDS_S is Kafka's default transaction.timeout.ms, LSO_STUCK_S the
+brokers' default transaction.max.timeout.ms."""
 
 PREPARE_SLOW_S: Final = 10
 PREPARE_STUCK_S: Final = 60
-"""Time since the decision of a transaction with markers still missing. Writing them takes milliseconds."""
+"""Times (s) since the decision of a transaction whose markers are not all written. PREPARE_SLOW_S is a warning,
+PREPARE_STUCK_S critical. Markers normally take milliseconds."""
 
 OPEN_LONG_S: Final = 60
 OPEN_TOO_LONG_S: Final = 900
-"""Ages (s) of an open transaction: Kafka's default transaction.timeout.ms, and the brokers' default
-transaction.max.timeout.ms."""
+"""Ages (s) of an open transaction. OPEN_LONG_S is Kafka's default transaction.timeout.ms, OPEN_TOO_LONG_S the brokers'
+default transaction.max.timeout.ms."""
 
 ABORT_BUDGET: Final = 0.01
-"""Share of transactions that may abort over 30 days."""
+"""Share of transactions that may be aborted within 30 days: the budget."""
 
 ABORT_FAST_BURN: Final = 14.4
 ABORT_SLOW_BURN: Final = 6.0
-"""Speeds at which the budget is spent. At the fast speed it is spent in two days (measured over 1h and 5m), at the slow
-speed in five days (over 6h and 30m)."""
+"""Multiples of ABORT_BUDGET. At a share ABORT_FAST_BURN times the budget (measured over 1h and 5m), the budget of 30
+days is spent in two days; at ABORT_SLOW_BURN times (over 6h and 30m), in five days."""
 
 ABORT_FAST: Final = round(ABORT_FAST_BURN * ABORT_BUDGET, 6)
 ABORT_SLOW: Final = round(ABORT_SLOW_BURN * ABORT_BUDGET, 6)
-"""Shares of aborted transactions at the two speeds."""
+"""Shares of aborted transactions at which the alerts fire: ABORT_FAST over 1h, ABORT_SLOW over 6h."""
 
 FENCED_WINDOW: Final = "2m"
 FENCED_MANY: Final = 4
-"""The alert's window, and its threshold: the number of producers fenced within the window. The alert waits for longer
-than the window, because a restart, rebalance or reconfiguration of an application fences many producers, but only
-once."""
+"""FENCED_MANY: the number of producers fenced within FENCED_WINDOW at which the alert's condition holds. The alert
+fires only if the condition holds for longer than the window, because a restart, rebalance or reconfiguration of an
+application fences many producers, but only once."""
 
 PRODUCER_IDS_WINDOW: Final = "15m"
 PRODUCER_IDS_PER_S: Final = 1.0
@@ -61,11 +62,12 @@ EXPIRING_WITHIN: Final = "24h"
 
 EPOCH_WARN: Final = 30_000
 EPOCH_LAST: Final = 32_766
-"""Epochs of ids with the old protocol (label protocol="1"); the new protocol uses epochs up routinely."""
+"""Producer epochs under the old protocol (label protocol="1"): EPOCH_WARN is the threshold, EPOCH_LAST the last epoch.
+Under the new protocol, ids use up their epochs as a routine."""
 
 STALE_WARN_S: Final = 30
 STALE_S: Final = 120
-"""Ages (s) of a source's data in the store. From the first on, only the last known state is shown; from the second on,
+"""Ages (s) of a source's data in the store. From STALE_WARN_S on, only the last known state is shown; from STALE_S on,
 no verdict is shown."""
 
 COVERAGE_LEAST: Final = 1.0
@@ -73,7 +75,8 @@ COVERAGE_LEAST: Final = 1.0
 
 LAG_RECORDS: Final = 10_000
 LAG_WINDOW: Final = "10m"
-"""Offsets of a source that are not read yet, and the time over which their number must not grow."""
+"""The alert's condition: more than LAG_RECORDS offsets of a source are not read yet, and their number grew over
+LAG_WINDOW."""
 
 CANARY_FAILS_FOR: Final = "30s"
 """Time for which the canary's transactions at a coordinator have to fail before the alert fires: three rounds, 10 s
@@ -81,22 +84,23 @@ apart. One failed round is normal when a coordinator moves to another broker."""
 
 CANARY_SLOW_S: Final = 1.0
 CANARY_WINDOW: Final = "10m"
-"""Limit for the time (s) from the begin of the canary's transaction until its commit is acknowledged, normally some
-tens of milliseconds; and the window over which that time is measured."""
+"""CANARY_SLOW_S: limit for the time (s) from the begin of the canary's transaction until its commit is acknowledged,
+normally some tens of milliseconds. CANARY_WINDOW: the window over which this time is measured."""
 
 DECODE_WINDOW: Final = "15m"
 """The window in which records that could not be decoded are counted."""
 
 SCRAPE_SLOW_S: Final = 0.25
-"""Time (s) to render the metrics. Prometheus gives up after its scrape_timeout (10 s)."""
+"""Time (s) to render the metrics from which on the service is slow. Prometheus gives up after its scrape_timeout (10 s
+by default)."""
 
 
 def hanging() -> Panel:
     return big(
         "Hanging transactions",
-        "Open on a partition, and no coordinator will ever end them: read_committed consumers stop there. They will"
-        " not heal by themselves. Open the finding: it has the partition, the decision, and the command that ends the"
-        " transaction.",
+        "Transactions that are open on a partition, and that no coordinator will ever end: read_committed consumers"
+        " stop there. They will not heal by themselves. The finding has the partition, the decision, and the command"
+        " that ends the transaction.",
         value(catalogue.HANGING),
         page(of_series),
         steps=steps(red=ANY),
@@ -133,8 +137,8 @@ def blocked() -> Panel:
 def waiting() -> Panel:
     return big(
         "Groups waiting",
-        "Consumer groups that wait at an open transaction, or will reach it. The list has the offset that each of them"
-        " cannot pass; the cause is the transaction, not the group: restarting it does not help.",
+        "Consumer groups that wait at an open transaction, or will reach it. The list has the offset that each group"
+        " cannot pass. The cause is the transaction, not the group: restarting the group does not help.",
         or_zero(groups_waiting()),
         page(of_series, "/groups"),
         steps=steps(orange=ANY),
@@ -158,8 +162,8 @@ def what_hangs(width: int, *where: str) -> Panel:
     """Returns the table of hanging transactions. `where`: matchers in addition to the cluster's."""
     return rows(
         "Hanging transactions",
-        "Each confirmed hanging transaction, the 50 longest. Open the finding for evidence, the decision and the"
-        " command. Without a name, no id has this producer id.",
+        "The 50 confirmed hanging transactions that hang longest. Open the finding for evidence, the decision and the"
+        " command. In a row without a transactional.id, no id has the producer id.",
         [value(catalogue.HANGING_INFO, "finding", "topic", "partition", "transactional_id", "owner", where=where)],
         [
             Column("cluster"),

@@ -1,5 +1,5 @@
-"""Panels about the service itself: its page of metrics, its answers, its process, its notifications, its
-requests to an OpenTelemetry endpoint."""
+"""Panels about the service itself: its page of metrics, the requests it answers, its process, its notifications, and
+its requests to an OpenTelemetry endpoint."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _rate(metric: Metric, *where: str, suffix: str = "") -> str:
 THE_SERVICE: Final = [
     lines(
         "Rendering the metrics",
-        "Seconds to read the store; the result is kept for a second. A busy store or many clusters make it slow. Keep"
-        " it far below Prometheus' scrape_timeout.",
+        "Seconds to read the store; the result is kept for a second. A busy store or many clusters make the reads"
+        " slow. Keep the time far below Prometheus' scrape_timeout.",
         [Query(f"max by (job, instance) ({of_service(catalogue.RENDER_SECONDS)})", _PROCESS)],
         unit="s",
         steps=steps(blue=at.SCRAPE_SLOW_S),
@@ -32,7 +32,7 @@ THE_SERVICE: Final = [
     ),
     lines(
         "Requests",
-        "Per second by route, of the REST interface and the pages.",
+        "Requests per second by route, of the REST interface and the pages.",
         [
             Query(
                 f"sum by (route) ({_rate(catalogue.HTTP_REQUESTS)})",
@@ -44,8 +44,8 @@ THE_SERVICE: Final = [
     ),
     lines(
         "Requests that failed",
-        "Per second with a status of 500 and above, by route. 503 is a store that did not answer; any other status is"
-        " an error of the service: see its log.",
+        "Requests per second that were answered with a status of 500 or above, by route. 503: the store did not"
+        " answer. Any other status is an error of the service: see its log.",
         [
             Query(
                 f"sum by (route, status) ({ours(f'rate({of_service(catalogue.HTTP_REQUESTS, _FAILED)}[{INTERVAL}])')})",
@@ -58,8 +58,8 @@ THE_SERVICE: Final = [
     ),
     lines(
         "Answers, 99 of 100",
-        "Seconds by route. The route of events is an open stream: it lasts as long as a client listens. No line: no"
-        " requests.",
+        "Seconds within which 99 of 100 requests are answered, by route. The route of events is an open stream, which"
+        " lasts as long as a client listens. A route without a line had no requests.",
         [
             Query(
                 f"histogram_quantile(0.99, sum by (route, le) ({_rate(catalogue.HTTP_SECONDS, suffix='_bucket')}))",
@@ -85,8 +85,8 @@ THE_SERVICE: Final = [
 NOTIFICATIONS: Final = [
     lines(
         "Notifications",
-        "Per second, by receiver: those that were delivered, and attempts that failed. A receiver that only fails is"
-        " away, or refuses; the page of notifications has its error.",
+        "Per second, by receiver: notifications that were delivered, and attempts that failed. If all attempts fail,"
+        " the receiver is away, or refuses; the page of notifications has the error.",
         [
             Query(
                 f"max by (receiver, outcome) (rate({of_service(catalogue.NOTIFICATIONS)}[{INTERVAL}]))",
@@ -109,7 +109,8 @@ NOTIFICATIONS: Final = [
     ),
     lines(
         "Events that a receiver never gets",
-        "Number in each step: the receiver refused them, or was away for too long. What is open is sent all the same.",
+        "Number of events per interval that the receiver refused, or for which it was away too long. Findings that"
+        " are still open are sent all the same.",
         [
             Query(
                 f"max by (receiver) (increase({of_service(catalogue.NOTIFICATIONS_DROPPED)}[{INTERVAL}]))",
@@ -126,8 +127,8 @@ NOTIFICATIONS: Final = [
 OTLP: Final = [
     lines(
         "Requests to the OpenTelemetry endpoint",
-        "Per second, by what they carry, and whether the endpoint took them. After a failure the next request follows"
-        " after up to a minute; the log of the service has the error.",
+        "Requests per second, by signal, and by whether the endpoint took them. After a failure, the next request"
+        " follows within a minute; the log of the service has the error.",
         [
             Query(
                 f"max by (signal, outcome) (rate({of_service(catalogue.OTLP_REQUESTS)}[{INTERVAL}]))",
@@ -139,7 +140,7 @@ OTLP: Final = [
     ),
     lines(
         "What the OpenTelemetry endpoint never gets",
-        "Data points, traces and spans in each step, by reason: refused by the endpoint, above the cap, deleted from"
+        "Data points, traces and spans per interval, by reason: refused by the endpoint, above the cap, deleted from"
         " the store before they were sent, or without a valid time.",
         [
             Query(

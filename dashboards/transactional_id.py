@@ -1,5 +1,5 @@
-"""The dashboard of one transactional.id: its open time, hanging partitions, and blocked groups; also the cluster's
-other transactions, for comparison."""
+"""The dashboard of one transactional.id: how long its transaction is open, where it hangs, and which groups are blocked
+there. For comparison, it has the cluster's other transactions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OPEN_STEPS: Final = steps(at.OPEN_LONG_S, at.OPEN_TOO_LONG_S)
 
 
 def _there(metric: catalogue.Metric, *more: str) -> str:
-    """Returns `metric` of the partitions where this id hangs."""
+    """Returns the expression for `metric`, limited to the partitions where the dashboard's id hangs."""
     return f"{value(metric, *more, *_PLACE)} and on (cluster, topic, partition) {_HANGS}"
 
 
@@ -40,7 +40,8 @@ def _typed_id_page(path: str) -> Link:
 _ID: Final = [
     big(
         "Open for",
-        "Age of its open transaction, if it is among the 20 open longest in the cluster. Its page always has it.",
+        "Age of the id's open transaction, if it is among the 20 open longest in the cluster. The id's page always"
+        " has the age.",
         _OPEN_FOR,
         transaction_page(of_series),
         unit="s",
@@ -50,7 +51,8 @@ _ID: Final = [
     ),
     big(
         "Partitions it hangs on",
-        "Confirmed: no coordinator will end its transaction there. Open the finding below for the command.",
+        "Number of partitions where no coordinator will end the id's transaction (confirmed). Open the finding below"
+        " for the command.",
         or_zero(f"count by (cluster) ({_HANGS})"),
         page(of_series),
         steps=steps(red=at.ANY),
@@ -59,7 +61,7 @@ _ID: Final = [
     ),
     big(
         "Offsets out of reach",
-        "Between the last stable offset and the high watermark of the partitions where it hangs.",
+        "Offsets between the last stable offset and the high watermark of the partitions where the id hangs.",
         or_zero(f"sum by (cluster) ({_there(catalogue.PARTITION_LSO_LAG)})"),
         page(of_series, "/partitions"),
         unit="short",
@@ -67,7 +69,7 @@ _ID: Final = [
     ),
     big(
         "Groups waiting there",
-        "Consumer groups that wait, or soon will, at partitions where it hangs.",
+        "Consumer groups that wait, or soon will wait, at partitions where the id hangs.",
         or_zero(f"count by (cluster) (count by (cluster, group) ({_there(catalogue.GROUP_BLOCKED, 'group')}))"),
         page(of_series, "/groups"),
         steps=steps(orange=at.ANY),
@@ -77,7 +79,7 @@ _ID: Final = [
     rows(
         "Its page",
         "The page of this id in each cluster: its state now, its timeline with the cause of every end, rates, and"
-        " other users of its producer id. Type or paste the id above; any part of an id finds it in the list.",
+        " other users of its producer id. Type or paste the id above; any part of an id finds the id in the list.",
         [value(catalogue.TRANSACTIONAL_IDS)],
         [
             Column(
@@ -135,7 +137,8 @@ _AROUND: Final = [
     ),
     lines(
         "Open transactions of the cluster",
-        "By state. If all of them pile up, look at brokers and coordinators rather than at this application.",
+        "By state. If the transactions of all applications pile up, look at brokers and coordinators rather than at"
+        " this application.",
         [Query(value(catalogue.TRANSACTIONS, "state", where=(OPEN,)), "{{cluster}} {{state}}")],
         page(of_series, "/transactions?sort=age"),
         unit="short",
@@ -161,7 +164,8 @@ _AROUND: Final = [
 BOARD: Final = Board(
     "transactional-id",
     "One transactional.id",
-    "Prometheus has single ids only while they hang or are among the 20 open longest; the id's own page has all.",
+    "Prometheus has series of a single id only while the id hangs or is among the 20 open longest. The page of an id"
+    " in txnscope has all its data.",
     [("This id", _ID), ("Around it", _AROUND)],
     [typed("transactional_id", "", "One transactional.id, exactly")],
 )

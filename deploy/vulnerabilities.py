@@ -1,8 +1,8 @@
-"""`python -m deploy.vulnerabilities`: lists the packages of requirements.lock with known vulnerabilities, as pip-audit
-finds them.
+"""`python -m deploy.vulnerabilities`: lists the packages of requirements.lock for which pip-audit finds known
+vulnerabilities.
 
-pip-audit reports success even if its source knows no vulnerabilities, like many mirrors of the package index. So this
-module reads pip-audit's JSON, and counts the packages that were checked.
+pip-audit reports success even if its source has no data about vulnerabilities, as many mirrors of the package index
+have none. So this module reads pip-audit's JSON, and counts the packages that were checked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _COMMAND: Final = ("--require-hashes", "--disable-pip", "--progress-spinner=off"
 
 
 def pip_audit(lock: Path) -> str | None:
-    """Returns pip-audit's JSON about a requirements file with hashes; None if its source could not be reached."""
+    """Returns pip-audit's JSON about a requirements file with hashes; None if pip-audit's source could not be
+    reached."""
     command = [sys.executable, "-m", "pip_audit", "--requirement", str(lock), *_COMMAND]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=_AT_MOST_S, check=False)
@@ -48,8 +49,8 @@ def run(lock: Path = LOCK, ask: Callable[[Path], str | None] = pip_audit) -> tup
     else:
         code = UNCHECKED
         summary = (
-            f"audit: {len(packages) - len(checked)} of {len(packages)} packages were NOT checked: the package index in"
-            " use has no vulnerabilities of them; run `make audit` where the public index answers"
+            f"audit: {len(packages) - len(checked)} of {len(packages)} packages were NOT checked: the package index"
+            " in use has no data about their vulnerabilities; run `make audit` where the public index answers"
         )
     return VULNERABLE if vulnerable else code, "\n".join([*vulnerable, summary])
 

@@ -18,8 +18,9 @@ from spark_jobs.source.reader_settings import ReaderSettings, WatchedTopics
 
 @dataclass(frozen=True, slots=True)
 class IngestSettings:
-    """The settings of the application. `cluster`: its name; None: the Kafka cluster id is the name. `tails`: every
-    batch of the watched topics is read. `liveness`: the file or port that shows that the process works."""
+    """The settings of the application. `cluster`: the name of the Kafka cluster; None if its cluster id serves as name.
+    `tails`: True if every batch of the watched topics is read. `liveness`: the file or port that shows that the process
+    works."""
 
     client: ClientSettings
     cluster: str | None
@@ -55,7 +56,7 @@ class IngestSettings:
 
     @property
     def reader(self) -> ReaderSettings:
-        """The settings that Spark's readers need, wherever they run: without those of the store and of Spark."""
+        """Returns the settings that Spark's readers need on any machine: all except those of the store and of Spark."""
         return ReaderSettings(
             client=self.client, watch=self.watch, full_history_prefixes=self.rules.kept_prefixes, tails=self.tails
         )

@@ -33,8 +33,8 @@ settings.load_profile("without_deadline")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Restores Ctrl-C. If a shell starts the tests in the background, the tests and their child processes would ignore
-    it.
+    """Restores the handling of Ctrl-C. Without this, tests that a shell starts in the background, and their child
+    processes, would ignore Ctrl-C.
 
     Under pytest-xdist, only the main process reports progress and ends leftover processes.
     """
@@ -52,8 +52,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves half of the tests with the mark `in_turns` to other runs. Puts the longest test files first (with Spark,
-    then with brokers), so that workers end at the same time."""
+    """Leaves half of the tests with the mark `in_turns` to other runs. Puts the longest test files first (those with
+    Spark, then those with brokers), so that all workers end at about the same time."""
     units = {item: _unit(item, *mark.args) for item in items if (mark := item.get_closest_marker("in_turns"))}
     files = {unit for unit in units.values() if "::" not in unit}
     left = left_to_others(files, TURN) | left_to_others({*units.values()} - files, TURN)
@@ -127,7 +127,7 @@ def url(tmp_path: Path) -> str:
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest, url: str) -> Iterator[WithPartitions]:
     """A cluster in a store of its own. The mark `cluster`, mostly set for a whole file, has these parameters: `of`
-    makes the cluster from the URL; `stored` stores the initial data; all others are passed to `of`."""
+    makes the cluster from the URL; `stored` stores the initial data; all other parameters are passed to `of`."""
     mark = request.node.get_closest_marker("cluster")
     arguments = {"of": WithPartitions, "stored": lambda _: None} | (mark.kwargs if mark else {})
     make, store = arguments.pop("of"), arguments.pop("stored")

@@ -1,2 +1,2 @@
-"""The mixin: dashboards and rules as jsonnet, fitted by `_config`. The Python of `dashboards` and `dashboards.rules`
-builds their content; only what `_config` changes is jsonnet."""
+"""The mixin: dashboards and rules as jsonnet, which a user adapts by `_config`. `dashboards` and `dashboards.rules`
+build the content in Python; jsonnet only applies `_config`."""

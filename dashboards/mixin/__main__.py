@@ -1,6 +1,7 @@
-"""`python -m dashboards.mixin` writes what the mixin imports, or with --check names what differs from it.
+"""`python -m dashboards.mixin` writes the files that the mixin imports. With --check, lists the files that are out of
+date instead.
 
-Exit codes: 0 written, or all as built; 1 something differs; 2 usage.
+Exit codes: 0 if written, or nothing is out of date; 1 if a file is out of date; 2 for wrong usage.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dashboards.rules.build import save
 def main(arguments: list[str]) -> int:
     parser = ArgumentParser(prog="python -m dashboards.mixin", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, compare")
-    parser.add_argument("--out", type=Path, default=FOLDER, help="directory (default: where the committed ones are)")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="directory (default: that of the committed files)")
     asked = parser.parse_args(arguments)
     return save(files(), asked.out, "dashboards.mixin", check=asked.check)
 

@@ -1,7 +1,7 @@
-"""Builds what the mixin imports: the boards and rules with a gap wherever `_config` has a say.
+"""Builds the files that the mixin imports: the dashboards and rules, with a placeholder wherever `_config` decides.
 
-An expression is a list of its parts, so that jsonnet, which has no regular expressions, can add matchers and labels. A
-name between two @ stands for a text of `_config`.
+An expression is written as a list of its parts. So jsonnet, which has no regular expressions, can add matchers and
+labels. A placeholder is a name between two @; jsonnet replaces it by a text of `_config`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OF_LABEL_VALUES: Final = re.compile(r"(?<=, )cluster(?=\)$)")
 
 
 def documents() -> dict[str, Any]:
-    """Returns the content of each file, by file name."""
+    """Returns the content of each file as Python data, by file name."""
     look = {"prefix": frame.PREFIX, "tags": frame.TAGS, "refresh": frame.REFRESH, "timezone": frame.TIMEZONE}
     shipped = Links()
     return {
@@ -48,7 +48,7 @@ def documents() -> dict[str, Any]:
 
 
 def files() -> dict[str, str]:
-    """Returns the text of each file, by file name."""
+    """Returns the JSON text of each file, by file name."""
     return {
         name: json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
         for name, document in documents().items()
@@ -56,7 +56,8 @@ def files() -> dict[str, str]:
 
 
 def _board(board: frame.Board) -> dict[str, Any]:
-    """Returns the board as Grafana reads it, with gaps, and without what is the same on all boards and configurable."""
+    """Returns the board as Grafana reads it, with placeholders. Leaves out the settings that `_config` sets for all
+    boards: tags, time zone and refresh."""
     model = json.loads(JSONEncoder().encode(frame.model(board, _LINKS.page)))
     opened: dict[str, Any] = _opened(model)
     for name in ("tags", "timezone", "refresh"):
@@ -65,8 +66,8 @@ def _board(board: frame.Board) -> dict[str, Any]:
 
 
 def _opened(value: Any, name: str = "") -> Any:
-    """Returns the value with expressions in parts, and with a gap for each name of the label `cluster`. `name`: key of
-    the value in its object."""
+    """Returns the value with expressions in parts, and with a placeholder for each name of the label `cluster`. `name`:
+    key of the value in its object."""
     if isinstance(value, dict):
         keys = {CLUSTER: THE_CLUSTER} if name == "indexByName" else {}
         return {keys.get(key, key): _opened(of, key) for key, of in value.items()}

@@ -17,14 +17,14 @@ HERE = Path(__file__).parent
 def main(arguments: list[str]) -> int:
     parser = ArgumentParser(prog="python -m dashboards.rules", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, compare")
-    parser.add_argument("--out", type=Path, default=HERE, help="directory (default: where the committed ones are)")
+    parser.add_argument("--out", type=Path, default=HERE, help="directory (default: that of the committed files)")
     defaults = Links()
     parser.add_argument("--page", default=defaults.page, help="where people reach the service (default: %(default)s)")
-    parser.add_argument("--grafana", default=defaults.grafana, help="where they reach Grafana (default: %(default)s)")
+    parser.add_argument("--grafana", default=defaults.grafana, help="where people reach Grafana (default: %(default)s)")
     parser.add_argument(
         "--runbooks",
         default=defaults.runbooks,
-        help="where docs/runbooks is (default: PAGE/guide/runbooks, the service shows it)",
+        help="address of the pages of docs/runbooks (default: PAGE/guide/runbooks, where the service shows them)",
     )
     everywhere = Scope()
     parser.add_argument(
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
         action="append",
         default=[],
         metavar="LABEL",
-        help="label of the targets that tells clusters of the same name apart, such as env (may be repeated)",
+        help="label of the targets that distinguishes clusters of the same name, such as env (may be repeated)",
     )
     parser.add_argument(
         "--label",

@@ -1,5 +1,5 @@
-"""The share of transactions that are aborted: recording rules over four windows, and alerts that fire if the budget is
-spent too fast."""
+"""Recording rules for the share of transactions that are aborted, over four windows, and alerts that fire if the budget
+is spent too fast."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from service.domain.source_state import SourceName
 from service.metrics import catalogue as of
 
 FEWEST: Final = 10
-"""Fewest aborts within the long window at which an alert fires: one abort among three transactions a day should wake
-nobody."""
+"""Minimum number of aborts within the long window for an alert to fire: one abort among three transactions a day should
+wake nobody."""
 
 ENDED: Final = "cluster:kafka_txn_completed:rate5m"
 

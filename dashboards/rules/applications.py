@@ -11,7 +11,8 @@ from service.domain.source_state import SourceName
 from service.metrics import catalogue as of
 
 FEWEST: Final = 10
-"""Fewest failures within the long window that alert: the restart of one instance should wake nobody."""
+"""Minimum number of failures within the long window for an alert to fire: the restart of one instance should wake
+nobody."""
 
 _FAILED: Final = pick(of.APPLICATION_COMPLETED, outcome="abort", cause=of.FAILED_CAUSES)
 
@@ -45,8 +46,9 @@ _FAST: Final = Alert(
     summary="{{ $value | humanizePercentage }} of the transactions of {{ $labels.application }} on"
     " {{ $labels.cluster }} failed in an hour",
     description="{{ $value | humanizePercentage }} of the transactions of {{ $labels.application }} that ended in the"
-    " last hour were aborted by timeout, by a fence, by an administrator or for an unknown cause, and this goes on: a"
-    f" budget of {ABORT_BUDGET:.0%} over 30 days is spent in two days. Its own aborts do not count.",
+    " last hour were aborted by timeout, by a fence, by an administrator or for an unknown cause, and the failures"
+    f" continue: a budget of {ABORT_BUDGET:.0%} over 30 days is spent in two days. Aborts that the application itself"
+    " decided do not count.",
     page=OF_CLUSTER + '/applications/{{ $labels.application | urlquery | reReplaceAll "[+]" "%20" }}',
 )
 _SLOW: Final = _FAST._replace(
@@ -57,8 +59,9 @@ _SLOW: Final = _FAST._replace(
     summary="{{ $value | humanizePercentage }} of the transactions of {{ $labels.application }} on"
     " {{ $labels.cluster }} failed in 6 hours",
     description="{{ $value | humanizePercentage }} of the transactions of {{ $labels.application }} that ended in the"
-    " last 6 hours were aborted by timeout, by a fence, by an administrator or for an unknown cause, and this goes on:"
-    f" a budget of {ABORT_BUDGET:.0%} over 30 days is spent in five days. Its own aborts do not count.",
+    " last 6 hours were aborted by timeout, by a fence, by an administrator or for an unknown cause, and the failures"
+    f" continue: a budget of {ABORT_BUDGET:.0%} over 30 days is spent in five days. Aborts that the application itself"
+    " decided do not count.",
 )
 
 RECORDING_GROUP: Final = Group(

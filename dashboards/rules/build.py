@@ -1,4 +1,4 @@
-"""All rules as Prometheus' rule file, and the same wrapped as the Prometheus Operator's PrometheusRule."""
+"""Builds the rule file for Prometheus, and a PrometheusRule of the Prometheus Operator with the same rules."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ GROUPS: Final[tuple[Group, ...]] = (
 EVERYWHERE: Final = Scope()
 
 _ONE_LINE: Final = 10_000
-"""A width so large that YAML folds no line: folded URLs (their templates contain spaces) are hard to read."""
+"""A line width so large that YAML folds no line. Folded URLs would be hard to read; they have spaces in their
+templates."""
 
 _HEAD: Final = "# Made by `python -m dashboards.rules`: change dashboards/rules/*.py, not this.\n"
 
@@ -90,8 +91,9 @@ _Dumper.add_multi_representer(StrEnum, _Dumper.represent_text)
 
 
 def save(made: Mapping[str, str], folder: Path, module: str, *, check: bool) -> int:
-    """Writes the files into the folder; with `check`, names those that differ instead. Returns the exit code: 1 if one
-    differs, else 0. `made`: contents by file name; `module`: the one that people run to renew the files."""
+    """Writes the files into the folder, or with `check` lists the files that differ. Returns the exit code: 1 if
+    `check` found a difference, otherwise 0. `made`: contents by file name; `module`: the module to run to renew the
+    files."""
     differ = False
     for name, text in made.items():
         path = folder / name

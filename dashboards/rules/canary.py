@@ -44,8 +44,8 @@ SLOW: Final = Alert(
     wait="5m",
     summary="Commits at coordinator {{ $labels.coordinator_broker }} of {{ $labels.cluster }} are slow",
     description="One in ten of the canary's transactions at broker {{ $labels.coordinator_broker }} of"
-    " {{ $labels.cluster }} takes {{ $value | humanizeDuration }} or longer until its commit is acknowledged; it has"
-    " one record. Transactions of applications wait at least as long.",
+    " {{ $labels.cluster }} takes {{ $value | humanizeDuration }} or longer until its commit is acknowledged. Such a"
+    " transaction has one record. Transactions of applications wait at least as long.",
 )
 
 GROUP: Final = Group("txnscope-canary", (FAILING, LEADERLESS, SLOW), "txnscope-overview", page=OF_CLUSTER)

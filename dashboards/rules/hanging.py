@@ -20,10 +20,12 @@ from service.metrics import catalogue as of
 NAME: Final = alert_of(Kind.HANGING)
 
 LAST_REPORTED: Final = "cluster_finding:kafka_txn_hanging:last_reported"
-"""The time (s) at which the service last reported the finding as hanging; 0: it has ended."""
+"""Name of a recorded series: the time (s) at which the service last reported the finding as hanging; 0 after its
+end."""
 
 UNNAMED: Final = "cluster:kafka_txn_hanging_unnamed:last_reported"
-"""The number of hanging transactions without a finding in metrics, as last reported."""
+"""Name of a recorded series: the last reported number of hanging transactions that the metrics do not name one by
+one."""
 
 _NAMED = most(pick(of.HANGING_INFO), SCRAPE_JOB, *of.HANGING_INFO.labels)
 _COUNTED = most(pick(of.HANGING), SCRAPE_JOB)
@@ -48,8 +50,9 @@ EACH: Final = Alert(
     summary="A transaction hangs on {{ $labels.topic }}-{{ $labels.partition }} of {{ $labels.cluster }}",
     description="No coordinator will ever end the transaction of {{ with $labels.transactional_id }}{{ . }}{{ else }}a"
     " producer without a known transactional.id{{ end }} on {{ $labels.topic }}-{{ $labels.partition }}: read_committed"
-    " consumers are blocked there until a marker is written by hand. Waiting, its timeout and restarts do not end it."
-    " The finding says which marker, and how. Last reported at {{ $value | humanizeTimestamp }}. " + _HOLDS,
+    " consumers are blocked there until a marker is written by hand. Waiting does not end the transaction, nor do its"
+    " timeout and restarts. The finding says which marker, and how. Last reported at"
+    " {{ $value | humanizeTimestamp }}. " + _HOLDS,
     page=OF_CLUSTER + "/findings/{{ $labels.finding }}",
 )
 

@@ -1,7 +1,7 @@
-"""Keeps an alert about findings firing while no data arrive: missing data are no all-clear.
+"""Keeps an alert about findings firing while no data arrive, because missing data do not prove that a finding ended.
 
-A recording rule writes what the service reports. The alert rests on the last sample of that rule, for up to HELD: a
-sample above 0 means that a finding is confirmed, and 0 that it has ended. 0 is written only
+A recording rule records what the service reports. The alert uses the last sample of that rule, for up to HELD. A sample
+above 0 means that a finding is confirmed; 0 means that the finding has ended. The rule records 0 only
 
 - if the service reports the cluster, and no longer reports the finding. A new store has to find the transaction again
   first. So a store that has never seen the end of a finding of that kind is believed only once it has judged all
@@ -26,11 +26,11 @@ HELD: Final = "7d"
 """Longest time for which an alert is kept without data. Prometheus itself keeps samples for 15 days by default."""
 
 REMOVED_AFTER: Final = "10m"
-"""Time without reports after which a cluster counts as removed. KafkaTxnClusterMissing waits for a shorter time, so it
-fires by the time the alerts of the cluster end."""
+"""Time without reports after which a cluster counts as removed. KafkaTxnClusterMissing waits for a shorter time, so
+that it fires before the alerts of the cluster end."""
 
 SCRAPE_JOB: Final = "job"
-"""Prometheus' label for services that are replicas, and so share one store."""
+"""Prometheus' label of a scrape job. The services of one job are replicas that share one store."""
 
 _REPORTED: Final = most(pick(of.HANGING))
 _REPORTED_LATELY: Final = most(f"present_over_time({pick(of.HANGING)}[{REMOVED_AFTER}])")
@@ -38,7 +38,8 @@ _REPORTED_LATELY: Final = most(f"present_over_time({pick(of.HANGING)}[{REMOVED_A
 _ONE_STORE: Final = (
     f"{most(f'max_over_time({pick(of.HANGING)}[2m])')} == on (cluster) {most(f'min_over_time({pick(of.HANGING)}[2m])')}"
 )
-"""True from 2 minutes after a new store took the place of the store that had the finding."""
+"""True if the highest reported number of hanging transactions was the same for 2 minutes. The condition keeps the rule
+from believing a new store in the first 2 minutes after it replaced the store that had the finding."""
 
 
 def _all_judged(when: str = "") -> str:
@@ -74,7 +75,7 @@ min by (job) (min_over_time({_UP}[{REMOVED_AFTER}])) == 1
 
 
 def last(record: str) -> str:
-    """Returns the expression for the last value that was recorded; 0 means that the finding has ended."""
+    """Returns the expression for the last value of `record`; 0 means that the finding has ended."""
     return f"last_over_time({record}[{HELD}])"
 
 

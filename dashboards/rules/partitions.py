@@ -1,5 +1,5 @@
-"""Alerts about data partitions and the groups blocked there. The label `source` names the data that the alerts rest on:
-the samples."""
+"""Alerts about data partitions and the groups blocked there. The label `source` names the data on which the alerts
+rest: the samples of partitions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GROUP_BLOCKED: Final = Alert(
     wait="5m",
     summary="Consumer group {{ $labels.group }} waits behind open transactions of {{ $labels.topic }}",
     description="{{ $labels.group }} waits, or will wait, on {{ $value | humanize }} partition(s) of"
-    " {{ $labels.topic }} behind a transaction that is still open. Its lag as clients measure it may read 0. Restarting"
+    " {{ $labels.topic }} behind a transaction that is still open. The lag that clients measure may be 0. Restarting"
     " the group, or resetting its offsets, does not help.",
     page=OF_CLUSTER + "/groups",
 )
@@ -47,7 +47,7 @@ NOT_REPLICATED: Final = on_finding(
     wait="1m",
     summary="Markers of ended transactions are not replicated on {{ $labels.cluster }}",
     description="On {{ $value | humanize }} partition(s) of {{ $labels.cluster }} the leader has the transaction's"
-    " marker and its replicas do not: read_committed consumers wait for the ISR. Nothing hangs; another marker would"
+    " marker, but its replicas do not: read_committed consumers wait for the ISR. Nothing hangs; another marker would"
     " not help.",
 )
 
@@ -58,8 +58,8 @@ NOT_JUDGED: Final = Alert(
     wait="5m",
     summary="{{ $value | humanize }} partition(s) of {{ $labels.cluster }} cannot be judged",
     description="The open transactions on {{ $value | humanize }} watched partition(s) of {{ $labels.cluster }} cannot"
-    " be judged: a transaction may hang there unseen. The page of the pipeline says why, and names the permission where"
-    " one is missing.",
+    " be judged: a transaction may hang there unseen. The page of the pipeline names the cause, and the permission to"
+    " grant if one is missing.",
     page=OF_CLUSTER + "/pipeline",
     board="txnscope-pipeline",
 )

@@ -1,4 +1,5 @@
-"""Alerts about the reading itself: old, late, uncovered or undecoded data. The label `source` comes from the metric."""
+"""Alerts about the reading of Kafka: data that are old, late, not covered or not decoded. The label `source` comes from
+the metric."""
 
 from __future__ import annotations
 
@@ -48,10 +49,10 @@ STALE: Final = Alert(
     severity=CRITICAL,
     wait=f"{limits.STALE_S // 60}m",
     summary=f"Nothing of {_WHAT} is read any more",
-    description=f"Nothing of {_WHAT} has answered for more than {limits.STALE_S // 60} minutes; all of it was last read"
-    " at {{ $value | humanizeTimestamp }}. No streaming application reads it, or the one that runs makes no progress,"
-    " or the brokers or the store refuse. The page shows which, and since when. New hanging transactions may not be"
-    " detected. Alerts that depend on these data are muted; confirmed hanging transactions are not.",
+    description=f"Nothing of {_WHAT} has answered for more than {limits.STALE_S // 60} minutes; the last complete"
+    " read was at {{ $value | humanizeTimestamp }}. Either no streaming application runs, or it makes no progress,"
+    " or the brokers or the store refuse its requests. The page shows which, and since when. New hanging transactions"
+    " may not be detected. Alerts that depend on these data are muted; confirmed hanging transactions are not.",
 )
 
 
@@ -62,14 +63,14 @@ def _never(source: str, severity: str) -> Alert:
         severity=severity,
         wait="5m",
         summary=f"txnscope has never read {_WHAT}",
-        description=f"txnscope has never read {_WHAT} without trouble, and nothing of it answers now. Verdicts that"
-        " depend on it are unknown. A missing permission does this, or brokers that cannot be reached.",
+        description=f"txnscope has never read {_WHAT} without trouble, and no part of it answers now. Verdicts that"
+        " depend on it are unknown. Possible causes are a missing permission, and brokers that cannot be reached.",
     )
 
 
 NEVER: Final = (_never(SourceName.PARTITIONS, CRITICAL), _never(SourceName.TRANSACTION_LOG, WARNING))
-"""Alerts about a source that was never read. For the transaction log, the alert is only a ticket: some managed services
-let nobody read that log, and a page would fire forever."""
+"""Alerts about a source that was never read. For the transaction log, the severity is only that of a ticket: some
+managed services let nobody read that log, and somebody would be paged forever."""
 
 LAGGING: Final = Alert(
     name="KafkaTxnPipelineLagging",
@@ -78,9 +79,8 @@ LAGGING: Final = Alert(
     severity=WARNING,
     wait="10m",
     summary="Reading is {{ $value | humanize }} records behind " + _WHAT,
-    description="{{ $value | humanize }} records of " + _WHAT + " are written and not"
-    " yet read, and there are more of them every minute: verdicts come late. The streaming application or the store is"
-    " too slow.",
+    description="{{ $value | humanize }} records of " + _WHAT + " are written and not yet read, and their number"
+    " grows: verdicts come late. The streaming application or the store is too slow.",
 )
 
 UNDECODED: Final = Alert(
@@ -90,8 +90,9 @@ UNDECODED: Final = Alert(
     summary=f"Records of {_WHAT} cannot be decoded: " + "{{ $labels.reason }}",
     description="{{ $value | humanize }} record(s) of "
     + f"{_WHAT} could not be decoded in {limits.DECODE_WINDOW}"
-    + " ({{ $labels.reason }}). The state of their ids is Unknown until a newer record. A coordinator older than 4.3"
-    " that loads such a record may drop all later ids of the partition: do not restart one before the cause is known.",
+    + " ({{ $labels.reason }}). The state of their ids is Unknown until a newer record is read. A coordinator older"
+    " than 4.3 that loads such a record may drop all later ids of the partition: do not restart such a coordinator"
+    " before the cause is known.",
 )
 
 COVERAGE_LOW: Final = Alert(
@@ -121,7 +122,7 @@ GAP: Final = on_finding(
     severity=WARNING,
     summary="Part of a log of {{ $labels.cluster }} was gone before it was read",
     description="{{ $value | humanize }} partition(s) of {{ $labels.cluster }} lost records before they were read, or"
-    " were truncated or created again. Reading went on after the gap; counts and history of the ids in it are"
+    " were truncated or created again. Reading went on after the gap; counts and history of the ids in the gap are"
     " incomplete.",
 )
 
@@ -131,8 +132,8 @@ DROPPED: Final = Alert(
     severity=WARNING,
     wait="15m",
     summary="{{ $value | humanize }} series of {{ $labels.cluster }} are not exported",
-    description="The cap on series leaves out {{ $value | humanize }} series of {{ $labels.cluster }}: for what is not"
-    " exported no alert of a single partition, group or id can fire. The worst are kept; REST lists all partitions,"
+    description="The cap on series leaves out {{ $value | humanize }} series of {{ $labels.cluster }}: no alert about"
+    " a single partition, group or id can fire without its series. The worst are kept; REST lists all partitions,"
     " groups and ids.",
 )
 

@@ -1,4 +1,4 @@
-"""Alerts about ids and the producers under them: fences, churn, epochs, expiry."""
+"""Alerts about transactional ids and their producers: fences, churn, epochs, expiry."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ FENCING: Final = Alert(
     keep="10m",
     summary="{{ $value | humanize }} producers of {{ $labels.cluster }} were fenced within " + limits.FENCED_WINDOW,
     description="{{ $value | humanize }} open transactions of {{ $labels.cluster }} were aborted in "
-    f"{limits.FENCED_WINDOW} because their transactional.id was initialised again, and this goes on: two instances"
-    " share an id and fence each other in turns, an application restarts in a loop, or producers of the old protocol"
-    " fence themselves after errors (KIP-360).",
+    f"{limits.FENCED_WINDOW} because their transactional.id was initialised again, and such aborts continue: two"
+    " instances share an id and fence each other in turns, an application restarts in a loop, or producers of the old"
+    " protocol fence themselves after errors (KIP-360).",
 )
 
 CHURN: Final = Alert(

@@ -1,5 +1,5 @@
-"""Prometheus' rules and groups, helpers for their expressions, and the labels and links that every alert gets:
-severity, runbook, pages."""
+"""Types for Prometheus' rules and groups, helpers for their expressions, and the labels and links that every alert
+gets: severity, runbook, pages."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from service.metrics.catalogue import FINDINGS, Metric
 CLUSTER = "cluster"
 
 JOB: Final = ".*txnscope.*"
-"""Pattern of the names of the service's scrape jobs. Expressions select `up` by it, because `up` has no label of
-txnscope. `python -m dashboards.rules --job` sets another pattern."""
+"""Pattern of the names of the service's scrape jobs. Expressions select `up` by this pattern, because `up` has no label
+of txnscope. `python -m dashboards.rules --job` sets another pattern."""
 
 
 def pick(metric: Metric, **labels: str | tuple[str, ...]) -> str:
-    """Returns a selector; several values of a label are alternatives. Raises ValueError for a label that the metric
-    does not have."""
+    """Returns a selector of `metric`. If a label has several values, each of them matches. Raises ValueError for a
+    label that the metric does not have."""
     if unknown := labels.keys() - {CLUSTER, *metric.labels}:
         raise ValueError(f"{metric.name} has no label {', '.join(sorted(unknown))}")
     matchers = [
@@ -47,11 +47,11 @@ WARNING: Final = "warning"
 INFO: Final = "info"
 NONE: Final = "none"
 SEVERITIES: Final = (CRITICAL, WARNING, INFO, NONE)
-"""Severities of alerts, in this order: pages somebody; opens a ticket; is shown only on dashboards; is the heartbeat.
-"""
+"""Severities of alerts. CRITICAL pages somebody; WARNING opens a ticket; INFO is shown only on dashboards; NONE is that
+of the heartbeat."""
 
 OF_CLUSTER: Final = '/clusters/{{ $labels.cluster | urlquery | reReplaceAll "[+]" "%20" }}'
-"""Path of a cluster's pages. Go's urlquery turns a space into a plus, which would stay a plus in a path."""
+"""Path of a cluster's pages. Go's urlquery turns a space into a plus, and in a path a plus does not mean a space."""
 
 FINDINGS_PAGE: Final = OF_CLUSTER + "/findings"
 
@@ -61,7 +61,7 @@ class Links(NamedTuple):
     them); each without a slash at its end.
 
     The defaults are those of `make demo` and deploy/compose. `python -m dashboards.rules --page … --grafana …
-    --runbooks …` writes the rules with others.
+    --runbooks …` writes the rules with other addresses.
     """
 
     page: str = "http://127.0.0.1:8080"
@@ -76,10 +76,10 @@ class Recording(NamedTuple):
 
 class Alert(NamedTuple):
     """An alerting rule. `wait`: time for which the expression must hold (`for`); empty: the alert fires at once.
-    `page`: path of the service's page about the problem; `board`: uid of the dashboard; each is the group's if it is
-    empty. `labels` come after severity and service. `keep`: time for which the alert goes on firing when the expression
-    no longer holds (`keep_firing_for`). `stays_true`: True if the reported problem does not pass by itself; then old
-    data do not mute the alert."""
+    `page`: path of the service's page about the problem; `board`: uid of the dashboard; if one is empty, the group's is
+    used. `labels` are added after severity and service. `keep`: time for which the alert goes on firing when the
+    expression no longer holds (`keep_firing_for`). `stays_true`: True if the reported problem does not end by itself.
+    Then old data do not mute the alert."""
 
     name: str
     expr: str
@@ -95,19 +95,19 @@ class Alert(NamedTuple):
 
 
 def confirmed(kind: Kind) -> str:
-    """Returns the number of confirmed findings of the kind, by cluster."""
+    """Returns the expression for the number of confirmed findings of the kind, by cluster."""
     return most(pick(FINDINGS, kind=kind, status=Status.CONFIRMED))
 
 
 def on_finding(kind: Kind, **more: Any) -> Alert:
-    """Returns an alert that fires while a finding of the kind is confirmed. `more`: its other fields."""
+    """Returns an alert that fires while a finding of the kind is confirmed. `more`: further fields of Alert."""
     return Alert(name=alert_of(kind), expr=f"{confirmed(kind)} > 0", **more)
 
 
 class Group(NamedTuple):
-    """Rules that are evaluated one after another. `board`, `page`: the defaults of its alerts. `rests_on`: the label
-    `source` of its alerts, which names the data that the alerts rest on. The alerts are muted if these data are old.
-    `interval`: time between evaluations; empty: Prometheus' setting."""
+    """Rules that are evaluated one after another. `board`, `page`: the defaults for alerts of the group. `rests_on`:
+    the label `source` of these alerts, which names the data on which they rest. The alerts are muted if these data are
+    old. `interval`: time between evaluations; empty: Prometheus' setting."""
 
     name: str
     rules: tuple[Recording | Alert, ...]

@@ -44,10 +44,10 @@ MISSING: Final = Alert(
     severity=CRITICAL,
     wait="5m",
     summary="No service reports {{ $labels.cluster }} any more",
-    description="{{ $labels.cluster }} was reported within the last day (by {{ $value | humanize }} target(s) that are"
-    " not down now), and no service reports it. Its service is not scraped any more, or has another store. No"
-    " alert about its transactions can begin: hanging transactions are not detected. If the cluster was removed on"
-    " purpose, silence this alert for a day.",
+    description="{{ $labels.cluster }} was reported within the last day (by {{ $value | humanize }} target(s) that"
+    " are not down now), but no service reports the cluster now. Its service is not scraped any more, or has another"
+    " store. No alert about its transactions can begin: hanging transactions are not detected. If the cluster was"
+    " removed on purpose, silence this alert for a day.",
 )
 
 STORE_DOWN: Final = Alert(
@@ -56,7 +56,7 @@ STORE_DOWN: Final = Alert(
     severity=CRITICAL,
     wait="2m",
     summary="The store of txnscope at {{ $labels.instance }} does not answer",
-    description="The service at {{ $labels.instance }} runs and cannot read its store: its metrics contain no cluster."
+    description="The service at {{ $labels.instance }} runs, but cannot read its store: its metrics contain no cluster."
     " The streaming application keeps what it reads and applies it when the store is back.",
 )
 
@@ -72,7 +72,8 @@ SLOW: Final = Alert(
 
 
 def _only_fails(attempts: of.Metric, label: str, success: str) -> str:
-    """Returns the number of failed attempts in 5 minutes, by label, where none had the outcome `success`."""
+    """Returns the expression for the number of failed attempts in 5 minutes, for each value of `label` with no attempt
+    that had the outcome `success`."""
     failed, succeeded = (
         f"max by ({label}) (increase({pick(attempts, outcome=outcome)}[5m]))" for outcome in ("failed", success)
     )
@@ -97,8 +98,8 @@ OTLP: Final = Alert(
     wait="5m",
     summary="The OpenTelemetry endpoint takes no {{ $labels.signal }} of txnscope",
     description="{{ $value | humanize }} requests with {{ $labels.signal }} to the endpoint of `[otlp]` failed in 5"
-    " minutes, and none succeeded. Traces wait in the store and are sent when the endpoint answers again; gauges of the"
-    " meantime are lost. The log of the service has the error.",
+    " minutes, and none succeeded. Traces wait in the store and are sent when the endpoint answers again; gauges of"
+    " the time between are lost. The log of the service has the error.",
 )
 
 WATCHDOG: Final = Alert(
@@ -106,8 +107,8 @@ WATCHDOG: Final = Alert(
     expr="vector(1)",
     severity=NONE,
     summary="Alerting about transactions works",
-    description="Always firing. Route it to a dead man's switch that alerts when it stops: then Prometheus,"
-    " Alertmanager or the way between them is broken.",
+    description="Always firing. Route this alert to a dead man's switch, which alerts when this alert stops: then"
+    " Prometheus, Alertmanager or the connection between them is broken.",
 )
 
 GROUP: Final = Group(

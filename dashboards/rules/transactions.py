@@ -1,5 +1,5 @@
 """Alerts about transactions that do not end as they should. Alerts that rest on current data of the transaction log
-have the label `source`, which names that log; old data mute them."""
+have the label `source`, which names that log. Such alerts are muted while its data are old."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ PREPARE_STUCK: Final = Alert(
     wait="1m",
     summary="A transaction of {{ $labels.cluster }} has been in {{ $labels.state }} for"
     " {{ $value | humanizeDuration }}",
-    description="Its end was decided {{ $value | humanizeDuration }} ago, but not all of its markers are written."
-    " Normally that takes milliseconds. The leader of one of its partitions does not acknowledge; consumers wait there."
-    " No timeout ends it. The finding (stuck_completion) names the partitions and their leaders.",
+    description="The end of the transaction was decided {{ $value | humanizeDuration }} ago, but not all of its"
+    " markers are written. Normally the markers take milliseconds. The leader of one of its partitions does not"
+    " acknowledge; consumers wait there. No timeout ends the transaction. The finding (stuck_completion) names the"
+    " partitions and their leaders.",
     page=OF_CLUSTER + "/transactions?state={{ $labels.state }}",
 )
 
@@ -49,12 +50,13 @@ _LATE: Final = Alert(
     wait="1m",
     summary="{{ $value | humanize }} transaction(s) of {{ $labels.cluster }} are past their timeout and not aborted",
     description="The coordinator should have aborted {{ $value | humanize }} transaction(s) of {{ $labels.cluster }} by"
-    " now, even with the wait for its next scan (every 10 s by default). They block their partitions until it aborts"
-    " them, which discards their records. The finding names the cause, as far as it is known. Restarting the"
-    " application does not help before that.",
+    " now, even with the wait for its next scan (every 10 s by default). They block their partitions until the"
+    " coordinator aborts them; the abort discards their records. The finding names the cause, as far as it is known."
+    " Restarting the application does not help before that.",
 )
 OVERDUE: Final = (_LATE, _LATE._replace(severity=CRITICAL, wait="5m"))
-"""First a ticket, later a page: a coordinator that was just elected aborts overdue transactions within seconds."""
+"""The same alert twice: first a ticket, after 5 minutes a page. A coordinator that was just elected aborts overdue
+transactions within seconds, so that nobody need be paged."""
 
 MISMATCH: Final = on_finding(
     Kind.COORDINATOR_MISMATCH,
@@ -62,8 +64,8 @@ MISMATCH: Final = on_finding(
     wait="1m",
     summary="A coordinator of {{ $labels.cluster }} contradicts the transaction log",
     description="The answers of the coordinator about {{ $value | humanize }} transactional.id(s) of"
-    " {{ $labels.cluster }} contradict the transaction log: it has loaded its partition of __transaction_state only in"
-    " part, and may never end their open transactions.",
+    " {{ $labels.cluster }} contradict the transaction log: the coordinator has loaded its partition of"
+    " __transaction_state only in part, and may never end the open transactions of these ids.",
 )
 
 EXPANDED: Final = on_finding(
@@ -83,9 +85,9 @@ TIMED_OUT_TOGETHER: Final = on_finding(
     summary="Many transactions of {{ $labels.cluster }} were aborted by timeout together",
     description="Many producers of {{ $labels.cluster }} lost their transactions to the timeout at once"
     " ({{ $value | humanize }} time(s) recently): the trace of an outage. Producers of the old protocol get"
-    " ProducerFenced although no producer fenced them. The finding shows what they had in common, and which timeout"
-    " would have survived. If all of them belong to one Apache Flink job, the job itself may have been away, and the"
-    " finding says what may be lost.",
+    " ProducerFenced although no producer fenced them. The finding shows what the transactions had in common, and"
+    " which timeout would have been long enough. If all of them belong to one Apache Flink job, the job itself may"
+    " have been away, and the finding says what may be lost.",
 )
 
 _LOST_COUNTED: Final = held_count("cluster:kafka_txn_lost_records:last_reported", Kind.LOST_RECORDS)

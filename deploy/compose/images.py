@@ -1,8 +1,8 @@
-"""Builds both container images with podman. Where no registry is reached, the base image is made of Debian's packages,
-with the files left out that Debian's own slim images leave out.
+"""Builds both container images with podman. If no registry can be reached, makes the base image from Debian's packages,
+without the files that Debian's slim images leave out.
 
-`python -m deploy.compose.images` builds those of a release (`make release-image`): the tree of VERSION and REVISION. It
-tags them, and writes what is in them into the folder DIST. Nothing is pushed.
+`python -m deploy.compose.images` builds the images of a release (`make release-image`): tags them with VERSION, and
+writes a list of their content for each into the folder DIST. Nothing is pushed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ CONTAINERFILE: Final = Path(__file__).with_name("Containerfile")
 TARGETS: Final = ("service", "job")
 BASE: Final = "docker.io/library/python:3.13-slim-trixie"
 LIMITS: Final = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
-"""Limits that a machine allows whose own are low; podman would ask for more."""
+"""Options of podman for a container's limits. The values are low, because podman's defaults exceed what some machines
+allow."""
 
 _PIP_FILES: Final = ("/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt")
 """Files of this machine that a container needs to reach its package index."""
@@ -32,16 +33,16 @@ _BUILD_S: Final = 1800.0
 _SLIM: Final = ("usr/share/doc/*", "usr/share/man/*", "usr/share/locale/*", "usr/share/info/*", "usr/share/lintian/*")
 _INCLUDED: Final = ("python3", "python3-venv", "ca-certificates", "netbase", "tzdata")
 _NAMED_PYTHON: Final = '--customize-hook=chroot "$1" python3 -m venv /usr/local'
-"""`python` and `pip` are where the Python image has them."""
+"""Option of mmdebstrap that installs `python` and `pip` where the Python image has them."""
 
 
 class PodmanError(Exception):
-    """A command of podman failed. The message is the command, and the end of what it printed."""
+    """A command of podman failed. The message is the command, and the end of its output."""
 
 
 class Built(NamedTuple):
-    """An image. `size`: bytes, uncompressed, as podman reports them; `seconds`: time of its build, which is short if
-    layers are there from an earlier one."""
+    """An image. `size`: bytes, uncompressed, as podman reports them; `seconds`: duration of its build, which is short
+    if an earlier build left layers."""
 
     name: str
     size: int
@@ -50,7 +51,7 @@ class Built(NamedTuple):
 
 
 def podman(*words: str, timeout_s: float = 300.0, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Runs podman with runc. With `check`, raises PodmanError if it fails."""
+    """Runs podman with runc. With `check`, raises PodmanError if podman fails."""
     command = ["podman", "--runtime", "runc", *words]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     if check and ended.returncode != 0:
@@ -59,7 +60,7 @@ def podman(*words: str, timeout_s: float = 300.0, check: bool = True) -> subproc
 
 
 def pip_files() -> list[str]:
-    """Returns the words for podman that show a container this machine's files for its package index."""
+    """Returns the arguments of podman that mount this machine's settings for its package index into a container."""
     return [word for path in _PIP_FILES if Path(path).exists() for word in ("--volume", f"{path}:{path}:ro")]
 
 
@@ -81,7 +82,7 @@ def build(target: str, tag: str, revision: str, source: str = "") -> Built:
 
 
 def content(image: str) -> str:
-    """Returns the list of what is in an image (CycloneDX)."""
+    """Returns the list of an image's content (CycloneDX)."""
     command = ("--entrypoint", "cat", image, f"/opt/txnscope/{FILE}")
     return podman("run", "--rm", "--network", "none", *LIMITS, *command).stdout
 
@@ -95,7 +96,8 @@ def _provide_base() -> None:
 
 
 def make_system(image: str, packages: Sequence[str], *options: str) -> None:
-    """Makes an image of Debian's smallest system and these packages, without a registry. `options`: mmdebstrap's."""
+    """Makes an image of Debian's smallest system with `packages`, without a registry. `options`: further options of
+    mmdebstrap."""
     with tempfile.TemporaryDirectory() as folder:
         archive = f"{folder}/base.tar"
         excluded = [f"--dpkgopt=path-exclude=/{pattern}" for pattern in _SLIM]

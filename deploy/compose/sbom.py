@@ -1,7 +1,8 @@
-"""Writes what is in an image as a CycloneDX document (1.6): `python sbom.py ROOT NAME VERSION DPKG`. Python packages
-and Spark's jars come from the environment at ROOT, Debian's packages from the database of dpkg in the folder DPKG.
+"""Writes the content of an image as a CycloneDX document (1.6): `python sbom.py ROOT NAME VERSION DPKG`. Python
+packages and Spark's jars come from the environment at ROOT, Debian's packages from the database of dpkg in the folder
+DPKG.
 
-cyclonedx-py, with which `make sbom` lists a checkout's environment, reads Python packages alone.
+`make sbom` lists a checkout's environment with cyclonedx-py, which reads only Python packages.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _PROPERTY: Final = re.compile(r"^(groupId|artifactId|version)=(\S+)$", re.MULTIL
 
 
 def document(root: Path, name: str, version: str, dpkg: Path) -> dict[str, Any]:
-    """Returns the document. The same content has the same document: it has no time and no random number."""
+    """Returns the document. Equal content gives equal documents, because a document has no time and no random
+    number."""
     (packages,) = root.glob("lib/python3*/site-packages")
     found = [
         *python_packages(packages),
@@ -53,7 +55,7 @@ def python_packages(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def jars(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yields the jars by their Maven coordinates. Of a jar without them, the name of its file is all that is known."""
+    """Yields the jars by their Maven coordinates. If a jar has none, yields the name and version in its file name."""
     for path in sorted(folder.glob("*.jar")):
         named = _JAR.fullmatch(path.name)
         name, version = (named["name"], named["version"]) if named else (path.stem, "unknown")
@@ -63,7 +65,8 @@ def jars(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _groups(jar: Path) -> dict[str, str]:
-    """Returns the groups of the artifacts in a jar, by their names. A jar may have others' classes inside."""
+    """Returns the Maven groups of the artifacts in a jar, by artifact name. There may be several, because some jars
+    contain other artifacts' classes."""
     found = {}
     with zipfile.ZipFile(jar) as opened:
         for name in opened.namelist():

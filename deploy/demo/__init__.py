@@ -1,4 +1,2 @@
-"""`make demo`: a broker, a workload with every kind of trouble, and txnscope beside them.
-
-Tests import its broker and its workload.
-"""
+"""`make demo`: runs a broker, a workload with every kind of trouble, and txnscope. Tests import the broker and the
+workload."""

@@ -1,4 +1,4 @@
-"""`make demo`: a real broker, applications at work, and txnscope watching them, on one machine until Ctrl-C.
+"""`make demo`: runs a real broker, applications, and txnscope, which watches them, on one machine until Ctrl-C.
 
 `--full` (`make demo-full`) adds Prometheus, the alert rules and Alertmanager; alerts are printed. `--fetch` only
 downloads the broker. Exit codes: 0 if the demo ended normally; 2 for a bad value in the environment; 3 if a program is

@@ -1,4 +1,4 @@
-"""A Kafka broker of our own: one KRaft node (broker and controller in one process) on loopback, from pinned jars."""
+"""Runs a Kafka broker: one KRaft node (broker and controller in one process) on loopback, from pinned jars."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 
 class BrokerError(Exception):
-    """The broker does not start, or does not run. The message is for people, with a remedy if there is one."""
+    """The broker did not start, or does not run. The message is for people, with a remedy if there is one."""
 
 
 class Broker:
-    """A broker: `with Broker("4.3.1", 19092, directory) as broker: broker.bootstrap`. Its data are in `directory`, and
-    stay there after the block.
+    """A broker: `with Broker("4.3.1", 19092, directory) as broker: broker.bootstrap`. The broker's data are in
+    `directory`, and stay there after the block.
 
-    `cluster_id`: 22 characters of base64url, as Kafka's own ids; brokers of one cluster share it. `heap_mb`: upper
-    bound of the Java heap. The first broker of a version archives its classes beside the jars when it is stopped. Later
-    brokers, and Kafka's tools, then start with half of the processor time.
+    `cluster_id`: 22 characters of base64url, as Kafka's own ids; the same for all brokers of a cluster. `heap_mb`:
+    upper bound of the Java heap. The first broker of a version, when it is stopped, writes an archive of its classes
+    beside the jars. With the archive, later brokers and Kafka's tools need half of the processor time to start.
     """
 
     def __init__(
@@ -104,15 +104,15 @@ class Broker:
             self._process = None
 
     def discard(self) -> None:
-        """Ends a broker whose data are not needed. Uses SIGKILL, or, if the version has no archive of classes yet, a
-        controlled shutdown, which makes the archive."""
+        """Ends a broker whose data are not needed. If the version has no archive of classes yet, ends the broker by a
+        controlled shutdown, which writes the archive; otherwise by SIGKILL."""
         if self._process is not None and not self._archive.exists():
             self.stop()
         else:
             self.kill()
 
     def pause(self) -> None:
-        """Freezes the broker: it keeps its connections and answers nothing."""
+        """Freezes the broker, which then keeps its connections and answers nothing."""
         self._running.pause()
 
     def resume(self) -> None:
@@ -124,8 +124,8 @@ class Broker:
         return self._running.poll()
 
     def log_tail(self, lines: int = 20) -> str:
-        """Returns the last `lines` lines of the log. Stack frames are left out, because they would displace the lines
-        that say more."""
+        """Returns the last `lines` lines of the log. Leaves out stack frames, because they would displace more
+        informative lines."""
         log = self.directory / "broker.log"
         return "\n".join(_without_frames(log.read_text(errors="replace"))[-lines:]) if log.exists() else ""
 
@@ -230,8 +230,8 @@ def _without_frames(text: str) -> list[str]:
 
 
 def _answers(settings: ClientSettings) -> bool:
-    """Returns True if the broker answers. Call this only once the port is in use: a client that finds no listener
-    retries for seconds."""
+    """Returns True if the broker answers. Call this function only once the port is in use: a client that finds no
+    listener retries for seconds."""
     try:
         with KafkaClient(settings) as client:
             cluster_id(client)

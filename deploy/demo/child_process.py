@@ -1,5 +1,5 @@
-"""Child processes that end with this process, even after `kill -9`. Also the demo's handling of signals: the first
-Ctrl-C ends the demo; later ones are ignored, so that the demo ends cleanly.
+"""Runs child processes that end with this process, even if `kill -9` ends it. Also handles the demo's signals: the
+first Ctrl-C ends the demo; later ones are ignored, so that the demo ends cleanly.
 
 A child runs under a keeper, `python -m deploy.demo.child_process FD command…`, that holds the reading end of a pipe.
 Only this process holds the writing end. When this process is gone, the keeper reads the end of the pipe and stops the
@@ -23,7 +23,7 @@ from service.processes.identity import stopped_children
 
 
 def interrupt_on_signals() -> None:
-    """Makes SIGTERM and SIGHUP (the terminal is closed) raise KeyboardInterrupt, as Ctrl-C does."""
+    """Makes SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does. SIGHUP comes when the terminal is closed."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
 
@@ -39,7 +39,7 @@ def _interrupt(*_: object) -> NoReturn:
 
 ROOT = Path(__file__).parents[2]
 GRACE_S = 5.0
-"""Seconds from SIGTERM to SIGKILL after this process is gone."""
+"""Seconds between the SIGTERM and the SIGKILL that the keeper sends to the child after this process has ended."""
 
 # signal to the keeper: signal to the child. They differ if the keeper could not catch the child's signal
 _FORWARDED = {
@@ -53,8 +53,8 @@ _SENT_AS = {passed_on: sent for sent, passed_on in _FORWARDED.items()}
 
 
 class ChildProcess:
-    """A child process that ends with this one, in a session of its own so that a Ctrl-C of the terminal does not reach
-    it first."""
+    """A child process that ends with this process. The child has a session of its own, so that a Ctrl-C in the terminal
+    does not reach it first."""
 
     def __init__(self, command: list[str], output: IO[bytes], environment: dict[str, str] | None = None) -> None:
         reading_end, self._writing_end = os.pipe()
@@ -73,11 +73,11 @@ class ChildProcess:
             os.close(reading_end)
 
     def poll(self) -> int | None:
-        """Returns the child's exit code (128 + signal for a killed one); None while it runs."""
+        """Returns the child's exit code (128 + signal if a signal ended it); None while the child runs."""
         return self._keeper.poll()
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends SIGTERM, SIGINT, SIGKILL, SIGSTOP or SIGCONT to the child; does nothing if it ended."""
+        """Sends SIGTERM, SIGINT, SIGKILL, SIGSTOP or SIGCONT to the child. Does nothing if the child has ended."""
         with contextlib.suppress(ProcessLookupError):
             self._keeper.send_signal(_SENT_AS[number])
 
@@ -89,7 +89,7 @@ class ChildProcess:
             time.sleep(0.01)
 
     def stop(self, timeout_s: float = 20.0) -> int:
-        """Sends SIGTERM, and SIGKILL after `timeout_s`. Returns the child's exit code."""
+        """Sends SIGTERM, and if the child still runs after `timeout_s`, SIGKILL. Returns the child's exit code."""
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
         return self._finish(timeout_s)
@@ -112,10 +112,10 @@ class ChildProcess:
 
 
 def run_child(reading_end: int, command: list[str]) -> int:
-    """Runs `command` until it ends, or until the pipe is closed. Returns its exit code.
+    """Runs `command` until it ends. If the pipe is closed before, stops the command. Returns the command's exit code.
 
     The keeper has one thread and reads signals from a descriptor, because Python would run a handler only in the main
-    thread, and only after that thread's wait for the child.
+    thread, and only after this thread's wait for the child is over.
     """
     signals = _signal_descriptor()
     child = subprocess.Popen(command)
@@ -143,7 +143,8 @@ def run_child(reading_end: int, command: list[str]) -> int:
 
 
 def _signal_descriptor() -> int:
-    """Returns a descriptor that yields one byte for every signal to pass on and every change of the child."""
+    """Returns a descriptor from which one byte can be read for every signal to pass on, and for every SIGCHLD of the
+    child."""
     signals, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)

@@ -1,4 +1,5 @@
-"""Everything that runs in the demo: a broker, the product as a user starts it, the workload, and the monitoring."""
+"""Starts and ends everything that runs in the demo: a broker, the product as a user starts it, the workload, and the
+monitoring."""
 
 from __future__ import annotations
 
@@ -47,13 +48,13 @@ url = "{url}"
 
 
 class ProgramEnded(Exception):
-    """A program that should run has ended, the workload or a scenario has failed, or the demo does not get ready in
-    time. The message names the failure, where possible with the end of a log."""
+    """A program that should run has ended, the workload or a scenario has failed, or the demo was not ready in time.
+    The message names the failure, if possible with the end of a log."""
 
 
 class DemoEnvironment:
-    """`with DemoEnvironment(options, directory, on_alert) as demo:` starts everything; all of it has ended after the
-    block.
+    """`with DemoEnvironment(options, directory, on_alert) as demo:` starts all programs. After the block, all of them
+    have ended.
 
     `on_alert` is called with each alert, in another thread. The start raises BrokerError, JarsError, WorkloadError,
     JavaNotFound, NotInstalled.
@@ -73,7 +74,7 @@ class DemoEnvironment:
 
     @property
     def key_file(self) -> Path:
-        """The file with the key of an operator, who may end hanging transactions."""
+        """Returns the path of the file with the key of an operator. An operator may end hanging transactions."""
         return self._directory / "operator.key"
 
     def __enter__(self) -> DemoEnvironment:
@@ -126,7 +127,8 @@ class DemoEnvironment:
             raise ProgramEnded(self._failure)
 
     def _start(self, ending: ExitStack) -> None:
-        """Starts all parts, and adds a callback to `ending` that ends each of them; the last one added runs first."""
+        """Starts all parts. Adds to `ending` a callback for the end of each part. The callback that was added last runs
+        first."""
         webhook = ending.enter_context(Webhook(self._on_alert)) if self._options.monitoring_ports else None
         self._product = self._start_product(webhook)
         ending.callback(self._product.stop, PRODUCT_END_S)
@@ -151,8 +153,8 @@ class DemoEnvironment:
         ending.callback(self._product.signal, signal.SIGTERM)
 
     def _start_product(self, receiver: Webhook | None) -> ChildProcess:
-        """Starts txnscope. With a `receiver`, txnscope notifies it of findings, and runs a canary. Called before the
-        broker is started: both starts take long, and txnscope waits for the broker."""
+        """Starts txnscope. With a `receiver`, txnscope sends notifications of findings to this receiver, and runs a
+        canary. Called before the broker is started, because both starts take long and txnscope waits for the broker."""
         store = f"sqlite:///{self._directory / 'txnscope.db'}"
         where = ["--bootstrap-servers", self._broker.bootstrap, "--cluster", CLUSTER, "--store", store]
         scratch = ["--checkpoint", str(self._directory / "checkpoint"), "--port", str(self._options.port)]
@@ -178,8 +180,8 @@ class DemoEnvironment:
             self._failure = self._failure or f"{name} failed: {e}"
 
     def _wait_for(self, path: str, give_up: float, port: int | None = None) -> bytes:
-        """Returns the answer at `path` of the product, or of the server at `port`, once its status is 200. Raises
-        ProgramEnded."""
+        """Waits until a GET of `path` has status 200, and returns the body. Asks the product, or the server at `port`.
+        Raises ProgramEnded."""
         while True:
             status, body = _get(port or self._options.port, path)
             if status == 200:
@@ -201,7 +203,7 @@ class DemoEnvironment:
 
 
 def _get(port: int, path: str) -> tuple[int | None, bytes]:
-    """Returns status and body of a GET; (None, nothing) if there is no answer."""
+    """Returns status and body of a GET; None and an empty body if there is no answer."""
     try:
         answer = send("GET", f"http://127.0.0.1:{port}{path}", {}, timeout_s=5, most_bytes=None)
     except NoAnswer:

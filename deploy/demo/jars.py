@@ -1,8 +1,9 @@
 """Downloads the broker's jars from Maven Central by their coordinates, through the Ivy that ships inside PySpark. The
 jars are cached and pinned.
 
-Every jar's SHA-256 is in `pins/<version>.sha256`; a jar that does not match is not used. To pin another version, fetch
-it with `python -m deploy.demo.jars --pin VERSION` and commit the file. Other jars are fetched the same way (`Jars`).
+Every jar's SHA-256 is in `pins/<version>.sha256`; a jar that does not match is not used. To pin another version, run
+`python -m deploy.demo.jars --pin VERSION` and commit the file it writes. Jars of other programs are fetched in the same
+way (`Jars`).
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ IVY_SETTINGS = """<ivysettings>
 
 
 class JarsError(Exception):
-    """The jars cannot be downloaded, or are not the pinned ones. The message is one line for people."""
+    """The jars cannot be downloaded, or differ from the pinned ones. The message is one line for people."""
 
 
 class Module(NamedTuple):
-    """Coordinates of a jar in Maven Central. `alone`: without its dependencies."""
+    """Coordinates of a jar in Maven Central. `alone`: True if the jar is fetched without its dependencies."""
 
     organisation: str
     name: str
@@ -53,7 +54,8 @@ LOGGING: Final = Module("org.slf4j", "slf4j-reload4j", "1.7.36")
 
 
 class Jars(NamedTuple):
-    """Jars that are used together. `title` names them for people; the checksums of all of them are in `pins`."""
+    """Jars that are used together. `title`: their name for people; `pins`: the file with the checksums of all of
+    them."""
 
     title: str
     modules: tuple[Module, ...]
@@ -61,8 +63,8 @@ class Jars(NamedTuple):
 
     @property
     def directory(self) -> Path:
-        """The directory in which the jars are cached. Its name depends on the pins: new pins do not take the jars away
-        from a process that still runs on the old ones."""
+        """The directory in which the jars are cached. Its name depends on the pins, so that new pins do not remove the
+        jars of a process that still runs."""
         checksum = hashlib.sha256(self.pins.read_bytes()).hexdigest()[:8]
         return _cache() / f"{self.title.lower().replace(' ', '-')}-{checksum}"
 
@@ -72,7 +74,8 @@ def versions() -> list[str]:
 
 
 def fetch(version: str) -> Path:
-    """Returns a directory with exactly the pinned jars of that Kafka version; downloads them once. Raises JarsError."""
+    """Returns a directory with exactly the pinned jars of Kafka `version`. Downloads the jars if they are not cached.
+    Raises JarsError."""
     if version not in versions():
         raise JarsError(f"Kafka {version} is not pinned here: choose one of {', '.join(versions())}")
     return fetch_pinned(_broker(version))
@@ -102,8 +105,8 @@ def _cache() -> Path:
 
 @contextmanager
 def _locked() -> Iterator[Path]:
-    """Holds the lock of the cache, and yields the cache. If two processes want the same jars at once, the second waits
-    and then finds them."""
+    """Holds the lock of the cache, and yields the cache's folder. If two processes want the same jars at once, the
+    second process waits and then finds the jars in the cache."""
     _cache().mkdir(parents=True, exist_ok=True)
     with (_cache() / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -148,8 +151,8 @@ def _module(modules: Iterable[Module]) -> str:
 
 
 def _verify(directory: Path, pins_file: Path) -> None:
-    """Raises JarsError unless `directory` has exactly the pinned jars. Hashing 100 MB takes 0.1 s, which is less than
-    the start of any program on these jars."""
+    """Raises JarsError unless `directory` has exactly the pinned jars. The check takes 0.1 s for 100 MB, less than the
+    start of any program on these jars."""
     found = _digests(directory)
     pins = {name: digest for digest, name in (line.split() for line in pins_file.read_text().splitlines())}
     for name in sorted(pins.keys() | found.keys()):
@@ -165,7 +168,7 @@ def _digests(directory: Path) -> dict[str, str]:
 
 
 def pin(jars: Jars) -> None:
-    """Downloads `jars` and pins the checksums of what was downloaded."""
+    """Downloads `jars`, and writes the checksums of the downloaded files to `jars.pins`."""
     with _locked() as cache, tempfile.TemporaryDirectory(prefix="pin-", dir=cache) as scratch:
         _download(jars, Path(scratch) / "jars")
         lines = [f"{digest}  {name}\n" for name, digest in _digests(Path(scratch) / "jars").items()]

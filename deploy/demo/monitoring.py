@@ -1,4 +1,4 @@
-"""Prometheus with the shipped rules and Alertmanager with the shipped routes, as `make demo-full` runs them."""
+"""Runs Prometheus with the shipped rules and Alertmanager with the shipped routes, for `make demo-full`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from deploy.demo.options import MonitoringPorts
 EXAMPLE: Final = Path(rules.__file__).with_name("alertmanager.example.yml")
 SCRAPE_EVERY_S: Final = 15
 REPLACED_RECEIVERS: Final = ("page", "ticket")
-"""Receivers of the example that the webhook replaces. The heartbeat is not among them: it would print a line every
-minute."""
+"""Receivers of the example configuration that the webhook replaces. The heartbeat's receiver is not replaced, because
+the heartbeat would print a line every minute."""
 _HOST: Final = "127.0.0.1"
 
 
 class NotInstalled(Exception):
-    """A program is missing. The message says how to install it."""
+    """A program is not installed. The message names a command that installs it."""
 
 
 class Programs(NamedTuple):
@@ -61,7 +61,7 @@ class Monitoring:
         return f"http://{_HOST}:{self._ports.alertmanager_port}"
 
     def start(self) -> None:
-        """Starts both programs, which need a second until they answer at /-/ready."""
+        """Starts both programs. They take about a second until they answer at /-/ready."""
         self._configure()
         at = f"--web.listen-address={_HOST}"
         here = self._directory
@@ -84,7 +84,7 @@ class Monitoring:
         )
 
     def kill(self) -> None:
-        """Ends both by SIGKILL: their data are not needed any more."""
+        """Ends both programs by SIGKILL, because their data are not needed any more."""
         for process in self._running.values():
             process.kill()
         self._running.clear()
@@ -128,8 +128,8 @@ def prometheus_config(port: int, alertmanager_port: int, rule_file: Path) -> dic
 
 
 def alertmanager_config(webhook: str) -> dict[str, Any]:
-    """Returns the configuration of Alertmanager: routes and inhibitions of the example, with the webhook in place of
-    people."""
+    """Returns the configuration of Alertmanager: the routes and inhibitions of the example, with the webhook in place
+    of REPLACED_RECEIVERS."""
     example: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text("utf-8"))
     receives = {"webhook_configs": [{"url": webhook, "send_resolved": True}]}
     names = [receiver["name"] for receiver in example["receivers"]]

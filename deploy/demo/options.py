@@ -1,5 +1,6 @@
 """Options of `make demo` and `make demo-full`, read from the environment; each bad value is reported in one line. Also
-the settings of the demo's broker, with which events that take hours or days in a real cluster take about a minute."""
+has the settings of the demo's broker. With these settings, events that take hours or days in a real cluster take about
+a minute."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ PROPERTIES = {
     "offsets.topic.num.partitions": "10",
 }
 WORKLOAD_TIMEOUT_MS = 10_000
-"""Timeout of the transactions that are left to time out: long enough for people to see them open."""
+"""Timeout (ms) of the transactions that the workload lets time out: long enough for people to see them open."""
 
 
 LAST_PORT = 65_535
@@ -43,9 +44,9 @@ class MonitoringPorts(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Options of the demo. `port`: of the page. `kafka_port`: of the broker; the controller gets the port after that
-    one. `seconds`: how long the demo runs once it is ready; None: until it is stopped. `monitoring_ports`: None for
-    `make demo`."""
+    """Options of the demo. `port`: port of the pages. `kafka_port`: port of the broker; the controller gets the next
+    port. `seconds`: time for which the demo runs once it is ready; None if it runs until it is stopped.
+    `monitoring_ports`: None for `make demo`."""
 
     port: int = 8080
     kafka_port: int = 19092
@@ -60,7 +61,7 @@ _MONITORING_VARIABLES = ("PROMETHEUS_PORT", "ALERTMANAGER_PORT")
 
 
 class _ProgramPorts(NamedTuple):
-    """Consecutive ports that one program needs, and the environment variable that moves them."""
+    """Consecutive ports that one program needs, and the environment variable that changes them."""
 
     variable: str
     ports: range
@@ -112,8 +113,8 @@ def _all_ports(options: Options) -> list[_ProgramPorts]:
 
 
 def _free_after(port: int, count: int, ours: set[int]) -> int:
-    """Returns the first port after `port` at which a block of `count` ports begins that are free and not in `ours`; 0
-    if there is no such block."""
+    """Returns the first port after `port` from which on `count` consecutive ports are free and not in `ours`; 0 if
+    there is none."""
     candidates = ((*range(first, first + count),) for first in range(port + 1, LAST_PORT - count))
     return next((block[0] for block in candidates if ours.isdisjoint(block) and all(map(is_free, block))), 0)
 

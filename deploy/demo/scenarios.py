@@ -1,4 +1,5 @@
-"""Troubles that the demo makes on purpose, on topics of their own. The workload's record does not contain them."""
+"""Makes the troubles that the demo shows, on topics of their own. The workload's record does not contain these
+troubles."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ INVOICES_ID: Final = "invoices-1"
 ARCHIVE: Final = "archive"
 ARCHIVE_ID: Final = "archive-1"
 LATE_OFFSET: Final = 8
-"""Offset of the first refund that was written after the end of its transaction. Before this offset are four
-transactions, each with one record and its marker."""
+"""Offset of the first refund that was written after the end of its transaction. Below this offset are four
+transactions, each with one record and one marker."""
 
 _COMMITS = 3
 _CHECKPOINT_S = 600.0
@@ -31,14 +32,12 @@ _BROKER_MAX_TIMEOUT_MS = 900_000  # Kafka's default transaction.max.timeout.ms
 
 
 class ScenarioError(Exception):
-    """The trouble could not be made. The message is one line for people."""
+    """A trouble could not be made. The message is one line for people."""
 
 
 def run_until(bootstrap: str, stop: threading.Event) -> None:
-    """Makes all troubles, then keeps two of them going until `stop`: the blocked consumer and the archive job.
-
-    Raises ScenarioError. Leaves the stuck transactions as they are, because their topics are removed with the broker.
-    """
+    """Makes all troubles. Then runs the blocked consumer and the archive job until `stop` is set. Raises ScenarioError.
+    At the end, stuck transactions stay as they are, because their topics are removed with the broker."""
     try:
         with Connection(bootstrap, stop) as connection:
             create_topics(bootstrap, {REFUNDS: 1, INVOICES: 1, ARCHIVE: 2})
@@ -59,8 +58,8 @@ def _producer(connection: Connection, name: str) -> OldProducer:
 
 def _write_after_the_end(connection: Connection) -> None:
     """Writes refunds after their transaction was aborted. On the partition, the refunds open a transaction that will
-    never be ended (KAFKA-14402). Brokers refuse such writes since 3.6, so their guard is switched off meanwhile.
-    """
+    never be ended (KAFKA-14402). Since Kafka 3.6, a guard of the brokers refuses such writes, so the guard is switched
+    off meanwhile."""
     refunds = _producer(connection, REFUNDS_ID)
     for number in range(_COMMITS + 1):
         refunds.add(REFUNDS, 0)
@@ -84,15 +83,15 @@ def _keep_open(connection: Connection, bootstrap: str, stop: threading.Event) ->
 
 
 def _open(archive: OldProducer) -> None:
-    """Opens a transaction like that of a Flink job that commits at its checkpoints: open for long, within its
-    timeout."""
+    """Opens a transaction that stays open for long, but within its timeout. A Flink job that commits at its checkpoints
+    has such transactions."""
     archive.add(ARCHIVE, 0, 1)
     for partition in (0, 1):
         archive.produce(ARCHIVE, partition, [b"one of many"] * 3, retry_on=GUARDED)
 
 
 def _read(mails: Consumer, stop: threading.Event, seconds: float) -> None:
-    """Reads and commits for `seconds`. Raises Stopped when `stop` is set."""
+    """Reads refunds and commits offsets for `seconds`. Raises Stopped when `stop` is set."""
     for _ in range(round(seconds / 0.2)):
         if (message := mails.poll(0.2)) is not None and message.error() is None:
             mails.commit(message=message, asynchronous=False)

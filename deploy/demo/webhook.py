@@ -1,6 +1,6 @@
 """The receiver of the demo's alerts and notifications: an endpoint on loopback that reports each change once.
 
-Alertmanager posts its alerts here. txnscope posts its notifications of findings, which arrive sooner.
+Alertmanager posts its alerts here. txnscope posts its notifications of findings, which arrive before the alerts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ MAX_BYTES: Final = 4 * 2**20
 
 class Notice(NamedTuple):
     """A change of an alert, or of a finding. `status`: `firing` or `resolved` for an alert, `notified` or `ended` for a
-    finding. `name`: the name of the alert, or the kind of the finding. `link`: address of txnscope's page about it."""
+    finding. `name`: the name of the alert, or the kind of the finding. `link`: address of txnscope's page about the
+    alert or finding."""
 
     status: str
     name: str
@@ -36,7 +37,7 @@ class Notice(NamedTuple):
 
 class Webhook:
     """`with Webhook(on_alert) as webhook: webhook.url`. Alertmanager repeats firing alerts; `on_alert` is called only
-    for changes, one after another, in a thread of this object."""
+    for changes, for one at a time, in a thread of the webhook."""
 
     def __init__(self, on_alert: Callable[[Notice], None]) -> None:
         self._on_alert = on_alert
@@ -96,8 +97,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _notices(body: bytes) -> list[tuple[str, Notice]]:
-    """Returns (fingerprint, notice) of each alert, in the order of `body`, or (id, notice) of the only finding. Raises
-    ValueError."""
+    """Returns the notices in `body`. From Alertmanager: (fingerprint, notice) of each alert, in the order of the body.
+    From txnscope: (id, notice) of the only finding. Raises ValueError."""
     try:
         content = json.loads(body)
         if "finding" in content:

@@ -1,1 +1,1 @@
-"""The Helm chart of txnscope: the table of values in its README, and its package, made without Helm."""
+"""Makes the table of values in the README of txnscope's Helm chart, and the chart's package, without Helm."""

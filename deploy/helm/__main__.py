@@ -13,10 +13,13 @@ from deploy.helm.values_table import README, VALUES, Undocumented, values, with_
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0; 1 if the README differs (`--check`), or a value has no comment."""
+    """Writes the table, checks it (`--check`) or writes the package (`--package`). Returns the exit code: 1 if the
+    checked README differs, or a value has no comment; otherwise 0."""
     parser = argparse.ArgumentParser(prog="python -m deploy.helm", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the README is not up to date")
-    parser.add_argument("--package", metavar="FOLDER", type=Path, help="write txnscope-VERSION.tgz there, nothing else")
+    parser.add_argument(
+        "--package", metavar="FOLDER", type=Path, help="write only the package txnscope-VERSION.tgz, into this folder"
+    )
     given = parser.parse_args(arguments)
     if given.package is not None:
         sys.stdout.write(f"{write_package(given.package)}\n")

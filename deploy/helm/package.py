@@ -1,8 +1,6 @@
-"""Packages the chart as `helm package` does, with equal bytes for equal content: no times, owners or modes of this
-machine.
-
-The dashboards and rules are links to `dashboards/`; in the package they are files.
-"""
+"""Packages the chart as `helm package` does. Equal content gives equal bytes: the package has no times, owners or modes
+of this machine. In the chart's folder, the dashboards and rules are links to `dashboards/`; in the package they are
+files."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ def write_package(folder: Path) -> Path:
 
 
 def files() -> Iterator[Path]:
-    """Yields the files of the chart, in order, Chart.yaml first: Helm reads it before all others."""
+    """Yields the files of the chart in order. Chart.yaml comes first, because Helm reads it before all other files."""
     below = sorted(file for file in _below(CHART) if file.name not in _LEFT_OUT)
     yield from sorted(below, key=lambda file: file.name != "Chart.yaml")
 

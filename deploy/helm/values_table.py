@@ -31,8 +31,8 @@ class Undocumented(ValueError):
 
 
 def values(text: str) -> list[Value]:
-    """Returns all values in `text`, the content of `values.yaml`, in its order. A comment above a table describes the
-    table as a whole.
+    """Returns all values in `text`, the content of `values.yaml`, in the order of the file. A mapping with a comment
+    counts as one value.
 
     Raises Undocumented for a value without a comment.
     """
@@ -43,7 +43,7 @@ def values(text: str) -> list[Value]:
 
 
 def with_table(readme: str, found: list[Value]) -> str:
-    """Returns the README with the table of the values. Raises Undocumented if it has no place for a table."""
+    """Returns the README with the table of the values. Raises Undocumented if the README has no place for a table."""
     before, begin, rest = readme.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not (begin and end):

@@ -1,2 +1,2 @@
-"""Makes a release: `VERSION=1.0.0 make release`. It is made in folders of its own, and reaches the checkout at the end,
-as one commit and a tag; nothing is pushed."""
+"""Makes a release: `VERSION=1.0.0 make release`. The work is done in folders of its own. At the end, the checkout gets
+one commit and a tag; nothing is pushed."""

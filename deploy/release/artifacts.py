@@ -1,4 +1,5 @@
-"""Makes what a release has beside wheel and source archive: an SBOM, what other parts of the project add, checksums."""
+"""Makes the files of a release other than the wheel and the source archive: an SBOM, files from targets of the
+Makefile, checksums."""
 
 from __future__ import annotations
 
@@ -12,10 +13,9 @@ from deploy.release.build import digests
 from deploy.release.commands import run
 
 ADDED: Final = ("release-image", "release-chart")
-"""Targets of the Makefile that add files to a release. Those that it does not have are left out.
-
-Each runs in the tree of the release's commit, with VERSION, REVISION, SOURCE_DATE_EPOCH, and in DIST the folder for its
-files. VENV is the environment of the checkout."""
+"""Targets of the Makefile that add files to a release. A target that the Makefile does not have is left out. Each
+target runs in the tree of the release's commit, with the variables VERSION, REVISION, SOURCE_DATE_EPOCH, DIST (the
+folder for its files) and VENV (the environment of the checkout)."""
 
 EXTRAS: Final = ("service", "spark", "java", "notify", "canary", "mcp", "otlp", "postgresql")
 """The extras that a user may install; the SBOM has the packages of all of them."""
@@ -24,7 +24,8 @@ CHECKSUMS: Final = "SHA256SUMS"
 
 
 def write_sbom(tree: Path, scratch: Path, out: Path, version: str) -> None:
-    """Writes what txnscope is installed with, by requirements.lock: package, version, hashes (CycloneDX)."""
+    """Writes the SBOM (CycloneDX): name, version and hashes of all packages with which requirements.lock installs
+    txnscope."""
     needed = scratch / "requirements.txt"
     needed.write_text(role(tree, EXTRAS), "utf-8")
     cyclonedx = str(Path(sys.executable).with_name("cyclonedx-py"))
@@ -34,7 +35,7 @@ def write_sbom(tree: Path, scratch: Path, out: Path, version: str) -> None:
 
 
 def add(tree: Path, root: Path, out: Path, version: str, revision: str, epoch: str) -> list[str]:
-    """Runs the targets of ADDED that the Makefile has, and returns them."""
+    """Runs the targets of ADDED that the Makefile has. Returns the names of these targets."""
     has = set(re.findall(r"^([a-z-]+):", (tree / "Makefile").read_text("utf-8"), re.MULTILINE))
     present = [target for target in ADDED if target in has]
     variables = {"VERSION": version, "REVISION": revision, "SOURCE_DATE_EPOCH": epoch, "DIST": str(out)}

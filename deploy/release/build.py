@@ -1,4 +1,4 @@
-"""Builds the wheel and the source archive of a commit, again and again, and compares them byte by byte.
+"""Builds the wheel and the source archive of a commit several times, and compares the results byte by byte.
 
 `python -m deploy.release.build v1.0.0 FOLDER` builds the files of a tag again.
 """
@@ -16,15 +16,16 @@ from typing import Final
 from deploy.release.commands import ReleaseError, git, run
 
 REVISION: Final = Path("service") / "revision.txt"
-"""The file that `txnscope --version` reads (service/cli/version.py)."""
+"""The file with the commit that `txnscope --version` shows (service/cli/version.py)."""
 
 
 def build(root: Path, commit: str, scratch: Path, out: Path) -> tuple[Path, ...]:
-    """Builds a commit of the repository at `root` into `out`, and returns the files: wheel and source archive.
+    """Builds a commit of the repository at `root` into `out`, and returns the paths of the wheel and the source
+    archive.
 
-    The commit is built twice, in folders of its own, the second time under another umask, time zone and language. The
-    wheel is built a third time, from the source archive. Raises ReleaseError if one file differs. Times in the files
-    are that of the commit.
+    The commit is built twice, each time in a new folder, and the second time with another umask, time zone and
+    language. The wheel is built a third time, from the source archive. Raises ReleaseError if a file differs. All times
+    in the files are the time of the commit.
     """
     epoch = {"SOURCE_DATE_EPOCH": git(root, "show", "--no-patch", "--format=%ct", commit)}
     first, second = scratch / "first", scratch / "second"
@@ -42,7 +43,7 @@ def build(root: Path, commit: str, scratch: Path, out: Path) -> tuple[Path, ...]
 
 
 def export(root: Path, commit: str, folder: Path) -> Path:
-    """Writes the files of a commit into a new folder, with their revision, and returns the folder."""
+    """Writes the files of a commit into a new folder, with the file REVISION, and returns the folder."""
     folder.mkdir(parents=True)
     archive = folder.with_suffix(".tar")
     git(root, "archive", "--output", str(archive), commit)

@@ -1,4 +1,4 @@
-"""Cuts the changelog: what is unreleased becomes the section of a version."""
+"""Cuts the changelog: turns the section of unreleased changes into the section of a version."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Cut(NamedTuple):
 
 
 def cut(text: str, version: str, date: str) -> Cut:
-    """Returns the changelog with a section for `version` of `date`, and an empty one for what comes next: for the
-    version itself after a release candidate.
+    """Returns the changelog with a section for `version` of `date`, and an empty section for the next changes. After a
+    release candidate, the empty section is for the final version.
 
-    Raises ReleaseError if the version is none, is there already, or is not the one that the first section announces,
-    or if the first section is empty.
+    Raises ReleaseError if `version` is not valid, has a section already, or differs from the version that the first
+    section announces. Raises ReleaseError, too, if the first section is empty and there was no release candidate.
     """
     final = final_of(version)
     headings = list(_HEADING.finditer(text))
@@ -47,7 +47,8 @@ def cut(text: str, version: str, date: str) -> Cut:
 
 
 def final_of(version: str) -> str:
-    """Returns the version without the mark of a release candidate. Raises ReleaseError if it is no version of ours."""
+    """Returns the version without the suffix of a release candidate. Raises ReleaseError if `version` does not have the
+    form 1.2.0 or 1.2.0rc1."""
     matched = _VERSION.fullmatch(version)
     if matched is None:
         raise ReleaseError(f"{version!r} is no version: give one like 1.2.0 or 1.2.0rc1")

@@ -1,4 +1,4 @@
-"""Runs the programs of a release, and has the error with which a release ends."""
+"""Runs the programs of a release. Also defines the error with which a release fails."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ReleaseError(Exception):
 def run(
     command: Sequence[str], folder: Path, variables: Mapping[str, str] = MappingProxyType({}), umask: int = -1
 ) -> str:
-    """Returns the output of a program. Raises ReleaseError with the end of its output if it fails."""
+    """Runs a program and returns its output. If the program fails, raises ReleaseError with the end of the output."""
     try:
         ended = subprocess.run(
             command,

@@ -1,4 +1,4 @@
-"""The steps of a release, in order. Until the last one, the checkout stays as it is."""
+"""Runs the steps of a release in order. Only the last step changes the checkout."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from deploy.release.commands import ReleaseError, git, run
 
 CHANGELOG: Final = "CHANGELOG.md"
 GENERATED: Final = ("tests.helpers.openapi_document", "tests.helpers.stable_names")
-"""Programs that renew a document with the version, or with the names that the version promises. The second one fails if
-a promised name is gone."""
+"""Programs that renew documents: the OpenAPI document, which has the version, and the list of stable names. The second
+program fails if a promised name is gone."""
 
 VERSIONED: Final = {
     "pyproject.toml": re.compile(r'^(version = )"[^"]+"$', re.MULTILINE),
     "deploy/compose/Containerfile": re.compile(r'^(ARG VERSION=)"[^"]+"$', re.MULTILINE),
 }
-"""Files that name the version, each with a pattern of the only place."""
+"""Files that name the version. Each has a pattern that matches the only place of the version in the file."""
 
 Try = Callable[[Path, Path, Path, str, str], None]
 
 
 class Project(NamedTuple):
     """A project to release. `root`: its checkout. `generated`: the modules that renew generated documents. `try_wheel`:
-    is called with the wheel, the source tree, a scratch folder, the version and the revision."""
+    a function that tries the wheel; it gets the wheel, the source tree, a scratch folder, the version and the
+    revision."""
 
     root: Path
     generated: tuple[str, ...]
@@ -39,7 +40,7 @@ class Project(NamedTuple):
 
 
 class Released(NamedTuple):
-    """A release. `tag` is in the repository, the files are in `folder`."""
+    """A finished release. `tag`: its tag in the repository; `folder`: the folder with its files."""
 
     tag: str
     commit: str
@@ -47,17 +48,18 @@ class Released(NamedTuple):
 
 
 def try_wheel(wheel: Path, tree: Path, scratch: Path, version: str, revision: str) -> None:
-    """Tries the wheel in an environment that has nothing else but what it needs."""
+    """Tries the wheel in an environment that has only the wheel and the packages that it needs."""
     command = smoke.install(wheel, tree, scratch / "environment")
     (scratch / "empty").mkdir()
     smoke.check(command, version, revision, scratch / "empty")
 
 
 def release(project: Project, version: str, say: Callable[[str], None]) -> Released:
-    """Releases the present commit: cuts the changelog, builds, tries, and at the end commits and tags.
+    """Releases the present commit: cuts the changelog, builds the files, tries the wheel, and at the end commits and
+    tags.
 
-    All times are that of the present commit, so that a second release of it has the same files. Raises ReleaseError;
-    the checkout and its repository are then as they were.
+    All times in the files are the time of the present commit, so that a second release of the commit has the same
+    files. Raises ReleaseError; then the checkout and its repository are unchanged.
     """
     root = project.root
     tag, dist = check(root, version), root / "dist" / version
@@ -82,7 +84,7 @@ def release(project: Project, version: str, say: Callable[[str], None]) -> Relea
 
 
 def check(root: Path, version: str) -> str:
-    """Returns the tag of the version. Raises ReleaseError if the checkout is not ready for its release."""
+    """Returns the tag for `version`. Raises ReleaseError if the checkout is not ready for the release."""
     tag, final = f"v{version}", changelog.final_of(version)
     if changed := git(root, "status", "--porcelain"):
         raise ReleaseError(f"the tree is not clean:\n{changed}")
@@ -98,7 +100,7 @@ def check(root: Path, version: str) -> str:
 
 
 def _prepare(project: Project, version: str, source: Path, say: Callable[[str], None]) -> str:
-    """Makes the commit of the release on top of the present one, on no branch, and returns it."""
+    """Makes the commit of the release on top of the present commit, on no branch. Returns the id of the new commit."""
     root = project.root
     at = git(root, "show", "--no-patch", "--format=%ct", "HEAD")
     date = datetime.fromtimestamp(int(at), UTC).date().isoformat()

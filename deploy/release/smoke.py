@@ -18,7 +18,7 @@ from service.http_client import NoAnswer, send
 _READY_S: Final = 60.0
 _ENDS_S: Final = 20.0
 ANSWERS: Final = (("/-/ready", "OK"), ("/guide/stability.md", "Deprecation"), ("/metrics", "kafka_txn_exporter_up"))
-"""Addresses of a service over an empty store, and a word that each answer contains."""
+"""Paths of a service over an empty store, each with a word that the answer contains."""
 
 
 def install(wheel: Path, tree: Path, folder: Path) -> tuple[str, ...]:
@@ -34,8 +34,8 @@ def install(wheel: Path, tree: Path, folder: Path) -> tuple[str, ...]:
 
 
 def check(command: Sequence[str], version: str, revision: str, folder: Path) -> None:
-    """Raises ReleaseError if the command is not of this version and revision, or does not serve. `folder`: an empty
-    one, which becomes the working directory."""
+    """Raises ReleaseError if the command reports another version or revision, or cannot run a service. `folder`: an
+    empty folder, which becomes the working directory."""
     wanted = f"txnscope {version}, revision {revision[:12]}"
     nothing = {name: "" for name in os.environ if name.startswith(("TXNSCOPE_", "PYTHON"))}
     if (said := run((*command, "--version"), folder, nothing).strip()) != wanted:
@@ -57,7 +57,7 @@ def check(command: Sequence[str], version: str, revision: str, folder: Path) -> 
 
 
 def _expect(service: subprocess.Popen[bytes], url: str, word: str) -> None:
-    """Raises ReleaseError unless the address answers with the word within a minute."""
+    """Waits at most a minute until the answer at `url` contains `word`. Raises ReleaseError if it does not."""
     said, until = "no answer", time.monotonic() + _READY_S
     while time.monotonic() < until and service.poll() is None:
         try:

@@ -1,1 +1,1 @@
-"""The documentation as a static site, and the man page: `make docs`."""
+"""Makes the documentation as a static site, and the man page: `make docs`."""

@@ -20,7 +20,8 @@ HERE = Path(__file__).parent
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0; otherwise that of Sphinx, which says what is wrong."""
+    """Makes the site and the man page. Returns the exit code: 0, or Sphinx's exit code if the site cannot be made.
+    Sphinx prints what is wrong."""
     parser = argparse.ArgumentParser(prog="python -m deploy.site", description=__doc__)
     parser.add_argument(
         "--out", metavar="FOLDER", type=Path, default=ROOT / "dist" / "docs", help="(default: dist/docs)"
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build_site(docs: Path, out: Path) -> int:
-    """Builds the site anew, and returns Sphinx's exit code. Warnings are errors."""
+    """Builds the whole site, and returns Sphinx's exit code. Warnings are errors."""
     with tempfile.TemporaryDirectory(prefix="txnscope-site-") as doctrees:
         words = ["-q", "-W", "--keep-going", "-b", "html", "-c", str(HERE), "-d", doctrees, str(docs), str(out)]
         return int(build_main(words))

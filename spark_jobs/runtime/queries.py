@@ -1,4 +1,4 @@
-"""Runs streaming queries from our sources through Spark into a sink, each until it has to end or fails."""
+"""Runs streaming queries: Spark reads from our sources and writes to a sink, until the query fails or has to end."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _CHECK_EVERY_S: Final = 0.5
 
 
 class StillStoring(Exception):
-    """A query has ended, but the store has not answered its last batch. Until the store answers, no other query may
-    write in place of this one."""
+    """A query has ended, but the store has not yet answered the write of its last batch. Until the store answers, no
+    new query may replace the ended one."""
 
 
 class Queries:
-    """Runs queries in one session."""
+    """Runs queries in one Spark session."""
 
     def __init__(self, spark: SparkSession, scratch: Path, executors: Executors | None = None) -> None:
-        """`scratch`: the folder for checkpoints, which live no longer than their query. `executors`: the executors of a
-        Spark cluster; None if Spark runs on this machine alone."""
+        """`scratch`: the folder for checkpoints; each is removed at the end of its query. `executors`: the executors of
+        a Spark cluster; None if Spark runs on this machine alone."""
         self._spark, self._scratch, self._executors = spark, scratch, executors
         self._registered: set[type[DataSource]] = set()
 

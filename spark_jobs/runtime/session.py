@@ -2,7 +2,7 @@
 interface; with another `Master` it runs on an existing cluster.
 
 Every setting was measured; the figures are in docs/benchmarks.md and docs/adr/0001. docs/adr/0009 explains the settings
-that keep the session alive on a starved machine, and its Python processes quiet.
+that keep the session alive on a starved machine, and those that keep its Python processes quiet.
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ log = logging.getLogger("txnscope.ingest")
 CORES = 2
 LOGGING: Final = Path(__file__).parent / "conf" / "log4j2.properties"
 NO_CONF: Final = Path(__file__).parent / "conf" / "none"
-"""A folder that does not exist, for the JVM's class path. The JVM archives no classes if a folder on the class path has
-files."""
+"""Path of a folder that does not exist, for the JVM's class path. The JVM archives no classes if a folder on the class
+path has files."""
 
 TASK_TRIES: Final = 2
-"""Maximum attempts at a task. When a worker dies, another one tries its task again, and the query continues. A task
-that gets no answer from Kafka is tried again, too; the second attempt must be short, because the failure is reported
-only when the query ends."""
+"""Maximum attempts at a task. When a worker dies, another worker runs the task again, and the query continues. A task
+that gets no answer from Kafka is repeated, too. This second attempt must be short, because the failure is reported only
+when the query ends."""
 
 _PATIENCE_S: Final = 600
-"""Timeout (s) of waits between Spark's own processes. `spark_jobs.runtime.liveness` finds stuck parts: it distinguishes
-a slow machine from a dead process. Spark's own timeouts of 15 s and more do not."""
+"""Timeout (s) of waits between Spark's own processes. `spark_jobs.runtime.liveness` finds stuck parts, and
+distinguishes a slow machine from a dead process. Spark's own timeouts of 15 s and more do not."""
 
 _SOCKETS_FIT: Final = 60
-"""Maximum length (bytes) of the path of a folder for Unix sockets. Linux takes paths of at most 107 bytes, of which
-Spark's names need 43. If the folder's path is longer, Spark listens on loopback instead."""
+"""Maximum length (bytes) of the path of a folder for Unix sockets. Linux accepts paths of at most 107 bytes, and the
+names of Spark's sockets need 43. If the folder's path is longer, Spark listens on loopback instead."""
 
 _JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _ON_A_CLUSTER: Final = {
@@ -81,14 +81,14 @@ class SparkFailed(Exception):
 
 
 class SparkStart:
-    """A start of Spark in the background: its JVM takes seconds, in which the application does other work."""
+    """Starts Spark in the background. The JVM takes seconds to start; meanwhile the application does other work."""
 
     def __init__(self, scratch: Path, guard: JvmGuard, master: Master) -> None:
         self._session: Future[SparkSession] = Future()
         threading.Thread(target=self._start, args=(scratch, guard, master), name="Spark's start", daemon=True).start()
 
     def is_over(self, within_s: float) -> bool:
-        """Waits at most `within_s`, and returns whether Spark has started, or failed to."""
+        """Waits at most `within_s` for the start. Returns True if Spark has started, or has failed to start."""
         return bool(wait([self._session], within_s).done)
 
     def session(self) -> SparkSession:
@@ -106,8 +106,8 @@ def start_spark(
     scratch: Path, guard: JvmGuard, master: Master = HERE, java_options: Sequence[str] | None = None
 ) -> SparkSession:
     """Starts a session on the Java that `find_java` returns. `scratch`: a folder for everything that Spark writes on
-    this machine. `guard`: is called with the session's JVM. `java_options`: replace the options that use the archive of
-    classes.
+    this machine. `guard`: is called with the session's JVM. `java_options`: options of Java in place of those that use
+    the archive of classes.
 
     Raises JavaNotFound, SparkFailed.
     """
@@ -153,8 +153,8 @@ def _sharing(java: Java) -> Sequence[str]:
 
 
 def _settings(scratch: Path, master: Master, java_options: Sequence[str]) -> dict[str, str]:
-    """Returns our settings. Those of `spark-defaults.conf` override them, and those of `master` override both. Options
-    of the JVM do not override ours, but follow them."""
+    """Returns the settings of the session. Settings of `spark-defaults.conf` override ours, and settings of `master`
+    override both. Options of the JVM do not override ours, but are appended to them."""
     here = {"spark.local.dir": str(scratch), "spark.network.timeout": f"{_PATIENCE_S}s"}
     ours = {**_everywhere(scratch, java_options), **(here if master.is_local else _ON_A_CLUSTER)}
     theirs = {**_spark_defaults(), **dict(master.conf)}
@@ -164,7 +164,8 @@ def _settings(scratch: Path, master: Master, java_options: Sequence[str]) -> dic
 
 
 def _spark_defaults() -> dict[str, str]:
-    """Returns the settings of `spark-defaults.conf`, which override ours. Spark itself would let ours override them."""
+    """Returns the settings of `spark-defaults.conf`, except `spark.master`. Here they override our settings; Spark
+    itself would let our settings override them."""
     folder = os.environ.get("SPARK_CONF_DIR") or Path(os.environ.get("SPARK_HOME", NO_CONF)) / "conf"
     try:
         text = (Path(folder) / "spark-defaults.conf").read_text("utf-8")
@@ -215,11 +216,11 @@ def _python(scratch: Path, interpreter: str) -> Path:
 
 
 def planners_path(scratch: Path, interpreter: str) -> Path:
-    """Makes a folder for the `PYTHONPATH` of a driver's JVM. With it, the planners of that JVM become the program of
-    `_python`.
+    """Makes a folder for the `PYTHONPATH` of a driver's JVM, and returns its path. With this folder, the planners that
+    the JVM starts become the program of `_python`.
 
-    `PYSPARK_PYTHON` cannot name that program with a cluster, because the same path has to hold on every machine.
-    Daemons stay as they are, because the JVM does not limit their time.
+    With a cluster, `PYSPARK_PYTHON` cannot name that program, because the same path has to exist on every machine.
+    Daemons start without the program, because the JVM does not limit the time of their start.
     """
     program = str(_python(scratch, interpreter))
     folder = scratch / "planners"
@@ -235,7 +236,7 @@ def planners_path(scratch: Path, interpreter: str) -> Path:
 
 @contextmanager
 def _for_planners(scratch: Path) -> Iterator[None]:
-    """Gives a JVM that starts within the block the path of `planners_path`."""
+    """Puts the folder of `planners_path` on the `PYTHONPATH` of a JVM that starts within the block."""
     before = os.environ.get("PYTHONPATH")
     found = str(planners_path(scratch, os.environ["PYSPARK_PYTHON"]))
     os.environ["PYTHONPATH"] = found if before is None else os.pathsep.join([found, before])
@@ -249,5 +250,5 @@ def _for_planners(scratch: Path) -> Iterator[None]:
 
 
 def _is_lost(*_: Any) -> None:
-    """Prints nothing when the JVM is gone. The watchdog reports that in one line; socketserver would print a
+    """Prints nothing when the JVM is gone. The watchdog reports the JVM's end in one line; socketserver would print a
     traceback."""

@@ -1,4 +1,4 @@
-"""Stores each batch: one call of the store's writer per batch, repeated until the store takes it."""
+"""Stores each batch with one call of the store's writer, which is repeated until the store takes the batch."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ _Batch = TypeVar("_Batch")
 class StoreSink(Generic[_Batch]):
     """The sink of a query. Spark calls it with each micro-batch; a thread stores the batch while Spark reads the next.
 
-    So Spark may commit a batch that is not stored yet: nothing depends on Spark's commits (docs/adr/0005). Between
-    micro-batches the planner hands over direct batches (`take_from`). Batches are stored one at a time, in the order in
-    which they were planned. `failure`: the exception with which storing a batch failed; the next call raises it.
+    So Spark may commit a batch that is not stored yet. This does no harm: nothing depends on Spark's commits
+    (docs/adr/0005). Between micro-batches the planner hands over direct batches (`take_from`). Batches are stored one
+    at a time, in the order in which they were planned. `failure`: the exception with which storing a batch failed; the
+    next call of the sink raises this exception.
     """
 
     def __init__(
@@ -40,9 +41,9 @@ class StoreSink(Generic[_Batch]):
         apply: Callable[[_Batch, int, int | None], Any],
         step: Callable[[], None],
     ) -> None:
-        """`apply` gets a batch, the time (ms), and the duration (ms) of the previous micro-batch; it gets each duration
-        once, else None. `step` is called at each step: a batch arrived, was stored, or waits for a store that does not
-        take it."""
+        """`apply` gets a batch, the time (ms), and the duration (ms) of the previous micro-batch, or None if that
+        duration was passed before or there is none. `step` is called to report progress: when a batch has arrived, when
+        it is stored, and while the store does not take it."""
         self._batches, self._apply, self.step = batches_from_rows, apply, step
         self._ending = threading.Event()
         self._idle = threading.Event()
@@ -72,7 +73,7 @@ class StoreSink(Generic[_Batch]):
             self._idle.set()
 
     def take_from(self, direct: DirectBatches) -> None:
-        """Begins to store what the planner puts into `direct`, until `close`."""
+        """Starts a thread that stores the batches that the planner puts into `direct`, until `close` is called."""
         self._direct = direct
         self._taking = threading.Thread(target=self._take_directs, name="direct batches", daemon=True)
         self._taking.start()
@@ -92,17 +93,17 @@ class StoreSink(Generic[_Batch]):
         return table is not None
 
     def _wait_until_stored(self) -> None:
-        """Waits until the newest batch is stored. Raises its failure."""
+        """Waits until the newest batch is stored. If storing it failed, raises the failure."""
         if self._storing is not None:
             self._storing.result()
 
     def wait_until_idle(self) -> None:
-        """Waits until no call is running, at most END_S."""
+        """Waits at most END_S for the end of a running call of this sink."""
         self._idle.wait(END_S)
 
     def close(self) -> bool:
-        """Stops taking direct batches, then waits for the batch that is being stored; each takes at most END_S. Returns
-        False if that batch is not stored yet."""
+        """Stops taking direct batches, then waits for the batch that is being stored, at most END_S each. Returns False
+        if that batch is not stored by then."""
         self._ending.set()
         if self._taking is not None:
             self._taking.join(END_S)

@@ -1,8 +1,8 @@
 """Ends the process when it cannot work any more; the supervisor, a separate process, starts it again.
 
-A thread checks once a second. While all parts make progress and Spark's JVM lives, the thread reports that to the
-supervisor. With `--liveness`, it also touches a file, or lets a port answer 200. Otherwise it writes one line to the
-log and ends the process.
+A thread checks once a second. While all parts make progress and Spark's JVM runs, the thread reports to the supervisor
+that the process works. With `--liveness`, the thread also touches a file, or lets a port answer 200. If a part is stuck
+or the JVM has ended, the thread writes one line to the log and ends the process.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class BadLiveness(Exception):
 
 class Watchdog:
     """The watchdog of one process. Call `begin` once. While all parts make progress, the watchdog calls `beat`, which
-    reports that to the supervisor. It also calls `report_liveness`, if given, which reports it by `--liveness`."""
+    reports to the supervisor, and `report_liveness`, if given, which reports as `--liveness` requires."""
 
     def __init__(
         self, liveness: Liveness, beat: Callable[[], None], report_liveness: Callable[[], None] | None = None
@@ -56,11 +56,12 @@ class Watchdog:
         self._jvm = jvm
 
     def allow_jvm_end(self) -> None:
-        """Accepts the end of the JVM from now on, because the application stops it."""
+        """Makes the watchdog accept the end of the JVM from now on. To be called before the application stops the
+        JVM."""
         self._may_jvm_end = True
 
     def end(self) -> None:
-        """Ends the watch: the application has ended by itself."""
+        """Stops the watchdog, because the application ends by itself."""
         self._is_ending.set()
 
     def _watch(self) -> None:
@@ -101,8 +102,9 @@ class Watchdog:
 
 
 def liveness_reporter(where: str) -> Callable[[], None]:
-    """Returns a function to call once a second while all parts make progress. The function touches the file `where`; if
-    `where` is [HOST:]PORT, a page there answers 200 from then on. An IPv6 address stands in brackets.
+    """Returns a function to call once a second while all parts make progress. If `where` is [HOST:]PORT, a page at this
+    port answers 200 after the first call. Otherwise the function touches the file `where`. An IPv6 address has to be in
+    brackets.
 
     Raises BadLiveness if the port is taken or the file cannot be written.
     """
@@ -142,4 +144,4 @@ class _Answer(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Logs nothing: probes come every few seconds."""
+        """Logs nothing, because probes come every few seconds."""

@@ -1,4 +1,5 @@
-"""Decides how many of the unread records one micro-batch reads, and divides them among its tasks. Pure."""
+"""Decides how many of the unread records one micro-batch reads, and divides them among its tasks. Sends no requests to
+Kafka."""
 
 from __future__ import annotations
 
@@ -13,19 +14,21 @@ from spark_jobs.source.log_identity import LogPosition
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """Upper bounds of one micro-batch. `records`: records in all, roughly. `first_read`: records of one partition while
-    history is read."""
+    """Upper bounds of one micro-batch. `records`: approximate number of records of all partitions. `first_read`: number
+    of records of one partition while history is read."""
 
     records: int = 400_000
     first_read: int = 2_000_000
 
 
 READ_AT_ONCE = 300_000
-"""Approximate number of records that a task folds before it hands them over; this bounds its memory."""
+"""Approximate number of records that a task folds before it hands over the result. The number bounds the task's
+memory."""
 
 
 def admit(positions: Mapping[int, LogPosition], ends: Mapping[int, int], limits: BatchLimits) -> dict[int, int]:
-    """Returns, by partition of `ends`, the offset to read to in this batch, never below the partition's position.
+    """Returns, for each partition of `ends`, the offset up to which this batch reads; never below the partition's
+    position.
 
     While history is read (below `counted_from`), a batch takes a few whole partitions, so that each id is folded once
     and written once. Otherwise every partition gets a share of the limit in proportion to its lag. No range straddles
@@ -72,7 +75,7 @@ def into_tasks(ranges: Sequence[Range], cores: int) -> list[list[Range]]:
     """Divides the ranges into at most `cores` tasks of about equal size, each with few leaders. Empty ranges, which
     only report the log's start and end, go into the first task.
 
-    A task costs about 16 ms whatever it does, so there must not be one per partition.
+    A task costs about 16 ms, however little it reads, so there must not be a task for each partition.
     """
     to_read = sorted((r for r in ranges if r.hi > r.lo), key=lambda r: (r.leader, r.lo - r.hi))
     tasks: list[list[Range]] = [[] for _ in range(min(cores, len(to_read)) or 1)]
@@ -86,7 +89,7 @@ def into_tasks(ranges: Sequence[Range], cores: int) -> list[list[Range]]:
 
 
 def split_by_size(ranges: Sequence[RangeRead]) -> Iterator[list[RangeRead]]:
-    """Yields lists of ranges that hold about READ_AT_ONCE records each; at least one list."""
+    """Divides `ranges` into lists of about READ_AT_ONCE records each. If there are no ranges, yields one empty list."""
     some: list[RangeRead] = []
     records = 0
     for r in ranges:

@@ -34,7 +34,7 @@ class LedgerReader(PlanningReader[TopicRange]):
 
 
 class LedgerSource(KafkaSource):
-    """Options as in `ledger_options`."""
+    """The streaming DataSource of tailed partitions. `ledger_options` makes its options."""
 
     reader_class = LedgerReader
 
@@ -44,7 +44,7 @@ def ledger_options(
 ) -> dict[str, str]:
     """Returns the options of the source in the form in which Spark passes them on (strings, keys in lower case).
 
-    `positions`: by topic; `pulse`: a file that is touched at each step.
+    `positions`: by topic; `pulse`: a file that is touched to report progress.
     """
     return {
         **settings.option,

@@ -1,7 +1,7 @@
 """Decides which ranges of the tailed partitions the next micro-batch reads. Each topic follows the rules of `planner`.
 
-Tailing of a topic begins at its end, as soon as all of its partitions answer and may be read. Records written before
-that are never read. A partition that is added later is read from its start.
+Tailing of a topic begins as soon as all of its partitions answer and may be read. It begins at the present ends of the
+partitions; records before these ends are never read. A partition that is added later is read from its start.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class LedgerBrokers(Brokers):
         return self._ask(lambda client: divergence(client, seen, partition, position))
 
     def record_size(self, layout: TopicLayout, partition: int, offset: int) -> int | None:
-        """Returns the bytes per record (strictly, per offset) at `offset`; None if no batch lies there. Raises
-        KafkaRefused if the topic may not be read."""
+        """Returns the bytes per record (strictly, per offset) at `offset`; None if there is no batch at this offset.
+        Raises KafkaRefused if the topic may not be read."""
         return self._ask(lambda client: _record_size(client, layout, partition, offset))
 
 
@@ -64,7 +64,7 @@ class _Measured(NamedTuple):
 
 
 class RecordSizes:
-    """Record sizes by topic. One partition is measured for the whole topic."""
+    """Measures record sizes by topic. The size in one partition counts for the whole topic."""
 
     def __init__(self, kafka: LedgerBrokers, now_ms: Callable[[], int]) -> None:
         self._kafka, self._now_ms = kafka, now_ms
@@ -95,7 +95,7 @@ BUDGET: Final = 32 << 20
 """Approximate bytes of one micro-batch. The store writes a micro-batch in one transaction."""
 LAYOUT_EVERY_MS: Final = 2_000
 _NO_TOPIC: Final = ""
-"""The topic id that is reported in place of a deleted topic's."""
+"""The topic id that is reported for a deleted topic."""
 
 
 class _TailedTopic(NamedTuple):
@@ -115,7 +115,8 @@ class _TailedTopic(NamedTuple):
         return sum(max(end - positions[p].next_offset, 0) for p, end in self.seen.ends.items())
 
     def ranges(self, limits: BatchLimits | None) -> list[TopicRange]:
-        """Returns the ranges to read. If `limits` is None, they are empty and only report the logs' starts and ends."""
+        """Returns the ranges to read. If `limits` is None, the ranges are empty and only report the logs' starts and
+        ends."""
         positions, ends = self.followed.positions, self.seen.ends
         until = {p: positions[p].next_offset for p in ends} if limits is None else admit(positions, ends, limits)
         return [TopicRange(self.topic, read) for read in ranges_to(until, self.seen, self.followed)]
@@ -189,8 +190,8 @@ class LedgerPlanner:
         self._layouts, self._layouts_at_ms = layouts, now_ms
 
     def _tailed(self, seen: LogObservation, troubles: list[Reason]) -> _TailedTopic | None:
-        """Returns the topic with its positions. None if this round brought no answer for it, or tailing has not
-        begun."""
+        """Returns the topic with its positions. Returns None if the topic cannot be planned in this round, or if its
+        tailing cannot begin yet. Adds the reasons of failures to `troubles`."""
         topic = seen.layout.topic
         known = self._positions.get(topic)
         if why := unanswered_reason(seen):
@@ -213,8 +214,8 @@ class LedgerPlanner:
             return None if known is None else one
 
     def _followed(self, seen: LogObservation, known: Mapping[int, LogPosition]) -> Followed | None:
-        """Returns the positions in the observed logs. Returns None if the topic was created again while the layout is
-        still that of the former topic."""
+        """Returns the positions in the observed logs. Returns None if the topic was deleted or created again, but the
+        layout is still the former topic's."""
         found = follow(seen, known, lambda p, position: self._kafka.divergence(seen, p, position), from_start=False)
         if any(gap.reason == "diverged" for gap in found.gaps.values()):
             now = self._kafka.topics().layouts.get(seen.layout.topic)
@@ -224,7 +225,8 @@ class LedgerPlanner:
         return found
 
     def _size(self, one: _TailedTopic) -> int | None:
-        """Returns the bytes per record, measured in the partition with the largest lag."""
+        """Returns the bytes per record, measured in the partition with the largest lag; None if no partition
+        answered."""
         positions, ends = one.followed.positions, one.seen.ends
         if not ends:
             return None
@@ -242,7 +244,8 @@ class LedgerPlanner:
 
 
 def _begin_at_end(seen: LogObservation) -> Followed:
-    """Returns the positions of a topic that is tailed from now on: at its ends, so that older records do not count."""
+    """Returns the first positions of a topic that is tailed from now on: the ends of its logs, so that older records do
+    not count."""
     topic_id = seen.layout.topic_id
     return Followed({p: LogPosition(topic_id, 0, end, -1, end) for p, end in seen.ends.items()}, {}, {})
 

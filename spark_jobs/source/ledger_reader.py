@@ -39,7 +39,7 @@ def read_tails(
 
 
 class _TailReader(RangeReader):
-    """Reads the tails of one topic. `broken`: the first batch that cannot be read."""
+    """Reads the ranges of one tailed topic. `broken`: the first batch that cannot be read."""
 
     def __init__(
         self, settings: ClientSettings, topic: str, ranges: Sequence[RangeRead], now_ms: Callable[[], int]
@@ -61,8 +61,8 @@ class _TailReader(RangeReader):
                 self._handle_partial_batch(chunk)
 
     def _handle_partial_batch(self, chunk: Chunk) -> None:
-        """Handles a chunk without a whole batch. If the chunk fills the fetch limit, the batch is larger than this
-        limit. Otherwise the bytes are no batch, because a broker sends the first batch whole."""
+        """Handles a chunk without a whole batch. If the chunk fills the fetch limit, its batch is larger than this
+        limit. Otherwise the bytes are no valid batch, because a broker sends the first batch whole."""
         p = chunk.partition
         if len(chunk.data) >= self._max_bytes[p]:
             self._max_bytes[p] = min(self._max_bytes[p] * 2, MAX_FETCH_BYTES)

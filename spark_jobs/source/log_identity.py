@@ -1,4 +1,4 @@
-"""Checks that a partition's log is still the one that was read, by its stored position and its leader's answers."""
+"""Checks, by the stored position and the leader's answers, that a partition's log is still the log that was read."""
 
 from __future__ import annotations
 
@@ -43,12 +43,14 @@ def observe_log(client: KafkaClient, layout: TopicLayout, now_ms: int) -> LogObs
 
 
 def divergence(client: KafkaClient, seen: LogObservation, partition: int, position: LogPosition) -> Gap | None:
-    """Returns a gap that begins where the log differs from the one read up to `position`; None if it is the same log.
+    """Returns a gap that begins where the log differs from the log that was read up to `position`; None if nothing
+    differs. A gap has one of three causes:
 
     - Another topic id: the topic was created again.
-    - The log, or the leader epoch of the position, ends below the position: the present leader is a replica that never
-      had the records up to the position (unclean election, lost disk).
-    - A stale position: the same log, but its past must be read again to see which ids are gone.
+    - The log, or the leader epoch of the position, ends below the position: the present leader never had all records up
+      to the position (unclean election, lost disk).
+    - The position is stale: the log is the same, but its older records must be read again to find the ids that are
+      gone.
 
     Raises KafkaUnavailable.
     """
@@ -78,11 +80,12 @@ def unanswered_reason(seen: LogObservation) -> Reason | None:
 
 
 class LogPosition(NamedTuple):
-    """A position in a log: everything below `next_offset` of this generation is in the store. `leader_epoch`: the epoch
-    of the leader from which it was read; -1 if nothing was read yet.
+    """A position in a log: all records below `next_offset` of this generation are in the store. `leader_epoch`: the
+    epoch of the leader from which the newest of them were read; -1 if nothing was read yet.
 
-    Offsets below `counted_from` update the state but no counter: they were written before counting began, or were
-    counted already. `stale`: the log was read so long ago that tombstones written since may have been compacted away.
+    Records below `counted_from` update the state but no counter: they were written before counting began, or were
+    counted already. `stale`: the log was read so long ago that tombstones written since then may have been compacted
+    away.
     """
 
     topic_id: str
@@ -93,8 +96,8 @@ class LogPosition(NamedTuple):
     stale: bool = False
 
     def restarted(self, topic_id: str, begin: int, gap: Gap) -> LogPosition:
-        """Returns the position in a log that differs from `gap.from_offset` on: in a new generation, read from
-        `begin`."""
+        """Returns the position from which to read a log that differs from `gap.from_offset` on: the offset `begin` of a
+        new generation."""
         return LogPosition(topic_id, self.generation + 1, begin, -1, gap.from_offset)
 
 

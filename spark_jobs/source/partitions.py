@@ -30,8 +30,8 @@ from spark_jobs.source.stream_reader import KafkaSource
 
 TICK_S: Final = 0.25
 TOO_LATE_MS: Final = 10_000
-"""Age (ms) from which on a sample is too old to be read for: a task reports it without reading from brokers, because
-the next sample is fresher."""
+"""Maximum age (ms) of a sample for which a task still reads stalled partitions. For an older sample the task only
+reports the observations, because the next sample is fresher."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class SampleTask(InputPartition):
 
 
 class PartitionsReader(DataSourceStreamReader):
-    """Takes a sample as soon as there is urgent news, and otherwise once a second. Samples without partitions to read
-    go to the driver directly, except one every THROUGH_SPARK_EVERY_S."""
+    """Reports a sample as soon as there is urgent news, and otherwise once a second. Samples without partitions to read
+    go to the driver without Spark, except one every THROUGH_SPARK_EVERY_S."""
 
     def __init__(self, options: dict[str, str]) -> None:
         settings = ReaderSettings.model_validate_json(options[OPTION])
@@ -108,7 +108,7 @@ class PartitionsReader(DataSourceStreamReader):
 
 
 class PartitionsSource(KafkaSource):
-    """Options as in `sampler_options`."""
+    """The streaming DataSource of samples. `sampler_options` makes its options."""
 
     reader_class = PartitionsReader
 
@@ -118,7 +118,7 @@ def sampler_options(
 ) -> dict[str, str]:
     """Returns the options of the source in the form in which Spark passes them on (strings, keys in lower case).
 
-    `window_file`: see `read_stalled`; `pulse`: a file that is touched at each step.
+    `window_file`: see `read_stalled`; `pulse`: a file that is touched to report progress.
     """
     return {
         **settings.option,

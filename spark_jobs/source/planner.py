@@ -33,9 +33,9 @@ from spark_jobs.source.log_identity import (
 
 LAYOUT_MAX_AGE_MS = 1_000
 TRY_AGAIN_MS = 5_000
-"""Time between two attempts to fetch from a partition that could not be read."""
+"""Time (ms) between two attempts to fetch from partitions that could not be read."""
 LIST_EVERY_MS = 10_000
-"""Time between two requests for transactional ids while there is no topic, and no broker has listed any."""
+"""Time (ms) between two requests to list transactional ids, while there is no topic and no broker has listed an id."""
 _TRY_BYTES = 1 << 20
 _TRY_TIMEOUT_MS = 3_000
 
@@ -56,8 +56,8 @@ class BatchPlan(Generic[Range]):
 
 class LogPlanner:
     """Plans batches over one topic, from `positions` on. Time comes from `now_ms`. `unreadable`: the partitions that
-    ended an earlier query, and why. They are read again after a fetch from them succeeds; the others are read
-    meanwhile."""
+    ended an earlier query, and why. Each of them is read again after a fetch from it succeeds; the other partitions are
+    read meanwhile."""
 
     def __init__(
         self,
@@ -112,7 +112,8 @@ class LogPlanner:
         return seen
 
     def _why_no_topic(self) -> Reason | None:
-        """Returns why there is no topic; None if the topic may still be created, and is then read from its start."""
+        """Returns why there is no topic. Returns None while the topic may still be created; it is then read from its
+        start."""
         client, now_ms = self._client, self._now_ms()
         assert client is not None
         if not self._has_ids and now_ms - self._listed_at_ms >= LIST_EVERY_MS:
@@ -121,8 +122,8 @@ class LogPlanner:
         return NoTransactionLog(TransactionsSeen.LISTED) if self._has_ids else None
 
     def _plan(self, seen: LogObservation) -> BatchPlan[RangeRead]:
-        """Returns the plan. All positions move together, after the last request to Kafka. If a request fails, no
-        position has moved, and a later plan reports the gaps."""
+        """Returns the plan for an observation, and updates the positions. All positions are updated together, after the
+        last request to Kafka. If a request fails, no position has changed, and a later plan reports the gaps."""
         client = self._client
         assert client is not None
         followed = follow(seen, self._positions, lambda p, position: divergence(client, seen, p, position))
@@ -156,7 +157,7 @@ class LogPlanner:
 
 
 def _can_fetch(client: KafkaClient, layout: TopicLayout, partition: int, offset: int) -> bool:
-    """Returns whether a fetch succeeds. An offset outside the log counts as success, because the reader continues
+    """Returns True if a fetch succeeds. An offset outside the log counts as success, because the reader continues
     behind deleted records."""
     try:
         fetch_piece(client, layout.topic, layout.leaders[partition], partition, offset, _TRY_BYTES)
@@ -166,8 +167,9 @@ def _can_fetch(client: KafkaClient, layout: TopicLayout, partition: int, offset:
 
 
 class Followed(NamedTuple):
-    """The positions in the observed logs. `gaps`: by partition, where the log is not the one that was read. `removed`:
-    partitions that no longer exist, each with its last position and a gap over what was read."""
+    """The positions in the observed logs. `gaps`: by partition, the offsets at which the log is not the one that was
+    read. `removed`: partitions that no longer exist, each with its last position and a gap over all offsets that were
+    read."""
 
     positions: dict[int, LogPosition]
     gaps: dict[int, Gap]
@@ -182,8 +184,8 @@ def follow(
     from_start: bool = True,
 ) -> Followed:
     """Returns the positions after an observation. `find_divergence`: as `log_identity.divergence`. A log that differs
-    from the one that was read is read again from its start; without `from_start`, from the offset at which it
-    differs."""
+    from the one that was read is read again: from its start, or without `from_start` from the offset at which the
+    difference begins."""
     lost = {  # partitions that the topic no longer has since it was created again
         p: Gap(0, position.next_offset, "recreated")
         for p, position in known.items()
@@ -203,7 +205,7 @@ def follow(
 
 
 def ranges_to(until: Mapping[int, int], seen: LogObservation, followed: Followed) -> tuple[RangeRead, ...]:
-    """Returns the ranges from each position to `until`, and a final one for each partition that no longer exists."""
+    """Returns the ranges from each position to `until`, and a last range for each partition that no longer exists."""
     ranges = [_range(seen, p, followed.positions[p], hi, followed.gaps.get(p)) for p, hi in until.items()]
     topic_id, asked_at_ms = seen.layout.topic_id, seen.asked_at_ms
     ranges += [end_of(p, position, topic_id, asked_at_ms, gap) for p, (position, gap) in followed.removed.items()]
@@ -242,7 +244,7 @@ def _range(seen: LogObservation, partition: int, position: LogPosition, hi: int,
 
 
 def end_of(partition: int, position: LogPosition, topic_id: str, asked_at_ms: int, gap: Gap | None) -> RangeRead:
-    """Returns the `RangeRead` that reports that a partition no longer exists. `topic_id`: of the topic that replaced
-    the old one."""
+    """Returns the `RangeRead` that reports that a partition no longer exists. `topic_id`: id of the topic that replaced
+    the old one; empty if the topic was deleted."""
     generation = position.generation + 1
     return RangeRead(partition, topic_id, generation, 0, 0, NO_LEADER, -1, 0, 0, asked_at_ms, 0, 0, gap, True)

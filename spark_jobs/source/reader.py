@@ -1,7 +1,7 @@
 """Reads the ranges of one task to their ends, in an executor: fetch, decode, fold.
 
-The reader waits until a short failure ends, such as a moving leader or a restarting broker. If a failure lasts, the
-reader raises it, and the batch is planned again from the store's positions.
+The reader waits for the end of a short failure, such as a leader that moves or a broker that restarts. If a failure
+lasts, the reader raises it, and the batch is planned again from the store's positions.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ def read_ranges(
 
 
 class RangeReader(ABC):
-    """Reads the ranges of one topic and tracks the progress of each. A subclass decides what to keep of the bytes."""
+    """Reads the ranges of one topic and tracks the progress of each. A subclass decides what to keep of the bytes
+    read."""
 
     def __init__(self, settings: ClientSettings, topic: str, ranges: Sequence[RangeRead]) -> None:
         self._settings, self._topic = settings, topic
@@ -109,8 +110,8 @@ class RangeReader(ABC):
         """Keeps the whole batches of `chunks`, and moves `_next_offsets`, `_bytes` and `_records` behind them."""
 
     def step(self) -> None:
-        """Sends one Fetch to each leader. If a Fetch fails, refreshes the leaders. Raises KafkaUnavailable after too
-        long a time without progress, and KafkaRefused if READ on the topic is denied."""
+        """Sends one Fetch to each leader, and keeps the records. If a Fetch fails, refreshes the leaders. Raises
+        KafkaUnavailable if no progress was made for too long, and KafkaRefused if READ on the topic is denied."""
         before = dict(self._next_offsets)
         failure: KafkaUnavailable | None = None
         for node, partitions in self._by_leader().items():
@@ -148,7 +149,7 @@ class RangeReader(ABC):
         return groups
 
     def _handle_answers(self, client: KafkaClient, answers: list[Fetched]) -> None:
-        """Keeps the records of the answers, then raises KafkaUnavailable if a partition has an error. Raises
+        """Keeps the records of the answers, then raises KafkaUnavailable if a partition answered with an error. Raises
         KafkaRefused if READ on the topic is denied."""
         chunks = []
         failure: KafkaUnavailable | None = None
@@ -197,7 +198,8 @@ class RangeReader(ABC):
 
 
 class _LogRangeReader(RangeReader):
-    """Reads the transaction log: keeps its records, folded, and those that could not be decoded."""
+    """Reads the transaction log. Keeps its records as runs (see `fold`), and a list of the records that could not be
+    decoded."""
 
     def __init__(
         self,
@@ -259,11 +261,9 @@ class _LogRangeReader(RangeReader):
             self._ranges[p] = self._ranges[p]._replace(missing=self._ranges[p].missing + max(lacking, 0))
 
     def _unusable_batches(self, columns: LogColumns, chunks: Sequence[Chunk]) -> Iterator[BrokenBatch]:
-        """Yields a broken batch for each answer that is shorter than the fetch limit and still has no usable batch.
-
-        A broker sends the first batch whole or nothing at all (KIP-74). So either the batch has a wrong length, or it
-        is whole and has the offset of another place.
-        """
+        """Yields a broken batch for each answer that is shorter than the fetch limit and still has no usable batch. A
+        broker sends the first batch whole or nothing at all (KIP-74). So the batch has either a wrong length or a wrong
+        offset."""
         told = {b.partition for b in columns.broken}
         for p, at, _, data in chunks:
             if p not in told and columns.next_offsets[p] <= at and len(data) < self._max_bytes[p]:
@@ -278,8 +278,8 @@ class _LogRangeReader(RangeReader):
             self._next_offsets[r.partition] += 1
 
     def _fold_pieces(self) -> None:
-        """Keeps the number of pieces small: merges all pieces into one as soon as the later pieces together have as
-        many runs as the first."""
+        """Merges all pieces into one as soon as the later pieces together have as many runs as the first. So the number
+        of pieces stays small."""
         first, *more = (len(piece.runs.partition) for piece in self._pieces)
         if more and sum(more) >= first:
             self._pieces = [merge(concat(self._pieces), self._scope)]

@@ -1,4 +1,4 @@
-"""The settings of Spark's readers. They reach planners and executors as one option of the source, a JSON document."""
+"""The settings of Spark's readers. Planners and executors get them as one option of the source, a JSON document."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pydantic import BaseModel, ConfigDict
 from service.kafka.settings import ClientSettings
 
 OPTION: Final = "settings"
-"""Name of the option of a source."""
+"""Name of the source's option that holds the settings."""
 
 _INTERNAL: Final = "__"
 
 
 class WatchedTopics(NamedTuple):
-    """Globs of topic names. `topics`: topics to watch; none means all. `mirrored`: topics not to watch, because they
-    are copied from another cluster with its producer ids, which mean nothing in this cluster."""
+    """Globs of topic names. `topics`: topics to watch; empty means all. `mirrored`: topics not to watch, because they
+    are copied from another cluster. Their records have producer ids of that cluster, which mean nothing in this one."""
 
     topics: tuple[str, ...] = ()
     mirrored: tuple[str, ...] = ()
@@ -31,8 +31,8 @@ class WatchedTopics(NamedTuple):
         return any(fnmatchcase(topic, glob) for glob in self.mirrored)
 
     def tails(self, topic: str) -> bool:
-        """Returns True if every batch of `topic` is to be read. Kafka's own topics are never tailed; the transaction
-        log has its own source."""
+        """Returns True if every batch of `topic` is to be read. Kafka's own topics are never tailed; a source of its
+        own reads the transaction log."""
         return self.covers(topic) and not topic.startswith(_INTERNAL)
 
 
@@ -40,8 +40,9 @@ EVERYTHING: Final = WatchedTopics()
 
 
 class ReaderSettings(BaseModel):
-    """The settings of a reader. `full_history_prefixes`: every transition of ids with one of these prefixes is
-    reported. `tails`: every batch of the watched topics is read, so the decisions of coordinators are reported, too."""
+    """The settings of a reader. `full_history_prefixes`: prefixes of the transactional ids for which every transition
+    is reported. `tails`: True if every batch of the watched topics is read; then the decisions of coordinators are
+    reported, too."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -52,5 +53,5 @@ class ReaderSettings(BaseModel):
 
     @property
     def option(self) -> dict[str, str]:
-        """The option, in the form in which Spark passes it on."""
+        """Returns the option in the form in which Spark passes it on."""
         return {OPTION: self.model_dump_json()}

@@ -1,4 +1,4 @@
-"""Requests of the sampler to the brokers, and the division of reads of stalled partitions among tasks."""
+"""Sends the sampler's requests to the brokers, and divides the reads of stalled partitions among tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from service.kafka.errors import KafkaRefused, KafkaUnavailable
 from service.kafka.settings import ClientSettings
 
 WORTH_A_TASK: Final = 250
-"""Number of partitions that justify one more task: a task costs about 16 ms whatever it does."""
+"""Number of partitions that justify one more task. Each task costs about 16 ms, however little it reads."""
 
 
 def into_tasks(requests: Sequence[PartitionEnds], cores: int) -> list[tuple[PartitionEnds, ...]]:
@@ -31,8 +31,8 @@ _T = TypeVar("_T")
 
 
 class Listing(NamedTuple):
-    """The answer about one topic. `is_there`: the topic exists, though some brokers may not know it yet. `hidden`: why
-    it may not be described."""
+    """The answer about one topic. `is_there`: the topic exists, though some brokers may not know it yet. `hidden`: the
+    reason for which the topic may not be described."""
 
     is_there: bool
     hidden: Reason | None = None
@@ -56,7 +56,7 @@ class Brokers:
         return self._ask(lambda _: self._some.sample(layouts, with_start=True))
 
     def listing(self, topic: str) -> Listing:
-        """Returns the listing of a topic that is no longer among `topics`."""
+        """Requests one topic by name, because it is no longer among `topics`. Returns the answer."""
         try:
             return Listing(self._ask(lambda client: topic_layout(client, topic)) is not None)
         except KafkaRefused:

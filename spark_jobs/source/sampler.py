@@ -2,9 +2,9 @@
 
 A partition is reported at once when its stall begins, moves or ends, when it is deleted, and when it stops or begins to
 answer. Other changes of a stalled partition are reported once a second. Other changes of any other partition, such as
-the offsets of a busy one, are reported every few seconds: 10,000 busy partitions, sampled four times a second, would be
-40,000 rows a second without any news. All partitions, changed or not,
-are reported twice a minute.
+the offsets of a busy one, are reported every few seconds. If they were reported at once, 10,000 busy partitions,
+sampled four times a second, would make 40,000 rows a second without any news. All partitions, changed or not, are
+reported twice a minute.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from spark_jobs.source.watched import Rounds, Urgency, WatchedPartition, is_over
 
 LAYOUT_EVERY_MS: Final = 2_000
 LAYOUT_SOON_MS: Final = 1_000
-"""Replaces LAYOUT_EVERY_MS while some partition does not answer, because another broker may lead it by now."""
+"""Time (ms) between two refreshes of the layouts while some partition does not answer, because another broker may lead
+it by now."""
 LOG_STARTS_EVERY_MS: Final = 10_000
 FULL_EVERY_MS: Final = 30_000
 HEARTBEAT_MS: Final = 1_000
@@ -37,12 +38,13 @@ reads the partition."""
 REPORTS_AT_ONCE: Final = 2_000
 READS_AT_ONCE: Final = 2_000
 _CHECKS_AT_ONCE: Final = 20
-"""Topics per refresh that are asked for by name because they are no longer listed. The others follow in later
-refreshes."""
+"""Maximum number of topics per refresh that are requested by name because they are no longer listed. The others follow
+in later refreshes."""
 
 
 class Sample(NamedTuple):
-    """One micro-batch: `seen` was observed already, `requests` are the partitions that its tasks read."""
+    """One micro-batch. `seen`: the observations to report; `requests`: the stalled partitions that the tasks of the
+    micro-batch have to read."""
 
     seen: PartitionsBatch
     requests: tuple[PartitionEnds, ...] = ()
@@ -73,8 +75,8 @@ class Sampler:
         self._is_urgent = False
 
     def observe(self) -> None:
-        """Samples all partitions once. A failure of Kafka is not raised: `next_sample` reports it as trouble, unless
-        a later call of `observe` succeeds before."""
+        """Samples all partitions once. A failure of Kafka is not raised. `next_sample` reports the failure as trouble,
+        unless `observe` succeeds again before that."""
         try:
             every_ms = LAYOUT_SOON_MS if self._unresponsive else LAYOUT_EVERY_MS
             if is_over(self._layouts_at_ms, every_ms, self._now_ms()):
@@ -101,7 +103,7 @@ class Sampler:
         return self._is_urgent or is_over(self._reported_at_ms, HEARTBEAT_MS, self._now_ms())
 
     def next_sample(self) -> Sample:
-        """Returns the sample to report now. News in it is not reported again."""
+        """Returns the sample to report now. Every change is reported once."""
         now = self._reported_at_ms = self._now_ms()
         is_full = self._failure is None and is_over(self._full_at_ms, FULL_EVERY_MS, now)
         if is_full:
@@ -220,8 +222,8 @@ class Sampler:
         return stalled
 
     def _note_log_ends(self, layout: TopicLayout, found: Mapping[Place, Ends]) -> None:
-        """Notes the ends of the transaction log, by which its records and those of data partitions are ordered without
-        a clock."""
+        """Notes the ends of the transaction log. The ends show, without a clock, in which order records of this log and
+        of data partitions were written."""
         ends = {p: found[LOG, p] for p in layout.leaders if not found[LOG, p].error}
         log_ends = {p: LogEnd(one.high_watermark, layout.leaders[p].epoch) for p, one in ends.items()}
         if log_ends != self._log_ends:
@@ -257,8 +259,8 @@ class Sampler:
         self._is_urgent |= urgency is Urgency.NOW
 
     def _due_requests(self, now_ms: int) -> tuple[PartitionEnds, ...]:
-        """Returns the stalled partitions to read now: those never read at this LSO first, then those read longest
-        ago."""
+        """Returns the stalled partitions to read now: first those not yet read at their present LSO, then those read
+        longest ago."""
         due = [
             one
             for one in self._stalled.values()

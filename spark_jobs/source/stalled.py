@@ -1,7 +1,7 @@
-"""Reads stalled partitions, in an executor: the writer of the batch at the LSO, and open entries.
+"""Reads stalled partitions, in an executor: finds the writer of the batch at the LSO, and the open entries.
 
-A broker that does not answer is reported, without waiting for it: the next sample comes soon, and asks the leader of
-that time.
+A broker that does not answer is reported at once, and not tried again: the next sample comes soon, with a request to
+the leader of that time.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _fetchers: dict[str, WindowFetcher] = {}  # kept between tasks, as connections a
 def read_stalled(
     settings: ClientSettings, requests: Sequence[PartitionEnds], window_file: str, now_ms: Callable[[], int]
 ) -> Iterator[StalledRead]:
-    """Yields a read of each of `requests`, except partitions whose LSO has moved meanwhile. If a leader does not
-    answer, the reads of its partitions contain only the reason. `window_file`: the file with the windows read
-    before."""
+    """Yields the result for each of `requests`, except partitions whose LSO has moved meanwhile. If a leader does not
+    answer, the results of its partitions contain only the reason. `window_file`: the file with the windows that were
+    read before."""
     if window_file not in _fetchers:
         _fetchers.clear()  # windows of a query that has ended
         _fetchers[window_file] = WindowFetcher(WindowCache(window_file))
@@ -66,8 +66,8 @@ def _is_described(described: Producers | None) -> bool:
 
 
 def _describe(client: KafkaClient, node: int, requests: Sequence[PartitionEnds]) -> dict[tuple[str, int], Producers]:
-    """Returns the producers of each partition; nothing if the broker does not know the request (before Kafka 2.8).
-    Raises KafkaUnavailable."""
+    """Returns the producers of each partition. Returns an empty dict if the broker does not know DescribeProducers
+    (before Kafka 2.8) or refuses it. Raises KafkaUnavailable."""
     try:
         return describe_producers(client, node, by_topic(one.topic_partition for one in requests), _TIMEOUT_MS)
     except KafkaRefused:
@@ -99,7 +99,8 @@ def _why(request: PartitionEnds, error: int) -> Reason:
 
 
 def _entries(described: Producers, seen: Sequence[OpenEntry]) -> tuple[OpenEntry, ...]:
-    """Returns the entries that the broker reports, with the records and bytes that were counted in their batches."""
+    """Returns the entries that the broker reports. The numbers of records and bytes come from `seen`; they are None for
+    an entry that is not in `seen`."""
     written = {(one.producer_id, one.start_offset): (one.records, one.bytes) for one in seen}
     return tuple(
         OpenEntry(

@@ -1,7 +1,8 @@
-"""A Spark stream reader that plans micro-batches by asking Kafka: the base of sources that read logs to their ends.
+"""A Spark stream reader that plans each micro-batch from the brokers' answers. The base of sources that read logs to
+their ends.
 
-Spark 4.3 uses it in two places (python_streaming_source_runner.py). One reader object in one driver-side process plans
-as long as the query runs; `read` runs in pooled workers, on a pickled copy.
+Spark 4.3 uses a reader in two places (python_streaming_source_runner.py). One reader object, in a process beside the
+driver, plans as long as the query runs. `read` runs in pooled workers, on a pickled copy.
 """
 
 from __future__ import annotations
@@ -60,13 +61,14 @@ class Planner(Protocol[Range]):
 
 class PlanningReader(DataSourceStreamReader, Generic[Range]):
     """Plans a batch whenever there are new records, and otherwise at each heartbeat. The batches of heartbeats go to
-    the driver directly, except one every THROUGH_SPARK_EVERY_S. `poll_s`: the pause between two plans."""
+    the driver without Spark, except one every THROUGH_SPARK_EVERY_S. `poll_s`: the pause (s) between two plans."""
 
     poll_s: ClassVar[float]
 
     def __init__(self, options: dict[str, str]) -> None:
-        """`options` has the ReaderSettings; `pulse`, the file that is touched at each step, whichever process takes it;
-        `direct`, the folder of the query's DirectBatches; and `cores`, the number of tasks that run at once."""
+        """`options` contains the ReaderSettings; `pulse`, the file that every process of this reader touches to report
+        progress; `direct`, the folder of the query's DirectBatches; and `cores`, the number of tasks that run at
+        once."""
         self._settings = ReaderSettings.model_validate_json(options[OPTION])
         self._step = partial(touch, options["pulse"])
         self._direct = DirectBatches(options["direct"])
@@ -84,8 +86,8 @@ class PlanningReader(DataSourceStreamReader, Generic[Range]):
         return {"plan": 0}
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        """Blocks until a plan is worth a micro-batch: it has new records, or is a heartbeat that proves that Spark
-        works. Returns the number of the plan."""
+        """Blocks until a plan is worth a micro-batch: until it has new records, or is a heartbeat that has to go
+        through Spark. Returns the number of the plan."""
         if self._planner is None:
             self._planner = self.planner()
         while True:
@@ -116,7 +118,7 @@ class PlanningReader(DataSourceStreamReader, Generic[Range]):
         return self._tasks(self._plan)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of a task. Reports steps as the planner does, by touching the `pulse` file."""
+        """Yields the rows of a task. Reports progress as the planner does, by touching the `pulse` file."""
         assert isinstance(partition, ReadTask)
         with heard_by(self._step), encoding_failures():
             yield from self._rows(partition)

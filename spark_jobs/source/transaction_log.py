@@ -36,7 +36,7 @@ class TransactionLogReader(PlanningReader[RangeRead]):
 
 
 class TransactionLogSource(KafkaSource):
-    """Options as in `source_options`."""
+    """The streaming DataSource of the transaction log. `source_options` makes its options."""
 
     reader_class = TransactionLogReader
 
@@ -48,10 +48,7 @@ def source_options(
     unreadable: PartitionsUnreadable | None = None,
 ) -> dict[str, str]:
     """Returns the options of the source in the form in which Spark passes them on (strings, keys in lower case).
-    `pulse`: a file that is touched at each step.
-
-    `unreadable`: the partitions that ended the previous query.
-    """
+    `pulse`: a file that is touched to report progress. `unreadable`: the partitions that ended the previous query."""
     return {
         **settings.option,
         "positions": log_identity.to_json(positions),

@@ -1,5 +1,5 @@
-"""Holds one watched partition: its newest sample, the samples that show when its records were written, and the time its
-stall began."""
+"""Holds one watched partition: its newest sample, the samples that show when its records were written, and the time at
+which its stall began."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from service.kafka.ends import Ends
 LogEnds = Mapping[int, LogEnd]
 
 _ROUNDS: Final = 64
-"""Number of rounds for which the ends of the transaction log are remembered: 16 s."""
+"""Number of rounds (16 s) for which the ends of the transaction log are remembered."""
 _BEFORE: Final = 2
-"""Number of stretches kept before the newest. Even if every round begins a stretch, the oldest of these was over before
-`ends_before_last` was requested. So the markers of a transaction that ended later lie at the high watermark of that
-oldest stretch or above."""
+"""Number of stretches kept before the newest. Even if every round begins a stretch, the oldest stretch kept was over
+before `ends_before_last` was requested. So if a transaction ended after that request, its markers lie at the high
+watermark of the oldest stretch or above."""
 _MAX_CLOSED: Final = 16
 _SELECTED_FIRST: Final = 5
 _SELECTED_LAST: Final = 3
@@ -33,8 +33,8 @@ _NOTHING: Final[LogEnds] = MappingProxyType({})
 
 
 class Rounds:
-    """Numbers the rounds, and remembers the ends of the transaction log for the newest of them. A round that failed, or
-    in which nothing was known about the log, has no ends."""
+    """Numbers the rounds, and remembers the ends of the transaction log for the newest rounds. A round has no ends if
+    it failed, or if the transaction log was not known."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -51,23 +51,24 @@ class Rounds:
             del self._ends[next(iter(self._ends))]
 
     def before(self, number: int) -> tuple[int, LogEnds]:
-        """Returns the newest ends received before round `number` began, and the round that requested them; (0, nothing)
-        if they are forgotten."""
+        """Returns the newest ends received before round `number` began, and the number of the round that requested
+        them. Returns 0 and no ends if they are no longer remembered."""
         return next(((one, self._ends[one]) for one in reversed(self._ends) if one < number), (0, _NOTHING))
 
     def after(self, number: int) -> Iterable[LogEnds]:
-        """Yields the ends requested after round `number` was over, as far as they are remembered, oldest first."""
+        """Yields the ends requested after round `number` was over, oldest first, as far as they are still
+        remembered."""
         return (ends for one, ends in self._ends.items() if one > number)
 
 
 @dataclass(slots=True)
 class Stretch:
-    """Rounds `first` to `last`, in which the partition's leader reported one and the same high watermark.
+    """The rounds `first` to `last`, in all of which the partition's leader reported the same high watermark.
 
     `after`: by partition of the transaction log, the oldest end requested after round `first` was over. `before`: the
-    newest ends received before round `last` began, and the round that requested them; None while `last` may still be
-    the newest round. Both are noted in time, because the rounds are forgotten while a transaction stays open or a
-    leader does not answer.
+    newest ends received before round `last` began, and the number of the round that requested them; None while `last`
+    may still be the newest round. `after` and `before` keep these ends, because `Rounds` forgets them if a transaction
+    stays open for long, or a leader does not answer for long.
     """
 
     high_watermark: int
@@ -78,8 +79,8 @@ class Stretch:
     before: tuple[int, LogEnds] | None = None
 
     def note_ends(self, rounds: Rounds) -> None:
-        """Notes the ends that belong to `after` and are not noted yet. The newest round suffices once some are noted:
-        from then on, every round notes its own."""
+        """Adds to `after` the ends that are still missing there. If `after` has ends already, only the newest round can
+        add some, because every earlier round has added its own."""
         for ends in (rounds.newest,) if self.after else rounds.after(self.first):
             if not ends.keys() <= self.after.keys():
                 self.after = {**ends, **self.after}
@@ -87,8 +88,8 @@ class Stretch:
 
 @dataclass(slots=True)
 class Samples:
-    """The samples of one partition. The last of `stretches` may still grow; _BEFORE older ones are kept. `_closed`:
-    samples of ended stretches, kept only while a transaction is open on the partition."""
+    """The samples of one partition. The last of `stretches` may still grow; before it, _BEFORE older stretches are
+    kept. `_closed`: samples of ended stretches, kept only while a transaction is open on the partition."""
 
     stretches: list[Stretch] = field(default_factory=list)
     _closed: list[Sample] = field(default_factory=list)
@@ -120,7 +121,7 @@ class Samples:
                 newest.before = rounds.before(newest.last)
 
     def selected(self, rounds: Rounds, last_stable_offset: int) -> tuple[Sample, ...]:
-        """Returns the samples that prove most about when the records from the LSO on were written."""
+        """Returns the samples that best limit the time at which the records from the LSO on were written."""
         all_ = [*self._closed, _sample(rounds, self.stretches)] if self.stretches else self._closed
         chosen = all_[_first_relevant(all_, last_stable_offset) :]
         is_short = len(chosen) <= _SELECTED_FIRST + _SELECTED_LAST
@@ -135,7 +136,8 @@ class Samples:
 
 
 def _first_relevant(samples: Sequence[Sample], last_stable_offset: int) -> int:
-    """Returns the index of the sample _BEFORE places before the newest sample that does not reach beyond the LSO."""
+    """Returns the index of the first sample to keep: _BEFORE places before the newest sample whose high watermark is
+    not above the LSO."""
     older = [i for i, one in enumerate(samples) if one.high_watermark <= last_stable_offset]
     return max(older[-1] - _BEFORE, 0) if older else 0
 
@@ -151,18 +153,18 @@ def _sample(rounds: Rounds, stretches: Sequence[Stretch]) -> Sample:
 
 
 STALL_MS: Final = 200
-"""Minimum time (ms) for which the LSO stays at one offset below the high watermark before a partition is stalled: a bit
-less than the time between two samples, so that two in a row suffice."""
+"""A partition is stalled once its LSO has stayed at one offset below the high watermark for this time (ms). The time is
+a bit less than that between two samples, so that two samples in a row suffice."""
 MOVING_EVERY_MS: Final = 5_000
-"""Interval at which a busy partition, where transactions come and go, is reported."""
+"""Time (ms) between two reports of a busy partition, whose transactions come and go."""
 _MISSES: Final = 2
-"""Number of samples without an answer after which the partition counts as unresponsive. If only its leader moves, the
-second sample gets an answer."""
+"""Number of samples in a row without an answer after which the partition counts as unresponsive. If its leader only
+moved, the second sample gets an answer."""
 
 
 def is_over(since_ms: int, period_ms: int, now_ms: int) -> bool:
-    """Returns True if the period is over, or if the machine's clock was set back meanwhile: otherwise a wait would last
-    until the clock has caught up."""
+    """Returns True if the period is over, or if the machine's clock was set back meanwhile. Without the second rule, a
+    wait would last until the clock has caught up."""
     return not 0 <= now_ms - since_ms < period_ms
 
 
@@ -181,7 +183,8 @@ _ends_of: Final = attrgetter(*PartitionEnds._fields)
 @dataclass(slots=True)
 class WatchedPartition:
     """A watched partition. `ends`: from its leader's last answer. `since_ms`: the time since which the LSO has been at
-    its present offset, below the high watermark; kept over errors, and over restarts by `StallClock`.
+    its present offset, below the high watermark. `since_ms` is kept when the leader does not answer, and (by
+    `StallClock`) when the application restarts.
 
     `why`: the reason for which the partition cannot be sampled. `reported`: the newest observation that was reported.
     `read_at_ms`, `read_lso`: time and LSO of the last read.
@@ -199,7 +202,8 @@ class WatchedPartition:
     read_lso: int = -1
 
     def restore(self, clock: StallClock, now_ms: int) -> None:
-        """Restores a stall that began before this process. The stall goes on if the LSO is still the same."""
+        """Restores a stall that began before this process started. The stall continues if the next answer has the same
+        LSO."""
         if clock.topic_id == self.ends.topic_id:
             self.ends = self.ends._replace(last_stable_offset=clock.last_stable_offset)
             self.since_ms = min(clock.stalled_since_ms, now_ms)
@@ -209,7 +213,7 @@ class WatchedPartition:
         self.ends = self.ends._replace(leader=leader.node, leader_epoch=leader.epoch)
 
     def note_answer(self, ends: Ends, asked_at_ms: int, rounds: Rounds) -> None:
-        """Takes the partition's answer in a round. `ends.log_start` is -1 if it was not requested."""
+        """Applies the leader's answer of a round. `ends.log_start` is -1 if it was not requested."""
         lso, high_watermark = ends.last_stable_offset, ends.high_watermark
         self.samples.add_round(rounds, high_watermark, self.ends.leader_epoch, lso)
         if lso >= high_watermark:
@@ -242,12 +246,12 @@ class WatchedPartition:
 
     @property
     def stalled_since_ms(self) -> int | None:
-        """The time the stall began; None until the LSO was observed at one offset for STALL_MS."""
+        """The time at which the stall began; None until the LSO was observed at one offset for STALL_MS."""
         return self.since_ms if self.since_ms is not None and self.seen_at_ms - self.since_ms >= STALL_MS else None
 
     def urgency(self, now_ms: int) -> Urgency:
-        """Returns the urgency of what differs from `reported`. A change of a field that is not compared here is
-        reported only with another change, or with the report of all partitions."""
+        """Returns the urgency of the changes since `reported`. A change of a field that is not compared here is
+        reported only together with another change, or with the report of all partitions."""
         reported = self.reported
         if reported is None:
             return Urgency.NEXT
@@ -268,7 +272,8 @@ class WatchedPartition:
         )
 
     def observation(self, now_ms: int, rounds: Rounds, *, is_gone: bool = False) -> PartitionObservation:
-        """Returns the observation to report. Without an answer its offsets are -1, and the stall continues."""
+        """Returns the observation to report. If the partition does not answer, the offsets are -1, and the stall
+        continues."""
         is_known = self.why is None and not is_gone
         ends = self.ends if is_known else PartitionEnds(*self.ends[:5])
         return PartitionObservation(
@@ -281,5 +286,6 @@ class WatchedPartition:
         )
 
     def _encoded_samples(self, rounds: Rounds) -> str:
-        """Returns the samples, encoded. While a stall from before a restart goes on, these are the stored ones."""
+        """Returns the samples, encoded. If the stall began before a restart, these are the samples stored before the
+        restart."""
         return self.stored_samples or encode(self.samples.selected(rounds, self.ends.last_stable_offset))

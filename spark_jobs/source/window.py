@@ -1,7 +1,5 @@
-"""A window of batch headers that begins at an LSO: the writer of its first batch, its open entries, and its size.
-
-The workers of a machine share windows in a file, since Spark gives a task to any of them.
-"""
+"""A window of batch headers that begins at an LSO: the writer of its first batch, its open entries, and its size. The
+workers of a machine share windows in a file, because Spark gives a task to any worker."""
 
 from __future__ import annotations
 
@@ -18,8 +16,8 @@ from service.wire.header_columns import read_headers
 
 @dataclass(slots=True)
 class Window:
-    """Batch headers from the LSO to `next_offset`, the end of what was read; `size`: bytes of these batches.
-    `is_broken`: the bytes at `next_offset` are no batch, and nothing behind them can be read."""
+    """Batch headers from the LSO to `next_offset`, up to which batches were read. `size`: bytes of these batches.
+    `is_broken`: True if the bytes at `next_offset` are no batch, so that nothing behind them can be read."""
 
     next_offset: int
     size: int = 0
@@ -96,7 +94,7 @@ def _first(header: BatchHeader) -> FirstBatch:
 
 
 MAX_WINDOWS: Final = 20_000
-"""Maximum number of windows in the file; the ones extended last are kept."""
+"""Maximum number of windows in the file. The windows that were extended last are kept."""
 
 
 _WAIT_S: Final = 2.0
@@ -123,8 +121,8 @@ class Key(NamedTuple):
 
 
 class WindowCache:
-    """A file with the window of each partition at its newest LSO. `path`: in a directory that lives as long as the
-    query."""
+    """A file with the window of each partition at its newest LSO. `path`: a file in a directory that is removed at the
+    end of the query."""
 
     def __init__(self, path: str, max_windows: int = MAX_WINDOWS) -> None:
         self._path, self._max_windows = path, max_windows

@@ -1,4 +1,5 @@
-"""Fetches windows of headers that begin at LSOs, every byte at most once: a long stall costs little."""
+"""Fetches windows of batch headers; a window begins at an LSO. Every byte is fetched at most once, so that a long stall
+costs little."""
 
 from __future__ import annotations
 
@@ -15,18 +16,18 @@ from service.kafka.fetch import Fetched, PartitionFetch, fetch_many
 from spark_jobs.source.window import Key, Window, WindowCache
 
 SMALL: Final = 1 << 20
-"""Maximum number of bytes of one partition that are read to measure how much lies behind the LSO."""
+"""Maximum number of bytes of one partition that are read to measure the data behind the LSO."""
 LARGE: Final = 8 << 20
-"""The limit in place of SMALL if only batches show the open transactions: DescribeProducers failed, is denied, or is
-not known to the broker (before Kafka 2.8)."""
+"""The limit in place of SMALL if DescribeProducers failed, is denied, or is not known to the broker (before Kafka 2.8):
+then only the batches show the open transactions."""
 BUDGET: Final = 32 << 20
 """Approximate bytes that one task fetches from one leader; the next task continues from there."""
 
 _FIRST_ROUNDS: Final = ((16 << 10, 256), (2 << 20, 4), (8 << 20, 1))
 _MORE_ROUNDS: Final = ((256 << 10, 32), (2 << 20, 4), (8 << 20, 1))
-"""Further rounds of fetches: (bytes of each partition, partitions at once). A broker sends a batch above the limit only
-as the first batch of its response (KIP-74). Partitions that returned nothing are asked again with a higher limit, and
-in the end alone."""
+"""Further rounds of fetches: (bytes of each partition, partitions in one request). A broker sends a batch above the
+limit only as the first batch of its response (KIP-74). So partitions that returned nothing are fetched again with a
+higher limit, and in the last round one at a time."""
 _RESPONSE_BYTES: Final = 8 << 20
 _TIMEOUT_MS: Final = 5_000
 _NOTHING: Final = (0, False)
@@ -34,8 +35,8 @@ _NOTHING: Final = (0, False)
 
 @dataclass(slots=True)
 class WindowRead:
-    """The result of one read of a partition. `window` is None if nothing lies at the LSO any more, or if the broker did
-    not answer. `why`: the reason for which not all could be read.
+    """The result of one read of a partition. `window` is None if retention removed the records at the LSO, or if the
+    broker did not answer. `why`: the reason for which not all bytes could be read.
 
     `has_moved`: the partition has another LSO by now.
     """
@@ -54,8 +55,8 @@ class WindowFetcher:
     def read(
         self, client: KafkaClient, node: int, requests: Sequence[PartitionEnds], limits: Mapping[PartitionEnds, int]
     ) -> dict[PartitionEnds, WindowRead]:
-        """Returns a read of each of `requests`, which `node` leads, up to the bytes in `limits`. Raises
-        KafkaUnavailable or KafkaRefused; the bytes read until then are kept."""
+        """Returns the result for each of `requests`, which `node` leads. Each window is read up to the bytes in
+        `limits`. Raises KafkaUnavailable or KafkaRefused; the bytes read until then are kept."""
         known = self._cache.find(_key(request) for request in requests)
         before = {key: _progress(window) for key, window in known.items()}
         reads = {request: WindowRead(_window(request, known)) for request in requests}
@@ -90,7 +91,8 @@ def _key(request: PartitionEnds) -> Key:
 
 
 def _window(request: PartitionEnds, known: Mapping[Key, Window]) -> Window | None:
-    """Returns the known window or an empty one; None if retention passed the LSO, so that there is nothing to fetch."""
+    """Returns the known window, or an empty one. Returns None if retention removed the records at the LSO, so that
+    there is nothing to fetch."""
     if request.last_stable_offset < request.log_start:
         return None
     return known.get(_key(request)) or Window(request.last_stable_offset)
@@ -150,7 +152,7 @@ class _Fetching:
             yield asked[answer.topic, answer.partition], answer
 
     def _apply(self, request: PartitionEnds, answer: Fetched) -> bool:
-        """Takes one answer. Returns True if the window is larger now."""
+        """Applies one answer. Returns True if the window is longer now."""
         read = self._reads[request]
         if answer.error == errors.OFFSET_OUT_OF_RANGE:
             read.window = None

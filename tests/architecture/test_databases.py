@@ -1,5 +1,5 @@
-"""Tests that only service/store/backends names a database. A third database needs a module there and a line in
-URL_FORMS."""
+"""Tests that only service/store/backends names a database. A third database needs a module in service/store/backends
+and a line in URL_FORMS."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tests.helpers.paths import ROOT
 
 BACKENDS = ROOT / "service" / "store" / "backends"
 OWN_FILE = ROOT / "spark_jobs" / "source" / "window.py"
-"""This module uses a small SQLite file to share data between Spark's workers. The file is not a store."""
+"""The only other module that names SQLite: it uses a small SQLite file to share data between Spark's workers. The file
+is not a store."""
 DATABASE = re.compile(r"(?i)sqlite|postgres|psycopg|libpq|dialect\.name")
 
 

@@ -74,7 +74,7 @@ def test_only_one_package_imports_the_libraries_of_opentelemetry() -> None:
     assert [i for i in product if within(i[1], *libraries) and not i[0].startswith("service/otlp/")] == []
     settings = [i for i in imports("service/otlp") if i[0].endswith("configuration.py")]
     assert settings
-    assert [i for i in settings if within(i[1], *libraries)] == [], "the settings are read without the extra"
+    assert [i for i in settings if within(i[1], *libraries)] == [], "the settings have to be readable without the extra"
 
 
 def test_views_know_no_http_and_no_html() -> None:
@@ -95,14 +95,14 @@ def test_pages_and_commands_use_no_route() -> None:
 
 
 def test_tools_for_models_know_rest_and_nothing_below_it() -> None:
-    """REST alone decides what a tool may see, by the sender of the request."""
+    """Only REST may decide what a tool may see, because REST knows who sent the request."""
     rooms = ("service.mcp", "service.domain", "service.views", "service.access.needs", "service.api.http.fields")
     used = [i for i in imports("service/mcp") if within(i[1], "service") and i[1] != "service"]
     assert [i for i in used if not within(i[1], *rooms) and not i[1].startswith("service.api.http.fields")] == []
 
 
 def test_only_the_command_and_its_package_import_the_extra_for_models() -> None:
-    """Without the extra, everything else has to work."""
+    """If the extra is not installed, all other commands have to work."""
     places = ("service/mcp/", "service/cli/commands/mcp.py")
     product = imports("service") + imports("spark_jobs")
     assert [i for i in product if within(i[1], "mcp", "mcp_types") and not i[0].startswith(places)] == []
@@ -116,7 +116,7 @@ def test_spark_jobs_import_only_allowed_packages() -> None:
 
 
 def test_executors_load_neither_web_framework_nor_database() -> None:
-    """To run a task, an executor imports the sources and everything that they import."""
+    """To run a task, an executor imports the sources, and all modules that the sources import."""
     heavy = "{'fastapi', 'sqlalchemy', 'uvicorn', 'alembic', 'httpx2'}"
     sources = "spark_jobs.source.transaction_log, spark_jobs.source.partitions, spark_jobs.source.ledger"
     code = f"import sys, {sources}; print({heavy} & set(sys.modules))"

@@ -1,5 +1,5 @@
-"""Tests that no code parses text that was written for people. Code decides by facts, reasons and kinds (docs/adr/0013,
-docs/adr/0024)."""
+"""Tests that no code parses text that was written for people. Code has to decide by facts, reasons and kinds
+(docs/adr/0013, docs/adr/0024)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from service.domain.worlds.verdict import Proof
 from tests.helpers.paths import ROOT
 
 MADE_FOR_PEOPLE = re.compile(r"\b(Sentence|Reason)\b")
-"""Matches the annotations of text for people: `Sentence`, which is made from facts, and `Reason`."""
+"""Matches the type annotations of text for people: `Sentence` and `Reason`."""
 
 SEARCHES = {"startswith", "endswith", "partition", "rpartition", "split", "find", "index", "contains", "like"}
 MATCHES = {"search", "match", "fullmatch", "findall", "sub"}
 MAKERS = {"formatting.py"}
-"""Modules that put sentences together."""
+"""Modules that make the sentences. The test does not check them."""
 
 ALSO_CODES = {"reason"}
 """Attributes that are a `Reason` in one class and a code in another, such as the reason of a data gap."""

@@ -55,21 +55,22 @@ STORE_IDS = 200_000
 
 
 def main(argv: Sequence[str]) -> int:
-    """Returns 0, even if a bar is missed. The machine may be slower than the one for which the bars were set."""
+    """Runs the benchmarks. Returns 0 even if a bar is missed, because this machine may be slower than the one for which
+    the bars were set."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)} (default: all)")
-    parser.add_argument("--records", type=int, default=5_000_000, help="in the broker's log (default: 5000000)")
+    parser.add_argument("--records", type=int, default=5_000_000, help="records in the broker's log (default: 5000000)")
     parser.add_argument(
         "--ids",
         type=int,
         default=1_000_000,
-        help="in the broker's log, and in the stores that reads asks (default: 1000000)",
+        help="ids in the broker's log, and in the stores of the benchmark `reads` (default: 1000000)",
     )
     parser.add_argument(
-        "--probes", type=int, default=200, help="commits that freshness and following await (default: 200)"
+        "--probes", type=int, default=200, help="commits that `freshness` and `following` await (default: 200)"
     )
     parser.add_argument(
-        "--held-seconds", type=float, default=300, help="that stalls holds transactions open for (default: 300)"
+        "--held-seconds", type=float, default=300, help="for which `stalls` holds transactions open (default: 300)"
     )
     arguments = parser.parse_args(argv)
     names = arguments.names or NAMES

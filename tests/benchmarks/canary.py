@@ -1,4 +1,5 @@
-"""Measures what the canary takes on three brokers at one round in 10 s, and how long its transactions take."""
+"""Measures the CPU that the canary takes on three brokers with a round every 10 s, and how long its transactions
+take."""
 
 from __future__ import annotations
 

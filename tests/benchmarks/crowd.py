@@ -1,5 +1,5 @@
 """Measures two things under a crowd of hostile and clumsy clients: how fast a service answers its users, and whether
-hanging transactions are found: `python -m tests.benchmarks crowd`.
+hanging transactions are found. Command: `python -m tests.benchmarks crowd`.
 
 The attacked service has brokers that accept connections and never answer. The application in the same benchmark has
 real brokers.
@@ -36,7 +36,7 @@ from tests.lab.hangs import UNGUARDED
 
 HEALTHY_MS, METRICS_MS, LOG_BYTES, FOUND_S = 100.0, 500.0, 1_000_000, 5.0
 GROWTH_MB: Final = 20.0
-"""Growth of memory that is tolerated, because Python's allocator keeps some memory of clients that have gone."""
+"""Growth of memory (MB) that is tolerated, because Python's allocator keeps some memory of clients that have gone."""
 CASES: Final = 20
 SETTLING_S: Final = 60.0
 
@@ -64,7 +64,7 @@ class Attacked(NamedTuple):
 
 
 def run(seconds: float = 600, share: float = 1.0) -> list[Figure]:
-    """Runs the benchmark for `seconds`, with the part `share` of the crowd (1 is all of it)."""
+    """Runs the benchmark for `seconds`. `share`: the part of the crowd to run; 1 is the whole crowd."""
     with (
         TemporaryDirectory(prefix="txnscope-bench-") as directory,
         bench_broker(UNGUARDED) as broker,

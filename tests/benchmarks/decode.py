@@ -26,7 +26,7 @@ from tests.helpers.builders.transaction_log import (
 )
 
 FETCH = 8 << 20
-"""Bytes that the source requests from a broker at once."""
+"""Maximum bytes that the source requests from a broker in one Fetch."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -64,7 +64,8 @@ def make_log(records: int, ids: int, first_id: int = 0) -> bytes:
 
 
 def _write(who: Ints, status: Ints, variant: Ints, started: Ints, written: Ints, epoch: Ints) -> bytes:
-    """Writes the batches. Copies a template for each (status, variant), and fills in the fields that vary."""
+    """Returns the bytes of the batches. Copies a template for each (status, variant), and fills in the fields that
+    vary."""
     kind = status * len(TOPICS) + variant
     templates = {int(k): _template(*divmod(int(k), len(TOPICS))) for k in np.unique(kind)}
     size = np.array([len(templates.get(k, (b"",))[0]) for k in range(kind.max() + 1)])[kind]
@@ -96,7 +97,7 @@ def _write(who: Ints, status: Ints, variant: Ints, started: Ints, written: Ints,
 _ID = b"payments-service-eu-west-0000000000"
 _PRODUCER_ID = bytes.fromhex("8877665544332211")
 _UPDATED = bytes.fromhex("1122334455667788")
-"""Values that mark the position of a varying field in a template."""
+"""Values of three fields in a template, by which the positions of these fields are found."""
 
 
 def _template(status: int, variant: int) -> tuple[bytes, int]:

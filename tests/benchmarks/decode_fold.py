@@ -1,5 +1,5 @@
-"""Measures the rate at which one core turns bytes of the transaction log into runs, with the decode and the fold of the
-reader, without Kafka and Spark."""
+"""Measures the rate at which one core turns bytes of the transaction log into runs. Uses the decoder and the fold of
+the reader, without Kafka and Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Fetch = list[Chunk]
 
 def run(records: int = 1_200_000, ids: int = 240_000, repeats: int = 7) -> list[Figure]:
     """Measures partitions that are as large as those of a log of 5 M records in 50 partitions. A task reads three of
-    them, in batches cut as at the first read.
+    these partitions, in batches like those of a first read.
 
     Each record is a batch of its own, as coordinators write it.
     """
@@ -71,7 +71,7 @@ def _fetches(logs: Sequence[bytes]) -> list[Fetch]:
 
 def _decode_and_fold(task: Sequence[Fetch]) -> float:
     """Decodes and folds the Fetch answers of a task, and returns the seconds that decoding took. As in source.reader,
-    all folded pieces are merged into one once the later pieces have as many runs as the first."""
+    merges all folded pieces into one as soon as the later pieces together have as many runs as the first."""
     seconds = 0.0
     folded: list[Folded] = []
     scope = Scope(frozenset(chunk.partition for fetch in task for chunk in fetch))

@@ -1,10 +1,7 @@
 """Measures the time until a hanging transaction is found, and until its end is known, in comparison with Kafka's own
-tool.
-
-The load, all at the same time: late writes, short healthy transactions at a steady rate, and one healthy transaction
-that is open for long. A healthy transaction is a false alarm if `kafka-transactions.sh find-hanging` prints it, or if
-we confirm a finding about it.
-"""
+tool. The load has three parts at the same time: late writes, short healthy transactions at a steady rate, and one
+healthy transaction that is open for long. A healthy transaction is a false alarm if `kafka-transactions.sh
+find-hanging` prints it, or if we confirm a finding about it."""
 
 from __future__ import annotations
 
@@ -87,8 +84,8 @@ def _measure(broker: Broker, watched: Watched, connection: Connection, cases: in
 
 
 def _decisions(watch: _Watch, cases: int) -> Iterator[Figure]:
-    """Yields the share of findings with a decision at their confirmation, and the number of wrong decisions. COMMIT is
-    wrong, because no late write was committed."""
+    """Yields the share of findings that had a decision when they were confirmed, and the number of wrong decisions. The
+    decision COMMIT is wrong, because no late write was committed."""
     decisions = Counter(finding["decision"] for finding in watch.findings.values())
     right, wrong = decisions["none"] + decisions["abort"], decisions["commit"]
     yield Figure("decision known with the confirmation", 100 * right / cases, "%", DECIDED, at_least=True)
@@ -117,8 +114,8 @@ def paced(cases: int) -> Iterator[int]:
 
 
 def late_write(connection: Connection, partition: int) -> Injected:
-    """Writes a record after the end of its transaction, which is a commit on odd partitions, and an abort on even
-    ones."""
+    """Writes a record after the end of its transaction. The transaction is committed on odd partitions, and aborted on
+    even ones."""
     producer: OldProducer = old_producer(connection, f"late-{partition}")
     producer.add(HANGS, partition)
     producer.produce(HANGS, partition, [b"in time"])

@@ -19,7 +19,8 @@ from tests.helpers.spark_cluster import SparkCluster, spark_cluster
 
 PAUSE_S = 15.0
 WATCHED_S = 40.0
-"""Seconds to watch after each kill. Spark needs less to miss an executor and to start another one."""
+"""Seconds for which commits are watched after each kill. Spark notices the loss of an executor and starts another
+within this time."""
 CALM_PROBES = 50
 
 

@@ -1,4 +1,4 @@
-"""Measured figures and their bars: prints a line for each figure, and the table of all bars."""
+"""Holds measured figures and their bars (limits). Prints a line for each figure, and a table of all bars."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 
 class Figure(NamedTuple):
-    """A measured figure. `bar` is None if the figure is only reported. With `at_least` the bar is a minimum, for a
-    rate; otherwise it is a maximum, for a time or a size."""
+    """A measured figure. `bar` is None if the figure is only reported. With `at_least` the bar is a minimum (for a
+    rate), otherwise a maximum (for a time or a size)."""
 
     name: str
     value: float
@@ -43,6 +43,7 @@ def _amount(value: float) -> str:
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """Returns the smallest of the values such that at least the part `share` of all values is at or below it."""
+    """Returns a percentile: the smallest value that at least the part `share` (0 to 1) of all values does not
+    exceed."""
     ordered = sorted(values)
     return ordered[max(0, -(-int(len(ordered) * share * 1000) // 1000) - 1)]

@@ -25,8 +25,8 @@ def run(records: int = 5_000_000, ids: int = 1_000_000) -> list[Figure]:
 
 
 class FirstAnswer(NamedTuple):
-    """The figures of one start on an empty store. `page_s` is the part of `answered_s` that the first page of
-    transactions took. CPU and memory are by kind of process; memory is the peak."""
+    """The figures of one start on an empty store. `page_s`: the part of `answered_s` that the first page of
+    transactions took. CPU and peak memory are given by kind of process."""
 
     answered_s: float
     page_s: float
@@ -89,6 +89,6 @@ def _stages(watched: Watched) -> list[Figure]:
         return []
     return [
         Figure("  until the cluster is known", bound, "s"),
-        Figure("  from there until the first batch is stored (Spark's start)", reads[0] - bound, "s"),
-        Figure("  from there until all is stored", reads[-1] - reads[0], "s"),
+        Figure("  cluster known → first batch stored (Spark's start)", reads[0] - bound, "s"),
+        Figure("  first batch stored → all is stored", reads[-1] - reads[0], "s"),
     ]

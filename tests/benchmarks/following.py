@@ -18,8 +18,8 @@ from tests.benchmarks.watched import Watched, watching
 from tests.integration.producers import open_producer
 
 RATES: Final[Mapping[int, float | None]] = {5_000: 1.0, 10_000: 1.0, 20_000: 2.0, 40_000: None}
-"""Transitions/s, each with the bar for the p99 (s). A rate without a bar (None) only shows where the application
-saturates."""
+"""Rates (transitions/s), each with the bar for the p99 of the delay (s). A rate without a bar (None) only shows where
+the application saturates."""
 IDS = 2_000
 PROBES = ("probe-a", "probe-b", "probe-c", "probe-d", "probe-e")
 PROPERTIES = {"transaction.state.log.num.partitions": str(PARTITIONS), "log.cleaner.enable": "false"}
@@ -31,8 +31,8 @@ TIMEOUT_S = 120
 
 
 def run(rates: Mapping[int, float | None] = RATES, ids: int = IDS, probes: int = 200) -> list[Figure]:
-    """Measures each of `rates` with `ids` ids, on a broker and a store of its own. During the load, commits of a few
-    more ids are awaited one after the other, `probes` in all."""
+    """Measures each of `rates` with `ids` ids, on a new broker and a new store. During the load, commits `probes` times
+    with a few more ids, and awaits each commit before the next."""
     return [figure for rate, p99_s in rates.items() for figure in _at(rate, p99_s, ids, probes)]
 
 
@@ -70,7 +70,8 @@ def _measure(
 
 
 def _probe(bootstrap: str, watched: Watched, probes: int) -> Iterator[float]:
-    """Yields the seconds from the acknowledgement of each CompleteCommit until the answer has counted it."""
+    """Yields, for each CompleteCommit, the seconds from its acknowledgement until the service's answer has counted the
+    commit."""
     with closing(LogWriter(bootstrap)) as writer, closing(watched.rest()) as rest:
         for number in range(probes):
             turn, which = divmod(number, len(PROBES))
@@ -92,8 +93,8 @@ def _probe(bootstrap: str, watched: Watched, probes: int) -> Iterator[float]:
 
 
 def _wait_until_counted(watched: Watched, commits: int, aborts: int) -> float:
-    """Waits until the totals are exactly `commits` and `aborts`. Returns the seconds that this took. An abort counts as
-    unattributed until its cause is known."""
+    """Waits until the service's totals are exactly `commits` and `aborts`. Returns the seconds of the wait. The total
+    of aborts includes those whose cause is not known yet."""
     began = time.monotonic()
     with closing(watched.rest()) as rest:
         while True:

@@ -20,8 +20,8 @@ TIMEOUT_S = 120
 
 
 def run(rate: int = 500, ids: int = 20, probes: int = 200, idle_s: float = 30.0) -> list[Figure]:
-    """Runs a load of `rate` transactions/s by `ids` ids. During the load, `probes` commits of one more id are awaited
-    one after the other."""
+    """Runs a load of `rate` transactions/s by `ids` ids. During the load, commits `probes` times with one more id, and
+    awaits each commit before the next."""
     log = {"transaction.state.log.num.partitions": "50", "offsets.topic.num.partitions": "50"}
     with (
         payments_broker(log) as broker,
@@ -68,7 +68,7 @@ def _measure(
 
 
 def _probe(bootstrap: str, watched: Watched, probes: int) -> Iterator[float]:
-    """Yields the seconds from the return of each commit until the answer has counted it."""
+    """Yields, for each commit, the seconds from its return until the service's answer has counted it."""
     with closing(Probe(bootstrap, watched.rest())) as probe:
         for _ in range(probes):
             yield probe.commit()

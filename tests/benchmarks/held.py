@@ -1,4 +1,4 @@
-"""Counts, on the wire, the reads of 1,000 partitions while a long legal transaction holds back their LSO for
+"""Counts on the network the reads of 1,000 partitions, while long but healthy transactions hold their LSOs for
 minutes."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.integration.producers import create_topic, open_producer
 
 HELD, PARTITIONS, OF_A_TRANSACTION = "held", 1_000, 100
 GROWING = 100
-"""Number of these partitions that get one more batch every GROWS_EVERY_S."""
+"""Number of partitions that get one more batch every GROWS_EVERY_S."""
 GROWS_EVERY_S = 10.0
 LEGAL_MS = 900_000
 TIMEOUT_S = 120

@@ -52,7 +52,7 @@ _ROWS_EACH: Final = 3
 
 
 class LargeStore(NamedTuple):
-    """The ids of the store that requests name. `producer_ids` has the producer id of each of `ids`, in the same
+    """The ids for which the benchmarks send requests. `producer_ids`: the producer id of each of `ids`, in the same
     order."""
 
     ids: list[bytes]
@@ -61,7 +61,7 @@ class LargeStore(NamedTuple):
 
 
 def fill(url: str, ids: int) -> LargeStore:
-    """Fills an empty database, or a database without data at the newest revision."""
+    """Fills a database that has no tables, or tables of the newest revision without data."""
     engine = open_engine(url)
     try:
         began = time.perf_counter()
@@ -147,8 +147,8 @@ def _write_ids(engine: Engine, held: lease.Lease, log: list[list[Run]]) -> None:
 
 
 def _add_history(connection: Connection) -> None:
-    """Adds aborts, and minutes with commits, of the last hours. Of every _HISTORY_EVERY ids, one gets aborts and
-    minutes, and another one gets only minutes."""
+    """Adds aborts of the last hours, and counts of commits by minute. Of every _HISTORY_EVERY ids, one gets both, and a
+    second id gets only the counts of commits."""
     t = transactional_ids.c
     for number in range(_ROWS_EACH):
         back_ms = t.last_update_ms - number * 3_600_000
@@ -222,7 +222,7 @@ def _findings(store: LargeStore) -> Iterator[Finding]:
 
 
 def settle(engine: Engine) -> None:
-    """Runs VACUUM ANALYZE on PostgreSQL, which autovacuum would do a minute later."""
+    """Runs VACUUM ANALYZE if the database is PostgreSQL: autovacuum would run it about a minute later."""
     if engine.dialect.name == "postgresql":
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.exec_driver_sql("VACUUM ANALYZE")

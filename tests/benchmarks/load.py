@@ -1,7 +1,5 @@
-"""Commits transactions at a steady rate, in a process of its own: `… BOOTSTRAP TOPIC RATE IDS`, until its input ends.
-
-At the end, prints the number of commits and the seconds they took.
-"""
+"""Commits transactions at a steady rate, in a process of its own: `python -m tests.benchmarks.load BOOTSTRAP TOPIC RATE
+IDS`. Ends when its standard input ends. Then prints the number of commits and the seconds they took."""
 
 from __future__ import annotations
 
@@ -19,8 +17,8 @@ def main(bootstrap: str, topic: str, rate: float, ids: int) -> None:
     began = time.monotonic()
 
     def work(number: int) -> None:
-        """Commits at this worker's share of the rate. A worker that falls behind catches up, so the slowest worker does
-        not limit the total rate."""
+        """Commits at this worker's share of the rate. A worker that falls behind catches up, so that the total rate is
+        kept."""
         every = ids / rate
         due = began + every * number / ids
         while not stop.wait(max(0.0, due - time.monotonic())):

@@ -15,13 +15,13 @@ TIMEOUT_S = LIMIT_S
 
 class Load:
     said: tuple[str, ...] = ()
-    """The words of the last line that the load printed. They are set when the load has ended."""
+    """The words of the last line that the load printed; empty until the load has ended."""
 
 
 @contextmanager
 def loading(module: str, *arguments: object) -> Iterator[Load]:
-    """Runs `python -m module …` during the block. The module prints a line when it has started. At the end of its input
-    it prints its result and ends."""
+    """Runs `python -m module …` during the block. The module prints a line when it has started. When its standard input
+    ends, it prints its result and ends."""
     process = subprocess.Popen(
         [sys.executable, "-m", module, *map(str, arguments)],
         cwd=ROOT,

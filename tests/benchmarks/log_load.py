@@ -1,8 +1,9 @@
 """Writes transitions at a steady rate into `__transaction_state`, one record a batch, as coordinators do.
 
-Runs as a process of its own, `… BOOTSTRAP RATE IDS`, until its input ends. Then prints how many records, commits and
-aborts were acknowledged, and in how many seconds. The log is written directly, because 1,700 commits a second take more
-than two cores in the clients, and as much in the coordinators. Readers cannot tell the difference.
+Runs as a process of its own, `python -m tests.benchmarks.log_load BOOTSTRAP RATE IDS`, until its standard input ends.
+Then prints how many records, commits and aborts were acknowledged, and in how many seconds. The log is written
+directly, because for 1,700 commits a second the clients need more than two cores, and the coordinators as many. Readers
+see the same log as if coordinators had written it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tests.helpers.builders.transaction_log import (
 
 PARTITIONS: Final = 50
 ABORTS_EVERY: Final = 50
-"""One transaction out of this number is aborted."""
+"""One out of this number of transactions is aborted."""
 
 _CLIENT: Final = b"__admin_client"  # brokers allow a client with this name to write to internal topics
 _PRODUCE, _VERSION = 0, 7
@@ -81,7 +82,7 @@ def now() -> int:
 
 
 class LogWriter:
-    """A connection to the only broker. One thread may send requests while another one receives responses."""
+    """A connection to the only broker. One thread may send requests while another thread receives responses."""
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -90,7 +91,7 @@ class LogWriter:
         self._answers = self._socket.makefile("rb")
 
     def send(self, batches: Mapping[int, bytes]) -> None:
-        """Sends a ProduceRequest v7 with acks=all and one batch for each of these partitions."""
+        """Sends a ProduceRequest v7 with acks=all, which has one batch for each partition in `batches`."""
         head = struct.pack(f">hhih{len(_CLIENT)}s", _PRODUCE, _VERSION, 0, len(_CLIENT), _CLIENT)
         head += struct.pack(f">hhiih{len(TOPIC)}si", -1, -1, 30_000, 1, len(TOPIC), TOPIC.encode(), len(batches))
         parts = [struct.pack(">ii", partition, len(data)) + data for partition, data in batches.items()]
@@ -132,8 +133,8 @@ def ids_by_partition(ids: int) -> list[list[str]]:
 
 
 def history(names: Sequence[str], first_producer_id: int) -> Iterator[Record]:
-    """Yields the records of one partition without end. The ids form lanes that take turns, so that transactions
-    overlap."""
+    """Yields the records of one partition without end. The ids are divided into groups. The groups take turns record by
+    record, so that transactions overlap."""
     lanes = [_lane(names[lane::_LANES], first_producer_id + lane * len(names)) for lane in range(_LANES)]
     while True:
         for lane in lanes:

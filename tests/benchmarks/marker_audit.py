@@ -109,8 +109,8 @@ def _ledger_batch(batch: int, offset: int, count: int, asked_ms: int) -> LedgerB
 
 
 def _transaction(batch: int, n: int) -> tuple[int, int, bool]:
-    """Returns (producer id, epoch, whether the transaction commits). An odd producer id raises its epoch with each end,
-    as under TV2."""
+    """Returns (producer id, epoch, True if the transaction commits). With an odd producer id, each end raises the
+    epoch, as under TV2."""
     producer = n % PRODUCERS
     number = batch * (A_BATCH // PRODUCERS) + n // PRODUCERS
     return producer, number % 30_000 if producer % 2 else 0, n % 7 != 0

@@ -16,7 +16,7 @@ from tests.harm.starved import starved
 
 TROUBLED = "troubled"
 UNMOVED = 1.5
-"""Factor by which the calm cluster's p99 may grow. A growth of less than a quarter of a second is noise."""
+"""Factor by which the p99 of the undisturbed cluster may grow. A growth of less than a quarter of a second is noise."""
 
 
 def run(rate: int = 100, ids: int = 10, probes: int = 150) -> list[Figure]:

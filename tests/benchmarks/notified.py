@@ -36,7 +36,7 @@ TOPIC = "findings"
 NOBODY = "route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"
 
 Seen = dict[int, float]
-"""The monotonic time at which a partition's finding was first seen."""
+"""By partition, the monotonic time at which its finding was first seen."""
 
 
 def run(cases: int = 100) -> list[Figure]:

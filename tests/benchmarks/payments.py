@@ -1,5 +1,5 @@
-"""Runs transactions on a real broker: a load of them, and single commits whose delay until REST counts them is
-measured."""
+"""Runs transactions on a real broker: a steady load, and single commits. For a single commit, measures the delay until
+REST counts it."""
 
 from __future__ import annotations
 

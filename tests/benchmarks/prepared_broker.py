@@ -1,5 +1,5 @@
-"""A real broker whose `__transaction_state` holds millions of records. The records are written as segments, because
-real transactions would take hours."""
+"""Runs a real broker whose `__transaction_state` holds millions of records. The records are written as segment files,
+because real transactions would take hours."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class BenchmarkBroker(Broker):
         """Measures the time of Kafka's console consumer from its start until it has formatted the first `records`
         records.
 
-        The Java options are those of Kafka's own start scripts, and not the options for short runs that `tool` uses.
+        Uses the Java options of Kafka's own start scripts, not those for short runs that `tool` uses.
         """
         java, *_ = super()._java()
         began, cpu_before = time.monotonic(), _children_cpu_s()

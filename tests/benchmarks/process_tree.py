@@ -108,7 +108,8 @@ def cores_at_rest(tree: ProcessTree, settle_s: float, measured_s: float) -> dict
 
 
 def _check_whole(parts: dict[str, float]) -> None:
-    """Raises ValueError if the driver or its JVM is missing among the processes. The figure would then be too low."""
+    """Raises ValueError if the driver or its JVM is missing among the processes, because the figure would be too
+    low."""
     if lacking := {"driver", "JVM"} - parts.keys():
         raise ValueError(f"no {' and no '.join(sorted(lacking))} among the processes: {', '.join(sorted(parts))}")
 
@@ -156,4 +157,4 @@ _KINDS = (
     ("spark_jobs.runtime.fork_server\0", "Python workers and planner"),
     ("pyspark", "Python workers and planner"),
 )
-"""Kinds of processes, by a part of their command line."""
+"""The kind of each process, by a part of its command line."""

@@ -18,14 +18,14 @@ from tests.helpers.processes import send
 from tests.helpers.waiting import LIMIT_S, wait_until
 
 FIRST_READ, STANDS_BY = "first read of the transaction log", "standing by"
-"""Texts in two log lines of `ingest`. The first line, from the first stored batch on, reports the progress of the first
-read. The second line reports that the process waits for the lease."""
+"""Parts of log lines of `ingest`. FIRST_READ: the line reports progress of the first read; written from the first
+stored batch on. STANDS_BY: the line reports that the process waits for the lease."""
 PLANNER = "python_streamin"
-"""The process name that a planner gives itself. Linux truncates it."""
+"""The name of planner processes, as Linux truncates it."""
 
 
 class Program:
-    """A running command. `said` has (seconds since the start, line) for each line on stderr."""
+    """A running command. `said`: (seconds since the start, line) of each line on stderr."""
 
     def __init__(self, command: str, *arguments: str, host: Host | None = None) -> None:
         self.said: list[tuple[float, str]] = []

@@ -21,7 +21,7 @@ IDS, CLIENTS = 120_000, 200
 MANY_CLIENTS, SERVICES = 1_000, 2
 POLL_S, SECONDS = 5.0, 60.0
 CHANGES_A_SECOND = 2.0
-"""Commits per second of an application at rest: each source reports once a second."""
+"""Commits per second to the store by an application at rest: each source reports once a second."""
 
 BAR_MS, BAR_CORES = 250.0, 0.25
 PAGES = tuple(f"/clusters/{CLUSTER}{page}" for page in ("", "/findings", "/partitions", "/transactions", "/pipeline"))
@@ -75,8 +75,8 @@ def changed_now_and_then(url: str) -> Iterator[None]:
 
 
 async def _poll(services: Sequence[Client], clients: int) -> Sequence[float]:
-    """Returns, for each request, the milliseconds from the time at which it was due to its answer. The services get
-    requests in turn, as behind a load balancer."""
+    """Returns, for each request, the milliseconds from its due time to its answer. The services get requests in turn,
+    as behind a load balancer."""
     rng = random.Random(5)
     took_ms: list[float] = []
     end_s = time.monotonic() + SECONDS

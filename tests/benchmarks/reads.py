@@ -20,7 +20,7 @@ BAR_MS, METRICS_BAR_MS, SERIES_BAR = 20.0, 50.0, 2_000
 ASKED = 200
 WARM_UP = 5
 SLOW_S = 5.0
-"""Time limit for a query. A slow query is repeated fewer times."""
+"""Time limit (s) for all repetitions of a query: a slow query is repeated fewer times."""
 
 SORTS = ("age", "transactional_id", "last_updated")
 LIVE = sorted(frozenset(CODES.values()) - {EXPIRED})
@@ -30,8 +30,8 @@ _TEXT = ", q of "
 
 
 class Query(NamedTuple):
-    """A request. `path` makes a path, a different one each time. `fewest` is the minimum number of items in the
-    answer."""
+    """A kind of request. `path`: a function that returns the path of the next request; `fewest`: the minimum number of
+    items in an answer."""
 
     name: str
     path: Callable[[random.Random], str]

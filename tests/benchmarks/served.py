@@ -48,8 +48,8 @@ class Client:
 
 
 def of_cluster(path: str, **query: Any) -> str:
-    """Returns a URL path below the cluster. Texts and bytes are percent-encoded; a list repeats the name of its
-    parameter."""
+    """Returns a URL path below the cluster. Texts and bytes are percent-encoded. For a list, the parameter is
+    repeated."""
     return f"{API}/clusters/{CLUSTER}{path}?{urlencode(query, doseq=True, quote_via=quote)}"
 
 

@@ -1,8 +1,5 @@
-"""Measures the cost of each id, transition, partition and cluster. Extrapolates the cost to sizes that this machine
-cannot hold.
-
-A straight line is fitted to each cost. docs/sizing.md has the conclusions.
-"""
+"""Measures the cost of each id, transition, partition and cluster. Fits a straight line to each cost, and extrapolates
+it to sizes that this machine cannot hold. docs/sizing.md has the conclusions."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from tests.benchmarks.watched import Watched, watching
 from tests.integration.producers import open_producer
 
 RATES = (2_500, 5_000, 10_000, 20_000)
-"""Transitions/s of IDS ids. At higher rates the broker and the load leave too little of the two cores for the
+"""Rates (transitions/s of IDS ids). At higher rates, the broker and the load leave too little of the two cores for the
 application."""
 IDS = 2_000
 PARTITION_STEPS = (2_000, 5_000, 10_000)
@@ -33,7 +30,7 @@ FIRST_READS = (250_000, 500_000, 1_000_000)
 RECORDS_AN_ID = 5
 MEASURED_S, SETTLE_S = 30.0, 10.0
 WORTH_TELLING = 0.03
-"""A kind of process is reported if it uses at least this many cores at the largest measured size."""
+"""Number of cores: a kind of process is reported if it uses at least this number at the largest measured size."""
 TIMEOUT_S = 120
 
 TRANSITIONS, WATCHED, STORED, CLUSTERS = 200_000, 1_000_000, 10_000_000, 100
@@ -140,8 +137,8 @@ def _cores(watched: Watched) -> dict[str, float]:
 
 
 def _per(what: str, costs: Costs, of: int, carried_to: int) -> Iterator[Figure]:
-    """Yields the cost of `of` units and the total cost of `carried_to` units, each with its standard error. Yields them
-    for all processes together, and for each kind of process."""
+    """Yields the cost of `of` units and the extrapolated cost of `carried_to` units, each with its standard error: for
+    all processes together, and for each kind of process."""
     lines = {"all processes": fit((size, sum(cores.values())) for size, cores in costs)}
     for kind, cores_at_most in costs[-1][1].items():
         if cores_at_most >= WORTH_TELLING:

@@ -1,6 +1,8 @@
-"""Reads the transaction log in a Spark session, and throws the data away: `… BOOTSTRAP TASKS`. Prints one line of JSON.
+"""Reads the transaction log in a Spark session, and throws the data away. Command: `python -m
+tests.benchmarks.spark_source BOOTSTRAP TASKS`. Prints one line of JSON.
 
-The benchmark starts a new process for each run, as for Kafka's console consumer, so that no earlier work counts.
+The benchmark starts a new process for each run, as it does for Kafka's console consumer, so that no run profits from an
+earlier one.
 """
 
 from __future__ import annotations

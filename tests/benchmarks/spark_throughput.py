@@ -42,7 +42,7 @@ class Rate(NamedTuple):
 
     @property
     def driver_s(self) -> float:
-        """Returns the CPU of the driver and the JVM. More executors do not reduce this part."""
+        """Returns the part of `cpu_s` that the driver and the JVM use. More executors do not reduce this part."""
         return self.cpu_s.get("driver", 0.0) + self.cpu_s.get("JVM", 0.0)
 
 
@@ -65,7 +65,7 @@ def measure(broker: BenchmarkBroker) -> list[Figure]:
         Figure("  console consumer with its formatter, on the same topic", console, "M records/s"),
         Figure("  CPU of our source for a million records", sum(ours.cpu_s.values()), "s"),
         Figure("  CPU of the console consumer", (all_of_it.cpu_s - start.cpu_s) / (some - 1) * 1e6, "s"),
-        Figure("  its start until the first record, not counted", start.elapsed_s, "s"),
+        Figure("  start of the console consumer until its first record, not counted", start.elapsed_s, "s"),
         Figure("  our start until the end of the first batch, not counted", ours.first_s, "s"),
         Figure("  all of the log, start included", ours.records / ours.all_s / 1e6, "M records/s"),
         *(figure for rate in rates.values() for figure in _of_tasks(rate, rates[TASKS[0]])),

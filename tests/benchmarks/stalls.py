@@ -25,7 +25,7 @@ NAMED_S = 3.0
 MANY, FEW = max(WATCHED), 10
 STOPPED, STOPPED_PARTITIONS, OF_A_TRANSACTION = "stopped", 500, 50
 IDLE_S = 60
-"""Seconds of an idle measurement, twice the time in which every partition is reported again."""
+"""Seconds of an idle measurement: twice the period after which all partitions are reported again."""
 SETTLE_S = 30
 ROUNDS = 5
 POLL_S = 0.05
@@ -46,7 +46,7 @@ def run(held_s: float = 300) -> list[Figure]:
 
 
 def _idle(bootstrap: str, watched: Watched) -> list[Figure]:
-    """Measures the same application before and after the 10,000 partitions exist."""
+    """Measures the CPU of the same application before and after the 10,000 partitions are created."""
     few = cores_at_rest(watched.tree, SETTLE_S, IDLE_S)
     create(bootstrap, MANY // OF_A_TOPIC)
     wait_until_watched(watched, MANY)
@@ -79,8 +79,8 @@ def stopping(bootstrap: str, watched: Watched) -> list[Figure]:
 
 
 def _stop_once(producers: Sequence[Producer], rest: Rest) -> tuple[float, float, float]:
-    """Returns three durations in seconds: of the writes, until the last acknowledgement; from then until all blocking
-    transactions are shown; and of the last walk through the pages."""
+    """Returns three durations (s): of the writes until the last acknowledgement; from the last acknowledgement until
+    all blocking transactions are shown; and of the last walk through the pages."""
     began = time.monotonic()
     for number, producer in enumerate(producers):
         producer.begin_transaction()
@@ -97,8 +97,8 @@ def _stop_once(producers: Sequence[Producer], rest: Rest) -> tuple[float, float,
 
 
 def _wait_for_names(rest: Rest, expected: dict[int, str]) -> tuple[float, float]:
-    """Walks through the pages until exactly these blocking transactions are found. Returns the end (monotonic) and the
-    duration of the last walk."""
+    """Walks through the pages again and again, until exactly the blocking transactions in `expected` are found. Returns
+    the end (monotonic) and the duration of the last walk."""
     give_up = time.monotonic() + TIMEOUT_S
     while True:
         began = time.monotonic()

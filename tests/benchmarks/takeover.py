@@ -33,8 +33,8 @@ def run(rate: int = 200, ids: int = 20, times: int = 3) -> list[Figure]:
 
 
 def _on(kind: str, rate: int, ids: int, times: int) -> list[Figure]:
-    """Measures takeovers on one kind of database. Each standby runs on a new host, whose clock is an hour ahead of the
-    holder's, or an hour behind. At the end, holder and standby run on one host."""
+    """Measures takeovers on one kind of database. Each standby runs on a new host, with a clock that is an hour ahead
+    of the holder's clock, or an hour behind. In the last measurement, holder and standby run on one host."""
     with ExitStack() as running:
         folder = Path(running.enter_context(TemporaryDirectory(prefix="txnscope-bench-")))
         store = running.enter_context(database(kind))

@@ -42,7 +42,7 @@ class Rest:
 
 
 class Watched(Program):
-    """A running application. `store` is its URL; None stands for SQLite in `directory`. `more` has further flags of
+    """A running application. `store`: the URL of its store; None for SQLite in `directory`. `more`: further flags of
     `watch`."""
 
     def __init__(self, bootstrap: str, directory: Path, store: str | None = None, more: Sequence[str] = ()) -> None:
@@ -88,7 +88,7 @@ class Polling:
         self._rest.close()
 
     def look(self) -> None:
-        """Requests the answer once."""
+        """Sends the request once. A subclass notes what it needs of the answer."""
         raise NotImplementedError
 
 

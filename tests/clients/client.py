@@ -1,5 +1,5 @@
-"""Runs a process that uses a client library. Each line to the process is a command, which the process answers with one
-line."""
+"""Runs a process that uses a client library. Each line on the process's standard input is a command, which the process
+answers with one line."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Client:
         self._end(subprocess.Popen.kill)
 
     def stop(self) -> None:
-        """Closes the standard input of the process, which then ends as its library does."""
+        """Closes the standard input of the process, and waits until the process ends."""
         self._end(lambda _: None)
 
     def _end(self, end: Callable[[subprocess.Popen[str]], None]) -> None:

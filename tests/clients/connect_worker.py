@@ -21,11 +21,11 @@ from tests.integration.application import Ingest
 GROUP: Final = "east-1"
 CONNECTORS: Final = ("orders", "order-lines")
 TASKS: Final = 2
-"""Number of tasks. Connect fences the previous tasks only if there were at least two."""
+"""Number of tasks of a connector. Connect fences the previous tasks only if there were at least two."""
 TASK_IDS: Final = [f"{GROUP}-{name}-{number}" for name in CONNECTORS for number in range(TASKS)]
 ROUNDS: Final = 3
 FENCED_WITH_MS: Final = 90_000
-"""The transaction timeout that Connect sets on an id when Connect fences it. Equal to the time limit of a request to
+"""The transaction timeout (ms) that Connect gives an id when Connect fences it: the time limit of a request to
 Connect's REST interface."""
 
 

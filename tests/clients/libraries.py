@@ -1,5 +1,5 @@
-"""Makes the commands that start each application. Needed packages are installed first, and compared with their pinned
-checksums."""
+"""Makes the commands that start the applications. Installs the packages that they need, and checks the packages against
+pinned checksums."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Runs the same scenario with all clients at the same time: commits, aborts, `kill -9` and a restart under the same id,
 and a transaction that stays open beyond its timeout. Also runs a rolling start of Kafka Streams, an application with a
-new random id at each start, and an application with ids in the form of a framework's ids."""
+new random id at each start, and an application whose ids look like those of frameworks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SHOP: Final = "shop"
 SHIPPING: Final = "shipping"
 INSTANCES: Final = (*[f"{SHOP}:classic"] * 5, f"{SHIPPING}:streams")
 PAUSE_MS: Final = 5_000
-"""Pause between two starts of instances. Starts that spread over 20 s do not count as one start."""
+"""Pause (ms) between the starts of two instances. Starts that are spread over 20 s do not count as one start."""
 
 CHURN: Final = "report-"
 
@@ -51,7 +51,8 @@ LOOKALIKES: Final = [
 """Ids of an application with librdkafka. Some have the form of the ids of Flink, Kafka Streams, and Spring."""
 
 TIMEOUT_MS: Final = 30_000
-"""Transaction timeout of KafkaJS and aiokafka. It is longer than the time that they need to start again."""
+"""Transaction timeout (ms) of KafkaJS and aiokafka: longer than the time that these applications need to start
+again."""
 
 PROPERTIES: Final = {
     # a killed member is noticed after 10 s instead of 45 s
@@ -109,8 +110,8 @@ class Scenario:
         wait_until_equal(self._untold, [], f"the timed-out ids without a finding ({self.app.log})")
 
     def timeouts(self) -> list[tuple[str, int]]:
-        """Returns (id, time) of each transaction that the coordinator aborted for its age, from the log of the
-        broker."""
+        """Returns (id, time) of each transaction that the coordinator aborted because of its timeout, from the broker's
+        log file."""
         found = _TIMED_OUT.findall((self.broker.directory / "broker.log").read_text())
         return [(name, round(datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f").timestamp() * 1000)) for at, name in found]
 
@@ -147,9 +148,9 @@ class Scenario:
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=ANSWER_S).stdout
 
     def _churn(self, rolled_out: threading.Event) -> None:
-        """Starts an application several times, each time with a new random id. Its last start follows the rolling start
-        of Kafka Streams. So when the finding of churn appears, a wrong finding about that rolling start would have
-        appeared, too."""
+        """Starts an application several times, each time with a new random id. The last start comes after the rolling
+        start of Kafka Streams. So once the finding about churn appears, a wrong finding about the rolling start would
+        have appeared, too."""
         workers = [open_producer(self.broker.bootstrap, name) for name in LOOKALIKES]
         for _ in range(RANDOM_IDS):
             self._start_with_a_new_id()

@@ -20,8 +20,8 @@ from tests.helpers.waiting import ANSWER_S
 
 Json = dict[str, Any]
 Ask = Callable[[str, Mapping[str, str]], Any]
-"""A function from (path below /api/v1/, parameters) to `data` of the answer. Raises QueryRefusedError if Prometheus
-refuses the request."""
+"""A function that sends a GET to Prometheus. It gets the path below /api/v1/ and the parameters, and returns `data` of
+the answer. It raises QueryRefusedError if Prometheus refuses the request."""
 
 BUILT_IN: Final = {"__rate_interval": "1m", "__interval": "15s", "__range": "1h", "__range_s": "3600"}
 _VARIABLE: Final = re.compile(r"\$\{?(\w+)(?::\w+)?\}?")
@@ -33,26 +33,24 @@ class QueryRefusedError(Exception):
 
 
 def failures(url: str, given: Mapping[str, str] | None = None) -> list[str]:
-    """Returns a line for each query that fails, that lacks a label of its legend in the result, or that has no result
-    although it should have one.
-
-    `given` has values of variables. If it lacks a query variable, that variable takes all its values. If it lacks a
-    text variable, that variable takes its default, or else the first value of the label with its name.
-    """
+    """Returns a line for each query that fails, whose result lacks a label of the legend, or that has no result
+    although it should have one. `given`: values of variables. A query variable that is not in `given` takes all its
+    values. A text variable that is not in `given` takes its default; without a default, the first value of the label
+    with its name."""
     boards = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(FOLDER.glob("*.json"))]
     return failures_of(boards, asking(url), given or {})
 
 
 def says_so(panel: Json, where: str) -> bool:
-    """Returns whether the panel says that it may be empty."""
+    """Returns True if the description of the panel says that the panel may be empty."""
     return str(panel["description"]).endswith(MAY_BE_EMPTY)
 
 
 def failures_of(
     boards: Sequence[Json], ask: Ask, given: Mapping[str, str], may_be_empty: Callable[[Json, str], bool] = says_so
 ) -> list[str]:
-    """Returns the lines of `failures` for these dashboards only. `may_be_empty` is asked with the panel and the place
-    of the query, such as "Kafka transactions / Overview: Age of the data: A"."""
+    """Returns the lines of `failures` for these dashboards only. `may_be_empty` gets the panel and the place of the
+    query, such as "Kafka transactions / Overview: Age of the data: A"."""
     found: list[str] = []
     for board in boards:
         values = values_of(board, ask, given)

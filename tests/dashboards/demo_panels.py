@@ -1,5 +1,5 @@
-"""Knows which queries of the dashboards answer nothing in `make demo-full`, and why. The demo makes nearly everything
-that the dashboards show: a panel that is empty there, and not in this list, is broken."""
+"""Lists the queries of the dashboards that have no result in `make demo-full`, with the reasons. The demo makes nearly
+everything that the dashboards show. So a panel that is empty in the demo, and not in this list, is broken."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.dashboards.check_queries import Json, asking, failures_of
 GIVEN: Final = {"transactional_id": REFUNDS_ID}
 """Values of variables that the user types."""
 
-_HANGS: Final = "the id hangs, so its coordinator has no open transaction of it"
+_HANGS: Final = "the id hangs, so that its coordinator has no open transaction of the id"
 _NO_OTLP: Final = "the demo sends nothing to an OpenTelemetry endpoint"
 EMPTY_IN_DEMO: Final = {
     "Overview: Canary: transactions run: B": "every partition of the transaction log has a leader",
@@ -26,7 +26,7 @@ EMPTY_IN_DEMO: Final = {
     "Pipeline: Requests to the OpenTelemetry endpoint: A": _NO_OTLP,
     "Pipeline: What the OpenTelemetry endpoint never gets: A": _NO_OTLP,
 }
-"""The reason, by the place of the query: dashboard, panel, number of the query."""
+"""The reason for an empty result, by the place of the query: dashboard, panel, letter of the query."""
 
 
 def boards() -> dict[str, Json]:
@@ -35,7 +35,8 @@ def boards() -> dict[str, Json]:
 
 
 def failures_in_demo(url: str) -> list[str]:
-    """Returns a line for each query that the demo's Prometheus at `url` refuses, or that is empty for no reason."""
+    """Returns a line for each query that the demo's Prometheus at `url` refuses, or that has no result without a reason
+    in EMPTY_IN_DEMO."""
     return failures_of(
         [*boards().values()], asking(url), GIVEN, lambda _, where: where.removeprefix(PREFIX) in EMPTY_IN_DEMO
     )

@@ -1,4 +1,5 @@
-"""Applications with transactions: healthy ones, and those that hang, time out, fence one another or expire.
+"""Applications with transactions. Some are healthy. In others, transactions time out, instances fence one another, or
+ids expire.
 
 Imported by the demo and by tests.
 """

@@ -39,11 +39,11 @@ class App(ABC):
     example_name: ClassVar[str]
     """A transactional.id that exists from the first step on, without the prefix."""
     shows: ClassVar[str]
-    """A line for people on what the page of `example` shows."""
+    """A line for people that says what the page of the application's example id shows."""
     topics: ClassVar[dict[str, int]]
-    """Partitions by topic."""
+    """Number of partitions of each topic, by its name without the prefix."""
     pause_s: ClassVar[float]
-    """Seconds between two steps, when running for people."""
+    """Seconds between two steps in `Workload.run_until`."""
 
     def __init__(self, context: AppContext) -> None:
         self.context = context
@@ -59,11 +59,11 @@ class App(ABC):
         """Does some work. When the step returns, every transaction that it began has ended. Raises Stopped."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to close
-        """Leaves a consumer group, closes connections."""
+        """Leaves the consumer group, if the application has one, and closes the connections."""
 
     @cached_property
     def producer(self) -> Producer:
-        """The producer of `example`, started at its first use."""
+        """Returns the producer of `example`. Starts it at the first call."""
         return self.start(self.example)
 
     def start(self, transactional_id: str, timeout_ms: int = 60_000) -> Producer:
@@ -75,12 +75,9 @@ class App(ABC):
         return started
 
     def begin(self, producer: Producer, transactional_id: str, records: Iterable[tuple[Participant, bytes]]) -> None:
-        """Begins a transaction and sends the records. If a record is refused, aborts the transaction and begins another
-        one.
-
-        The broker refuses records (INVALID_TXN_STATE) that arrive while its guard against hanging transactions is
-        switched on again (see `verification_off`). Raises KafkaException, Refused, Stopped, Undelivered.
-        """
+        """Begins a transaction and sends the records. If a record is refused, aborts the transaction and begins a new
+        one. A broker refuses records that arrive just when its guard against hanging transactions is switched on again
+        (INVALID_TXN_STATE; see `verification_off`). Raises KafkaException, Refused, Stopped, Undelivered."""
         records = list(records)
         give_up = time.monotonic() + PATIENCE_S
         while True:

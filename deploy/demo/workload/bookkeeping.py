@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 AbortKind = Literal["client", "timeout", "fenced"]
 Participant = tuple[str, int]
-"""(topic, partition)"""
+"""A partition that takes part in a transaction: (topic, partition)."""
 
 
 class Aborts(NamedTuple):
@@ -22,9 +22,9 @@ class Aborts(NamedTuple):
 class Account(NamedTuple):
     """The record of one transactional.id. Counts only transactions that have ended, with their markers written.
 
-    `empty_aborts`: EndTxn(abort) without any partition added (KIP-890), which Kafka logs although there was no
-    transaction. `participants`: every partition that was ever part of a transaction of the id, sorted. `state`: the
-    state that DescribeTransactions must return now; None while a transaction may be open.
+    `empty_aborts`: number of EndTxn(abort) requests without any partition added (KIP-890). Kafka writes a record for
+    each, although there was no transaction. `participants`: every partition that was ever part of a transaction of the
+    id, sorted. `state`: the state that DescribeTransactions must return now; None while a transaction may be open.
     """
 
     app: str
@@ -36,7 +36,7 @@ class Account(NamedTuple):
 
 
 WorkloadRecord = dict[str, Account]
-"""Accounts by transactional.id, in the order of the ids."""
+"""The accounts of a workload, by transactional.id, in the order of the ids."""
 
 
 class Book:
@@ -47,7 +47,7 @@ class Book:
         self._accounts: dict[str, Account] = {}
 
     def initialised(self, transactional_id: str) -> None:
-        """Records that InitProducerId was answered: the id exists, with no transaction open."""
+        """Records that InitProducerId was answered. From then on the id exists, and no transaction is open."""
         self._change(transactional_id, state="Empty")
 
     def began(self, transactional_id: str, participants: Iterable[Participant]) -> None:

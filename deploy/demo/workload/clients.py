@@ -1,4 +1,4 @@
-"""librdkafka's clients as the applications use them: without logs, with long retries, and with a wait for every
+"""Makes the clients of librdkafka that the applications use: without logs, with long retries, and with a wait for every
 acknowledgement."""
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from confluent_kafka.cimpl import NewTopic
 from deploy.demo.workload.bookkeeping import Participant
 
 PATIENCE_S = 600.0
-"""Seconds for which a call is repeated: longer than a restart of the broker."""
+"""Seconds for which a failing call is repeated: longer than a restart of the broker."""
 _TRY_S = 1.0
-"""Seconds of one try: short, because a thread inside a call cannot be stopped."""
+"""Timeout (s) of one call: short, because a thread cannot be stopped during a call."""
 _NO_BROKER = ("_TRANSPORT", "_TIMED_OUT")
 """Errors of a call that found no broker."""
 
@@ -73,8 +73,8 @@ def consumer(bootstrap: str, group: str) -> Consumer:
 def send(open_producer: Producer, records: Iterable[tuple[Participant, bytes]], stop: threading.Event) -> None:
     """Produces to the given partitions and waits for all acknowledgements, so that the transaction has all partitions.
 
-    At an abort, librdkafka drops the records that are not sent yet; without the wait, the transaction would have fewer
-    records than are counted. Raises Refused, Undelivered, Stopped.
+    The wait is needed because librdkafka drops records at an abort if they are not sent yet. Then the transaction would
+    have fewer records than are counted. Raises Refused, Undelivered, Stopped.
     """
     refused: list[str] = []
 
@@ -97,8 +97,8 @@ def retry(stop: threading.Event, call: Callable[..., Any], *arguments: Any) -> A
     """Repeats `call`, such as init_transactions, until it succeeds, and returns its result. `call` gets a timeout after
     `arguments`.
 
-    Retriable errors, and errors because no broker answers, lead to another call, which continues the former one. Raises
-    Stopped if `stop` is set; KafkaException for any other error, or for any error after PATIENCE_S.
+    After a retriable error, and if no broker answers, the call is repeated; the repeated call continues the former
+    call. Raises Stopped if `stop` is set; KafkaException for any other error, or for any error after PATIENCE_S.
     """
     give_up = time.monotonic() + PATIENCE_S
     while True:
@@ -129,8 +129,8 @@ def create_topics(bootstrap: str, partitions: dict[str, int]) -> None:
 
 
 def partition_count(bootstrap: str, topic: str, stop: threading.Event) -> int:
-    """Returns the number of partitions; 0 if the topic does not exist. Waits out a restart of the broker. Raises
-    KafkaException, Stopped."""
+    """Returns the number of partitions; 0 if the topic does not exist. If the broker restarts, waits until it answers
+    again. Raises KafkaException, Stopped."""
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=_null_logger)
     found = retry(stop, admin.list_topics, topic).topics[topic]
     return 0 if found.error is not None else len(found.partitions)

@@ -1,4 +1,5 @@
-"""Two instances with the same transactional.id: each start aborts the other's transaction and fences the other."""
+"""Two instances with the same transactional.id: the start of each fences the other instance and aborts its
+transaction."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ INVENTORY = "inventory"
 
 
 class NotFenced(Exception):
-    """An instance could commit although another one had started after it."""
+    """An instance could commit although the other instance had started after it."""
 
 
 class Inventory(App):
     name = "inventory"
     example_name = "inventory"
-    shows = "two instances with one id fence each other: its epoch grows, half of its transactions are aborted"
+    shows = "two instances with one id fence each other: the id's epoch grows, half of its transactions are aborted"
     topics = {INVENTORY: 1}  # noqa: RUF012
     pause_s = 4.0
     _running: Producer | None = None

@@ -1,4 +1,4 @@
-"""A hand-made transactional producer for the old protocol that sends any request, right or wrong.
+"""A hand-made transactional producer for the old protocol. It sends any request, right or wrong.
 
 Current client libraries never write after the end of a transaction, or to a partition that was never added. Older
 clients have done both, and left hanging transactions.
@@ -22,8 +22,8 @@ from deploy.demo.workload.raw_producer import (
 _VERSION = 3
 """Version of AddPartitionsToTxn and EndTxn requests."""
 PRODUCE = 9, 11
-"""The oldest and the newest version of Produce to send. Kafka 3.3 supports the oldest one. In versions above the newest
-one, the leader adds partitions to the transaction by itself."""
+"""The oldest and the newest version of Produce to send. Kafka 3.3 supports the oldest. In versions above the newest,
+the leader adds partitions to the transaction by itself."""
 
 
 class OldProducer(HandMadeProducer):
@@ -34,7 +34,7 @@ class OldProducer(HandMadeProducer):
         super().__init__(connection, transactional_id, transactional_id or as_id)
 
     def add(self, topic: str, *partitions: int) -> None:
-        """Adds partitions to the transaction: the coordinator will write its markers there."""
+        """Adds partitions to the transaction, so that the coordinator will write markers to them."""
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.name,
             v3_and_below_producer_id=self.producer_id,
@@ -57,7 +57,8 @@ class OldProducer(HandMadeProducer):
         producer_epoch: int | None = None,
         retry_on: frozenset[int] = frozenset(),
     ) -> int:
-        """Writes one batch, whether the partition was added or not. Returns its first offset. Raises Refused."""
+        """Writes one batch, even if the partition was not added. Returns the first offset of the batch. Raises
+        Refused."""
         sequence = self._sequences.get((topic, partition), 0)
         epoch = self.producer_epoch if producer_epoch is None else producer_epoch
         records = batch(values, self.producer_id, epoch, sequence, timestamp_ms)

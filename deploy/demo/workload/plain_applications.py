@@ -16,7 +16,8 @@ _PAYMENTS_ABORTED: Final = 0.1
 
 
 class Orders(App):
-    """Takes orders: each is a transaction of three records on three partitions. Now and then one is aborted."""
+    """Takes orders. Each order is a transaction of three records on three partitions. Some of the transactions are
+    aborted."""
 
     name = "orders"
     example_name = "orders-1"
@@ -43,7 +44,7 @@ class Payments(App):
 
     name = "payments"
     example_name = "payments/eu 1"
-    shows = "many short transactions of one partition each; its id contains a slash and a space"
+    shows = "many short transactions of one partition each; the id contains a slash and a space"
     topics = {PAYMENTS: _PAYMENT_PARTITIONS}  # noqa: RUF012
     pause_s = 1.0
     _booked = 0
@@ -64,7 +65,7 @@ class Imports(App):
 
     name = "imports"
     example_name = "import-0001"
-    shows = "used once; its coordinator removes it after transactional.id.expiration.ms"
+    shows = "used once; the coordinator removes the id after transactional.id.expiration.ms"
     topics = {IMPORTS: 1}  # noqa: RUF012
     pause_s = 15.0
     _done = 0

@@ -1,4 +1,4 @@
-"""A hand-made transactional producer for the newest protocol, and requests to the coordinator of an id.
+"""A hand-made transactional producer for the newest protocol, and functions for requests to the coordinator of an id.
 
 librdkafka uses the old protocol (TV0) on every cluster. Java's producer uses TV2 (KIP-890) if `transaction.version` is
 2: the leader adds partitions by itself (Produce v12) and every EndTxn (v5) raises the epoch.
@@ -54,11 +54,9 @@ class Connection:
     def retry(
         self, what: str, attempt: Callable[[KafkaClient], tuple[int, Any]], retry_on: frozenset[int] = frozenset()
     ) -> Any:
-        """Repeats `attempt`, which returns (error code, answer), until the code is 0. Returns the answer. Raises
-        Refused, Stopped.
-
-        `retry_on`: codes on which this call is repeated, in addition to the codes on which every call is repeated.
-        """
+        """Repeats `attempt`, which returns (error code, answer), until the code is 0. Returns the answer. `retry_on`:
+        codes after which this attempt is repeated, in addition to the codes after which every attempt is repeated.
+        Raises Refused, Stopped."""
         give_up = time.monotonic() + PATIENCE_S
         while True:
             code, answer = self._try(attempt)
@@ -90,7 +88,7 @@ class Connection:
 
 
 def transaction_version(connection: Connection) -> int:
-    """Returns the cluster's finalized feature `transaction.version`; 0 if it has none."""
+    """Returns the cluster's finalized feature `transaction.version`; 0 if the cluster has no such feature."""
 
     def attempt(client: KafkaClient) -> tuple[int, Any]:
         answer = client.ask(ApiVersionsRequest(client_software_name="demo", client_software_version="1"))
@@ -139,8 +137,9 @@ def wait_for_state(connection: Connection, transactional_id: str, state: str) ->
 
 
 class HandMadeProducer:
-    """A producer that checks nothing before it sends. `transactional_id` None: the producer gets a producer id that no
-    transaction coordinator knows. `name`: the id in all requests except InitProducerId."""
+    """A producer that checks nothing before it sends a request. If `transactional_id` is None, the producer gets a
+    producer id that no transaction coordinator knows. `name`: the transactional.id in all requests except
+    InitProducerId."""
 
     def __init__(self, connection: Connection, transactional_id: str | None, name: str) -> None:
         self.connection, self.transactional_id, self.name = connection, transactional_id, name
@@ -161,7 +160,7 @@ class HandMadeProducer:
         self._set_identity(ask_coordinator(self.connection, request, self.transactional_id))
 
     def _end(self, version: int, *, commit: bool) -> Any:
-        """Sends EndTxn in this version, and returns the answer."""
+        """Sends EndTxn in `version` of the request, and returns the answer."""
         request = EndTxnRequest(
             transactional_id=self.name,
             producer_id=self.producer_id,
@@ -173,13 +172,15 @@ class HandMadeProducer:
         return ask_coordinator(self.connection, request, self.name)
 
     def _set_identity(self, answer: Any) -> None:
-        """Takes producer id and epoch of `answer`, and resets the sequences, which begin again with every epoch."""
+        """Takes over the producer id and epoch of `answer`, and resets the sequence numbers, which begin at 0 with
+        every epoch."""
         self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
         self._sequences.clear()
 
 
 class RawProducer(HandMadeProducer):
-    """One TV2 producer. After a transaction it has the producer id and epoch of the EndTxn answer."""
+    """A producer of the protocol TV2. After each transaction, it uses the producer id and epoch of the EndTxn
+    answer."""
 
     def __init__(self, connection: Connection, transactional_id: str) -> None:
         super().__init__(connection, transactional_id, transactional_id)
@@ -198,8 +199,9 @@ class RawProducer(HandMadeProducer):
             self._accept_ended(e, "Commit" if commit else "Abort")
 
     def _accept_ended(self, refused: Refused, outcome: str) -> None:
-        """Accepts a refused EndTxn if the transaction has ended as asked, and raises `refused` otherwise. If the first
-        answer was lost in a restart of the coordinator, the repeated request has an old epoch, and is refused."""
+        """Accepts a refused EndTxn if the transaction has ended with `outcome`; otherwise raises `refused`. An EndTxn
+        is refused, for example, if its first answer was lost in a restart of the coordinator: the repeated request has
+        an old epoch."""
         now = describe(self.connection, self.name)
         done = now.producer_epoch == self.producer_epoch + 1 and now.transaction_state.endswith(outcome)
         if refused.code not in _FENCED or not done:
@@ -216,7 +218,8 @@ def coordinator(client: KafkaClient, key: str, kind: int = TRANSACTIONS) -> tupl
 def batch(
     values: list[bytes], producer_id: int, producer_epoch: int, sequence: int, timestamp_ms: int | None = None
 ) -> bytes:
-    """Returns one transactional batch, uncompressed. `timestamp_ms`: of all its records; None for now."""
+    """Returns one transactional batch, uncompressed. `timestamp_ms`: the timestamp of all its records; None for the
+    present time."""
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,
@@ -242,8 +245,8 @@ def append(
 ) -> int:
     """Produces `records`, acknowledged by all replicas. Returns their first offset.
 
-    `versions`: the oldest and the newest version of the request that may be sent. The newest one that the broker knows
-    is sent.
+    `versions`: the oldest and the newest version of the request that may be sent. The newest of them that the broker
+    knows is sent.
     """
     data = ProduceRequest.TopicProduceData
     part = data.PartitionProduceData(index=partition, records=records)

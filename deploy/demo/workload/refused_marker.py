@@ -1,8 +1,8 @@
-"""Makes a transaction that is decided and never completes, on one broker, without harm to other transactions.
+"""Makes a transaction that is decided and never completed, on one broker, without harm to other transactions.
 
-The partition gets a marker with a coordinator epoch above the present one. So its leader refuses the coordinator's
-marker (TRANSACTION_COORDINATOR_FENCED), and the coordinator gives up. In KAFKA-9144, where coordinator epochs went
-backwards, the same happened.
+First, a marker with a coordinator epoch above the present one is written to the partition. Then the partition's leader
+refuses the coordinator's own marker (TRANSACTION_COORDINATOR_FENCED), and the coordinator gives up. KAFKA-9144, in
+which coordinator epochs went backwards, had this effect, too.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from service.kafka.errors import UNKNOWN_TOPIC_OR_PARTITION
 from service.kafka.markers import write_marker
 
 LATER_EPOCH: Final = 1_000_000
-"""A coordinator epoch that no real coordinator reaches: coordinator epochs count elections."""
+"""A coordinator epoch that no real coordinator reaches, because coordinator epochs count elections."""
 
 
 def leave_prepared(producer: OldProducer, topic: str, partition: int) -> int:
-    """Leaves the id in PrepareCommit for good. Returns the first offset of that transaction, where the LSO stops."""
+    """Leaves the id in PrepareCommit for good. Returns the first offset of the transaction, where the LSO stops."""
     producer.add(topic, partition)
     producer.produce(topic, partition, [b"before"], retry_on=GUARDED)
     producer.end(commit=True)
@@ -35,7 +35,8 @@ def leave_prepared(producer: OldProducer, topic: str, partition: int) -> int:
 
 
 def _write_later_marker(producer: OldProducer, topic: str, partition: int) -> None:
-    """Writes a marker of epoch LATER_EPOCH. Called between two transactions, so that it ends none."""
+    """Writes a marker with the coordinator epoch LATER_EPOCH. Called between two transactions, so that the marker ends
+    none."""
 
     def attempt(client: KafkaClient) -> tuple[int, Any]:
         layout = topic_layout(client, topic)

@@ -1,4 +1,5 @@
-"""Consumes orders, produces shipments, and commits both sides in one transaction: offsets and records, or neither."""
+"""Consumes orders, produces shipments, and commits the offsets of the orders and the records of the shipments in one
+transaction."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ ABORT_RATE = 0.15
 
 
 class NoOrders(Exception):
-    """No committed order came in time."""
+    """Too few committed orders were read in time."""
 
 
 class Shipping(App):
@@ -56,8 +57,8 @@ class Shipping(App):
         self.end(self.producer, self.example, commit=commit)
 
     def _fill_or_abort(self, orders: list[Message], shipments: Participant) -> bool:
-        """Begins a transaction with the records and the offsets. Returns True while it is open, False if it had to be
-        aborted."""
+        """Begins a transaction with the records and the offsets. Returns True if the transaction is open, False if it
+        had to be aborted."""
         give_up = time.monotonic() + PATIENCE_S
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Kafka's guard against records outside of transactions (KIP-890 part 1), switched off for a moment, on purpose."""
+"""Switches off Kafka's guard against records outside of transactions (KIP-890 part 1) for a moment, on purpose."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from service.kafka.client import KafkaClient
 
 CONFIG: Final = "transaction.partition.verification.enable"
 GUARDED: Final = frozenset({48, 120})
-"""Errors of the guard: INVALID_TXN_STATE, TRANSACTION_ABORTABLE. Brokers return them for some 100 ms more after the
-guard was switched off. Every batch that is under way when the guard is switched on again gets one, too: the batch was
+"""Errors of the guard: INVALID_TXN_STATE, TRANSACTION_ABORTABLE. Brokers still return them for some 100 ms after the
+guard was switched off. A batch that is under way when the guard is switched on again gets one, too: such a batch was
 not checked on arrival, and is refused when it is appended."""
 
 _BROKER, _EVERY, _SET = 4, "", 0

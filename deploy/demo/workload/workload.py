@@ -1,4 +1,4 @@
-"""Runs all applications at once against one cluster: a number of rounds for tests, or without end for people."""
+"""Runs all applications at once against one cluster: for a number of rounds in tests, or without end in the demo."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ JOIN_S = 2.0
 
 
 class WorkloadError(Exception):
-    """An application of the workload failed. The message is one line that names it."""
+    """An application of the workload failed. The message is one line that names the application."""
 
 
 class Workload:
     """All applications: `Workload(bootstrap, seed=7).run(rounds=5)` returns the record of the run. A workload can be
     run only once.
 
-    With the same seed, every transactional.id does the same, whatever the threads' timing. `prefix` keeps runs on one
-    cluster apart. `timeout_ms`: timeout of the transactions that are left to time out.
+    With the same seed, every transactional.id does the same, however the threads are scheduled. `prefix` distinguishes
+    runs on one cluster. `timeout_ms`: timeout of the transactions that the workload lets time out.
     """
 
     def __init__(self, bootstrap: str, seed: int, *, prefix: str = "", timeout_ms: int = 1_000) -> None:
@@ -114,7 +114,8 @@ class Workload:
         return merged(app.book for app in self.apps)
 
     def _settle(self, record: WorkloadRecord) -> None:
-        """Waits for CompleteX of every id: EndTxn answers before the markers are written."""
+        """Waits until the coordinator reports the recorded state of every id. The wait is needed because EndTxn is
+        answered before the markers are written."""
         with Connection(self._context.bootstrap, self._context.stop) as connection:
             for transactional_id, account in record.items():
                 assert account.state is not None, f"{transactional_id} was left open"
