@@ -75,8 +75,12 @@ def release(project: Project, version: str, say: Callable[[str], None]) -> Relea
         finally:
             _forget(root, scratch / "source")
     try:
-        git(root, "merge", "--quiet", "--ff-only", commit)
         git(root, "tag", "--annotate", "--message", f"txnscope {version}", tag, commit)
+        try:
+            git(root, "merge", "--quiet", "--ff-only", commit)
+        except ReleaseError:
+            git(root, "tag", "--delete", tag)
+            raise
     except ReleaseError:
         shutil.rmtree(dist)
         raise

@@ -186,6 +186,27 @@ def test_a_wheel_that_does_not_work_is_not_released(root: Path) -> None:
     assert everything(root) == before
 
 
+def test_a_tag_that_cannot_be_signed_is_not_released(root: Path) -> None:
+    git(root, "config", "tag.gpgsign", "true")
+    git(root, "config", "gpg.program", "false")
+    before = everything(root)
+    with pytest.raises(ReleaseError, match="tag"):
+        released(root)
+    assert everything(root) == before
+
+
+def test_a_commit_that_is_made_meanwhile_is_not_released(root: Path) -> None:
+    def commits(*_: object) -> None:
+        (root / "CHANGELOG.md").write_text("changed meanwhile\n")
+        commit(root, "meanwhile")
+
+    with pytest.raises(ReleaseError, match="merge"):
+        release(Project(root, (), commits), "1.0.0", works)
+    assert git(root, "log", "--format=%s", "-1") == "meanwhile"
+    assert git(root, "tag", "--list") == ""
+    assert not (root / "dist" / "1.0.0").exists()
+
+
 def test_a_build_that_differs_is_not_released(root: Path) -> None:
     """The build hook of this project writes the path of the build folder, which differs between two builds."""
     hook = "from hatchling.builders.hooks.plugin.interface import BuildHookInterface as B\n"
