@@ -154,6 +154,14 @@ release-image: # of `make release`, whose tree has no venv: both images as local
 	@deploy/system-packages.sh images
 	@$(BIN)/python -m deploy.compose.images
 
+.PHONY: release-chart
+release-chart: # of `make release`: the Helm chart as a package in DIST
+	@$(BIN)/python -m deploy.helm --package "$$DIST"
+
+.PHONY: release-docs
+release-docs: # of `make release`: the site and the man page as an archive in DIST
+	@$(BIN)/python -m deploy.site --out docs-made --archive "$$DIST/txnscope-docs-$$VERSION.tar.gz"
+
 .PHONY: audit
 audit: venv ## packages of requirements.lock with known vulnerabilities; says so if the package index knows none
 	@$(BIN)/python -m deploy.vulnerabilities

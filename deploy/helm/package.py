@@ -1,12 +1,8 @@
-"""Packages the chart as `helm package` does. Equal content gives equal bytes: the package has no times, owners or modes
-of this machine. In the chart's folder, the dashboards and rules are links to `dashboards/`; in the package they are
-files."""
+"""Packages the chart as `helm package` does. Equal content gives equal bytes. In the chart's folder, the dashboards and
+rules are links to `dashboards/`; in the package they are files."""
 
 from __future__ import annotations
 
-import gzip
-import io
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +10,7 @@ from typing import Any, Final
 import yaml
 
 from deploy.helm.values_table import CHART
+from deploy.reproducible_tar import write_tar
 
 _LEFT_OUT: Final = (".lint",)
 """Names of files that are not packed: those of `.helmignore`."""
@@ -22,17 +19,9 @@ _LEFT_OUT: Final = (".lint",)
 def write_package(folder: Path) -> Path:
     """Writes the package into `folder`, and returns its path."""
     described: dict[str, Any] = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
-    path = folder / f"{described['name']}-{described['version']}.tgz"
-    folder.mkdir(parents=True, exist_ok=True)
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        for file in files():
-            content = file.read_bytes()
-            member = tarfile.TarInfo(f"{described['name']}/{file.relative_to(CHART).as_posix()}")
-            member.size, member.mode = len(content), 0o644
-            archive.addfile(member, io.BytesIO(content))
-    path.write_bytes(gzip.compress(packed.getvalue(), mtime=0))
-    return path
+    name = described["name"]
+    packed = ((f"{name}/{file.relative_to(CHART).as_posix()}", file.read_bytes()) for file in files())
+    return write_tar(folder / f"{name}-{described['version']}.tgz", packed)
 
 
 def files() -> Iterator[Path]:

@@ -3,7 +3,6 @@ Makefile, checksums."""
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import Final
@@ -12,10 +11,10 @@ from deploy.compose.role_requirements import role
 from deploy.release.build import digests
 from deploy.release.commands import run
 
-ADDED: Final = ("release-image", "release-chart")
-"""Targets of the Makefile that add files to a release. A target that the Makefile does not have is left out. Each
-target runs in the tree of the release's commit, with the variables VERSION, REVISION, SOURCE_DATE_EPOCH, DIST (the
-folder for its files) and VENV (the environment of the checkout)."""
+ADDED: Final = ("release-image", "release-chart", "release-docs")
+"""Targets of the Makefile that add files to a release. Each target runs in the tree of the release's commit, with the
+variables VERSION, REVISION, SOURCE_DATE_EPOCH, DIST (the folder for its files) and VENV (the environment of the
+checkout)."""
 
 EXTRAS: Final = ("service", "spark", "java", "notify", "canary", "mcp", "otlp", "postgresql")
 """The extras that a user may install; the SBOM has the packages of all of them."""
@@ -34,14 +33,10 @@ def write_sbom(tree: Path, scratch: Path, out: Path, version: str) -> None:
     run((cyclonedx, "requirements", *words, "--output-file", str(file), str(needed)), tree)
 
 
-def add(tree: Path, root: Path, out: Path, version: str, revision: str, epoch: str) -> list[str]:
-    """Runs the targets of ADDED that the Makefile has. Returns the names of these targets."""
-    has = set(re.findall(r"^([a-z-]+):", (tree / "Makefile").read_text("utf-8"), re.MULTILINE))
-    present = [target for target in ADDED if target in has]
+def add(tree: Path, root: Path, out: Path, version: str, revision: str, epoch: str, target: str) -> None:
+    """Runs a target of ADDED."""
     variables = {"VERSION": version, "REVISION": revision, "SOURCE_DATE_EPOCH": epoch, "DIST": str(out)}
-    for target in present:
-        run(("make", target, f"VENV={root / '.venv'}"), tree, variables)
-    return present
+    run(("make", target, f"VENV={root / '.venv'}"), tree, variables)
 
 
 def write_checksums(out: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 import tempfile
@@ -14,17 +13,12 @@ from typing import Final, NamedTuple
 from deploy.release import artifacts, changelog, smoke
 from deploy.release.build import build, export
 from deploy.release.commands import ReleaseError, git, run
+from deploy.release.versions import write_version
 
 CHANGELOG: Final = "CHANGELOG.md"
 GENERATED: Final = ("tests.helpers.openapi_document", "tests.helpers.stable_names")
 """Programs that renew documents: the OpenAPI document, which has the version, and the list of stable names. The second
 program fails if a promised name is gone."""
-
-VERSIONED: Final = {
-    "pyproject.toml": re.compile(r'^(version = )"[^"]+"$', re.MULTILINE),
-    "deploy/compose/Containerfile": re.compile(r'^(ARG VERSION=)"[^"]+"$', re.MULTILINE),
-}
-"""Files that name the version. Each has a pattern that matches the only place of the version in the file."""
 
 Try = Callable[[Path, Path, Path, str, str], None]
 
@@ -111,11 +105,7 @@ def _prepare(project: Project, version: str, source: Path, say: Callable[[str], 
     git(root, "worktree", "add", "--quiet", "--detach", str(source), "HEAD")
     made = changelog.cut((source / CHANGELOG).read_text("utf-8"), version, date)
     (source / CHANGELOG).write_text(made.text, "utf-8")
-    for name, place in VERSIONED.items():
-        text, count = place.subn(rf'\g<1>"{version}"', (source / name).read_text("utf-8"))
-        if count != 1:
-            raise ReleaseError(f"{name} has the version {count} times, not once")
-        (source / name).write_text(text, "utf-8")
+    write_version(source, version)
     for module in project.generated:
         say(f"python -m {module}")
         run((sys.executable, "-m", module), source, {"PYTHONPATH": str(source)})
@@ -133,8 +123,9 @@ def _make(project: Project, version: str, commit: str, scratch: Path, out: Path,
     say(f"trying {wheel.name} in an empty environment")
     project.try_wheel(wheel, tree, scratch, version, commit)
     artifacts.write_sbom(tree, scratch, out, version)
-    for target in artifacts.add(tree, root, out, version, commit, epoch):
+    for target in artifacts.ADDED:
         say(f"make {target}")
+        artifacts.add(tree, root, out, version, commit, epoch, target)
     notes = changelog.cut(git(root, "show", f"{commit}~:{CHANGELOG}"), version, "").notes
     (out / "NOTES.md").write_text(notes, "utf-8")
     artifacts.write_checksums(out)

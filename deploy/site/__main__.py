@@ -11,12 +11,17 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from sphinx.cmd.build import build_main
 
+from deploy.reproducible_tar import write_tar
 from deploy.site.man import ROOT, man_page
 
 HERE = Path(__file__).parent
+
+_BUILD_INFO: Final = ".buildinfo"
+"""Sphinx's note for its next build."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--out", metavar="FOLDER", type=Path, default=ROOT / "dist" / "docs", help="(default: dist/docs)"
     )
     parser.add_argument("--docs", metavar="FOLDER", type=Path, default=ROOT / "docs", help="the pages (default: docs)")
+    parser.add_argument("--archive", metavar="FILE", type=Path, help="also pack site and man page into this .tar.gz")
     given = parser.parse_args(arguments)
     if failed := build_site(given.docs, given.out / "site"):
         return failed
@@ -34,6 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     man.parent.mkdir(parents=True, exist_ok=True)
     man.write_text(man_page(), "utf-8")
     sys.stdout.write(f"{given.out / 'site' / 'index.html'}\n{man}\n")
+    if given.archive is not None:
+        files = sorted(path for path in given.out.rglob("*") if path.is_file() and path.name != _BUILD_INFO)
+        packed = ((f"txnscope-docs/{file.relative_to(given.out).as_posix()}", file.read_bytes()) for file in files)
+        sys.stdout.write(f"{write_tar(given.archive, packed)}\n")
     return 0
 
 

@@ -18,6 +18,7 @@ import yaml
 from deploy.helm.__main__ import main
 from deploy.helm.package import files, write_package
 from deploy.helm.values_table import CHART, VALUES, Undocumented, values, with_table
+from deploy.release.versions import chart_version
 from tests.deploy.helm.rendering import EXAMPLES, helm, of_kind, one, pods, rendered, rendered_text, template
 from tests.helpers.paths import ROOT
 
@@ -213,7 +214,8 @@ def test_the_readme_names_every_example() -> None:
 
 def test_the_chart_has_the_version_of_the_product() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    assert CHART_YAML["version"] == CHART_YAML["appVersion"] == project["version"]
+    assert CHART_YAML["appVersion"] == project["version"]
+    assert CHART_YAML["version"] == chart_version(project["version"])
     annotations = CHART_YAML["annotations"]
     assert annotations["artifacthub.io/license"] == project["license"]
     images = {one["image"] for one in yaml.safe_load(annotations["artifacthub.io/images"])}

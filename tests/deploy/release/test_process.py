@@ -41,7 +41,18 @@ artifacts = ["service/revision.txt"]
 packages = ["service"]
 """
 LOCK = f"a-package==1.2 \\\n    --hash=sha256:{'0' * 64}\n    # via txnscope (pyproject.toml)\n"
-MAKEFILE = 'release-chart:\n\t@echo "$(VERSION) $(REVISION)" > "$(DIST)/chart.txt"\n'
+MAKEFILE = 'release-chart:\n\t@echo "$(VERSION) $(REVISION)" > "$(DIST)/chart.txt"\nrelease-image release-docs:\n'
+COMPOSE = "services:\n  job:\n    image: txnscope-job:0.9.0\n  service:\n    image: txnscope-service:0.9.0\n"
+CHART = """version: 0.9.0
+appVersion: 0.9.0
+annotations:
+  artifacthub.io/prerelease: "false"
+  artifacthub.io/images: |
+    - name: job
+      image: txnscope-job:0.9.0
+    - name: service
+      image: txnscope-service:0.9.0
+"""
 
 
 @pytest.fixture
@@ -57,6 +68,8 @@ def root(tmp_path: Path) -> Path:
         "service/__init__.py": "",
         "promises.py": "",
         "deploy/compose/Containerfile": 'ARG VERSION="0.9.0"\n',
+        "deploy/compose/compose.yml": COMPOSE,
+        "deploy/helm/txnscope/Chart.yaml": CHART,
     }
     for name, text in files.items():
         (made / name).parent.mkdir(parents=True, exist_ok=True)
@@ -99,6 +112,9 @@ def test_a_release_is_one_commit_with_a_tag(root: Path) -> None:
     assert git(root, "cat-file", "-t", "v1.0.0rc1") == "tag"
     assert 'version = "1.0.0rc1"' in (root / "pyproject.toml").read_text()
     assert (root / "deploy/compose/Containerfile").read_text() == 'ARG VERSION="1.0.0rc1"\n'
+    assert (root / "deploy/compose/compose.yml").read_text() == COMPOSE.replace("0.9.0", "1.0.0rc1")
+    chart = CHART.replace("0.9.0", "1.0.0rc1").replace("version: 1.0.0rc1", "version: 1.0.0-rc.1", 1)
+    assert (root / "deploy/helm/txnscope/Chart.yaml").read_text() == chart.replace('"false"', '"true"')
     assert "## 1.0.0rc1 (" in (root / "CHANGELOG.md").read_text()
     assert git(root, "status", "--porcelain") == ""
     assert git(root, "worktree", "list").count("\n") == 0
@@ -160,10 +176,11 @@ def test_a_tree_that_is_not_clean_is_refused(root: Path, name: str, text: str, c
         ("CHANGELOG.md", "# Changelog\n\n## 1.1.0 (unreleased)\n\n- More.\n", "not 1.0.0"),
         ("promises.py", "raise SystemExit('metrics: up is gone')\n", "metrics: up is gone"),
         ("Makefile", "release-image:\n\t@echo no space; exit 1\n", "no space"),
+        ("Makefile", MAKEFILE.replace("release-docs", ""), "No rule to make target 'release-docs'"),
         ("pyproject.toml", PYPROJECT.replace("[tool.hatch.build]", "[tool.hatch.build]\nsources = 5"), "failed"),
         ("pyproject.toml", PYPROJECT.replace('version = "0.9.0"', 'dynamic = ["version"]'), "0 times, not once"),
     ],
-    ids=["changelog", "promises", "a target", "build", "version"],
+    ids=["changelog", "promises", "a target fails", "no target", "build", "version"],
 )
 def test_a_failure_leaves_nothing_behind(root: Path, name: str, text: str, complaint: str) -> None:
     (root / name).write_text(text)
