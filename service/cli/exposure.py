@@ -27,7 +27,8 @@ _HOW = "docs/security.md shows how; --insecure turns this check off"
 
 
 def check_exposure(settings: Settings) -> None:
-    """Raises CommandFailed if other machines can reach the address to serve on, but authentication or TLS is off."""
+    """Raises CommandFailed if other machines can reach the address to serve on, but TLS is off, or neither `[auth]` nor
+    `--tls-client-ca` is given. With `--insecure`, checks nothing."""
     if settings.insecure or _is_local(settings.host):
         return
     if not settings.auth.is_on and settings.tls_client_ca is None:

@@ -61,7 +61,7 @@ class Notifier:
         self._leased.start()
 
     def stop(self, within_s: float) -> None:
-        """Ends the threads. A receiver that is still sending after `within_s` is not waited for any longer."""
+        """Ends the threads. Waits for them for at most `within_s`, also if a notification is still being sent then."""
         self._leased.stop(within_s)
 
     def _begin(self, held: Lease) -> Sequence[Work]:

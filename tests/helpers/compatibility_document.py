@@ -35,8 +35,8 @@ _ABILITIES: Final = {
     "filters_by_duration": "ListTransactions filters by duration (KIP-994)",
     "filters_by_pattern": "ListTransactions filters by pattern (KIP-1152)",
     "consumer_groups": "groups of the new consumer protocol (KIP-848): a member gets partitions",
-    "share_groups": "share groups (KIP-932): described, and the feature is on",
-    "streams_groups": "streams groups (KIP-1071): described, and the feature is on",
+    "share_groups": "share groups (KIP-932): ShareGroupDescribe exists, and the feature is on",
+    "streams_groups": "streams groups (KIP-1071): StreamsGroupDescribe exists, and the feature is on",
 }
 """The text for each ability, in the order of the table."""
 _SKIPS: Final = "skips_markers"

@@ -16,7 +16,6 @@ from deploy.compose.images import LIMITS, make_system, pip_files, podman
 
 _STRICT: Final = ("bash", "-euo", "pipefail", "-c")
 USER: Final = "1000:1000"
-"""The user of an empty machine, as `chown` takes it."""
 """The user of an empty machine, as `chown` names it."""
 _END_S: Final = 120.0
 

@@ -96,8 +96,8 @@ def open_producer(bootstrap: str, transactional_id: str, timeout_ms: int = 60_00
 def begin(
     bootstrap: str, name: str, topic: str, timeout_ms: int = 60_000, partitions: Iterable[int] = (0,)
 ) -> Producer:
-    """Returns a producer with an open transaction, which has an acknowledged record on each of the partitions. The
-    transaction is aborted when Python frees the producer."""
+    """Returns a producer with an open transaction, which has an acknowledged record on each of the partitions. If
+    Python frees the producer, the transaction stays open until its timeout."""
     producer = open_producer(bootstrap, name, timeout_ms)
     producer.begin_transaction()
     for partition in partitions:

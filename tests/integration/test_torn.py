@@ -170,7 +170,7 @@ def test_a_topic_deleted_inside_a_committed_transaction_tears_it(
         found = wait_until(lambda: app.findings(Kind.TORN), lambda found: len(found) == 2, "the findings")
         assert {finding_of(one).summary for one in found} == {
             f"a transaction of id-{topic} was committed, and its records on {topic}-0 are gone: the topic was deleted"
-            f" while it was open; committed on {stays}-0"
+            f" during the transaction; committed on {stays}-0"
             for topic in (gone, again)
         }
 

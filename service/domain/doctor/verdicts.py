@@ -65,7 +65,7 @@ def _hanging(report: ClusterReport) -> Verdict:
     if not topics.readable:
         return Verdict(what, LIKELY, "; ".join(["DescribeProducers got no answer", *exceptions]))
     if topics.unanswered:
-        exceptions.append(f"at most likely on {join_names(topics.unanswered)} (DescribeProducers got no answer)")
+        exceptions.append(f"no better than likely on {join_names(topics.unanswered)} (DescribeProducers got no answer)")
     return Verdict(what, CERTAIN, "; ".join(exceptions))
 
 

@@ -108,7 +108,7 @@ class TornFacts(Facts):
             parts.append(f"its {part} {'aborted' if self.is_commit else 'committed'}")
         if self.gone is not None:
             topics = "topic was" if self.gone_topics == 1 else "topics were"
-            parts.append(f"its records on {self.gone} are gone: the {topics} deleted while it was open")
+            parts.append(f"its records on {self.gone} are gone: the {topics} deleted during the transaction")
         if self.as_decided is not None:
             rest.append(f"{decided} on {self.as_decided}")
         if self.unseen:

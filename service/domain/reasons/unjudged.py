@@ -72,7 +72,8 @@ class OwnerLeftBehind(Reason):
 
 
 class ProducerUnknown(Reason):
-    """The partition is not judged because of an entry of this producer id."""
+    """The partition is not judged, because an entry of this producer id cannot be judged. `because`: why the entry
+    cannot be judged."""
 
     producer_id: int
     because: Reason

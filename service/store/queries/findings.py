@@ -131,7 +131,8 @@ def truncated(connection: Connection, cluster_id: int) -> dict[str, int]:
 
 
 def present(connection: Connection, cluster_id: int, finding: Finding) -> Finding:
-    """Returns the finding with its whole id, and with operators' mutes and acknowledgements."""
+    """Returns the finding with the whole transactional.id of its subject, and with operators' mutes and
+    acknowledgements."""
     return with_full_ids(connection, cluster_id, _with_words_of_people(connection, cluster_id, [finding]))[0]
 
 

@@ -105,8 +105,8 @@ def _lines(piece: Piece) -> tuple[str, ...]:
 
 
 def place_pins(pins: Sequence[tuple[float, Pin]]) -> tuple[tuple[PinMark, ...], int, int]:
-    """Returns the pins at no more than MOST_PINS offsets, each with the row of its text. Also returns the number of
-    rows, and the number of groups at the offsets that have no pin."""
+    """Returns marks for at most MOST_PINS offsets, each for all pins at its offset, with the row of its text. Also
+    returns the number of rows, and the number of pins at the offsets without a mark."""
     at: dict[float, list[Pin]] = {}
     for x, pin in sorted(pins):
         at.setdefault(x, []).append(pin)

@@ -66,7 +66,7 @@ def test_without_the_extra_the_service_says_what_to_install(cluster: WithPartiti
     assert run.returncode == 2
     (line,) = run.stderr.splitlines()[-1:]
     assert line.startswith("txnscope serve: [otlp] needs the package opentelemetry.sdk")
-    assert line.endswith(": pip install txnscope[otlp]")
+    assert line.endswith(": pip install 'txnscope[otlp]'")
 
 
 def test_a_service_ends_within_ten_seconds_while_the_endpoint_does_not_answer(

@@ -267,8 +267,8 @@ def test_a_topic_deleted_inside_a_committed_transaction_tears_it(audited: Audite
     (finding,) = audited.judged()
     assert finding.subject == Subject("b", 0, b"pay", 7, 0, 0)
     assert finding.summary == (
-        "a transaction of pay was committed, and its records on b-0 are gone: the topic was deleted while it was open;"
-        " committed on a-0"
+        "a transaction of pay was committed, and its records on b-0 are gone: the topic was deleted during the"
+        " transaction; committed on a-0"
     )
 
 

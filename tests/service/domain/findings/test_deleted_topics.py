@@ -184,8 +184,8 @@ def test_the_finding_names_the_partitions_of_the_deleted_records() -> None:
     )
     seen = torn(one._replace(gone=(GonePart("b", 0, 7, 60), GonePart("b", 2, 1, 60))), Rule())
     assert seen.title == (
-        "a transaction of pay was committed, and its records on b-0 and b-2 are gone: the topic was deleted while it"
-        " was open"
+        "a transaction of pay was committed, and its records on b-0 and b-2 are gone: the topic was deleted during"
+        " the transaction"
     )
     assert (seen.severity, seen.detail) == (Severity.CRITICAL, "committed on a-0")
     assert seen.subject == Subject("b", 0, b"pay", 3, 1, 7)
@@ -199,7 +199,7 @@ def test_the_finding_names_the_partitions_of_the_deleted_records() -> None:
     both = one._replace(gone=(GonePart("b", 0, 7, 60),), otherwise=(MarkerRead("c", 1, 5, False, 50),))
     assert torn(both, Rule()).title == (
         "a transaction of pay was committed, and its part on c-1 is aborted; its records on b-0 are gone: the topic was"
-        " deleted while it was open"
+        " deleted during the transaction"
     )
 
 
