@@ -48,11 +48,6 @@ def config(settings: ClientSettings) -> dict[str, Any]:
 def _token_of(provider: TokenProvider) -> tuple[str, float, str, dict[str, str]]:
     """Returns the token, the time at which it expires (seconds since the epoch), an empty principal, and the SASL
     extensions. A token with an unknown time of expiry is taken to expire after UNKNOWN_LIFE_MS."""
-    text = provider.token()
-    ends_ms = provider.expires_at_ms
-    return (
-        text,
-        (time.time() + UNKNOWN_LIFE_MS / 1000 if ends_ms is None else ends_ms / 1000),
-        "",
-        provider.extensions(),
-    )
+    token = provider.current()
+    ends_s = time.time() + UNKNOWN_LIFE_MS / 1000 if token.expires_at_ms is None else token.expires_at_ms / 1000
+    return token.text, ends_s, "", provider.extensions()

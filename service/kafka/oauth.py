@@ -209,23 +209,20 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # the library
         self._refresh_at_ms = 0
 
     def token(self) -> str:
-        """Returns a valid token. Raises KafkaUnavailable."""
+        """Returns the text of a valid token. Raises KafkaUnavailable."""
+        return self.current().text
+
+    def current(self) -> Token:
+        """Returns a valid token with its time of expiry. Raises KafkaUnavailable."""
         with self._lock:
             now_ms = self._now_ms()
             if self._token is None or now_ms >= self._refresh_at_ms:
                 self._renew(now_ms)
             assert self._token is not None
-            return self._token.text
+            return self._token
 
     def extensions(self) -> dict[str, str]:
         return dict(self._extensions)
-
-    @property
-    def expires_at_ms(self) -> int | None:
-        """The time (ms) at which the present token expires; None if there is no token or its time of expiry is
-        unknown."""
-        with self._lock:
-            return None if self._token is None else self._token.expires_at_ms
 
     def forget(self) -> None:
         """Drops the token. Called when a broker has refused the token."""
