@@ -146,8 +146,8 @@ _PRODUCERS: Final = [
     ),
     lines(
         "New producer ids",
-        "Per second, producer ids seen under an id for the first time. Under the new protocol (KIP-890) an id gets a"
-        " new producer id every 32,767 transactions; these count, too.",
+        "Per second, producer ids seen for the first time under a transactional.id. Under the new protocol (KIP-890) a"
+        " transactional.id gets a new producer id every 32,767 transactions; these count, too.",
         [Query(rate(catalogue.PRODUCER_IDS))],
         page(of_series, "/transactions"),
         unit="ops",

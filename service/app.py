@@ -83,7 +83,8 @@ def create_app(
     mcp: McpEndpoint | None = None,
 ) -> FastAPI:
     """Returns an ASGI application that reads the store. The application connects to nothing before the first request.
-    Raises StoreError if the URL is no store. Requests answer 503 if the store does not answer or is not at head.
+    Raises StoreError if the URL is no store. Requests answer 503 if the store does not answer, or does not have the
+    newest tables.
 
     - `clusters`: the clusters with brokers of their own; `kafka`: the brokers of all other clusters. The few requests
       that need Kafka answer 503 for a cluster without brokers. `remediation`: the clients that write markers; None: the

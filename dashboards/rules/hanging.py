@@ -63,8 +63,8 @@ MORE: Final = Alert(
     labels={"scope": "cluster"},
     summary="{{ $value | humanize }} more hanging transactions on {{ $labels.cluster }} without an alert of their own",
     description="{{ $value | humanize }} confirmed hanging transaction(s) have no alert of their own: only those that"
-    f" hang longest are named in metrics. The page lists up to {MOST_OPEN}. So many at once usually have one cause:"
-    " a broker that was lost, or a bug in the brokers' version. " + _HOLDS,
+    f" hang longest are named in metrics. The list of findings has up to {MOST_OPEN}. So many at once usually have one"
+    " cause: a broker that was lost, or a bug in the brokers' version. " + _HOLDS,
 )
 
 GROUP: Final = Group("txnscope-hanging", (_NAMED_NOW, _UNNAMED_NOW, EACH, MORE), "txnscope-partitions", interval="10s")

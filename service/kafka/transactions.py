@@ -16,8 +16,8 @@ from service.kafka.cluster import broker_ids, topic_layout
 
 TRANSACTIONAL_ID_NOT_FOUND: Final = 105
 _DOES_NOT_KNOW: Final = (errors.NONE, TRANSACTIONAL_ID_NOT_FOUND)
-"""Error codes of a broker that does not have the id under the producer id in question: it has the id under another
-producer id (NONE), or does not find the id."""
+"""Error codes with which a broker shows that it does not know the id with the producer id in question: NONE if its
+answer has another producer id, TRANSACTIONAL_ID_NOT_FOUND if it does not know the id."""
 
 
 class TransactionDescription(NamedTuple):

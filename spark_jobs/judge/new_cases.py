@@ -1,5 +1,5 @@
-"""Begins the case of an open entry: of an entry that was just seen, or of one that has a finding from before a
-restart."""
+"""Begins the case of an entry: of an open entry in the store, or of one that has a finding from before a restart and is
+not in the store now."""
 
 from __future__ import annotations
 

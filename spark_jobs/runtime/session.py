@@ -60,8 +60,8 @@ that gets no answer from Kafka is repeated, too. This second attempt must be sho
 when the query ends."""
 
 _PATIENCE_S: Final = 600
-"""Timeout (s) of waits between Spark's own processes. `spark_jobs.runtime.liveness` finds stuck parts, and
-distinguishes a slow machine from a dead process. Spark's own timeouts of 15 s and more do not."""
+"""Timeout (s) of waits between Spark's own processes, in place of Spark's defaults (15 s and more), which end a healthy
+process on a slow machine. `spark_jobs.runtime.liveness` finds stuck parts."""
 
 _SOCKETS_FIT: Final = 60
 """Maximum length (bytes) of the path of a folder for Unix sockets. Linux accepts paths of at most 107 bytes, and the

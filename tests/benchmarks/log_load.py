@@ -151,7 +151,8 @@ def _lane(names: Sequence[str], first_producer_id: int) -> Iterator[Record]:
 
 
 def main(bootstrap: str, rate: float, ids: int) -> None:
-    """Writes until the input ends. Writers that fall behind catch up as far as the broker allows."""
+    """Writes `rate` records a second until standard input is closed. If the writer falls behind, it catches up as fast
+    as the broker allows."""
     writer, stop = LogWriter(bootstrap), threading.Event()
     room = threading.Semaphore(_IN_FLIGHT)
     sent: deque[list[int]] = deque()

@@ -108,7 +108,8 @@ def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
     wait_until(
         look,
         lambda seen: min(seen[1].values()) > 0,
-        f"sources that move (s since the end of {' and '.join(kinds)}, {how}) and a service that answers; {app.log}",
+        f"progress of every source and of the service, with {' and '.join(kinds)} {how} (values: s from the end of the"
+        f" harm to the last progress); {app.log}",
         retry_on=(StoreUnavailable,),  # a frozen process may hold the lock of the store, which blocks all reads
     )
     send(signal.SIGKILL, victims)

@@ -57,14 +57,15 @@ def pytest_runtest_setup() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Adds the lines of the test to its report, which a pytest-xdist worker sends to the main process."""
+    """Adds what the test recorded with `tell` to the test's report, which a pytest-xdist worker sends to the main
+    process."""
     if call.when == "call":
         item.user_properties += [(_TOLD, [*one, why]) for one, why in _told.items()]
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Adds a phase of a test (setup, call or teardown) to the test's entry: worst outcome, sum of times, and at the end
-    the test's lines."""
+    what the test recorded with `tell`."""
     name = report.nodeid.removeprefix("tests/").replace(f"[{VERSIONS[0]}]", "").replace(f"-{VERSIONS[0]}]", "]")
     one = _scenarios.setdefault(name, {"outcome": "passed", "seconds": 0.0, SEEN: [], _TOLD: []})
     one["outcome"] = min(one["outcome"], report.outcome, key=_WORST_FIRST.index)

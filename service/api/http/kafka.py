@@ -55,8 +55,8 @@ _TURN_S: Final = 20.0
 """Longest time (s) for which a request waits until the requests before it are done."""
 
 MOST_AT_ONCE: Final = 16
-"""Maximum number of requests that may use Kafka, or wait to use it, at once. Each of them holds one of the threads that
-also answer all other requests."""
+"""Maximum number of requests that use one connection, or wait for it. Each of them holds one of the threads that answer
+most other requests, too."""
 
 
 class Kafka:

@@ -68,9 +68,9 @@ def list_mutes(app: App, cluster: str, limit: Limit = LIMIT, cursor: Cursor = No
     responses=describe(400, 403, 404, 422, 503),
 )
 def set_mute(request: Request, app: App, cluster: str, wish: MuteWish) -> Response:
-    """Mutes findings until a time: lists show them last, and no page begins with them. Prometheus' alerts still fire.
-    Receivers of `[[notify]]` are notified of findings that are still open when the mute ends. Needs the role operator.
-    """
+    """Mutes findings until a time: pages list them last, and the verdict on the cluster does not count them.
+    Prometheus' alerts still fire. Receivers of `[[notify]]` are notified of findings that are still open when the mute
+    ends. Needs the role operator."""
     given = Wish(wish.finding, wish.prefix, wish.topic, int(wish.until.timestamp() * 1000), wish.reason.strip())
     return answer_once(Mute.of(mute(app, request, cluster, given)), 201)
 

@@ -64,8 +64,8 @@ class Unowned:
 
     @staticmethod
     def by_log(entry: Entry, log: EndsKnown, log_partition: int | None, now_ms: int) -> Unowned:
-        """Returns step 2, made by a read of the log. `log_partition`: the only partition that was needed; None if all
-        were."""
+        """Returns step 2, made by a read of the transaction log. `log_partition`: the partition of the log that had to
+        be read; None if all partitions had to be read."""
         where = "all partitions" if log_partition is None else f"partition {log_partition}"
         text = f"{where} read to its end: no transaction there will end the entry"
         return Unowned(now_ms, log, (_seen_open(entry), Evidence(log.asked_at_ms, TOPIC, text)))

@@ -167,7 +167,8 @@ def page(
 
 
 def _has_open_of(application: str) -> ColumnElement[bool]:
-    """Returns the condition that a partition has an open entry of a producer id that an id of the application had."""
+    """Returns the condition that a partition has an open entry whose producer id belongs, or belonged, to a
+    transactional.id of the application."""
     p, t = producer_ids.c, transactional_ids.c
     return exists().where(
         _E.cluster_id == _D.cluster_id,

@@ -1,4 +1,5 @@
-"""Fixtures that give every test its own store: empty or at head, with one cluster whose lease is held."""
+"""Fixtures that give every test its own store: an empty one, or one with the newest tables, and in it a cluster whose
+lease is held."""
 
 from __future__ import annotations
 
@@ -89,7 +90,8 @@ def next_version(tmp_path: Path) -> Iterator[Callable[[], str]]:
 
 @pytest.fixture(params=BACKENDS)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Yields the URL of a store at head. A test that uses this fixture runs on every kind of database."""
+    """Yields the URL of a store with the newest tables. A test that uses this fixture runs on every kind of
+    database."""
     with new_store(request, tmp_path) as url:
         yield url
 
