@@ -77,7 +77,7 @@ class Recogniser:
         self._processor_s = processor_s
         self._after = b""
         self._pause_factor = PAUSE_FACTOR
-        self._walk_at_ms = self._walk_began_ms = 0
+        self._walk_at_ms = self._walk_ended_ms = 0
         self._jobs, self._jobs_before = FlinkJobs(), FlinkJobs()  # of this walk, and of the one before
 
     def work(self, now_ms: int) -> float:
@@ -93,7 +93,7 @@ class Recogniser:
         there may be more to examine now."""
         with self._reader.connect() as connection:
             some = new_ids(connection, self._cluster_id, AT_ONCE)
-            is_walking = not some and not self._walk_began_ms <= now_ms < self._walk_at_ms
+            is_walking = not some and not self._walk_ended_ms <= now_ms < self._walk_at_ms
             if is_walking:
                 some = ids_after(connection, self._cluster_id, self._after, AT_ONCE)
             assigned = self._assigned(connection, some)
@@ -114,7 +114,7 @@ class Recogniser:
         self._writer.forget(now_ms - self._totals_kept_ms)
         self._after = b""
         self._jobs_before, self._jobs = self._jobs, FlinkJobs()
-        self._walk_began_ms, self._walk_at_ms = now_ms, now_ms + WALK_EVERY_MS
+        self._walk_ended_ms, self._walk_at_ms = now_ms, now_ms + WALK_EVERY_MS
 
     def _assigned(self, connection: Connection, some: Sequence[IdToExamine]) -> list[Assigned]:
         # an id that is no text was made by no framework; a rule may name its application all the same
