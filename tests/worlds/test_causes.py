@@ -12,7 +12,7 @@ from service.domain.transaction_log.states import PREPARE_COMMIT
 from tests.service.domain.coordinator import ITSELF, LATE_END
 from tests.worlds.causes import Tally, draw_causes, draw_causes_block, share_right
 
-LIVES = 1_500
+LIVES = 3_000
 """Number of lives. `make worlds` draws 200,000."""
 
 

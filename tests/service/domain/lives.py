@@ -82,8 +82,8 @@ def _administrate(rng: Random, coordinator: Coordinator, instance: Instance, _: 
 def _ask_itself(rng: Random, coordinator: Coordinator, instance: Instance, other: Instance) -> None:
     """Requests a new epoch after an error, as KIP-360 allows. The requester may be an instance that was fenced long
     ago."""
-    asks = rng.choice([instance, instance, other])
-    coordinator.init_own(asks, gives_up=rng.random() < 0.1, misses_answer=rng.random() < 0.1)
+    asks, chance = rng.choice([instance, instance, other]), rng.random()
+    coordinator.init_own(asks, gives_up=chance < 0.1, misses_answer=chance > 0.9)
 
 
 def _recover(rng: Random, coordinator: Coordinator, instance: Instance, _: Instance) -> None:
