@@ -13,8 +13,8 @@ from deploy.release.commands import run
 
 ADDED: Final = ("release-image", "release-chart", "release-docs")
 """Targets of the Makefile that add files to a release. Each target runs in the tree of the release's commit, with the
-variables VERSION, REVISION, SOURCE_DATE_EPOCH, DIST (the folder for its files) and VENV (the environment of the
-checkout)."""
+variables VERSION, REVISION, SOURCE_DATE_EPOCH, DIST (the folder for its files) and VENV (the environment of this
+process)."""
 
 EXTRAS: Final = ("service", "spark", "java", "notify", "canary", "mcp", "otlp", "postgresql")
 """The extras that a user may install; the SBOM has the packages of all of them."""
@@ -33,10 +33,10 @@ def write_sbom(tree: Path, scratch: Path, out: Path, version: str) -> None:
     run((cyclonedx, "requirements", *words, "--output-file", str(file), str(needed)), tree)
 
 
-def add(tree: Path, root: Path, out: Path, version: str, revision: str, epoch: str, target: str) -> None:
+def add(tree: Path, out: Path, version: str, revision: str, epoch: str, target: str) -> None:
     """Runs a target of ADDED."""
     variables = {"VERSION": version, "REVISION": revision, "SOURCE_DATE_EPOCH": epoch, "DIST": str(out)}
-    run(("make", target, f"VENV={root / '.venv'}"), tree, variables)
+    run(("make", target, f"VENV={sys.prefix}"), tree, variables)
 
 
 def write_checksums(out: Path) -> None:

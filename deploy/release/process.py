@@ -125,7 +125,7 @@ def _make(project: Project, version: str, commit: str, scratch: Path, out: Path,
     artifacts.write_sbom(tree, scratch, out, version)
     for target in artifacts.ADDED:
         say(f"make {target}")
-        artifacts.add(tree, root, out, version, commit, epoch, target)
+        artifacts.add(tree, out, version, commit, epoch, target)
     notes = changelog.cut(git(root, "show", f"{commit}~:{CHANGELOG}"), version, "").notes
     (out / "NOTES.md").write_text(notes, "utf-8")
     artifacts.write_checksums(out)
