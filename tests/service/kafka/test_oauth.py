@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from service.kafka import oauth
+from service.kafka import librdkafka, oauth
 from service.kafka.client import KafkaClient
 from service.kafka.client_properties import login
 from service.kafka.cluster import cluster_id
@@ -71,6 +71,14 @@ class TestOneToken:
             provider.token()
         issuer.down = False
         assert provider.token() == "token-1"
+
+    def test_librdkafka_gets_a_token_with_its_time_of_expiry(self, tmp_path: Path) -> None:
+        token = tmp_path / "token"
+        token.write_text(jwt(4_000_000_000))
+        file = tmp_path / "client.properties"
+        file.write_text(f"{OAUTH}sasl.oauthbearer.token.endpoint.url={token.as_uri()}\n")
+        callback = librdkafka.config(ClientSettings.load("127.0.0.1:9092", file))["oauth_cb"]
+        assert callback("") == (token.read_text(), 4_000_000_000.0, "", {})
 
     def test_a_refused_token_is_not_used_again(self) -> None:
         provider = TokenProvider(Issuer(), (("logicalCluster", "lkc-1"),))  # type: ignore[arg-type]
