@@ -9,9 +9,8 @@ from typing import Any, Final, NamedTuple
 from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
-from service.domain.error_codes import error_text
 from service.domain.partitions.facts import TopicPartition
-from service.domain.reasons.unread import DESCRIBE, READ, NoPermission
+from service.domain.reasons.unread import DESCRIBE, READ
 from service.domain.transaction_log.states import CONFIG_DEFAULTS
 from service.kafka import errors
 from service.kafka.client import REQUEST_TIMEOUT_MS, KafkaClient
@@ -51,10 +50,8 @@ def topic_layout(client: KafkaClient, topic: str, ask: int | None = None) -> Top
     found = client.ask(layouts_request([topic]), ask, TIMEOUT_MS).topics[0]
     if found.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION:
         return None
-    if found.error_code == errors.TOPIC_AUTHORIZATION_FAILED:
-        raise errors.KafkaRefused(NoPermission(topic, (DESCRIBE, READ)))
-    if found.error_code not in (errors.NONE, errors.LEADER_NOT_AVAILABLE):
-        raise errors.KafkaUnavailable(f"Metadata of topic {topic}: {error_text(found.error_code)}")
+    if found.error_code != errors.LEADER_NOT_AVAILABLE:
+        errors.raise_for(found.error_code, topic, (DESCRIBE, READ), f"Metadata of topic {topic}")
     return layout_of(found)
 
 

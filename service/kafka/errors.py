@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from service.domain.error_codes import error_text
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import ErrorText
+from service.domain.reasons.unread import ErrorText, NoPermission
 
 NONE: Final = 0
 OFFSET_OUT_OF_RANGE: Final = 1
@@ -62,3 +63,14 @@ class KafkaRefused(KafkaFailure):
 
 class BadClientConfig(KafkaFailure):
     """A setting in the client.properties file that cannot be applied; the message names the key."""
+
+
+def raise_for(
+    code: int, topic: str, operations: tuple[str, ...], request: str, failure: type[KafkaFailure] = KafkaUnavailable
+) -> None:
+    """Raises a failure if `code`, of an answer about the topic, is an error: KafkaRefused if a permission is missing,
+    else `failure`. `operations`: the operations to grant. `request`: the request, in words."""
+    if code == TOPIC_AUTHORIZATION_FAILED:
+        raise KafkaRefused(NoPermission(topic, operations))
+    if code != NONE:
+        raise failure(f"{request}: {error_text(code)}")

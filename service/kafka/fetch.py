@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from kafka.protocol.consumer import FetchRequest
 
 from service.domain.error_codes import error_text
-from service.domain.reasons.unread import READ, NoPermission
+from service.domain.reasons.unread import READ
 from service.kafka import errors
 from service.kafka.client import REQUEST_TIMEOUT_MS, KafkaClient
 from service.kafka.cluster import Leader
-from service.kafka.errors import KafkaRefused, KafkaUnavailable, PartitionUnavailable
+from service.kafka.errors import KafkaUnavailable, PartitionUnavailable
 
 _BY_NAME = 12  # the last Fetch version with topic names; later versions have topic ids
 _PIECE_TIMEOUT_MS = 3_000
@@ -55,10 +55,7 @@ def fetch_piece(
     (answer,) = fetch_many(client, leader.node, {topic: [wanted]}, size, 0, _PIECE_TIMEOUT_MS)
     if answer.error == errors.OFFSET_OUT_OF_RANGE:
         return None
-    if answer.error == errors.TOPIC_AUTHORIZATION_FAILED:
-        raise KafkaRefused(NoPermission(topic, (READ,)))
-    if answer.error:
-        raise PartitionUnavailable(f"{topic}-{partition}: Fetch answers with {error_text(answer.error)}")
+    errors.raise_for(answer.error, topic, (READ,), f"Fetch from {topic}-{partition}", PartitionUnavailable)
     return answer.records
 
 

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
-from service.domain.error_codes import error_text
-from service.domain.reasons.unread import DESCRIBE, NoPermission
+from service.domain.reasons.unread import DESCRIBE
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import Leader, TopicLayout
@@ -96,12 +95,9 @@ def offset_at_time(client: KafkaClient, topic: str, partition: int, leader: Lead
     since_ms = max(timestamp_ms, 0)  # Kafka reserves numbers below 0: -1 the end, -2 the start
     request = _request(topic, {partition: leader}, since_ms, _CONSUMER)
     answer = client.ask(request, leader.node).topics[0].partitions[0]
-    if answer.error_code == errors.TOPIC_AUTHORIZATION_FAILED:
-        raise errors.KafkaRefused(NoPermission(topic, (DESCRIBE,)))
-    if answer.error_code:
-        raise errors.KafkaUnavailable(
-            f"offset of {topic}-{partition} at timestamp {timestamp_ms}: {error_text(answer.error_code)}"
-        )
+    errors.raise_for(
+        answer.error_code, topic, (DESCRIBE,), f"offset of {topic}-{partition} at timestamp {timestamp_ms}"
+    )
     return None if answer.offset < 0 else int(answer.offset)
 
 
@@ -127,10 +123,7 @@ def epoch_end_offset(client: KafkaClient, topic: str, partition: int, leader: Le
         ],
     )
     answer = client.ask(request, leader.node).topics[0].partitions[0]
-    if answer.error_code == errors.TOPIC_AUTHORIZATION_FAILED:
-        raise errors.KafkaRefused(NoPermission(topic, (DESCRIBE,)))
-    if answer.error_code:
-        raise errors.KafkaUnavailable(
-            f"end offset of leader epoch {epoch} of {topic}-{partition}: {error_text(answer.error_code)}"
-        )
+    errors.raise_for(
+        answer.error_code, topic, (DESCRIBE,), f"end offset of leader epoch {epoch} of {topic}-{partition}"
+    )
     return None if answer.end_offset < 0 else int(answer.end_offset)

@@ -6,10 +6,9 @@ from __future__ import annotations
 import time
 from typing import Final, NamedTuple
 
-from service.domain.error_codes import error_text
 from service.domain.partitions.facts import PartitionEnds
 from service.domain.partitions.offset_spans import SpanBuilder
-from service.domain.reasons.unread import DESCRIBE, READ, NoPermission
+from service.domain.reasons.unread import DESCRIBE, READ
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import TopicLayout, topic_layout
@@ -128,20 +127,15 @@ def _settle(client: KafkaClient, place: PartitionEnds, walk: SpanBuilder) -> Non
 def _fetch(client: KafkaClient, place: PartitionEnds, offset: int, max_bytes: int) -> Fetched:
     wanted = PartitionFetch(place.partition, offset, place.leader_epoch, max_bytes)
     (found,) = fetch_many(client, place.leader, {place.topic: [wanted]}, max_bytes, 0)
-    if found.error == errors.TOPIC_AUTHORIZATION_FAILED:
-        raise KafkaRefused(NoPermission(place.topic, (READ,)))
-    if found.error:
-        raise KafkaUnavailable(
-            f"Fetch from {place.topic}-{place.partition} at offset {offset}: {error_text(found.error)}"
-        )
+    errors.raise_for(
+        found.error, place.topic, (READ,), f"Fetch from {place.topic}-{place.partition} at offset {offset}"
+    )
     return found
 
 
 def _offset(client: KafkaClient, layout: TopicLayout, partition: int, which: int) -> int:
     answer = list_offsets(client, layout, which)
     error = answer.errors.get(partition)
-    if error == errors.TOPIC_AUTHORIZATION_FAILED:
-        raise KafkaRefused(NoPermission(layout.topic, (DESCRIBE, READ)))
     if error is not None:
-        raise KafkaUnavailable(f"offsets of {layout.topic}-{partition}: {error_text(error)}")
+        errors.raise_for(error, layout.topic, (DESCRIBE, READ), f"offsets of {layout.topic}-{partition}")
     return answer.found[partition]
