@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 
 from deploy.helm.values_table import CHART
-from deploy.reproducible_tar import write_tar
+from deploy.release.artifacts import write_tar
 
 _LEFT_OUT: Final = (".lint",)
 """Names of files that are not packed: those of `.helmignore`."""

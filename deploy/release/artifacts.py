@@ -1,9 +1,13 @@
 """Makes the files of a release other than the wheel and the source archive: an SBOM, files from targets of the
-Makefile, checksums."""
+Makefile, checksums. Archives of equal content have equal bytes."""
 
 from __future__ import annotations
 
+import gzip
+import io
 import sys
+import tarfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -43,3 +47,17 @@ def write_checksums(out: Path) -> None:
     """Writes SHA256SUMS, as sha256sum reads it, of all files in the folder."""
     lines = [f"{digest}  {name}\n" for name, digest in digests(out).items() if name != CHECKSUMS]
     (out / CHECKSUMS).write_text("".join(lines), "utf-8")
+
+
+def write_tar(path: Path, files: Iterable[tuple[str, bytes]]) -> Path:
+    """Writes the files (name, content) in this order to a compressed archive at `path`, without times, owners or modes
+    of this machine. Returns `path`."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, content in files:
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(content), 0o644
+            archive.addfile(member, io.BytesIO(content))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(packed.getvalue(), mtime=0))
+    return path

@@ -31,13 +31,14 @@ _COMPOSE: Final = "deploy/compose/compose.yml"
 PLACES: Final = (
     Place("pyproject.toml", r"^(version = ).+$", '"{}"'.format),
     Place("deploy/compose/Containerfile", r"^(ARG VERSION=).+$", '"{}"'.format),
-    Place(_COMPOSE, r"^( +image: txnscope-job:).+$", str),
-    Place(_COMPOSE, r"^( +image: txnscope-service:).+$", str),
     Place(_CHART, r"^(version: ).+$", chart_version),
     Place(_CHART, r"^(appVersion: ).+$", str),
-    Place(_CHART, r"^( +image: txnscope-job:).+$", str),
-    Place(_CHART, r"^( +image: txnscope-service:).+$", str),
     Place(_CHART, r"^( +artifacthub\.io/prerelease: ).+$", lambda version: f'"{version != final_of(version)}"'.lower()),
+    *(
+        Place(file, rf"^( +image: txnscope-{role}:).+$", str)
+        for file in (_COMPOSE, _CHART)
+        for role in ("job", "service")
+    ),
 )
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from sphinx.cmd.build import build_main
 
-from deploy.reproducible_tar import write_tar
+from deploy.release.artifacts import write_tar
 from deploy.site.man import ROOT, man_page
 
 HERE = Path(__file__).parent
