@@ -1,4 +1,5 @@
-"""What the coordinators of groups answer about partitions, and the samples of these partitions."""
+"""Values about a group and a partition that it reads: the answer of the group's coordinator, and the newest sample of the
+partition."""
 
 from __future__ import annotations
 

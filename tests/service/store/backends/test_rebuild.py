@@ -46,8 +46,8 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def seeded(cluster: Cluster) -> Cluster:
-    """Fills the store with 300 ids that have one commit each, and with so many attempts in the audit that the table has
-    many pages."""
+    """Fills the store with 300 ids, each with one commit. Also adds ATTEMPTS attempts to the audit, so that the table
+    has many pages."""
     cluster.start({0: 0})
     cluster.writer.apply(batch(LOG, read(0, 900)), NOW_MS)
     attempt = Attempt(NOW_MS, "finding" * 20, "ann", False, MarkerType.ABORT, "orders", 0, 7, 3, 1, 5, Outcome.WRITTEN)
