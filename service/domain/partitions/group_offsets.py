@@ -1,5 +1,5 @@
-"""Values about a group and a partition that it reads: the answer of the group's coordinator, and the newest sample of the
-partition."""
+"""Values about a group and a partition that it reads: the answer of the group's coordinator, and the newest sample of
+the partition."""
 
 from __future__ import annotations
 
