@@ -117,6 +117,12 @@ def archived_classes(java: Java) -> Path:
     return Path(sys.prefix) / "share" / "txnscope" / archive_name(f"spark-{pyspark.__version__}", java)
 
 
+def compressed_classes(java: Java) -> Path:
+    """Returns the path of the same archive, compressed with zstd. A container image has this file only."""
+    archive = archived_classes(java)
+    return archive.with_name(f"{archive.name}.zst")
+
+
 def archive_name(title: str, java: Java) -> str:
     """Returns the file name of an archive. The name differs for each Java."""
     return f"{title}-java-{hashlib.sha256(bytes(java.home)).hexdigest()[:8]}.jsa"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
@@ -21,13 +22,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import javaproperties
+import pyarrow as pa
 from pyspark import SparkContext, accumulators
 from pyspark.sql import SparkSession
 
 from spark_jobs.runtime import cluster, python_process
 from spark_jobs.runtime.error_summary import error_summary
 from spark_jobs.runtime.fork_server import KEEP_FREED_MEMORY, SOURCE_MODULES, socket_in
-from spark_jobs.runtime.java import Java, archived_classes, find_java, sharing_options
+from spark_jobs.runtime.java import Java, archived_classes, compressed_classes, find_java, sharing_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ _SOCKETS_FIT: Final = 60
 """Maximum length (bytes) of the path of a folder for Unix sockets. Linux accepts paths of at most 107 bytes, and the
 names of Spark's sockets need 43. If the folder's path is longer, Spark listens on loopback instead."""
 
+_CHUNK: Final = 1 << 20
 _JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _ON_A_CLUSTER: Final = {
     "spark.python.unix.domain.socket.enabled": "false",  # folders of executors may have any length
@@ -123,7 +126,9 @@ def start_spark(
     for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
         server.handle_error = _is_lost  # type: ignore[method-assign,assignment]
     builder = SparkSession.builder.appName("txnscope").master(master.url or f"local[{CORES},{TASK_TRIES}]")
-    for name, value in _settings(scratch, master, _sharing(java) if java_options is None else java_options).items():
+    for name, value in _settings(
+        scratch, master, _sharing(java, scratch) if java_options is None else java_options
+    ).items():
         builder = builder.config(name, value)
     try:
         with nullcontext() if master.is_local else _for_planners(scratch):
@@ -147,9 +152,23 @@ def _stay_here(scratch: Path) -> None:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
-def _sharing(java: Java) -> Sequence[str]:
-    classes = archived_classes(java)
-    return sharing_options(classes) if classes.exists() else ()
+def _sharing(java: Java, scratch: Path) -> Sequence[str]:
+    """Returns the options of Java that use the archive of classes: none if there is no archive. Unpacks a compressed
+    archive into `scratch`."""
+    classes, compressed = archived_classes(java), compressed_classes(java)
+    if classes.exists():
+        return sharing_options(classes)
+    if not compressed.exists():
+        return ()
+    unpacked = scratch / classes.name
+    try:
+        with pa.input_stream(str(compressed), compression="zstd") as source, unpacked.open("wb") as target:
+            shutil.copyfileobj(source, target, _CHUNK)
+    except OSError as e:
+        unpacked.unlink(missing_ok=True)
+        log.warning("the archive of Spark's classes cannot be unpacked, so Spark starts more slowly: %s", e)
+        return ()
+    return sharing_options(unpacked)
 
 
 def _settings(scratch: Path, master: Master, java_options: Sequence[str]) -> dict[str, str]:

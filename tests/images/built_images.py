@@ -29,9 +29,7 @@ from tests.integration.producers import create_topic, open_producer, transact
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.broker, pytest.mark.spark]
 
 LARGEST: Final = {"service": 250_000_000, "job": 600_000_000}
-"""Bytes of each image, uncompressed, without the archive of Spark's classes."""
-LARGEST_ARCHIVE: Final = 150_000_000
-"""Bytes of the archive of Spark's classes in the job's image. Its only use is that the job starts faster."""
+"""Bytes of each image, uncompressed."""
 OF_PYTHON: Final = re.compile(r"Exception ignored in: <function _DeleteDummyThreadOnDel.__del__ .*>\nTraceback ")
 """A message of Python 3.13.5 at the end of a process with threads that Python did not start."""
 SOURCE: Final = "https://example.org/txnscope"
@@ -39,10 +37,6 @@ PORT: Final = 8080
 URL: Final = f"http://127.0.0.1:{PORT}"
 IDS: Final = ("orders-0", "orders-1")
 
-ARCHIVE: Final = """
-import pathlib, sys
-print(sum(one.stat().st_size for one in pathlib.Path(sys.prefix, "share").rglob("*.jsa")))
-"""
 LIBRARIES: Final = """
 import pathlib, subprocess, sys
 folders = [pathlib.Path(one) for one in ("/usr/bin", "/usr/lib", "/usr/local/lib", sys.prefix)]
@@ -90,11 +84,7 @@ def in_image(image: Built, script: str) -> str:
 
 @pytest.mark.parametrize("name", OURS)
 def test_an_image_is_as_small_as_promised(images: Mapping[str, Built], name: str) -> None:
-    archive = int(in_image(images[name], ARCHIVE))
-    print(f"\n{name}: {images[name].size / 1e6:.0f} MB, of which {archive / 1e6:.0f} archive Spark's classes")  # noqa: T201
-    assert images[name].size - archive <= LARGEST[name]
-    assert archive <= LARGEST_ARCHIVE
-    assert bool(archive) == (name == "job")
+    assert images[name].size <= LARGEST[name]
 
 
 @pytest.mark.parametrize("name", OURS)

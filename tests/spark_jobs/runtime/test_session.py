@@ -1,17 +1,22 @@
 """Tests of the settings of Spark. Settings of the user override settings of the Spark installation, and both override
-ours. Also tests Spark's scratch folder."""
+ours. Also tests Spark's scratch folder, and the archive of classes that is unpacked into it."""
 
 from __future__ import annotations
 
+import logging
+import sys
 import tempfile
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from spark_jobs.runtime.direct_batches import scratch_folder
-from spark_jobs.runtime.session import Master, _settings
+from spark_jobs.runtime.java import Java, archived_classes, compressed_classes
+from spark_jobs.runtime.session import Master, _settings, _sharing
 
 OPTIONS = "spark.driver.extraJavaOptions"
+JAVA = Java(Path("/java"), 21, "JAVA_HOME")
 CLUSTER = Master("spark://m:7077", (("spark.driver.memory", "2g"),))
 
 
@@ -66,3 +71,36 @@ def test_folders_of_dead_processes_are_removed_and_living_ones_stay(
         with scratch_folder() as second:
             assert {*tmp_path.iterdir()} == {living, second, foreign}
     assert [*tmp_path.iterdir()] == [foreign]
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A scratch folder, with an environment that may get an archive of classes."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
+    archived_classes(JAVA).parent.mkdir(parents=True)
+    (tmp_path / "scratch").mkdir()
+    return tmp_path / "scratch"
+
+
+def test_a_compressed_archive_is_unpacked_into_the_scratch_folder(scratch: Path) -> None:
+    content = bytes(range(256)) * 10_000
+    compressed_classes(JAVA).write_bytes(pa.Codec("zstd").compress(content, asbytes=True))
+    (unpacked,) = [option.partition("=")[2] for option in _sharing(JAVA, scratch) if "SharedArchiveFile" in option]
+    assert Path(unpacked).parent == scratch
+    assert Path(unpacked).read_bytes() == content
+
+
+def test_an_archive_that_needs_no_unpacking_is_used_where_it_is(scratch: Path) -> None:
+    archived_classes(JAVA).touch()
+    assert f"-XX:SharedArchiveFile={archived_classes(JAVA)}" in _sharing(JAVA, scratch)
+
+
+def test_spark_starts_without_an_archive_that_cannot_be_unpacked(
+    scratch: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert _sharing(JAVA, scratch) == ()
+    compressed_classes(JAVA).write_bytes(b"damaged")
+    with caplog.at_level(logging.WARNING):
+        assert _sharing(JAVA, scratch) == ()
+    assert "cannot be unpacked, so Spark starts more slowly" in caplog.text
+    assert list(scratch.iterdir()) == []
