@@ -20,8 +20,8 @@ _MARKERS: Final = {records.ABORT: MarkerType.ABORT, records.COMMIT: MarkerType.C
 
 def walk_through(walk: SpanBuilder, data: bytes, lo: int) -> int | None:
     """Adds the batches of `data` to the walk until the walk is done. Returns the offset at which reading continues: the
-    one after the last whole batch, or `lo` if there is none. Returns None if no batch can be found after a damaged
-    place.
+    offset after the last whole batch, or `lo` if no batch is whole. Returns None if no batch can be found after a
+    damaged place.
 
     `lo` lies in the first batch or before it. A batch that cannot be decoded may hold the marker of any transaction, so
     the outcome of every transaction without a marker so far becomes unknown (`SpanBuilder.add_unreadable`). Zeros at
@@ -76,8 +76,9 @@ def piece_of(batch: Batch) -> BatchOffsets:
 
 
 def logged_transactions(owner: Owner, producer_id: int, place: TopicPartition) -> list[LoggedTransaction]:
-    """Returns the owner's last decided transaction, and its open transaction if that has `producer_id`, as far as the
-    store has them. Returns an empty list if the record of the decided transaction cannot be decoded."""
+    """Returns the owner's last decided transaction, and the owner's open transaction if the open one has `producer_id`.
+    Leaves out a transaction that is not in the store. Returns an empty list if the record of the decided transaction
+    cannot be decoded."""
     found = []
     if owner.ended_value is not None:
         try:

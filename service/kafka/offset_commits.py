@@ -30,8 +30,8 @@ at most 1 MB by default."""
 
 
 class SearchRange(NamedTuple):
-    """The range to read for an open transaction: its batches from `lo` on. `newest_ms`: the timestamp of its newest
-    batch, as DescribeProducers reports it; the transaction has no batch after that one."""
+    """The batches to read of an open transaction: all batches from offset `lo` on. `newest_ms`: the timestamp of the
+    transaction's newest batch, as DescribeProducers reports it."""
 
     lo: int
     newest_ms: int
@@ -61,10 +61,10 @@ class CommitsRead(NamedTuple):
 def read_commits(
     client: KafkaClient, partition: int, leader: Leader, searches: Mapping[int, SearchRange], hi: int
 ) -> CommitsRead:
-    """Reads from the lowest `lo` until the newest batch of every transaction is found, or `hi`, PASS_BYTES or PASS_S is
-    reached. `searches`: by producer id, at least one.
+    """Reads batches from the lowest `lo` of all searches on. Stops when the newest batch of every transaction is found,
+    or at `hi`, after PASS_BYTES or after PASS_S. `searches`: by producer id; not empty.
 
-    Raises KafkaUnavailable, or KafkaRefused (READ on the topic).
+    Raises KafkaUnavailable. Raises KafkaRefused without READ on the topic.
     """
     lo = min(one.lo for one in searches.values())
     newest_ms = max(one.newest_ms for one in searches.values())

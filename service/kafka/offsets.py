@@ -18,7 +18,7 @@ from service.kafka.cluster import Leader, TopicLayout
 EARLIEST: Final = -2  # the start of the log
 LATEST: Final = -1  # the end of the log: the high watermark (read uncommitted)
 TIMEOUT_MS: Final = 3_000
-"""Time to wait for all leaders together: a frozen leader must not delay the answers of the others."""
+"""Time (ms) to wait for all leaders together: a frozen leader must not delay the answers of the others."""
 
 _CONSUMER, _DEBUGGING = -1, -2  # replica ids (ListOffsetsRequest.java)
 _BY_NAME = 9  # later versions are not needed
@@ -40,8 +40,8 @@ def list_offsets(client: KafkaClient, layout: TopicLayout, which: int, *, unrepl
     leaders at the same time.
 
     Requests carry the leader epoch. So a broker that no longer leads, or a leader that does not know its high watermark
-    yet, refuses (Partition.fetchOffsetForTimestamp). Raises KafkaRefused if any leader refuses the request;
-    KafkaUnavailable if a leader does not answer and no other leader returns an offset.
+    yet, returns an error for the partition (Partition.fetchOffsetForTimestamp). Raises KafkaRefused if any leader
+    refuses the whole request; KafkaUnavailable if a leader does not answer and no other leader returns an offset.
 
     `unreplicated`: LATEST is the log end offset, which may be above the high watermark. Kafka returns this offset to a
     debugging replica (ReplicaManager.fetchOffset).

@@ -60,9 +60,9 @@ class Versions(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """A cluster. `operations`: the operations allowed on it; None if the broker does not report them, for example
-    without DESCRIBE (KIP-430). `reports_operations`: the broker supports DescribeCluster.
-    """
+    """A broker's answer about its cluster. `operations`: the operations that the principal may do on the
+    cluster; None if the broker does not report them, for example without DESCRIBE (KIP-430). `reports_operations`:
+    False if the broker is too old for DescribeCluster."""
 
     cluster_id: str | None
     operations: frozenset[str] | None
@@ -135,9 +135,9 @@ def denied_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> list
 
 
 def cluster(client: KafkaClient, node: int) -> Cluster:
-    """Returns the cluster's id, which needs no permission, and the allowed operations. Both are None if DescribeCluster
-    fails. If the broker does not support DescribeCluster, reads only the id, by Metadata, and raises KafkaUnavailable
-    or KafkaRefused if the Metadata request fails."""
+    """Returns the cluster's id, which needs no permission, and the allowed operations. If DescribeCluster fails,
+    returns None for the id and for the operations. If the broker does not support DescribeCluster, reads only the id,
+    by Metadata, and raises KafkaUnavailable or KafkaRefused if the Metadata request fails."""
     if client.version_of(DescribeClusterRequest.API_KEY) < 0:
         found = client.ask(layouts_request([]), node, TIMEOUT_MS).cluster_id
         return Cluster(found, None, False)

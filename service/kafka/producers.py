@@ -37,7 +37,7 @@ class ActiveProducer(NamedTuple):
 
 
 class Producers(NamedTuple):
-    """The producers of one partition. With an error, `producers` is empty and proves nothing."""
+    """The producers of one partition. If `error` is not 0, `producers` is empty and proves nothing."""
 
     error: int
     producers: tuple[ActiveProducer, ...]
@@ -46,8 +46,8 @@ class Producers(NamedTuple):
 def describe_producers(
     client: KafkaClient, node: int, partitions: Mapping[str, Sequence[int]], timeout_ms: int = REQUEST_TIMEOUT_MS
 ) -> dict[tuple[str, int], Producers]:
-    """Returns the producers of each partition, as `node` reports them: the leader, or any broker that has a replica.
-    Needs READ on the topic (else error 29). `timeout_ms` limits each request. Raises KafkaUnavailable or
+    """Returns the producers of each partition, as `node` reports them. `node`: the leader, or any other broker that has
+    a replica. Needs READ on the topic (else error 29). `timeout_ms` limits each request. Raises KafkaUnavailable or
     KafkaRefused."""
     found: dict[tuple[str, int], Producers] = {}
     places = ((topic, p) for topic, of_this in partitions.items() for p in of_this)

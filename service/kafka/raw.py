@@ -1,10 +1,10 @@
 """Requests that txnscope encodes itself, and their answers as bytes, over the connections of kafka-python ("the
 library").
 
-Used for requests that the library lacks, and for those that it encodes too slowly (thousands of partitions many times a
-minute). These classes have the few methods that `kafka.net.connection` and `kafka.protocol.parser` (3.0.12) call on a
-request and on its answer. The library reads Kafka's own schemas: the files in `schemas` are those that it lacks, from
-Kafka 4.3.1.
+Used for requests that the library lacks, and for requests that the library encodes too slowly (thousands of partitions
+many times a minute). These classes have the few methods that `kafka.net.connection` and `kafka.protocol.parser`
+(3.0.12) call on a request and on its answer. The library contains Kafka's own schemas; the files in `schemas` are the
+schemas of Kafka 4.3.1 that the library lacks.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _FRAME = struct.Struct(">ihhi")  # size of what follows, api key, api version, c
 
 
 class RawRequest:
-    """A request as bytes. `body`: everything after the header. `is_flexible`: this version has tagged fields (KIP-482),
-    in its header, too.
+    """A request as bytes. `body`: everything after the header. `is_flexible`: this version of the API has tagged fields
+    (KIP-482), also in the header.
 
-    An object can be sent again, but only after its previous answer has come.
+    The same object can be sent again after the previous answer has come.
     """
 
     def __init__(self, api_key: int, version: int, body: bytes, *, is_flexible: bool) -> None:
@@ -98,7 +98,7 @@ class _Reading(NamedTuple):
 
 
 class MissingMessages:
-    """The request and the answer of an API that the library lacks, by their schemas in `schemas`."""
+    """The request and the answer of an API that kafka-python lacks, made from the schemas in `schemas`."""
 
     def __init__(self, name: str) -> None:
         schemas = {"load_json": f"{__package__}.schemas"}

@@ -21,9 +21,10 @@ _ISOLATION: Final = "share.isolation.level"
 
 
 class ShareOffset(NamedTuple):
-    """A share group's offsets of a partition. `start`: the stored first offset that may still be delivered; it lags
-    behind the real one, and is -1 if none is stored yet. `lag`: the number of offsets from `start` to the high
-    watermark whose delivery is not complete; -1 if the broker does not report it (before Kafka 4.2)."""
+    """A share group's offsets of a partition. `start`: the first offset that may still be delivered, as stored by the
+    broker; -1 if no offset is stored yet. The stored offset lags behind the real one. `lag`: the number of offsets from
+    `start` to the high watermark whose delivery is not complete; -1 if the broker does not report it (before Kafka
+    4.2)."""
 
     start: int
     lag: int

@@ -16,15 +16,16 @@ from service.kafka.cluster import broker_ids, topic_layout
 
 TRANSACTIONAL_ID_NOT_FOUND: Final = 105
 _DOES_NOT_KNOW: Final = (errors.NONE, TRANSACTIONAL_ID_NOT_FOUND)
-"""Error codes with which a broker shows that it does not know the id with the producer id in question: NONE if its
-answer has another producer id, TRANSACTIONAL_ID_NOT_FOUND if it does not know the id."""
+"""Error codes of a broker that does not know the id under the producer id in question. NONE: the broker's answer has
+another producer id. TRANSACTIONAL_ID_NOT_FOUND: the broker does not know the id at all."""
 
 
 class TransactionDescription(NamedTuple):
     """A coordinator's description of one id. `state`: Kafka's name of the state; None if the coordinator does not know
     the id.
 
-    `partitions`: in Ongoing all partitions of the transaction, in PrepareX those that have no marker yet, else none.
+    `partitions`: in Ongoing, all partitions of the transaction; in PrepareX, the partitions that have no marker yet; in
+    other states, empty.
     """
 
     state: str | None
@@ -91,9 +92,9 @@ def no_coordinator_knows(
     If a broker describes the id with `producer_id`, returns False: that broker has not restarted since partitions were
     added, and still ends the transaction. Returns True if two conditions are met. Every broker answers that it is not
     the coordinator, does not find the id, or has the id under another producer id. And the leader of the partition to
-    which the id hashes now gives the second or the third of these answers. These answers do not become outdated: a
-    broker that starts later reads the present number of partitions, and a broker that has not restarted loads no
-    further partition (`TransactionStateManager.validateTransactionTopicPartitionCountIsStable`).
+    which the id hashes now answers that it does not find the id, or has the id under another producer id. These answers
+    do not become outdated: a broker that starts later reads the present number of partitions, and a broker that has not
+    restarted loads no further partition (`TransactionStateManager.validateTransactionTopicPartitionCountIsStable`).
 
     Raises KafkaUnavailable or KafkaRefused.
     """

@@ -62,7 +62,8 @@ def _open_findings(one: Mapping[str, Any]) -> int:
 
 
 def _verdict(one: Mapping[str, Any], *, is_stalled: bool) -> str:
-    """Returns the verdict as one word. "nothing_hangs" needs fresh data and all partitions judged."""
+    """Returns the verdict as one word. Returns "nothing_hangs" only if the data are fresh and all watched partitions
+    can be judged."""
     counts = one["partitions"]
     if one["hanging"]:
         return "hangs"

@@ -39,7 +39,8 @@ def shortened(text: str, most_bytes: int = NAME_BYTES) -> str:
 
 
 def name(field: str, text: str | None) -> Fields:
-    """Returns the field with the name, nothing for None. A name that is cut has its length in a second field."""
+    """Returns the field with the name; an empty mapping if `text` is None. If the name is cut, a second field contains
+    the length of the whole name."""
     if text is None:
         return {}
     shown = shortened(text)
@@ -47,14 +48,16 @@ def name(field: str, text: str | None) -> Fields:
 
 
 def names(field: str, texts: Sequence[str]) -> Fields:
-    """Returns the field with the first names, and the number of the others; nothing if there are no names."""
+    """Returns the field with the first NAMES names, and a field with the number of names that are left out. Returns an
+    empty mapping if there are no names."""
     if not texts:
         return {}
     return {field: [shortened(one) for one in texts[:NAMES]]} | more(field, len(texts) - NAMES)
 
 
 def more(field: str, number: int) -> Fields:
-    """Returns the field with the number of `field` that are left out; nothing if none are left out."""
+    """Returns a field with the number of values of `field` that are left out; an empty mapping if no value is left
+    out."""
     return {f"more_{field}": number} if number > 0 else {}
 
 
@@ -65,6 +68,7 @@ def known(source: Mapping[str, Any], fields: Iterable[str]) -> Fields:
 
 
 def quoted(**texts: str | None) -> Fields:
-    """Returns the field `quoted` with texts that may contain names, or come from brokers; nothing if all are None."""
+    """Returns the field `quoted` with texts that may contain names, or come from brokers; an empty mapping if there are
+    no such texts."""
     shown = {field: shortened(text, TEXT_BYTES) for field, text in texts.items() if text}
     return {"quoted": shown} if shown else {}

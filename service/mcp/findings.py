@@ -1,4 +1,4 @@
-"""Describes findings for answers: facts, names in fields of their own, and sentences with a reference instead of each
+"""Describes findings for answers. Names are in fields of their own; sentences contain a reference in place of each
 name."""
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def _entry(kind: str) -> Entry | None:
 
 
 def _from_catalogue(kind: str) -> Fields:
-    """Returns, for findings of the kind, the actions that do not help, and the runbook; nothing for a kind that only
-    another version of txnscope knows."""
+    """Returns the actions that do not help against findings of the kind, and the URI of the runbook. Returns an empty
+    mapping for a kind that only another version of txnscope knows."""
     entry = _entry(kind)
     if entry is None:
         return {}

@@ -1,5 +1,5 @@
-"""Answers why a consumer group is blocked: where it waits, which open transaction holds it up, and the findings about
-that transaction."""
+"""Answers why a consumer group is blocked: the partitions where the group waits, the open transactions that hold the
+group up, and the findings about these partitions and transactions."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ async def _nothing_seen(ask: Ask, cluster: str) -> str:
 
 
 async def _place(ask: Ask, cluster: str, one: Row) -> Fields:
-    """Returns a partition of the group, the open transaction that holds the group up there, and the findings about
-    both."""
+    """Returns a partition of the group, the open transaction that holds the group up there, and the findings about the
+    partition and about the transaction's id."""
     place = name("topic", one["topic"]) | known(one, _OF_GROUP)
     place |= {key: one[key] for key in _OFFSETS if one[key] is not None}
     topic, partition = one["topic"], one["partition"]

@@ -48,7 +48,8 @@ def _row(one: Body) -> Fields:
 
 
 def _newest_abort(rows: Iterable[Body]) -> Fields:
-    """Returns why the newest abort happened; nothing without an abort or an explanation."""
+    """Returns the time and the cause of the newest abort, with an explanation; an empty mapping if there is no abort or
+    no explanation."""
     for one in rows:
         if one["type"] == "transition" and one["to_state"] == NAMES[PREPARE_ABORT]:
             why = why_ended(one["cause"], one["confidence"])

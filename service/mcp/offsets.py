@@ -66,7 +66,8 @@ def _run(run: Body) -> Fields:
 
 
 async def _partition(ask: Ask, cluster: str, topic: str, partition: int) -> Fields:
-    """Returns how far readers of committed records get on the partition; nothing if it is not watched."""
+    """Returns the offsets of the partition up to which read_committed consumers get records, and the time since which
+    the LSO is stalled. Returns an empty mapping if the partition is not watched."""
     try:
         seen = await ask("clusters", cluster, "partitions", topic, str(partition))
     except Refused:

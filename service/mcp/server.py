@@ -39,7 +39,7 @@ _DEFINITIONS: Final = [
 
 
 class Runbook(NamedTuple):
-    """A runbook of docs/runbooks, which is a resource. `name`: the name of its alert."""
+    """A runbook of docs/runbooks, served as a resource. `name`: the name of the runbook's alert."""
 
     name: str
     text: str

@@ -1,5 +1,5 @@
-"""The tools: their definitions, which a model reads, and the check of their arguments. Every tool reads and changes
-nothing."""
+"""The tools: their definitions, which a model reads, and the check of their arguments. Tools only read; no tool changes
+anything."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Tool(NamedTuple):
         return await self.run(ask, **self._checked(given or {}))
 
     def _checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns all arguments. Raises BadArguments for one that is unknown, missing or unusable."""
+        """Returns all arguments. Raises BadArguments for an argument that is unknown, missing or unusable."""
         unknown = sorted(given.keys() - self.arguments.keys())
         if unknown:
             raise BadArguments(f"{shortened(unknown[0])!r} is no argument: there are {', '.join(self.arguments)}")

@@ -1,4 +1,5 @@
-"""Declares every metric of txnscope once: name, kind, meaning, labels. Docs and dashboards may rely on these."""
+"""Declares every metric of txnscope once: name, kind, meaning, labels. Docs and dashboards may rely on these
+declarations."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ MARKER_DURATION = _metric(
 OLDEST_STATE_ENTRY = _metric(
     "oldest_state_entry_timestamp_seconds",
     "gauge",
-    "Time at which the transaction that has been in this open state longest entered it; 0 if there is none.",
+    "Earliest time at which a transaction now in this open state entered the state; 0 if the state has none.",
     "state",
 )
 TOP_OPEN = _metric(
@@ -241,7 +242,7 @@ SERIES_DROPPED = _metric("series_dropped", "gauge", "Series that the cap leaves 
 CANARY_COMMIT = _metric(
     "canary_commit_seconds",
     "histogram",
-    "Time from the begin of a transaction of the canary until its commit was acknowledged.",
+    "Time from the start of a transaction of the canary until its commit was acknowledged.",
     "coordinator_broker",
 )
 CANARY_VISIBLE = _metric(
@@ -287,7 +288,7 @@ NOTIFICATIONS_DROPPED = Metric(
     ("receiver",),
 )
 OF_RECEIVERS: Final = (NOTIFICATIONS, NOTIFICATIONS_PENDING, NOTIFICATIONS_DROPPED)
-"""Metrics about the receivers of notifications, which are not of one cluster."""
+"""Metrics about the receivers of notifications. These metrics have no label `cluster`."""
 
 OTLP_REQUESTS = Metric(
     f"{PREFIX}otlp_requests_total",

@@ -38,8 +38,8 @@ oldest open transaction."""
 
 
 class Distribution(NamedTuple):
-    """The value of a histogram. `buckets`: pairs of an upper bound, as Prometheus writes it, and the number of values
-    up to it; the last bound is "+Inf"."""
+    """The value of a histogram. `buckets`: pairs of an upper bound (as Prometheus writes the bound) and the number of
+    values up to this bound; the last bound is "+Inf"."""
 
     buckets: tuple[tuple[str, float], ...]
     sum: float
@@ -65,8 +65,8 @@ def bounded(of_clusters: Sequence[tuple[str, Iterable[Series]]], limit: int) -> 
     each cluster.
 
     Series of metrics without `many` are always kept, even above the limit. The rest of the limit is shared fairly among
-    the clusters; each cluster keeps those of its other series that come first, which are the worst. A SERIES_DROPPED in
-    `of_clusters` counts series that were not even read.
+    the clusters. Of the series of metrics with `many`, a cluster keeps the first ones, because the worst series come
+    first. A SERIES_DROPPED in `of_clusters` counts series that were not even read.
     """
     kept: list[tuple[str, Series]] = []
     rest: list[tuple[str, list[Series], int]] = []
@@ -104,7 +104,7 @@ def _interleaved(some: Iterable[Series]) -> list[Series]:
 
 
 def applications(facts: ClusterFacts) -> Iterator[Series]:
-    """Yields the series of the applications with the most failed transactions, including those at 0."""
+    """Yields the series of the applications with the most failed transactions. Includes series with the value 0."""
     shown = worst_first(facts.applications)
     states = {state: name for state, name in NAMES.items() if state != EXPIRED}
     for one in shown[:APPLICATIONS_NAMED]:
@@ -162,7 +162,8 @@ def coordinators(facts: ClusterFacts) -> Iterator[Series]:
 
 
 def canary(facts: ClusterFacts) -> Iterator[Series]:
-    """Yields the series of the canary's rounds at each coordinator, and whether the newest round succeeded."""
+    """Yields the series of the canary: its rounds at each coordinator, whether the newest round succeeded, and the
+    number of partitions without a leader."""
     found = facts.canary
     if found is None:
         return
@@ -185,8 +186,8 @@ def _latencies(found: Latencies) -> Distribution:
 
 
 def findings(facts: ClusterFacts) -> Iterator[Series]:
-    """Yields the counts of findings by kind and status, of contradictions and of audited transactions, including those
-    at 0."""
+    """Yields the counts of findings by kind and status, of contradictions and of audited transactions. Includes counts
+    of 0."""
     for kind in Kind:
         for status in statuses_of(kind):
             yield Series(catalogue.FINDINGS, (kind, status), facts.findings.get((kind, status), 0))
@@ -281,7 +282,7 @@ CAUSES: Final = ("client", "timeout", "fenced", "admin", "unattributed")
 
 
 def receivers(states: Iterable[ReceiverState]) -> Iterator[Series]:
-    """Yields the deliveries of notifications; the series have no label `cluster`."""
+    """Yields the series of the receivers of notifications. These series have no label `cluster`."""
     for one in states:
         yield Series(catalogue.NOTIFICATIONS, (one.name, "delivered"), one.delivered)
         yield Series(catalogue.NOTIFICATIONS, (one.name, "failed"), one.failed)

@@ -172,7 +172,8 @@ class Metrics:
     def render(self, accept: str, accept_encoding: str, now_ms: int) -> tuple[bytes, dict[str, str]]:
         """Returns (body, headers) for the request headers Accept and Accept-Encoding: OpenMetrics 1.0 or text 0.0.4.
 
-        Requests that come while a page is made wait for it, so a slow store is read once, not once for each scraper.
+        Requests that arrive while the page is being made wait for this page. So a slow store is read once, not once for
+        each scraper.
         """
         content_type = (
             CONTENT_TYPE_OPENMETRICS if "application/openmetrics-text" in accept else CONTENT_TYPE_PLAIN_0_0_4

@@ -47,7 +47,7 @@ _OF_KIND: Final = {
     "kafka_config": ("kafka",),
     "allow_watched_cluster": ("kafka",),
 }
-"""By key of a table: the kinds of receivers that may have the key."""
+"""The kinds of receivers that may have a key of the table, by key."""
 
 
 def _kinds(kinds: object) -> object:

@@ -1,8 +1,8 @@
 """Reads the next notifications of one receiver from the store, and writes back which of them the receiver has taken.
 
-The events of findings are the outbox. The judge writes them in the transaction of the finding, and the store keeps each
-receiver's position in them. Every 10 s the open findings are compared with those that the receiver knows. Events alone
-do not show that a mute has ended, or that a finding is older than the receiver.
+The events of findings are the outbox. The judge writes an event in the database transaction that stores the finding.
+The store keeps each receiver's position in the events. Every 10 s the open findings are compared with those that the
+receiver knows. Events alone do not show that a mute has ended, or that a finding is older than the receiver.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Outbox:
         self._wanted, self._render = wanted, render
 
     def begin(self, lease: Lease) -> None:
-        """Adds the receiver to the store, after the newest event. Does nothing if the store has the receiver
-        already."""
+        """Adds the receiver to the store, with the newest event as the receiver's position. Does nothing if the store
+        has the receiver already."""
         with self._writing.begin() as connection:
             check(connection, lease)
             if receivers.position_of(connection, self.name) is None:

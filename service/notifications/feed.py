@@ -55,8 +55,8 @@ def start_after(connection: Connection, last: int | None) -> Start:
 
 
 class EventFeed(Generic[T]):
-    """The store's events for at most MOST_STREAMS streams of one event loop. `reading` opens a connection to the store.
-    `render` turns an event into the form that is sent, once for all streams."""
+    """Gives the store's events to at most MOST_STREAMS streams of one event loop. `reading` opens a connection to the
+    store. `render` turns an event into the form that is sent; an event is rendered once for all streams."""
 
     def __init__(
         self,

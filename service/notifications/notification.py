@@ -37,8 +37,7 @@ class Notification(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The notification's id: the same in each attempt to deliver it, and different for each event of the
-        finding."""
+        """The notification's id: the same in each attempt at delivery, and different for each event of the finding."""
         return f"{self.finding.id}-{self.sequence}-{self.event}"
 
     def as_json(self) -> dict[str, Any]:
@@ -97,7 +96,7 @@ class Receiver(ABC):
 
     - `repeats_every_s`: the interval at which the receiver wants all open findings again; None: never.
     - `gathers_s`: the shortest time between two messages. Later events are sent together in the next message. 0: no
-      such limit.
+      limit.
     """
 
     repeats_every_s: float | None = None
@@ -128,7 +127,7 @@ class TrialFacts(Facts):
 
 
 def trial_finding(now_ms: int) -> Finding:
-    """Returns the finding for a test. No store contains it."""
+    """Returns the finding that tests a receiver. This finding is in no store."""
     seen = Observation(Kind.COVERAGE_GAP, Severity.INFO, Subject(), TrialFacts(), ())
     life = Life(Status.CONFIRMED, now_ms, now_ms, now_ms, 1)
     return Finding("test", seen, life)

@@ -1,7 +1,7 @@
 """Notifies the configured receivers: one thread for each, in the process that holds the notifier's lease.
 
 A receiver that fails is tried again after a growing pause, and does not hold up the others. A notification that its
-receiver refuses is dropped after MOST_REFUSALS attempts. The store counts the dropped ones.
+receiver refuses is dropped after MOST_REFUSALS attempts. The store counts dropped notifications.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Notifier:
         self._leased.start()
 
     def stop(self, within_s: float) -> None:
-        """Ends the threads. Waits for them for at most `within_s`, also if a notification is still being sent then."""
+        """Ends the threads. Returns after at most `within_s`, even if a thread is still sending a notification."""
         self._leased.stop(within_s)
 
     def _begin(self, held: Lease) -> Sequence[Work]:
@@ -75,7 +75,7 @@ class Notifier:
 
 
 class _Delivery:
-    """The notifications of one receiver under one lease."""
+    """Delivers the notifications of one receiver under one lease."""
 
     def __init__(
         self,

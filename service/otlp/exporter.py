@@ -1,7 +1,7 @@
 """Exports by OTLP. Every service sends the metrics of its own process; the service with the exporter's lease also sends
 the data of the store.
 
-Each kind of data has a thread of its own, so that a failure of one does not hold up the others.
+Each kind of data has a thread of its own, so that a failure in one thread does not delay other threads.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Exporter:
         self._leased.start()
 
     def stop(self, within_s: float) -> None:
-        """Ends the threads. A request that is still under way after `within_s` is not waited for any longer."""
+        """Ends the threads. Returns after at most `within_s`, even if a request is still under way."""
         self._stopping.set()
         self._leased.stop(within_s)
 
@@ -129,7 +129,7 @@ class Exporter:
 
 
 def read_own(metrics: Metrics) -> Read:
-    """Returns the metrics of this process, whose counters began when it started."""
+    """Returns the metrics of this process. Their counters start from 0 when the process starts."""
     families = metrics.own()
     began = next((one.value for family in families if family.name == STARTED for one in family.samples), None)
     return Read(families, lambda _: None if began is None else round(began * 1000))

@@ -32,7 +32,7 @@ UNITS: Final = {"_seconds": "s", "_bytes": "By", "_ratio": "1"}
 """Units, by the end of a metric's name without `_total`. Other metrics count things, and have no unit."""
 
 UNKNOWN_START_NS: Final = 0
-"""The start of a counter whose real start is not known. The receiver then compares each value with the value before."""
+"""The start of a counter whose real start is not known. The receiver then compares each value with the previous one."""
 
 _CUMULATIVE: Final = AggregationTemporality.CUMULATIVE
 
@@ -91,7 +91,7 @@ def _histogram_points(
     by_name: Mapping[str, Sequence[Sample]], name: str, since_ms: Since, now_ms: int
 ) -> Iterator[HistogramDataPoint]:
     """Yields a point for each set of labels. In Prometheus, the count of a bucket includes the counts of all lower
-    buckets; in OTLP it does not."""
+    buckets. In OTLP, the count of a bucket does not include them."""
     sums = {_key(one.labels): one.value for one in by_name[f"{name}_sum"]}
     buckets: dict[frozenset[tuple[str, str]], list[Sample]] = {}
     for one in by_name[f"{name}_bucket"]:

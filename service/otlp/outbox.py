@@ -37,8 +37,8 @@ AT_ONCE: Final = 100
 """Maximum number of traces in a request."""
 
 SETTLES_S: Final = 90.0
-"""Time (s) after which the cause of an end is final, and its finding stored, unless the transaction log is read late. A
-later record may change the cause for 15 s, and the judge waits for up to 76 s before it reports timeouts
+"""Time (s) after which the cause of an end is final and its finding is stored, unless the transaction log is read late.
+Records of the next 15 s may change the cause, and the judge waits for up to 76 s before it reports timeouts
 (`service.domain.findings.settling`)."""
 
 MINUTES_KEPT: Final = 1_000
@@ -49,9 +49,9 @@ _Minute = tuple[int, CauseCode, int]
 
 
 class Batch(NamedTuple):
-    """The next traces, from the position `after` to `position`. `taken`: the number of traces by cluster, cause and
-    minute in which transactions ended, for the newest minutes. `dropped`: by reason, the number of traces that will
-    never be sent (for DELETED an upper bound). `is_all`: nothing later can be sent now."""
+    """The next traces, from the position `after` to `position`. `taken`: the number of traces chosen so far, by
+    (cluster, cause, minute in which transactions ended), for the newest minutes. `dropped`: by reason, the number of
+    traces that will never be sent (for DELETED an upper bound). `is_all`: no further trace can be sent now."""
 
     traces: tuple[Trace, ...]
     after: TracePosition
@@ -168,8 +168,8 @@ class TraceOutbox:
         )
 
     def _settled_number(self, newest: int) -> int:
-        """Returns the row number that was the highest SETTLES_S ago. Rows with lower numbers are visible by now, too:
-        writers of two clusters may commit in a different order than that of their row numbers."""
+        """Returns the row number that was the highest one SETTLES_S ago. By now, all rows with lower numbers are
+        visible, too: writers of two clusters may commit in another order than that of their row numbers."""
         now_s = self._monotonic()
         if not self._seen or now_s - self._seen[-1][1] >= _LOOKS_EVERY_S:
             self._seen.append((newest, now_s))

@@ -32,7 +32,7 @@ _HEADER: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x20-\x7e]*)
 
 
 class Sender:
-    """Sends one signal. `name`: for the log. Not safe to call from several threads."""
+    """Sends the requests of one signal. `name`: the sender's name in the log. Not safe to call from several threads."""
 
     def __init__(self, table: OtlpTable, signal: Signal, name: str, counts: ExportMetrics) -> None:
         self._endpoint = Endpoint(lambda: table.endpoint, lambda: _token(table.bearer_file), table.ca)
@@ -57,17 +57,19 @@ class Sender:
         if rejected:
             self.drop(DropReason.REFUSED, rejected)
         self._note(
-            f"it refused {rejected} parts of a request: {words or 'it gave no reason'}" if rejected or words else None
+            f"the endpoint refused {rejected} parts of a request: {words or 'it gave no reason'}"
+            if rejected or words
+            else None
         )
 
     def pause_after(self, error: Undelivered) -> float:
-        """Logs a failure, once for each text. Returns the pause (s) before the next attempt. Jitter keeps several
-        services from coming back at the same moment."""
+        """Logs a failure, unless the previous request failed with the same text. Returns the pause (s) before the next
+        attempt. Jitter keeps several services from coming back at the same moment."""
         self._note(str(error))
         return max(self._backoff.next_s() * random.uniform(0.5, 1.0), error.retry_after_s)  # noqa: S311 - no secret
 
     def drop(self, reason: DropReason, number: int) -> None:
-        """Counts what the endpoint will never get."""
+        """Counts data points or traces that the endpoint will never get."""
         self._counts.drop(self._signal, reason, number)
 
     def _note(self, trouble: str | None) -> None:
@@ -77,8 +79,8 @@ class Sender:
 
 
 def _partial_success(signal: Signal, answer: bytes) -> tuple[int, str]:
-    """Returns the number of data points or spans that the endpoint refused, and the endpoint's message, which may be a
-    warning without a refusal. If the answer is no message of OTLP, the number is 0."""
+    """Returns the number of data points or spans that the endpoint refused, and the endpoint's message. The message may
+    be a warning without a refusal. If the answer is no message of OTLP, the number is 0."""
     try:
         if signal == Signal.METRICS:
             points = ExportMetricsServiceResponse.FromString(answer).partial_success
@@ -98,7 +100,7 @@ def _token(file: Path | None) -> str | None:
 
 
 def _headers(file: Path | None) -> dict[str, str]:
-    """Returns the headers of the file. Raises Undelivered, with a text that shows no header's value."""
+    """Returns the headers of the file. Raises Undelivered if the file is wrong; the message shows no header's value."""
     if file is None:
         return {}
     found = {}
@@ -116,7 +118,7 @@ def _headers(file: Path | None) -> dict[str, str]:
 
 
 def _text_of(file: Path) -> str:
-    """Returns the text of the file. Raises Undelivered."""
+    """Returns the text of the file. Raises Undelivered if the file cannot be read."""
     try:
         return file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -35,8 +35,8 @@ _SPAN_BYTES: Final = 8
 _TRACE_BYTES: Final = 16
 _ERRORS: Final = {
     CauseCode.TIMEOUT: "aborted by its coordinator, because it was open for longer than its timeout",
-    CauseCode.FENCED: "aborted for another producer with its transactional.id",
-    CauseCode.ADMIN: "aborted for an administrator",
+    CauseCode.FENCED: "aborted because another producer with the same transactional.id was started",
+    CauseCode.ADMIN: "aborted at the request of an administrator",
 }
 """The causes that are errors, with a description of each. A client's own abort is no error, and an abort without a
 known cause need not be an error."""

@@ -1,9 +1,9 @@
-"""The lifeline between a child and its supervisor: each notices when the other is gone or unresponsive.
+"""The lifeline between a child and its supervisor: each process notices when its peer is gone or unresponsive.
 
-A pair of sockets connects the two, and both send a byte a second. The kernel closes each socket when its process ends,
-also on kill -9. If the supervisor is gone or unresponsive, its children end themselves. Whoever started the supervisor
-(systemd, a container runtime, a person) then starts all of them again. If a child is unresponsive, its supervisor ends
-it and starts it again.
+A pair of sockets connects the two, and both send a byte a second. The kernel closes a process's socket when the process
+ends, also on kill -9. If the supervisor is gone or unresponsive, its children end themselves. Whoever started the
+supervisor (systemd, a container runtime, a person) then starts all of them again. If a child is unresponsive, its
+supervisor ends it and starts it again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Ours:
         return self._theirs.fileno()
 
     def was_inherited(self) -> None:
-        """Closes our copy of the child's end, so that only the child has it."""
+        """Closes the supervisor's copy of the child's end, so that only the child has it. To be called after the child
+        has inherited the descriptor."""
         self._theirs.close()
 
     def beat(self) -> None:

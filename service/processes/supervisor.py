@@ -26,7 +26,8 @@ _KILL_WAIT_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Longest times (s) without a beat of a child: `at_start_s` before its first beat, `later_s` after that."""
+    """Longest times (s) without a beat of a child: `at_start_s` before the first beat, `later_s` after the first
+    beat."""
 
     at_start_s: float = 120.0
     later_s: float = 15.0
@@ -34,11 +35,12 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class ChildCommand:
-    """The command of a child. `name` goes before each line that the child prints. `environment` is added to our own.
+    """The command of a child. `name` goes before each line that the child prints. `environment` is added to the
+    supervisor's own environment.
 
     `silence` is None for a child that sends no beats over its lifeline. `final`: exit codes that end the supervisor.
-    `final_at_start`: exit codes that end the supervisor only if the child's first process ends with one: the child has
-    then never worked.
+    `final_at_start`: exit codes that end the supervisor only if the child's first process ends with one of them,
+    because then the child has never worked.
     """
 
     name: str
@@ -81,8 +83,8 @@ class Supervisor:
         self._children = [_Child(command, pauses, self._out, is_piped=is_piped) for command in commands]
 
     def run(self) -> int:
-        """Runs until SIGTERM or SIGINT (0), or until a child ends with a final code, by default CONFIGURATION (2).
-        Returns that code. No child outlives the call."""
+        """Runs until SIGTERM or SIGINT, then returns 0; or until a child ends with a final code (by default only
+        CONFIGURATION), then returns this code. No child outlives the call."""
         taken = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
         # children take a stopped supervisor for a dead one
         taken[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
@@ -160,8 +162,9 @@ class Supervisor:
 
 
 class _Child:
-    """One child: a sequence of processes, each the leader of a session of its own. So Ctrl-C on a terminal reaches only
-    us, and we find everything that a process starts, whatever process groups Spark makes."""
+    """One child of the supervisor. If the child's process ends, a new process takes its place. Each process leads a
+    session of its own, so that Ctrl-C on a terminal reaches only the supervisor. By the session, the supervisor finds
+    everything that a process started, whatever process groups Spark makes."""
 
     process: subprocess.Popen[bytes]
 
@@ -237,7 +240,8 @@ class _Child:
 
 
 class _Output:
-    """Writes whole lines, those of several children and our own, to one stderr. `name` goes before our own lines."""
+    """Writes the lines of several children and of the supervisor to one stderr, each line as a whole. `name`: the
+    prefix of the supervisor's own lines."""
 
     def __init__(self, name: str, width: int) -> None:
         self._name, self._width = name, max(width, len(name))
@@ -247,7 +251,7 @@ class _Output:
         self._write(self._name, text.encode())
 
     def copy(self, name: str, source: IO[bytes]) -> None:
-        """Copies lines until the last process that has the pipe closes it."""
+        """Copies the lines of a child's output until the last process that has the pipe closes the pipe."""
         with source:
             for line in source:
                 self._write(name, line.rstrip(b"\r\n"))

@@ -35,7 +35,8 @@ _heard: Final = threading.local()
 
 
 def step() -> None:
-    """Reports a step of this thread, such as a request to a broker or a transaction of the store, to its listener."""
+    """Reports a step, such as a request to a broker or a transaction of the store, to the listener of this thread, if
+    there is one."""
     listener: Callable[[], None] | None = getattr(_heard, "by", None)
     if listener is not None:
         listener()
@@ -53,24 +54,24 @@ def heard_by(listener: Callable[[], None]) -> Iterator[None]:
 
 
 def touch(path: str) -> None:
-    """Reports a step to another process on this machine, which sees the file's time change. Does nothing without a
-    path."""
+    """Reports a step to another process on this machine: the other process sees that the file's time changes. Does
+    nothing if `path` is empty."""
     if path:
         with suppress(OSError):  # the folder is gone with the process that watched the file
             Path(path).touch()
 
 
 LONGEST_STEP_S: Final = 1.0
-"""Maximum time (s) that one step counts. If more time has passed, the measuring process was stopped itself, and most
+"""Maximum time (s) that one step counts. If more time has passed, the measuring process itself was stopped, and most
 likely the measured process, too."""
 
 QUIET_MISSES: Final = 3
-"""From this number of missed beats on, we ask the kernel what the unresponsive process did. The question costs
-milliseconds."""
+"""From this number of missed beats on, the meter asks the kernel how long the process waited for a processor. Asking
+takes milliseconds."""
 
 _ENOUGH: Final = 0.5
 """If processes get at least this share of the processor time that they want, a second counts in full. On a busy machine
-with two cores threads get more; beside forty busy loops they get a twentieth."""
+with two cores, threads get a larger share than this; beside forty busy loops, they get a twentieth."""
 
 
 class WorkingTime:
@@ -110,7 +111,8 @@ class WorkingTime:
 class SilenceMeter:
     """Measures for how long one process has been unresponsive: call `heard` or `missed` about once a second.
 
-    Beats are often a little late, so the first misses are counted without checking the process.
+    Beats are often a little late, so the first misses count in full: the meter does not check whether the process could
+    have worked.
     """
 
     def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
@@ -122,8 +124,7 @@ class SilenceMeter:
         self.seconds, self._misses = 0.0, 0
 
     def missed(self) -> float:
-        """Counts a missed beat. Returns the time (s) since the last beat, without the part in which the process could
-        not have worked."""
+        """Counts a missed beat. Returns the time (s) for which the process has been unresponsive so far."""
         self._misses += 1
         self.seconds += self._time.skip() if self._misses < QUIET_MISSES else self._time.step()
         return self.seconds

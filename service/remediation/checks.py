@@ -84,9 +84,9 @@ def nobody_owns(
         raise Refused(f"the coordinator of {name} will write the marker: {name} is {NAMES[owner.state]}")
     if owner is not None and is_left_behind(entry, owner) and not _is_unknown_to_all(owner, client):
         raise Refused(
-            f"partitions were added to {TOPIC}, and a coordinator that has not restarted since may still end the"
-            f" transaction of {display_id(owner.transactional_id)}",
-            "restart every broker that has not restarted since, one after another; then ask for the marker again",
+            f"partitions were added to {TOPIC}, and a coordinator that has not restarted since then may still end"
+            f" the transaction of {display_id(owner.transactional_id)}",
+            "restart every broker that has not restarted since then, one by one; then ask for the marker again",
         )
     return owner
 
@@ -98,8 +98,8 @@ def _is_unknown_to_all(owner: Owner, client: KafkaClient) -> bool:
 
 def _needed(client: KafkaClient, owner: Owner | None, known: set[int]) -> set[int]:
     """Returns the log partitions that may contain the owner. If the owner is known, returns only its partition, because
-    a producer id belongs to one id for ever; otherwise all log partitions. `known`: the log partitions that the store
-    has read from. Raises Refused if all are needed and the store lacks one."""
+    a producer id belongs to one transactional.id for ever. Otherwise returns all log partitions. `known`: the log
+    partitions that the store has read from. Raises Refused if all log partitions are needed and the store lacks one."""
     if owner is not None:
         return {owner.log_partition}
     layout = topic_layout(client, TOPIC)
@@ -142,9 +142,9 @@ def _is_read(row: clusters.LogPartitionRow | None, seen: CheckedPartition) -> bo
 
 
 def is_fenced(entry: Entry, owner: Owner | None, client: KafkaClient) -> None:
-    """Raises Refused if the owner still has the entry's producer id and epoch, so that it could write again after the
-    marker. Does not raise for an owner that was left behind and that no coordinator knows, because nobody can fence it:
-    its producer gets another producer id at its next start, and leaders refuse records that they cannot verify."""
+    """Raises Refused if the owner still has the entry's producer id and epoch, because the owner could write again
+    after the marker. Does not raise for a left-behind owner that no coordinator knows. Nobody can fence such an owner,
+    but its producer gets another producer id at its next start, and leaders refuse records that they cannot verify."""
     if owner is None or owner.state == EXPIRED or owner.producer_id != entry.producer_id:
         return
     if owner.producer_epoch > entry.producer_epoch or (owner.is_left_behind and _is_unknown_to_all(owner, client)):

@@ -36,8 +36,9 @@ def write(client: KafkaClient, way: WayOut) -> None:
         )
     except KafkaUnavailable as e:
         raise Unanswered(
-            f"it is not known whether {way.marker} was written to {way.place} ({e}): if it was, the finding"
-            " resolves within seconds; if the finding does not resolve, repeat the request: it makes all checks again"
+            f"it is not known whether {way.marker} was written to {way.place} ({e}): if it was written, the"
+            " finding resolves within seconds; if the finding does not resolve, repeat the request: all checks are made"
+            " again"
         ) from e
     if code == errors.NONE:
         return

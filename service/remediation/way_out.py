@@ -5,7 +5,7 @@ partition, and the coordinator epoch is not below that of the last marker. Descr
 
 Nothing that happens between the last step and the marker does harm, because no transactional.id has the producer id and
 epoch any more. If a producer writes to the partition meanwhile, it has a newer epoch, and the leader refuses the
-marker. If somebody else writes the same marker first, ours ends nothing.
+marker. If somebody else writes the same marker first, our marker ends nothing.
 """
 
 from __future__ import annotations

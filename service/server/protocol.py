@@ -2,8 +2,8 @@
 
 A connection is waiting while its client has not sent a whole request. When all places are taken, the connection that
 has waited longest is closed: it gives way. So a client that sends a request gets a place, even if others hold many
-connections open. A connection whose request is being answered never gives way. The number of event streams, which are
-answered for long, is bounded separately.
+connections open. A connection whose request is being answered never gives way. Event streams last long; their number is
+bounded separately.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BACKLOG: Final = 256
 """Maximum number of connections that wait to be accepted. asyncio may accept up to this many in a row, before
 `HeldConnections` can close one to make room."""
 _OTHER_FILES: Final = BACKLOG + 256
-"""Descriptors that are kept free for the backlog, the store, Kafka, and files."""
+"""Number of file descriptors that are kept free for the backlog, the store, Kafka, and files."""
 
 
 class Connection(Protocol):
@@ -61,7 +61,7 @@ class HeldConnections:
         return True
 
     def remove(self, one: Connection) -> None:
-        """Removes a connection. Does nothing if it was removed before, because it gave way."""
+        """Removes a connection. Does nothing if the connection was removed before, when it gave way."""
         if one in self._open:
             self._open.discard(one)
             self._waiting.pop(one, None)
@@ -175,7 +175,8 @@ class BoundedConnection(H11Protocol):
         self.transport.abort()
 
     def _watch(self) -> None:
-        """Starts the deadline of the next request if the client has to send something; else stops the deadline."""
+        """Starts the deadline of the next request if the client has to send something and no deadline runs yet. Stops
+        the deadline if the client has nothing to send."""
         if self.transport.is_closing():
             return
         waits = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)

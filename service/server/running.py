@@ -26,8 +26,8 @@ _COLLECT_AFTER: Final = (5_000, 20, 100)
 second, and everything else stops meanwhile."""
 
 _SWITCH_S: Final = 0.0005
-"""Time (s) for which a thread keeps the interpreter while others want it. With the default, 5 ms, the event loop waits
-for several threads that make pages: with many clients, health checks took three times as long."""
+"""Time (s) after which a thread has to give up the interpreter if other threads wait for it. With the default, 5 ms,
+the event loop waits for several threads that make pages: with many clients, health checks took three times as long."""
 
 _M_ARENA_MAX: Final = -8  # glibc, malloc.h
 
@@ -80,7 +80,8 @@ class LogLimit(logging.Filter):
 
 
 _DRAIN_S: Final = 3
-"""Seconds that running requests may take after SIGTERM; below the 5 s that `service.processes.lifeline` leaves."""
+"""Longest time (s) for running requests to end after SIGTERM. Less than the 5 s after which
+`service.processes.lifeline` kills the process."""
 
 
 class Server(uvicorn.Server):

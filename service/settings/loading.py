@@ -17,8 +17,8 @@ from service.settings.model import Settings, SettingsError, Watching, flag
 
 ENV_PREFIX: Final = "TXNSCOPE_"
 DOCUMENT: Final = f"{ENV_PREFIX}SETTINGS"
-"""Environment variable with the settings of a parent process as JSON. They are not on the command line, which every
-user can read, because they may contain passwords (the store's URL, Spark's settings)."""
+"""Environment variable with the settings of a parent process as JSON. The settings may contain passwords (the store's
+URL, Spark's settings), so they are not on the command line: every user can read command lines."""
 
 _TABLES: Final = (
     "applications",
@@ -50,8 +50,8 @@ _FOR_SERVICE: Final = _FOR_STORE | {
 
 
 def load(flags: Mapping[str, Any], config: str | None = None) -> Settings:
-    """Returns the settings in effect. A flag that is None was not given. `config`: None for the file of
-    TXNSCOPE_CONFIG, if any.
+    """Returns the settings in effect. A flag that is None was not given. `config`: the path of the configuration file;
+    None: the path in TXNSCOPE_CONFIG, if set.
 
     Raises SettingsError if the file cannot be read, a table in the environment is not JSON, a key is unknown, or a
     value does not fit.
@@ -74,7 +74,7 @@ def load(flags: Mapping[str, Any], config: str | None = None) -> Settings:
 
 
 def for_store(settings: Settings) -> dict[str, str]:
-    """Returns the environment of a child process that needs the store alone."""
+    """Returns the environment of a child process that uses only the store."""
     return _environment(settings, _FOR_STORE)
 
 
@@ -84,7 +84,8 @@ def for_ingest(settings: Settings) -> dict[str, str]:
 
 
 def for_service(settings: Settings) -> dict[str, str]:
-    """Returns the environment of a child process that serves: with the keys and password hashes that it checks."""
+    """Returns the environment of a child process that serves requests. Includes the keys and password hashes that the
+    child process checks."""
     return _environment(settings, _FOR_SERVICE)
 
 
@@ -130,7 +131,8 @@ def _file(path: str) -> dict[str, Any]:
 
 
 def _join(below: Any, above: Any) -> Any:
-    """Returns a table with the keys of both tables. If both have a key, the value in `above` counts."""
+    """Joins two tables, and also the tables in them. Returns a table with the keys of both tables. If both tables have
+    a value for a key, the value in `above` counts."""
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
     return below | {key: _join(below.get(key), value) for key, value in above.items()}

@@ -28,7 +28,7 @@ _NOT_A_TABLE: Final = ("model_type", "model_attributes_type", "dict_type")
 
 class Place(NamedTuple):
     """A source of settings, such as the flags. `name`: the name of the source. `name_of`: returns the name of a setting
-    there, such as `--port`."""
+    in this source, such as `--port`."""
 
     values: Mapping[str, Any]
     name_of: Callable[[str], str]
@@ -110,8 +110,8 @@ def _what(error: ErrorDetails, spot: _Spot) -> Iterator[str]:
 
 
 def _hint(name: str, model: type[BaseModel] | None) -> str:
-    """Returns the key that was probably meant, else all keys of the table, as the end of a sentence. At the top level,
-    returns an empty text instead of all keys."""
+    """Returns the end of an error sentence: the known key that is most like `name`, or, if no key is similar, all keys
+    of the table. For the top level, never returns all keys."""
     known: Iterable[str] = () if model is None else model.model_fields
     if near := difflib.get_close_matches(name.replace("-", "_").lower(), known, 1):
         return f" (did you mean {near[0]}?)"

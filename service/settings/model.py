@@ -98,7 +98,8 @@ def _spark_master(master: str) -> str:
 
 
 def _spark_conf(conf: Any) -> dict[str, str]:
-    """Reads KEY=VALUE of a flag, or a table. Values do not appear in errors: they may be passwords."""
+    """Returns Spark's settings by name, from KEY=VALUE words of a flag or from a table of the file. Values do not
+    appear in errors: they may be passwords."""
     if isinstance(conf, list):
         pairs = [str(pair).partition("=") for pair in conf]
         if missing := [name for name, equals, _ in pairs if not equals]:
@@ -274,7 +275,7 @@ class Settings(Watching):
     @field_validator("operators")
     @classmethod
     def _have_keys(cls, operators: dict[str, str]) -> dict[str, str]:
-        """Checks that every operator has a name and a strong key, and that no two have the same key."""
+        """Checks that every operator has a name and a strong key, and that no two operators have the same key."""
         for name, key in operators.items():
             if (why := weakness_of(key)) is not None:
                 raise ValueError(f"the key of {name!r} {why}: take one from `openssl rand -hex 16`")

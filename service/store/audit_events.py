@@ -123,7 +123,7 @@ _SHOWN: Final = 100
 
 
 class Attempt(NamedTuple):
-    """An operator's attempt to write a marker, or a dry run of it. `error`: one line; None if there was none."""
+    """An operator's attempt to write a marker, or a dry run of it. `error`: one line; None if there was no error."""
 
     at_ms: int
     finding_id: str
@@ -193,8 +193,8 @@ def is_under_way(attempts: Sequence[Attempt], is_commit: bool | None, now_ms: in
 
 def is_marker_ours(attempts: Sequence[Attempt], is_commit: bool | None) -> bool | None:
     """Returns True if one of the attempts wrote the marker; an unknown outcome counts as written. Returns None if one
-    of the attempts may have written the marker, because its outcome was never recorded; else False. The same attempts
-    count as in `is_under_way`."""
+    of the attempts may have written the marker, because its outcome was never recorded; else False. Dry runs and
+    attempts to write a marker of the other type do not count, as in `is_under_way`."""
     begun, outcomes = _begun_and_outcomes(attempts, is_commit)
     if any(one.outcome in (Outcome.WRITTEN, Outcome.UNKNOWN) for one in outcomes):
         return True

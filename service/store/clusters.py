@@ -57,8 +57,8 @@ def describe(engine: Engine, cluster_id: int, description: Mapping[str, Any], no
 
 
 def begin_counting(connection: Connection, cluster_id: int, now_ms: int) -> bool:
-    """Sets `counted_since_ms` if it is not set yet. Returns True if this call has set it, which happens at the
-    cluster's first start."""
+    """Sets `counted_since_ms` at the cluster's first start, when the value is not set yet. Returns True if this call
+    has set the value."""
     begun = connection.execute(
         update(clusters)
         .where(clusters.c.id == cluster_id, clusters.c.counted_since_ms.is_(None))

@@ -41,8 +41,8 @@ def open_reader(url: str) -> Engine:
 
 
 def resolve(url: str) -> tuple[Backend, URL]:
-    """Returns the backend that the URL names, and the URL with its driver. Raises StoreError if the URL names no store,
-    or if the directory of its file does not exist."""
+    """Returns the backend that the URL names, and the URL completed with the database driver. Raises StoreError if the
+    URL names no store, or if the directory of the store's file does not exist."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
@@ -60,8 +60,8 @@ packets would hold up the threads one after another."""
 
 
 DataVersion = tuple[int, str]
-"""Number of a connection, and the version that the store reported over this connection. Equal values of the same
-`DataVersions` mean that the data did not change."""
+"""The number of a connection to the store, and the version that the store reported over this connection. If one
+`DataVersions` returns equal values twice, the data did not change in between."""
 
 
 class DataVersions:

@@ -56,7 +56,7 @@ def shown_id(text: str | None, b64: str | None) -> str | None:
 
 def part_displays(part: bytes) -> list[str]:
     """Returns every text by which `display_id` of a whole id may show this part of the id. The texts differ, because
-    the characters beside the part decide whether a space at its ends is escaped."""
+    the characters beside the part decide whether a space at the beginning or end of the part is escaped."""
     shown = [display_id(part)]
     if part.startswith(b" "):
         shown += [" " + one.removeprefix(_SPACE) for one in shown]

@@ -1,7 +1,7 @@
 """Mutes and acknowledgements that operators set on findings.
 
 A mute has a reason and an end. Acknowledgements are for findings that stay open until somebody acknowledges them. The
-service writes both; the judge, which alone writes findings, resolves acknowledged findings.
+service writes mutes and acknowledgements. Only the judge writes findings, so the judge resolves acknowledged findings.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def set_mute(connection: Connection, cluster_id: int, wish: Wish, event: AuditEv
 
 
 def end_mute(connection: Connection, cluster_id: int, number: int, event: AuditEvent) -> bool:
-    """Ends the mute, and adds `event` to the audit. Returns False if no such mute is in effect."""
+    """Ends the mute, and adds `event` to the audit. Returns False if no mute with this number is in effect."""
     in_effect = (_M.cluster_id == cluster_id, _M.id == number, _M.ended_at_ms.is_(None), _M.until_ms > event.at_ms)
     changed = update(mutes).where(*in_effect).values(ended_at_ms=event.at_ms, ended_by=event.who)
     if not connection.execute(changed).rowcount:
@@ -102,8 +102,8 @@ def read_mutes(connection: Connection, cluster_id: int, after_ms: int, limit: in
 
 
 def with_mutes(connection: Connection, cluster_id: int, found: Sequence[Finding]) -> list[Finding]:
-    """Returns the findings, each muted until the latest end of the mutes that cover it, from `[[rules]]` or
-    operators."""
+    """Returns the findings with their mutes: each finding is muted until the latest end of all mutes that cover the
+    finding, whether `[[rules]]` or an operator set them."""
     if not found:
         return []
     opened_ms = min(one.life.opened_at_ms for one in found)

@@ -1,8 +1,8 @@
 """Drops the indexes of ids before the first read into an empty store, and builds them after the log was read.
 
-Updating the indexes row by row would cost the first read more than the rows themselves. Building them from the finished
-tables costs a third of that. Until then queries scan the tables. Partial indexes of few rows stay: they cost little,
-and the list of open transactions uses one of them.
+Updating the indexes row by row would take longer than writing the rows themselves. Building the indexes from the
+finished tables takes a third of that time. Until then queries scan the tables. Partial indexes of few rows stay: they
+cost little, and the list of open transactions uses one of them.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class LeasedWork:
         self._thread.start()
 
     def stop(self, within_s: float) -> None:
-        """Ends the work; waits at most `within_s`. Threads that still work then are not waited for."""
+        """Ends the work. Returns after at most `within_s`, even if threads still work."""
         self._stopping.set()
         self._thread.join(within_s)
 

@@ -1,7 +1,7 @@
 """Reads the rows of many ids or partitions by an index, and writes many rows with an INSERT … ON CONFLICT that is
 compiled once.
 
-SQLAlchemy's own executemany inspects every value of every row, which takes half the time of the first read of a large
+SQLAlchemy's own executemany inspects every value of every row. This takes half the time of the first read of a large
 log.
 """
 
@@ -113,7 +113,7 @@ class Upsert:
         return len(set(map(key_of, rows))) < len(rows)
 
     def on_conflict(self, backend: Backend, statement: OnConflict) -> OnConflict:
-        """Returns the INSERT with its ON CONFLICT clause; with `only_new`, without one."""
+        """Returns the INSERT with its ON CONFLICT clause; if `only_new` is True, without this clause."""
         if self.only_new:
             return statement
         here, incoming = self.table.c, statement.excluded

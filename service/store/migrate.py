@@ -77,13 +77,13 @@ def head() -> str | None:
 
 
 def current(connection: Connection) -> str | None:
-    """Returns the revision of the store, None if it has no tables yet. A read-only connection is enough."""
+    """Returns the revision of the store, None if the store has no tables yet. A read-only connection is enough."""
     return MigrationContext.configure(connection).get_current_revision()
 
 
 @cache
 def is_known(revision: str) -> bool:
-    """Returns whether this version of the code has the revision. It does not have the revisions of newer versions."""
+    """Returns whether this version of the code knows the revision. Revisions of newer versions are not known."""
     return any(one.revision == revision for one in ScriptDirectory(str(_SCRIPTS)).walk_revisions())
 
 
@@ -96,8 +96,8 @@ def readable_since(connection: Connection) -> str | None:
 
 
 def readable_since_of(revision: str) -> str:
-    """Returns the oldest revision whose version of txnscope can use the tables of `revision`. The script of `revision`
-    declares it."""
+    """Returns the oldest revision whose version of txnscope can use the tables of `revision`, as declared in the
+    migration script of `revision`."""
     script = ScriptDirectory(str(_SCRIPTS)).get_revision(revision)
     assert script is not None
     since: str = script.module.readable_since
@@ -131,7 +131,7 @@ def _log_once(text: str) -> None:
 
 
 def _own_tables(connection: Connection) -> list[str]:
-    """Returns the tables of the store that exist already. The database may have tables of others."""
+    """Returns the tables of the store that exist already. The database may have tables of other applications."""
     from service.store.schema import metadata  # imported here, because its types come from the backends
 
     return sorted(metadata.tables.keys() & set(inspect(connection).get_table_names()))

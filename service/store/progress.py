@@ -63,7 +63,7 @@ def start_positions(
 
     Counting begins at the cluster's very first start: records below the log's end at that time set the states of ids,
     and are not counted. If a partition appears later, all its records are counted. So call this function at the first
-    start even if the topic does not exist yet; `starts` is empty then. Raises LeaseLost as in `check`.
+    start even if the topic does not exist yet; `starts` is empty then. Raises LeaseLost if the lease is no longer held.
     """
     with engine.begin() as connection:
         check(connection, lease)
@@ -96,7 +96,7 @@ def start_positions(
 
 
 def positions(connection: Connection, cluster_id: int, source: str, topic: str) -> dict[int, Position]:
-    """Returns the stored positions by partition; none before the first start."""
+    """Returns the stored positions by partition; an empty dict before the first start."""
     columns = [log_partitions.c[name] for name in Position._fields]
     rows = connection.execute(select(*columns).where(_of_log(cluster_id, source, topic)))
     return {row.partition: Position(*row) for row in rows}
@@ -136,7 +136,7 @@ def keep_topics(
     engine: Engine, lease: Lease, source: str, keeps: Callable[[str], bool]
 ) -> dict[str, dict[int, Position]]:
     """Returns the positions of the topics for which `keeps` returns True; deletes the positions of the other topics. If
-    no topic is left, deletes the source's status, too. Raises LeaseLost as in `check`."""
+    no topic is left, deletes the source's status, too. Raises LeaseLost if the lease is no longer held."""
     with engine.begin() as connection:
         check(connection, lease)
         here = _L.c.cluster_id == lease.cluster_id, _L.c.source == source

@@ -68,7 +68,7 @@ def note_delivery(
 ) -> None:
     """Stores that the receiver has taken everything up to `sequence`, and clears its error. `delivered`, `dropped`:
     numbers of notifications since the last call. `begun`: ids of findings that the receiver now knows to be open.
-    `ended`: ids of findings that it now knows to have ended."""
+    `ended`: ids of findings that the receiver now knows to have ended."""
     values: dict[str, Any] = {"sequence": sequence, "failing_since_ms": None, "error": None}
     values |= {"delivered": _R.delivered + delivered, "dropped": _R.dropped + dropped}
     if delivered:

@@ -67,8 +67,8 @@ ROWS_AT_ONCE: Final = 4_000
 million ids."""
 
 MARKERS_FOR_ONE: Final = 5
-"""Factor of ROWS_AT_ONCE for the tables in _OF_MARKERS: thousands of markers may arrive in a second, and their rows are
-small."""
+"""For the tables in _OF_MARKERS, the limit is this many times ROWS_AT_ONCE: thousands of markers may arrive in a
+second, and their rows are small."""
 
 IDS_AT_ONCE: Final = 500
 """Maximum number of expired ids that one call deletes: their rows lie in many indexes, far apart."""
@@ -108,7 +108,7 @@ _MAY_COME_AGAIN = and_(
 
 class Retention:
     """Deletes a cluster's rows that are not needed any more. Use one instance for as long as the lease is held, because
-    it remembers its position in the table of producer ids."""
+    the instance remembers its position in the table of producer ids."""
 
     def __init__(
         self,
@@ -126,8 +126,8 @@ class Retention:
 
     def delete_old(self, now_ms: int) -> bool:
         """Deletes old rows of every table, up to a limit for each, in several short transactions. Returns True if a
-        table other than that of producer ids reached its limit: the next call should then come soon. If LeaseLost is
-        raised, stop; if StoreUnavailable, try again."""
+        table other than that of producer ids reached its limit: the next call should then come soon. After LeaseLost,
+        stop. After StoreUnavailable, try again."""
         keep = self._keep
         kept_ms = {
             transitions.c.at_ms: keep.history,
@@ -180,8 +180,8 @@ class Retention:
     def _delete_oldest(
         self, connection: Connection, time: Column[Any], before_ms: int, needed: ColumnElement[bool]
     ) -> bool:
-        """From the table with the column `time`, deletes the rows from before `before_ms`, the oldest first, but keeps
-        rows that are `needed`. Returns whether the limit was reached."""
+        """Deletes the oldest rows of the table with the column `time`: rows whose `time` is before `before_ms` and that
+        are not `needed`. Returns whether the limit was reached."""
         key = list(time.table.primary_key.columns)
         oldest = select(*key).where(time.table.c.cluster_id == self._cluster_id, time < before_ms, ~needed)
         limit = self._rows_at_once * (MARKERS_FOR_ONE if time.table in _OF_MARKERS else 1)
@@ -221,8 +221,8 @@ class Retention:
 
     def _delete_producer_ids(self, connection: Connection, before_ms: int) -> None:
         """Deletes producer ids that were last seen before `before_ms`. Each call checks the next `rows_at_once` rows of
-        the table. An index by time would be updated with every transaction, for rows that are deleted only after
-        months.
+        the table. The table has no index by time, because every transaction would have to update it, for rows that are
+        deleted only after months.
 
         Keeps a producer id if an unexpired transactional.id has it now, if an unexpired left-behind record has it, or
         if it has an open entry or an open finding.

@@ -27,7 +27,7 @@ class Standby:
     def __init__(
         self, engine: Engine, cluster_id: int, owner: str, passed_s: Callable[[], float] | None = None
     ) -> None:
-        """`passed_s` returns the seconds since its last call, but never more than 1.0."""
+        """`passed_s` returns the seconds since its last call, but never more than 1.0. Default: `WorkingTime.skip`."""
         self._engine, self._cluster_id, self._owner = engine, cluster_id, owner
         self._passed_s = passed_s or WorkingTime(list).skip
         self._seen: Renewal | None = None

@@ -24,7 +24,7 @@ class TracePosition(NamedTuple):
 
 
 def instance_of(connection: Connection) -> str:
-    """Returns the store's UUID under which its data are exported; makes it at the first call."""
+    """Returns the UUID under which the store's data are exported. The first call creates the UUID."""
     found = connection.scalar(select(_T.instance))
     if found is None:
         found = str(uuid4())
@@ -33,7 +33,7 @@ def instance_of(connection: Connection) -> str:
 
 
 def begin_traces(connection: Connection) -> TracePosition:
-    """Returns the stored position. If there is none, stores the newest position and returns it, so that earlier
+    """Returns the stored position. If no position is stored, stores and returns the newest position, so that earlier
     transactions and events are not sent. Call `instance_of` first, because it creates the row."""
     row = connection.execute(select(_T.transition, _T.finding_event)).one()
     if row.transition is not None:

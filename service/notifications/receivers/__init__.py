@@ -33,7 +33,8 @@ def receiver_of(table: NotifyTable, base: str, watched_clusters: Callable[[], Co
 
 
 def _lines(table: NotifyTable) -> list[str]:
-    """Returns the addresses in the table, or in the file that the table names. Raises Undelivered."""
+    """Returns the addresses in the table, or in the file that the table names. Raises Undelivered if there is no
+    address."""
     text = table.url or _text_of(table.url_file) or ""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     if not lines:
@@ -42,8 +43,8 @@ def _lines(table: NotifyTable) -> list[str]:
 
 
 def _url(table: NotifyTable) -> str:
-    """Returns the first address in the table or its file. Raises Undelivered, also if the address does not fit the kind
-    of receiver."""
+    """Returns the first address in the table or its file. Raises Undelivered if there is no address, or if the address
+    does not fit the kind of receiver."""
     url = _lines(table)[0]
     try:
         check_url(table.kind, url)
@@ -53,7 +54,8 @@ def _url(table: NotifyTable) -> str:
 
 
 def _text_of(file: Path | None) -> str | None:
-    """Returns the text of a file of the settings, such as a secret; None without a file. Raises Undelivered."""
+    """Returns the text of a file of the settings, such as a secret; None without a file. Raises Undelivered if the file
+    cannot be read."""
     if file is None:
         return None
     try:

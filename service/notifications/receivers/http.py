@@ -1,4 +1,5 @@
-"""Receivers over HTTP: a webhook, and Alertmanager. Both send to the configured address alone, without redirects."""
+"""Receivers over HTTP: a webhook, and Alertmanager. Both send only to the configured address, and follow no
+redirects."""
 
 from __future__ import annotations
 
@@ -82,10 +83,11 @@ def _retry_after_s(text: str) -> float:
 
 @dataclass(frozen=True)
 class Webhook(Receiver):
-    """Sends each notification as JSON, in a request of its own, signed by the rules of Standard Webhooks 1.0.
+    """Sends each notification in a request of its own: as JSON, and signed by the rules of Standard Webhooks 1.0.
 
     `secret`: returns the key of the signature, as text or as whsec_BASE64; None: no signature. `template`: a file with
-    a Jinja template of the body, which can use the keys of `Notification.as_json`; None: the notification as JSON.
+    a Jinja template of the body; the template can use the keys of `Notification.as_json`; None: the notification as
+    JSON.
     """
 
     endpoint: Endpoint
@@ -113,7 +115,8 @@ class Webhook(Receiver):
             raise Undelivered(f"{self.template}: {error}") from error
 
     def _signature(self, message_id: str, body: bytes) -> dict[str, str]:
-        """Returns the headers of https://www.standardwebhooks.com: the id is the same in each attempt."""
+        """Returns the headers that https://www.standardwebhooks.com defines. The message id in the headers is the same
+        in each attempt."""
         at_s = str(int(self.now_s()))
         headers = {"webhook-id": message_id, "webhook-timestamp": at_s}
         if (secret := self.secret()) is not None:
@@ -123,7 +126,8 @@ class Webhook(Receiver):
 
 
 def _key(secret: str) -> bytes:
-    """Returns the bytes of the signature's key. Raises Undelivered."""
+    """Returns the bytes of the signature's key. Raises Undelivered if `secret` begins with whsec_, but is not
+    base64."""
     if not secret.startswith("whsec_"):
         return secret.encode()
     try:
@@ -203,7 +207,7 @@ class Alertmanager(Receiver):
             self.endpoint.request("POST", ALERTS, json.dumps(some).encode())
 
     def _present(self) -> list[dict[str, Any]]:
-        """Returns our alerts that Alertmanager has."""
+        """Returns the alerts of txnscope that Alertmanager has."""
         answer = self.endpoint.request("GET", f"{ALERTS}?filter=service%3Dtxnscope&filter=scope%3Dfinding")
         try:
             return [one for one in json.loads(answer) if one["labels"]["finding"]]

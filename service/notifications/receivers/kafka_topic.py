@@ -81,7 +81,8 @@ class KafkaTopic(Receiver):
             self._producer = None
 
     def _open(self) -> Producer:
-        """Returns a new producer. Raises Undelivered."""
+        """Returns a new producer. Raises Undelivered if the settings are wrong, no broker answers, the topic cannot be
+        used, or its cluster is one of `refused`."""
         try:
             servers, _, self._topic = self._url().removeprefix("kafka://").rstrip("/").rpartition("/")
             settings = config(ClientSettings.load(servers, self._client_properties))
@@ -93,8 +94,8 @@ class KafkaTopic(Receiver):
             raise Undelivered(f"topic {self._topic}: {unusable.str()}")
         if known.cluster_id in self._refused():
             raise Undelivered(
-                f"its brokers are those of the watched cluster {known.cluster_id}, so notifications fail when it fails:"
-                " set allow_watched_cluster = true to write there anyway"
+                f"the brokers are those of the watched cluster {known.cluster_id}, so notifications fail when this"
+                " cluster fails: set allow_watched_cluster = true to write to this cluster anyway"
             )
         self._producer = producer
         return producer

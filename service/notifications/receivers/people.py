@@ -1,7 +1,7 @@
 """A receiver for people: Slack, Teams, PagerDuty, Opsgenie, mail and whatever else Apprise knows.
 
-A message contains the events of `gathers_s`: a line for each finding (MOST_LINES at most), with the finding's last
-event. So an outage of 500 ids is one message.
+At most one message is sent in `gathers_s` seconds. A message has a line for each finding (MOST_LINES at most), with the
+finding's last event. So an outage of 500 ids is one message.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ shows the real characters."""
 
 
 class People(Receiver):
-    """Sends messages to the addresses of Apprise in `urls`, read anew for each message. `gathers_s`: the shortest time
-    between two messages."""
+    """Sends messages to the addresses of Apprise that `urls` returns; `urls` is called anew for each message.
+    `gathers_s`: the shortest time between two messages."""
 
     def __init__(self, urls: Callable[[], Sequence[str]], gathers_s: float = GATHER_S) -> None:
         self._urls, self.gathers_s = urls, gathers_s
@@ -69,5 +69,5 @@ def _text(one: Notification) -> str:
 
 
 def _quiet(text: str) -> str:
-    """Returns the text with similar characters instead of those with which chats mention people."""
+    """Returns the text with each character by which chats mention people (such as @) replaced with a similar one."""
     return text.translate(_MENTIONS)

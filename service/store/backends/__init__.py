@@ -26,12 +26,12 @@ DEFAULT_URL: Final = "sqlite:///txnscope.db"
 
 @cache
 def backends() -> Mapping[str, Backend]:
-    """Returns every database by its name."""
+    """Returns the backend of every database, by the database's name in URLs."""
     return {name: import_module(f"{__name__}.{name}").BACKEND for name in URL_FORMS}
 
 
 def backend_of(bound: Connection | Engine) -> Backend:
-    """Returns the database behind a connection or an engine."""
+    """Returns the backend of the database behind a connection or an engine."""
     return backend_for(bound.dialect)
 
 

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from service.store.many_rows import Upsert
 
 OnConflict: TypeAlias = sqlite.Insert | postgresql.Insert
-"""An INSERT that may have an ON CONFLICT clause. A database with another syntax for the clause needs a subclass that
-compiles to it."""
+"""An INSERT that may have an ON CONFLICT clause. A database with another syntax for the clause needs a subclass of
+Insert that compiles to this syntax."""
 
 
 class Lock(Enum):
-    """Kinds of work for which a transaction locks the whole store."""
+    """Kinds of work for which a transaction takes a lock of its own, beyond the locks of the rows that it writes."""
 
     MIGRATE = auto()
     BIND_CLUSTER = auto()
@@ -83,8 +83,8 @@ class Backend(Protocol):
 
     @abstractmethod
     def resolve(self, url: URL) -> URL | None:
-        """Returns the URL with its driver; None if the URL names another driver. Raises StoreError if no store can be
-        at this URL."""
+        """Returns the URL completed with the name of the database driver; None if the URL names another driver. Raises
+        StoreError if no store can be at this URL."""
 
     @abstractmethod
     def open_writer(self, url: URL, *, may_create: bool, wait_s: float) -> Engine:
@@ -118,14 +118,14 @@ class Backend(Protocol):
         return select(*(table.c[name] for name in columns)).where(table.c.cluster_id == bindparam("cluster"), among)
 
     def lock(self, connection: Connection, work: Lock) -> None:
-        """Takes the lock for `work`, which the transaction holds until its end; waits while another transaction holds
-        it. Does nothing if a writing transaction excludes all others anyway."""
+        """Takes the lock for `work`, and keeps the lock until the transaction ends. Waits while another transaction
+        holds the lock. Does nothing if a writing transaction excludes all other writing transactions anyway."""
         return
 
     def exclude_others(self, connection: Connection, tables: Sequence[str]) -> None:
-        """Locks tables that the transaction will change, until its end. Waits until no other transaction uses one of
-        them, and avoids deadlocks. Does nothing if readers and a writing transaction do not disturb each other
-        anyway."""
+        """Locks the tables until the transaction ends, because the transaction will change them. Waits until no other
+        transaction uses one of the tables, and avoids deadlocks. Does nothing if readers and a writing transaction do
+        not disturb each other anyway."""
         return
 
     def commit_early(self, connection: Connection) -> None:
@@ -134,8 +134,8 @@ class Backend(Protocol):
         return
 
     def end_stopped_writer(self, engine: Engine, cluster_id: int) -> None:
-        """Ends the database session that holds a lock on the cluster's row of `leases` while it waits for its client.
-        That client was stopped in the middle of a transaction; the row would stay locked until the client continues."""
+        """Ends a database session that keeps the cluster's row of `leases` locked because its client was stopped in the
+        middle of a transaction. Otherwise the row would stay locked until the client continues."""
         return
 
     def check_texts(self, connection: Connection) -> None:

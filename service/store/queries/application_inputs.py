@@ -11,7 +11,8 @@ from service.store.schema import IS_NEW, data_partitions, transactional_ids
 
 
 class IdToExamine(NamedTuple):
-    """An id, and the application that the store has for the id. `is_examined`: None if the id is new."""
+    """An id, and the application that the store has for the id. `is_examined`: None if the id is new, False if the id
+    is of the first read and has not been examined yet."""
 
     transactional_id: bytes
     display: str

@@ -30,7 +30,8 @@ _T, _S, _E = transactional_ids.c, application_states.c, application_totals.c
 class ApplicationRow(NamedTuple):
     """An application. `states`: number of its ids by state, expired ids included. `kinds`: the frameworks that made the
     ids, as far as known. `commits`, `aborts`: numbers of transactions that ended since `since_ms`; `since_ms` is None
-    if none has ended. `oldest_open_ms`: the start of its oldest open transaction; None if none is open."""
+    if no transaction has ended. `oldest_open_ms`: the start of its oldest open transaction; None if no transaction is
+    open."""
 
     name: str
     kinds: tuple[Framework, ...]
@@ -60,7 +61,7 @@ class ApplicationRow(NamedTuple):
 
     @property
     def failed_share(self) -> float | None:
-        """The share of ended transactions that failed; None if none has ended."""
+        """The share of ended transactions that failed; None if no transaction has ended."""
         return self.failed / self.ended if self.ended else None
 
 
@@ -78,8 +79,9 @@ def find_application(connection: Connection, cluster_id: int, name: str) -> Appl
 
 
 def worst_first(rows: Iterable[ApplicationRow]) -> list[ApplicationRow]:
-    """Returns the applications sorted by failed transactions, then by ended transactions, the most first. Only the
-    first applications get series of metrics. This order changes seldom, so the series change seldom, too."""
+    """Returns the applications sorted by the number of failed transactions, then by the number of ended transactions,
+    in descending order. Only the first applications get series of metrics. This order changes seldom, so the series
+    change seldom, too."""
     return sorted(rows, key=lambda one: (-one.failed, -one.ended, one.name))
 
 

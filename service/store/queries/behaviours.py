@@ -17,8 +17,8 @@ from service.store.rows.ids import IdRow
 from service.store.schema import transactional_ids, transitions
 
 HISTORY_READ: Final = 50
-"""Number of an id's newest history rows that are searched for InitProducerIds: with full history, every step has a
-row."""
+"""Number of an id's newest history rows that are searched for InitProducerIds. If the store keeps the full history,
+most of these rows are other steps."""
 
 _AT_ONCE: Final = 500
 
@@ -48,7 +48,7 @@ _INITS = (
 
 def behaviours(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> list[Behaviour]:
     """Returns the behaviour of those ids that have a row. Reads at most HISTORY_READ history rows of each id. Reads
-    InitProducerIds only of ids in Flink's form, because they help to recognise no other framework."""
+    InitProducerIds only of ids in Flink's form, because only Flink is recognised by InitProducerIds."""
     found: list[Behaviour] = []
     for some in batched(ids, _AT_ONCE):
         rows = [IdRow.of(row) for row in connection.execute(_ROWS, {"cluster": cluster_id, "ids": some})]

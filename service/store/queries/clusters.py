@@ -47,8 +47,8 @@ class ClusterRow(NamedTuple):
 
 class LogPartitionRow(NamedTuple):
     """The progress of reading one partition of a source's log. `end_offset` is as of `end_asked_at_ms`.
-    `witnessed_from`: every record that was ever appended at this offset or above was read. `records`, `bytes`: the
-    numbers read so far, which never fall."""
+    `witnessed_from`: the offset from which on every appended record was read, also records that were compacted later.
+    `records`, `bytes`: the numbers read so far, which never fall."""
 
     source: str
     topic: str
@@ -128,8 +128,8 @@ _L = log_partitions.c
 
 
 def revision(connection: Connection) -> str | None:
-    """Returns the revision of the tables, which must exist. `service.store.migrate.current` also works without tables,
-    and is slower."""
+    """Returns the revision of the tables. The tables must exist; without tables, use `service.store.migrate.current`,
+    which is slower."""
     return connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one_or_none()
 
 
@@ -220,7 +220,7 @@ class FirstRead(NamedTuple):
 
 
 def first_read(connection: Connection, cluster_id: int) -> FirstRead | None:
-    """Returns the progress of the first read; None if it is complete, or had no records to read."""
+    """Returns the progress of the first read; None if the first read is complete, or had no records to read."""
     rows = connection.execute(
         select(_L.next_offset, _L.counted_from, _L.log_start).where(
             _L.cluster_id == cluster_id, _L.source == SourceName.TRANSACTION_LOG
@@ -238,7 +238,7 @@ def first_read(connection: Connection, cluster_id: int) -> FirstRead | None:
 
 class LogRead(NamedTuple):
     """The store's progress in the transaction log. `read_to`: by partition, the offset up to which it was read.
-    `leaders`: by partition, the (broker, epoch) of the leader. `hidden`: transactions, of any id, that unread or
+    `leaders`: by partition, the (broker, epoch) of the leader. `hidden`: transactions of any id that unread or
     undecoded records may hide. `has_undecodable`: the newest record of some id cannot be decoded."""
 
     read_to: dict[int, int]

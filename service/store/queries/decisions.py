@@ -28,8 +28,8 @@ _BY_HAND: Final = {
     Resolution.FOREIGN_ABORT: ((MarkerType.ABORT,), Cause(CauseCode.ADMIN, Confidence.LIKELY)),
     Resolution.FOREIGN_COMMIT: ((MarkerType.COMMIT,), Cause(CauseCode.ADMIN, Confidence.LIKELY)),
 }
-"""By resolution of a hanging transaction that no coordinator ended: the markers that may have ended it, and their
-cause."""
+"""For each resolution of a hanging transaction that no coordinator ended: the markers that may have ended the
+transaction, and the cause of these markers."""
 
 _LIKELY_COMMIT: Final = Cause(CauseCode.COMMIT, Confidence.LIKELY)
 _PREPARED: Final = {PREPARE_ABORT: MarkerType.ABORT, PREPARE_COMMIT: MarkerType.COMMIT}
@@ -46,8 +46,8 @@ class CoordinatorDecisions(NamedTuple):
 
 
 class HangingTransaction(NamedTuple):
-    """A transaction of the producer id, from `start_offset` on, that is or was confirmed to hang. `by_hand`: decisions
-    of operators; one of them may have ended the transaction."""
+    """A transaction that is or was confirmed to hang. `start_offset`: the offset at which the transaction begins.
+    `by_hand`: decisions of operators; one of these may have ended the transaction."""
 
     producer_id: int
     start_offset: int
@@ -81,9 +81,9 @@ def coordinator_decisions(
 
 def known_period(connection: Connection, cluster: ClusterRow) -> KnownPeriod | None:
     """Returns the period of which the store has all decisions. The period begins at the latest of the start of
-    counting, the oldest stored history and the newest gap. It ends at the time to which the transaction log has been
-    read. Both ends are moved inwards by CLOCKS_MS. Returns None if counting has not begun, nothing of the log or of its
-    history is stored, or the log is not read to its end."""
+    counting, the oldest stored history and the newest gap. The period ends at the time to which the transaction log has
+    been read. Both ends are moved inwards by CLOCKS_MS. Returns None if counting has not begun, nothing of the log or
+    of its history is stored, or the log is not read to its end."""
     oldest_ms = connection.scalar(select(func.min(_T.at_ms)).where(_T.cluster_id == cluster.id))
     as_of_ms = clusters.log_as_of_ms(connection, cluster.id)
     if cluster.counted_since_ms is None or oldest_ms is None or as_of_ms is None:
@@ -150,8 +150,8 @@ def _by_hand(row: Any) -> tuple[Decision, ...]:
 
 
 def _history(connection: Connection, cluster_id: int, key: bytes, last_ms: int) -> Sequence[Any]:
-    """Returns the id's rows, newest first. Leaves out decisions made after `last_ms` (plus 2 * CLOCKS_MS), because they
-    cannot have led to the marker."""
+    """Returns the id's history rows, newest first. Leaves out decisions made after `last_ms` (plus 2 * CLOCKS_MS),
+    because they cannot have led to the marker."""
     decided_ms = _T.at_ms - func.coalesce(_T.marker_ms, 0)
     return connection.execute(
         select(_T.at_ms, _T.to_state, _T.producer_id, _T.producer_epoch, _T.marker_ms, _T.cause, _T.confidence)
@@ -162,9 +162,9 @@ def _history(connection: Connection, cluster_id: int, key: bytes, last_ms: int) 
 
 
 def _from_history(newest_first: Sequence[Any], producer_id: int) -> Iterator[Decision]:
-    """Yields the decisions in the rows. The markers of a PrepareX are written before the id's next row, unless that row
-    is the same PrepareX again. A slow commit may have a row for its CompleteCommit alone, which does not show its
-    protocol."""
+    """Yields the decisions in the rows. The markers of a PrepareX are written before the id's next row, unless the next
+    row is the same PrepareX again. For a slow commit, the only row may be its CompleteCommit. This row does not contain
+    the protocol of the commit, so the cause is only likely."""
     decisive = [row for row in newest_first if row.to_state not in _PREPARED or row.cause is not None]
     for following, row, earlier in zip([None, *decisive], decisive, [*decisive[1:], None], strict=False):
         if row.to_state in _PREPARED and row.producer_id == producer_id:
@@ -182,10 +182,10 @@ def _from_history(newest_first: Sequence[Any], producer_id: int) -> Iterator[Dec
 def _from_minutes(
     connection: Connection, cluster_id: int, key: bytes, first_ms: int, last_ms: int
 ) -> Sequence[Decision]:
-    """Returns a decision for each minute with ordinary commits, which have no row of their own. Reads only minutes near
-    [first_ms, last_ms]. A decision's period begins SLOW_MARKERS_MS before the first commit of the minute was complete,
-    and ends when the last commit of the minute was complete. Counts do not show the protocol, so the confidence of
-    these causes is only likely."""
+    """Returns one decision to commit for each minute with ordinary commits. These commits have no history row of their
+    own. Reads only minutes near [first_ms, last_ms]. A decision's period begins SLOW_MARKERS_MS before the first commit
+    of the minute was complete, and ends when the last commit of the minute was complete. The minutes do not contain the
+    protocol of the commits, so the confidence of these causes is only likely."""
     rows = connection.execute(
         select(_M.first_ms, _M.last_ms).where(
             _M.cluster_id == cluster_id,

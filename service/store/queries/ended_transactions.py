@@ -26,7 +26,7 @@ _COUNTING: Final = {
     CauseCode.TIMEOUT: (Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS),
     CauseCode.FENCED: (Kind.FENCING_CONFLICT,),
 }
-"""By cause of an abort, the kinds of findings that count such aborts."""
+"""The kinds of findings that count aborts, by the cause of the abort."""
 _WHILE_OPEN: Final = (Kind.OVERDUE, Kind.STUCK_COMPLETION, Kind.LONG_RUNNING)
 
 _T, _C, _M, _F = transitions.c, clusters.c, partition_markers.c, findings.c
@@ -70,8 +70,8 @@ class AboutEnd(NamedTuple):
 
 
 class EndedPage(NamedTuple):
-    """A page of ends, in the order of their numbers. `up_to`: no end with a number up to this one is on a later page.
-    `is_all`: no further page follows."""
+    """A page of ends, sorted by their numbers. `up_to`: later pages contain only ends with higher numbers. `is_all`: no
+    further page follows."""
 
     ends: tuple[EndedTransaction, ...]
     up_to: int
@@ -132,9 +132,9 @@ def read_markers(connection: Connection, end: EndedTransaction) -> list[Marker]:
 
 
 def finding_about(connection: Connection, end: EndedTransaction) -> AboutEnd | None:
-    """Returns the finding that counts this end: a finding about its id, else about a prefix of its id, else about many
-    ids. If no finding counts this end, returns the newest finding about the transaction from the time when the
-    transaction was open; None if there is no such finding."""
+    """Returns the finding that counts this end: a finding about the transaction's id, else about a prefix of this id,
+    else about many ids. If no finding counts this end, returns the newest finding about the transaction from the time
+    when the transaction was open; None if there is no such finding."""
     key, name = id_key(end.transactional_id), display_id(end.transactional_id)
     kinds = _COUNTING.get(end.cause, ())
     if end.prepared_number is not None and kinds:

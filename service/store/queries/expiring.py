@@ -59,7 +59,7 @@ def read_expiring(
     application: str | None = None,
 ) -> Page[ExpiringCursor]:
     """Returns at most `limit` ids that can expire and were last updated at `until_ms` or before, the longest unused
-    first; with `application`, only its ids.
+    first. `application`: returns only ids of this application; None: ids of all applications.
 
     Excludes ids whose update is no valid time (`service.domain.transaction_log.states`), because they do not expire.
     """

@@ -68,7 +68,7 @@ def read_page(
 
 
 def named(connection: Connection, cluster_id: int, selection: FindingSelection) -> FindingSelection:
-    """Returns the selection with `transactional_id` replaced by the id that its text names: the first id in
+    """Returns the selection with `transactional_id` replaced by the id that this text names: the first id in
     `possible_ids_of` that has a finding. If no such id has a finding, the text itself stays."""
     if selection.transactional_id is None:
         return selection

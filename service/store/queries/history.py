@@ -97,8 +97,8 @@ def read_owners(connection: Connection, cluster_id: int, producer_id: int) -> li
 
 
 def owner_at(owners: Sequence[Owner], at_ms: int | None) -> Owner | None:
-    """Returns the owner of the producer id at `at_ms`; if there was none, the owner that used the producer id closest
-    to that time. If `at_ms` is None, returns the newest owner. Returns None if `owners` is empty.
+    """Returns the owner of the producer id at `at_ms`; if there was no owner then, the owner that used the producer id
+    closest to that time. If `at_ms` is None, returns the newest owner. Returns None if `owners` is empty.
 
     `owners`: newest first, as `read_owners` returns them.
     """

@@ -48,7 +48,7 @@ transactions."""
 GAPS_READ: Final = 200
 UNDECODED_READ: Final = 100
 WITH_TOPICS: Final = 50
-"""Number of ids, the first ones of a read, for which the partitions of their open transactions are read, too."""
+"""For this many ids at the beginning of a read, the partitions of their open transactions are read, too."""
 
 _LEFT_BEHIND: Final = ("transactional_id", "display", "partition", "offset", "timestamp_ms", "state")
 
@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 class LimitedRead(NamedTuple, Generic[T]):
-    """The rows read up to a limit, and the number of rows beyond it, counted up to MOST_COUNTED."""
+    """The rows read up to a limit, and the number of rows beyond the limit, counted up to MOST_COUNTED."""
 
     read: list[T]
     unread: int
@@ -136,8 +136,9 @@ def timed_out_ids(connection: Connection, cluster_id: int, until_ms: int) -> Lim
 
 
 def _ongoing(until_ms: int) -> Select[Any]:
-    """Returns the statement for Ongoing transactions that began at `until_ms` or before. Excludes a start that is no
-    valid time, because it would be the oldest forever. The first condition makes the database use the partial index."""
+    """Returns the statement for Ongoing transactions that began at `until_ms` or before. Excludes transactions whose
+    start is no valid time, because they would be the oldest forever. The first condition makes the database use the
+    partial index."""
     return _STATES.where(
         _T.started_at_ms.is_not(None),
         _T.started_at_ms >= FIRST_TIME_MS,
@@ -238,8 +239,8 @@ def left_behind_ids(connection: Connection, cluster_id: int) -> LeftBehindIds:
 
 
 def some_ids(connection: Connection, cluster_id: int, after: bytes, limit: int) -> list[LeftBehind]:
-    """Returns the next `limit` ids after the id `after`, in the order of ids, each with the record that counts
-    (`service.store.rows.ids`)."""
+    """Returns the next `limit` ids after the id `after`, in the order of ids, each with the record that represents the
+    id (`service.store.rows.ids`)."""
     columns = [_T[name] for name in _LEFT_BEHIND]
     ahead = select(*columns).where(_T.cluster_id == cluster_id, _T.transactional_id > after)
     rows = connection.execute(ahead.order_by(_T.transactional_id).limit(limit))
@@ -263,9 +264,9 @@ def newest_writes(connection: Connection, cluster_id: int, since_ms: int) -> dic
 
 
 def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> LimitedRead[Undecoded]:
-    """Returns, by log partition, ids in state Unknown, and rejects. Of the newest UNDECODED_READ rejects, returns those
-    that were seen since `since_ms` or are in the partition of an Unknown id. `unread` is the larger of two numbers,
-    unread ids and unread rejects, because an Unknown id has a reject, too."""
+    """Returns, by log partition, the ids in state Unknown and the rejects. Of the newest UNDECODED_READ rejects,
+    returns those that were seen since `since_ms` or are in the partition of an Unknown id. `unread`: the number of
+    unread ids or of unread rejects, whichever is larger, because an Unknown id has a reject, too."""
     names: dict[int, list[str]] = {}
     unknown = select(_T.partition, _T.display).where(_T.cluster_id == cluster_id, _T.state == UNKNOWN)
     ids = connection.execute(unknown.order_by(_T.transactional_id).limit(UNDECODED_READ)).all()
@@ -300,8 +301,8 @@ def gaps(connection: Connection, cluster_id: int, since_ms: int) -> LimitedRead[
 
 
 def ended_values(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> dict[tuple[bytes, int], bytes]:
-    """Returns, by (id, producer id), the PrepareX of the last transaction that the id ended under the producer id, as
-    Kafka wrote it."""
+    """Returns, by (id, producer id), a value as Kafka wrote it: the value of the PrepareX record of the last
+    transaction that the id ended under the producer id."""
     p = producer_ids.c
     rows = connection.execute(
         select(p.transactional_id, p.producer_id, p.ended_value).where(

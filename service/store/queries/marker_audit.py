@@ -37,7 +37,7 @@ MOST_WAITING: Final = 100_000
 """Maximum number of waiting decisions, and of waiting markers, that a comparison reads."""
 
 MOST_ENDED_LOGS: Final = 200
-"""Maximum number of deleted topics' logs that wait for a comparison; logs beyond it are not compared."""
+"""Maximum number of deleted topics' logs that wait for a comparison; logs beyond this number are not compared."""
 
 TORN_READ: Final = 100
 _AT_ONCE: Final = 500

@@ -78,7 +78,7 @@ def owners(connection: Connection, cluster_id: int, asked: Iterable[int]) -> dic
 
 
 def partition_count_of(connection: Connection, cluster_id: int) -> int:
-    """Returns the number of partitions of the transaction log; 0 if the store has no position in it."""
+    """Returns the number of partitions of the transaction log; 0 if the store has no position in the log."""
     last, reported = connection.execute(_PARTITIONS, {"cluster_id": cluster_id}).one()
     return 0 if last is None else partition_count((last,), (reported,))
 
@@ -90,8 +90,8 @@ def _owner(row: Sequence[Any], partitions: Iterable[tuple[str, int]]) -> Owner:
 
 
 def _with_record(owner: Owner, found: Any) -> Owner:
-    """Returns the owner with the id's newest record under the producer id in question. That record was left behind. The
-    id was started again in the partition to which it hashes now, and has another producer id there."""
+    """Returns the owner with the values of a left-behind record: the id's newest record under the producer id in
+    question. The id has started again in the partition to which it hashes now, and has another producer id there."""
     row = IdRow.of(found[:-1])
     places = tuple((topic, partition) for topic, partition in json.loads(found.participants))
     return owner._replace(log_partition=row.partition, generation=row.generation, record=row.record, partitions=places)

@@ -1,5 +1,5 @@
-"""Reads data partitions, their open entries, the consumer groups on stalled ones, and the markers and the volume of
-tailed ones."""
+"""Reads data partitions, their open entries, the consumer groups on stalled partitions, and the markers and the volume
+of tailed partitions."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ _ENDS = select(_D.topic, _D.partition, *(_D[name] for name in LsoSample._fields)
 
 
 class PartitionCounts(NamedTuple):
-    """The numbers of partitions that are watched, answered recently, are stalled, and exist but are not watched
-    (`not_covered`). `observed_at_ms`: the time at which all watched partitions were last observed. `answered_at_ms`:
-    the same time or, while no partition answers, the time of the last answer. Both are None before the first
-    observation."""
+    """The numbers of watched partitions, of those that answered recently, and of those that are stalled. `not_covered`:
+    the number of partitions that exist but are not watched. `observed_at_ms`: the time at which all watched partitions
+    were last observed. `answered_at_ms`: the same time or, while no partition answers, the time of the last answer.
+    Before the first observation, both times are None."""
 
     watched: int
     answering: int
@@ -183,7 +183,8 @@ def _has_open_of(application: str) -> ColumnElement[bool]:
 
 
 def counts(connection: Connection, cluster_id: int, fresh_since_ms: int) -> PartitionCounts:
-    """Returns the counts. `answering`: the number of partitions that reported their state at `fresh_since_ms` or
+    """Returns the numbers of watched, answering, stalled and not watched partitions, with the times of the last
+    observation and of the last answer. A partition is answering if it reported its state at `fresh_since_ms` or
     later."""
     answers = and_(_D.why.is_(None), fresh_since_ms <= _OBSERVED_AT_MS)
     watched, answering, stalled, answered_at_ms = connection.execute(

@@ -123,9 +123,9 @@ class UnansweredTopic(NamedTuple):
 
 
 def read_unanswered(connection: Connection, cluster_id: int, topic: str) -> list[UnansweredTopic]:
-    """Returns the watched partitions that did not answer the last request and were not stalled before, by topic and
-    reason: the first UNANSWERED_READ groups, sorted by topic. `topic`: a text that the topic's name contains, "" for
-    all."""
+    """Returns the watched partitions that did not answer the last request and were not stalled before. Each item stands
+    for all such partitions of one topic with one reason. Returns at most UNANSWERED_READ items, sorted by topic.
+    `topic`: a text that the topic's name contains, "" for all topics."""
     chosen = [
         _D.cluster_id == cluster_id,
         _D.is_gone.is_(False),
@@ -145,12 +145,12 @@ def read_unanswered(connection: Connection, cluster_id: int, topic: str) -> list
 
 
 def without_log(connection: Connection, cluster_id: int, now_ms: int) -> Reason | None:
-    """Returns NoTransactionLog if transactions were seen, but the brokers list no transaction log at `now_ms`. Returns
-    None if the log was read before, while the log may still be created, and if no transactions were seen.
+    """Returns NoTransactionLog if there are signs of transactions, but the brokers list no transaction log. Returns
+    None if the log was read before, or if there are no such signs.
 
-    There are two signs of transactions. If coordinators list transactions, the job that reads the log stores the
-    reason, which stays after these transactions have ended. The other sign is an entry that has been open on a
-    partition for APPEARS_WITHIN_MS.
+    The first sign: coordinators list transactions. The job that reads the log then stores the reason, which stays after
+    these transactions have ended. The second sign: an entry has been open on a partition for APPEARS_WITHIN_MS at
+    `now_ms`. Within this time, the log may still be created.
     """
     if has_log(connection, cluster_id):
         return None
@@ -244,7 +244,7 @@ def resolved_since(connection: Connection, cluster_id: int, since_ms: int) -> in
 
 
 def last_resolved(connection: Connection, cluster_id: int) -> Finding | None:
-    """Returns the confirmed finding that ended last, None if none has."""
+    """Returns the confirmed finding that was resolved last; None if no confirmed finding was resolved."""
     row = connection.execute(
         select(findings)
         .where(

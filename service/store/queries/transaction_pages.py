@@ -76,7 +76,7 @@ SORTS: Final[dict[str, tuple[Segment, ...]]] = {
 
 
 def is_cursor(sort: str, place: PageCursor) -> bool:
-    """Returns whether a page of `sort` can have ended at `place`."""
+    """Returns whether `place` is a possible end of a page sorted by `sort`."""
     segments = SORTS[sort]
     if not 0 <= place.segment < len(segments):
         return False
@@ -87,9 +87,9 @@ def is_cursor(sort: str, place: PageCursor) -> bool:
 
 
 def by_id(cluster_id: int, selection: Selection, state: int, after: bytes | None, limit: int) -> Select[bytes]:
-    """Returns the statement for the ids of one state in their order, following `after`. With an application in the
-    selection, the statement uses the index of applications; for an open state it uses the index of states, because open
-    ids are always few."""
+    """Returns the statement for the ids in one state, sorted by id, following `after`. If the selection has an
+    application, the statement uses the index of applications, except for an open state: open ids are always few, so the
+    statement then uses the index of states."""
     seeks_state = selection.application is None or state in OPEN
     is_in_state = _T.state == state if seeks_state else _T.state + 0 == state
     statement = (
@@ -104,7 +104,8 @@ def by_id(cluster_id: int, selection: Selection, state: int, after: bytes | None
 def by_update(
     cluster_id: int, selection: Selection, segment: ByTime, state: int, after: PageCursor | None, limit: int
 ) -> Select[int, bytes]:
-    """Returns the statement for (time, id) of one state in the order of the segment, following `after`."""
+    """Returns the statement for the (time, id) pairs of ids in one state, in the order of the segment, following
+    `after`."""
     time = segment.column
     return (
         select(time, _T.transactional_id)
@@ -124,9 +125,10 @@ def by_time(
 ) -> Select[tuple[Any, ...]]:
     """Returns the statement for the rows of one segment, following `after`.
 
-    Open transactions are few, so a segment by their start is read along its index, unless the selection has a producer
-    id. In any other case the statement looks up the ids that the selection names, and sorts them. In this case the
-    statement uses a sum with the segment's column (`column + 0`), so that the database cannot use the column's index.
+    Open transactions are few, so a segment by the start of open transactions is read along its index, unless the
+    selection has a producer id. In any other case, the statement first looks up the ids that the selection names, and
+    then sorts them. For this, the statement uses the segment's column only in a sum (`column + 0`), so that the
+    database cannot use the column's index.
     """
     walks = selection.producer_id is None and segment.column is _T.started_at_ms
     time: ColumnElement[Any] = segment.column if walks else segment.column + 0
@@ -152,7 +154,8 @@ def among(
     limit: int,
 ) -> Select[bytes]:
     """Returns the statement for the ids in the segment that follow `after`, in the segment's order. `may_contain`: a
-    condition that few rows fulfil, with an index. Sums (`column + 0`) keep the database from using another index."""
+    condition that has an index and that few rows fulfil. Sums (`column + 0`) keep the database from using another
+    index."""
     states = selection.states
     order: list[ColumnElement[Any]] = [_T.transactional_id]
     place: list[ColumnElement[bool]] = []
@@ -188,8 +191,8 @@ def _within(segment: ByTime, time: ColumnElement[Any], after: PageCursor | None)
 
 
 def filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Iterable[ColumnElement[bool]]:
-    """Yields the conditions of the selection. `seeks`: the database may search an index for the prefix; this takes long
-    if half of all ids begin with it."""
+    """Yields the conditions of the selection. `seeks`: the database may search an index for the prefix. Such a search
+    takes long if half of all ids begin with the prefix."""
     if selection.prefix:
         kept = selection.prefix[:KEY_ID_BYTES]
         if not seeks:

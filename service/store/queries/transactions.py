@@ -38,8 +38,8 @@ _WIDE: Final = 20_000
 """If at least this many ids match the selected prefix or application, a page is read by the index of times. Looking up
 and sorting so many ids would take longer than skipping fifty other ids for each id of the page."""
 _FEW: Final = 2_000
-"""Maximum number of ids found by a text that are looked up and sorted. If more ids contain the text, the page is read
-along an index."""
+"""If at most this many ids contain the text of a selection, these ids are looked up and sorted. If more ids contain the
+text, the page is read along an index."""
 _SAME_START: Final = 200
 """Maximum number of ids with the same first 245 bytes that are searched for the id of a cut label."""
 
@@ -96,8 +96,8 @@ def full_ids(connection: Connection, cluster_id: int, keys: Iterable[bytes]) -> 
 
 
 def named_prefix(connection: Connection, cluster_id: int, prefix: bytes) -> bytes:
-    """Returns the beginning of ids that a text names: the first of `possible_ids_of` that is the beginning of some id,
-    else the text itself."""
+    """Returns the prefix of ids that a text names: the first of `possible_ids_of` with which some id begins, else the
+    text itself."""
     readings = possible_ids_of(prefix)
     if len(readings) > 1:
         for one in readings:

@@ -3,8 +3,8 @@ several partitions of the transaction log. Pure.
 
 After partitions were added to the transaction log, an id's coordinator leads the partition to which the id hashes now
 (`service.domain.transaction_log.coordinator_partition`), and older records of the id are left behind in its former
-partition. `divide` chooses the record that counts: its row is in `transactional_ids`, with the counts of all records of
-the id. The other records are in `left_behind_records`.
+partition. `divide` chooses the record that represents the id: its row is in `transactional_ids`, with the counts of all
+records of the id. The other records are in `left_behind_records`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _CAUSES: Final = len(Aborts._fields)
 
 class IdRow(NamedTuple):
     """A row of `transactional_ids` or of `left_behind_records`. A row of `left_behind_records` has no application: the
-    id's row in `transactional_ids` has it.
+    id's row in `transactional_ids` has the application.
 
     `record`: place, time and state are those of the id's newest record; the other fields come from the newest record
     that names a producer. `last_abort`: the id's newest abort, which `service.domain.transaction_log.journal` needs to
@@ -113,8 +113,8 @@ def newest_record(row: IdRow) -> LogRecord:
 
 
 def last_abort(row: IdRow) -> LastAbort:
-    """Returns the last abort of the id, for `service.domain.transaction_log.journal`. Returns NO_ABORT if the id has
-    none, or if its log was replaced."""
+    """Returns the last abort of the id, for `service.domain.transaction_log.journal`. Returns NO_ABORT if the id has no
+    abort, or if the log that contained the id was replaced."""
     return NO_ABORT if row.last_abort is None or row.record.offset < 0 else row.last_abort
 
 
@@ -146,7 +146,8 @@ def _state_since_ms(newest: LogRecord, delta: IdDelta) -> int:
 
 
 def _newest_decodable(runs: Sequence[Run]) -> LogRecord | None:
-    """Returns the newest record that is no tombstone and can be decoded: only such a record has facts about the id."""
+    """Returns the newest record that is no tombstone and can be decoded, because only such a record has facts about the
+    id. Returns None if no record qualifies."""
     for run in reversed(runs):
         for record in (run.last, run.first):
             if record.state < states.EXPIRED:
@@ -155,7 +156,7 @@ def _newest_decodable(runs: Sequence[Run]) -> LogRecord | None:
 
 
 _NOTHING_COUNTED: Final = (0, 0, 0, 0, 0, 0, None, None, None, None, None, None, None, None, None, False)
-"""The columns of `transactional_ids` from `commits` on, for a new id of a first read."""
+"""The values of the columns of `transactional_ids` from `commits` on, for a new id of a first read."""
 
 
 def id_rows(cluster_id: int, generation: int, runs: LoneRuns) -> list[tuple[Any, ...]]:
@@ -184,7 +185,7 @@ def id_rows(cluster_id: int, generation: int, runs: LoneRuns) -> list[tuple[Any,
 
 
 def producer_rows(cluster_id: int, runs: LoneRuns) -> list[tuple[Any, ...]]:
-    """Returns the rows of `producer_ids`; none for runs that name no producer."""
+    """Returns the rows of `producer_ids`. Runs that name no producer give no row."""
     runs = runs.take(np.flatnonzero(runs.first.producer_id != NO_ID))
     is_ended = np.array([value is not None for value in runs.ended_value], bool)
     return list(
@@ -227,15 +228,15 @@ class Record(NamedTuple):
 
 
 class Divided(NamedTuple):
-    """The records of one id. `counting`: the record that counts, with the counts of all records of the id; `others`: by
-    log partition, the other records."""
+    """The records of one id. `counting`: the record that represents the id, with the totals of all records; `others`:
+    the other records, by log partition."""
 
     counting: Record
     others: dict[int, Record]
 
 
 def divide(records: Iterable[Record], partition_count: int) -> Divided:
-    """Chooses the record of an id that counts. These criteria decide, in order: the record's log was not replaced (its
+    """Chooses the record that represents an id. These criteria decide, in order: the record's log was not replaced (its
     offset is not below 0); its state is not expired; the id hashes to its partition; its timestamp is the latest. The
     chosen row gets the counts of all records. Other records of replaced logs are dropped."""
     known = list(records)

@@ -96,7 +96,7 @@ def _entry(place: TopicPartition, known: Entry | None, entry: OpenEntry, read: S
 
 
 def _open(row: ObservedPartition, entries: Iterable[Entry]) -> dict[int, Entry]:
-    """Returns, by producer id, the entries that have not ended according to the partition's observation."""
+    """Returns, by producer id, the entries that are still open according to the partition's observation."""
     return {
         one.producer_id: one
         for one in entries

@@ -1,4 +1,4 @@
-"""Tables of transactional.ids: the present state of each, the producer ids it had, and its application."""
+"""Tables of transactional.ids: their present states, their producer ids, and their applications."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ IS_NEW: Final = "is_examined IS NULL"
 partial indexes."""
 
 OF_APPLICATION: Final = ("application", "framework", "is_examined")
-"""The columns of `transactional_ids` that are about the id's application, and not made of its records."""
+"""The columns of `transactional_ids` that are about the id's application. They are not derived from records of the
+log."""
 
 _IS_OPEN: Final = "started_at_ms IS NOT NULL"
 

@@ -33,8 +33,8 @@ _OF_FINDING = (
 
 
 class ApplicationWriter:
-    """Writes applications under the lease. If a method raises LeaseLost, stop; if StoreUnavailable, nothing was
-    written."""
+    """Writes applications under the lease. A method that raises LeaseLost or StoreUnavailable has written nothing.
+    After LeaseLost, the writer has to stop."""
 
     def __init__(self, engine: Engine, lease: Lease) -> None:
         self._engine, self._lease = engine, lease
@@ -71,7 +71,7 @@ class ApplicationWriter:
 
     def forget(self, before_ms: int) -> None:
         """Deletes the totals of each application that has no ids and has counted nothing since `before_ms`. Deletes the
-        counts of application states without ids."""
+        rows of `application_states` that count no ids."""
         cluster_id = self._lease.cluster_id
         has_ids = exists().where(_S.cluster_id == _E.cluster_id, _S.application == _E.application)
         with self._engine.begin() as connection:

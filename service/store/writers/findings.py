@@ -29,7 +29,8 @@ _F = findings.c
 
 
 class FindingWriter:
-    """Writes findings under the lease. If a method raises LeaseLost, stop; if StoreUnavailable, nothing was written."""
+    """Writes findings under the lease. A method that raises LeaseLost or StoreUnavailable has written nothing. After
+    LeaseLost, the writer has to stop."""
 
     def __init__(self, engine: Engine, lease: Lease) -> None:
         self._engine, self._lease = engine, lease

@@ -37,7 +37,8 @@ class GroupWriter:
         """Replaces the stored rows by `rows`. Keeps the stored rows of the groups in `unasked`, about which nothing
         could be requested. Does nothing if a stored row was observed after `observed_at_ms`.
 
-        Raises LeaseLost (stop) or StoreUnavailable (try again); then nothing was written.
+        A call that raises LeaseLost or StoreUnavailable has written nothing. After LeaseLost, stop. After
+        StoreUnavailable, try again.
         """
         kept = {group_name(group) for group in unasked}
         with self._engine.begin() as connection:
@@ -64,8 +65,8 @@ class GroupWriter:
 
 def _after(old: GroupOffset | None, new: GroupOffset, at_ms: int) -> GroupOffset:
     """Returns the row that replaces `old` after an observation at `at_ms`. If `new` has no LSO, the row keeps the old
-    LSO and, with an unchanged committed offset, `has_records_ahead` and its time. Readers of the row compare its LSO
-    with the partition's present LSO."""
+    LSO. If the committed offset is unchanged, too, the row also keeps `has_records_ahead` and `records_ahead_since_ms`.
+    Readers of the row compare its LSO with the partition's present LSO."""
     same = old if old is not None and old.committed_offset == new.committed_offset else None
     ahead, ahead_since_ms = new.has_records_ahead, at_ms if new.has_records_ahead else None
     if same is not None and new.lso is None:

@@ -82,7 +82,7 @@ def count_durations(
     connection: Connection, cluster_id: int, histograms: Iterable[Durations], ended: EndedTotals
 ) -> None:
     """Adds durations to the stored histograms. `histograms`: durations of commits that executors folded; `ended`:
-    durations from the pairs of records that the driver judged."""
+    durations that the driver derived."""
     grown: Counter[tuple[str, str]] = Counter()
     for one in histograms:
         name = f"{one.kind}_ms_commit"
@@ -98,19 +98,20 @@ def count_durations(
 def count_detection(connection: Connection, cluster_id: int, stalled_since_ms: int, confirmed_at_ms: int) -> None:
     """Adds the detection time of a hanging transaction that was confirmed just now. `stalled_since_ms`: the time at
     which the transaction's partition was first seen stalled. Call this function in the transaction that stores the
-    finding: both are written, or neither."""
+    finding, so that detection time and finding are written together."""
     _count_one(connection, cluster_id, DETECTION, CONFIRMED, duration_between(stalled_since_ms, confirmed_at_ms))
 
 
 def count_contradictions(connection: Connection, cluster_id: int, number: int) -> None:
     """Adds the number of decisions that have just become unknown because proofs contradict each other. Call this
-    function in the transaction that stores their findings: both are written, or neither."""
+    function in the transaction that stores their findings, so that number and findings are written together."""
     if number:
         _COUNTERS.write(connection, [(cluster_id, CONTRADICTIONS, "", number)])
 
 
 def count_audited(connection: Connection, cluster_id: int, results: Mapping[str, int]) -> None:
-    """Adds to the counters, by result, the transactions whose markers were compared with their decisions."""
+    """Adds numbers of audited transactions to the counters, by result of the audit. A transaction is audited when its
+    markers were compared with its coordinator's decision."""
     _COUNTERS.write(connection, [(cluster_id, AUDITED, word, n) for word, n in sorted(results.items()) if n])
 
 
@@ -148,7 +149,7 @@ def keep_rejects(
 
 def _bounded(new: Sequence[Reject]) -> list[Reject]:
     """Returns the newest rejects, at most KEPT_REJECTS, with each id replaced by its `id_key`. If all keys and values
-    together exceed KEPT_RAW_BYTES, the oldest rejects lose theirs."""
+    together exceed KEPT_RAW_BYTES, the oldest rejects lose their keys and values."""
     kept = []
     size = 0
     for reject in reversed(new[-KEPT_REJECTS:]):

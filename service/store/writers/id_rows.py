@@ -1,6 +1,6 @@
-"""Reads and writes the rows of many ids at once: for each id, the row that counts (`rows.ids.divide`), the partitions
-of its open transaction, and the records left behind in other partitions of the transaction log. Also counts the ids in
-each state."""
+"""Reads and writes the rows of many ids at once: for each id, the row that represents the id (`rows.ids.divide`), the
+partitions of its open transaction, and the records left behind in other partitions of the transaction log. Also counts
+the ids in each state."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from service.store.schema import (
 
 
 class EndedTotals(NamedTuple):
-    """Totals of runs, for the cluster's counters. `durations`: (outcome, kind, ms) from the pairs of records that the
-    driver judged. `by_application`: numbers by (application, column of `application_totals`)."""
+    """Totals of runs, to be added to the cluster's counters. `durations`: (outcome, kind, ms) of transitions that the
+    driver, not an executor, derived. `by_application`: numbers by (application, column of `application_totals`)."""
 
     commits: int
     aborts: int
@@ -118,7 +118,7 @@ _LONGEST_TOPIC: Final = 249  # Kafka's limit; a longer name, from a broken recor
 
 @dataclass(slots=True)
 class IdRows:
-    """The stored rows of some ids, and the changes to write. `counting`: by id, the row that counts
+    """The stored rows of some ids, and the changes to write. `counting`: by id, the row that represents the id
     (`rows.ids.divide`). `partition_count`: number of partitions of the transaction log."""
 
     connection: Connection
@@ -174,7 +174,7 @@ class IdRows:
         self._divide(old, divide(others.values(), self.partition_count))
 
     def divide_again(self) -> None:
-        """Chooses again, for each id with records in several log partitions, the record that counts."""
+        """Chooses again the record that represents the id, for each id with records in several log partitions."""
         for key, others in list(self._others.items()):
             old = self.counting.get(key)
             records = [*others.values(), *([] if old is None else [Record(old, self._places_of(old))])]
@@ -230,8 +230,8 @@ class IdRows:
         self.counting[key] = self._changed[key] = row
 
     def _places_of(self, row: IdRow) -> Places:
-        """Returns the partitions of the open transaction in the row that counts; an empty tuple if no transaction is
-        open."""
+        """Returns the partitions of the open transaction in the row that represents the id; an empty tuple if no
+        transaction is open."""
         key = row.transactional_id
         if row.state not in OPEN or key in self._changed:
             return self._opened.get(key, ())
@@ -248,8 +248,8 @@ def places_of(participants: Iterable[Participants]) -> Places:
 
 
 def divide_all_again(connection: Connection, cluster_id: int, partition_count: int) -> None:
-    """Chooses again, for every id with records in several log partitions, the record that counts. Call it after
-    partitions were added to the transaction log, or after the log of a partition was replaced."""
+    """Chooses again the record that represents the id, for every id with records in several log partitions. Call this
+    function after partitions were added to the transaction log, or after the log of a partition was replaced."""
     ids = select(_L.transactional_id).where(_L.cluster_id == cluster_id).distinct().order_by(_L.transactional_id)
     for some in batched(connection.scalars(ids).all(), IDS_AT_ONCE):
         rows = IdRows.read(connection, cluster_id, some, partition_count)

@@ -176,7 +176,7 @@ def _is_gone(runs: Sequence[Run]) -> bool:
 def _count_new_pairs(
     connection: Connection, cluster_id: int, stored: Mapping[bytes, IdRow], runs: Iterable[Run]
 ) -> int:
-    """Returns how many (id, producer id) pairs of the runs the store has never seen."""
+    """Returns the number of (id, producer id) pairs in the runs that the store does not contain yet."""
     pairs = {(run.transactional_id, run.first.producer_id) for run in runs if _names_producer(run)}
     pairs -= {(key, row.record.producer_id) for key, row in stored.items()}
     known = look_up(connection, producer_ids, _PAIR, cluster_id, list({key for key, _ in pairs}))

@@ -1,6 +1,6 @@
 """Writes the input and the results of the marker audit, which compares markers with decisions. The sources add
-decisions and markers. The audit deletes those that it has compared, counts the results, and stores torn transactions
-for the judge."""
+decisions and markers. The audit deletes the compared decisions and markers, counts the results, and stores torn
+transactions for the judge."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ MOST_TORN: Final = 1_000
 """Maximum number of torn transactions that wait for the judge; the counter counts all torn transactions."""
 
 MOST_KEPT: Final = 1_000
-"""Bound on what is kept for one partition of a deleted topic: on its markers, and on the producer ids with records that
-no marker has ended. If the partition has more of either, its markers are not compared with decisions."""
+"""Maximum number of markers kept for one partition of a deleted topic, and maximum number of producer ids with records
+that no marker has ended. If the partition exceeds one of these bounds, its markers are not compared with decisions."""
 
 _AT_ONCE: Final = 500
 _INTERNAL: Final = "__"
@@ -171,9 +171,9 @@ def keep_markers(
 def _keep_ended(
     connection: Connection, cluster_id: int, topic: str, steps: Mapping[int, RangeStep], now_ms: int
 ) -> None:
-    """Copies markers and unended records of deleted topics' logs to `ended_logs`, from the first compared offset on.
-    Leaves out a log with more than MOST_KEPT markers or unended records, and logs beyond MOST_ENDED_LOGS. Deletes rows
-    of `ended_logs` whose log exists after all."""
+    """Copies the markers of deleted topics' logs, and the records that no marker has ended, to `ended_logs`. Begins at
+    the first compared offset. Leaves out a log with more than MOST_KEPT markers or such records, and logs beyond
+    MOST_ENDED_LOGS. If a log in `ended_logs` turns out to exist, deletes the log's row."""
     there = [(p, one.read.topic_id) for p, one in steps.items() if one.begins_generation or one.before is None]
     for some in batched(there, _AT_ONCE):
         of_topic = _E.cluster_id == cluster_id, _E.topic == topic
@@ -248,8 +248,8 @@ def forget_all(connection: Connection, cluster_id: int) -> None:
 
 
 class MarkerAuditWriter:
-    """Writes the outcome of comparisons under the lease. Each method raises LeaseLost (stop) or StoreUnavailable; then
-    nothing was written."""
+    """Writes the outcome of comparisons under the lease. A method that raises LeaseLost or StoreUnavailable has written
+    nothing. After LeaseLost, the writer has to stop."""
 
     def __init__(self, engine: Engine, lease: Lease) -> None:
         self._engine, self._lease = engine, lease

@@ -229,7 +229,7 @@ def test_what_the_endpoint_refuses_is_counted_and_logged(
             wait_for("the third message", lambda: len(to.taken) > 2)
         refused = len(to.of_store[0].metrics) if to.of_store else 0
     assert dropped(metrics) > 3 + min(refused, 1)
-    assert "it refused 3 parts of a request: too many series" in caplog.text
+    assert "the endpoint refused 3 parts of a request: too many series" in caplog.text
 
 
 def test_the_endpoint_gets_the_secrets_of_the_files(cluster: WithPartitions, metrics: Metrics, tmp_path: Path) -> None:

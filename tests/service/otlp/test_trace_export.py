@@ -319,7 +319,7 @@ def test_spans_that_the_endpoint_refuses_in_part_are_not_sent_again(
             write(cluster, aborts(3, first=2))
             wait_for("the next trace", lambda: len(roots(to)) == 3)
     assert dropped(metrics, DropReason.REFUSED) == 2
-    assert "OTLP traces: it refused 2 parts of a request: no room" in caplog.text
+    assert "OTLP traces: the endpoint refused 2 parts of a request: no room" in caplog.text
 
 
 def test_a_storm_of_one_cause_is_cut_and_hides_no_other(cluster: WithPartitions, metrics: Metrics) -> None:

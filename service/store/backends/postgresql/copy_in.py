@@ -26,8 +26,8 @@ _DRIVERS_NAMES: Final = {"FLOAT": "float8"}
 
 
 def options(upsert: Upsert, dialect: Dialect, rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
-    """Returns the execution options of the INSERT of these rows. Rows with a repeated key are not copied, because one
-    INSERT … SELECT cannot change a row twice."""
+    """Returns the execution options that make the engine copy these rows. Returns no options for few rows, and for rows
+    with a repeated key, because one INSERT … SELECT cannot change a row twice."""
     copies = len(rows) >= COPIES_FROM and not upsert.repeats(rows)
     return {_COPY_IN: _copy_in(upsert, dialect)} if copies else {}
 

@@ -33,7 +33,8 @@ _DAMAGED_STATES: Final = frozenset({"XX001", "XX002"})
 
 
 def writer_arguments(url: URL, *, wait_s: float) -> dict[str, str | int]:
-    """Returns libpq's settings for a session that waits at most `wait_s` for a lock, except those that the URL sets."""
+    """Returns libpq's settings for a session that waits at most `wait_s` for a lock. Leaves out settings that the URL
+    sets."""
     return _arguments(url, f"-c lock_timeout={wait_s:.0f}s")
 
 
@@ -72,7 +73,7 @@ def _read_only(connection: Connection) -> None:
 
 
 def _check_primary(connection: Connection) -> None:
-    """Raises StoreUnavailable if the server became read-only, which servers from PostgreSQL 14 on report to the
+    """Raises StoreUnavailable if the server became read-only. Servers from PostgreSQL 14 on report this to the
     client."""
     info = connection.connection.dbapi_connection.info  # type: ignore[union-attr]
     if "on" in map(info.parameter_status, ("default_transaction_read_only", "in_hot_standby")):
@@ -82,7 +83,8 @@ def _check_primary(connection: Connection) -> None:
 
 
 def _translate(context: ExceptionContext) -> StoreError | None:
-    """Returns the exception to raise instead of PostgreSQL's or the pool's, or None to keep it.
+    """Returns the exception to raise instead of the exception of PostgreSQL or of the connection pool. Returns None to
+    keep the original exception.
 
     psycopg's OperationalError covers the SQLSTATE classes 08, 40, 53, 55, 57 and 58, which are all temporary.
     """
@@ -96,8 +98,8 @@ def _translate(context: ExceptionContext) -> StoreError | None:
 
 
 def _translate_read_only(context: ExceptionContext) -> StoreUnavailable | None:
-    """Returns the exception for a writer whose server has become read-only. The next connection may find another
-    server."""
+    """Returns the exception for a writer whose server has become read-only, and makes the pool connect again, perhaps
+    to another server. Returns None for any other error."""
     error = context.original_exception
     if getattr(error, "sqlstate", None) != _READ_ONLY_STATE:
         return None

@@ -1,5 +1,5 @@
-"""The backend for SQLite: one file, one writer at a time. A writing transaction excludes all others from its beginning,
-so `lock` does nothing."""
+"""The backend for SQLite: one file, one writer at a time. From its beginning, a writing transaction excludes all other
+writing transactions, so `lock` does nothing."""
 
 from __future__ import annotations
 

@@ -40,13 +40,12 @@ _COUNTED: Final = (
     "application_totals",
     _POSITIONS,
 )
-"""Tables that are emptied if any of these cannot be read whole: the clusters, the counters, and the positions up to
-which records were counted."""
+"""Tables that are emptied if the table of clusters, of counters, or of positions in the logs cannot be read whole."""
 
 _OF_APPLICATIONS: Final = "application_states"
 
 _LARGEST_CLUSTER_ID: Final = 10_000
-"""Maximum number of a cluster. A row with a larger number comes from a damaged page."""
+"""Highest number that a cluster can have. A row with a higher number comes from a damaged page."""
 
 
 def _is_counted(tables: Sequence[SalvagedTable]) -> bool:
@@ -73,7 +72,8 @@ def rebuild(url: URL, now_ms: int) -> Rebuilt:
 
 
 def _bring_over(old: DamagedFile, fresh: str, name: str, now_ms: int) -> tuple[SalvagedTable, ...]:
-    """Copies the tables at the old file's own revision, then migrates the new file like any store."""
+    """Makes the new file: creates the tables of the old file's revision, copies the old rows, then migrates the new
+    file like any store."""
     revision = old.revision() or migrate.head() or ""
     if not migrate.is_known(revision):
         raise StoreError(migrate.unknown_text(name, revision))

@@ -42,7 +42,7 @@ class DamagedFile:
         return None if row is None else str(row[0])
 
     def columns(self, table: str) -> list[str]:
-        """Returns the names of the columns, none if the table's definition cannot be read."""
+        """Returns the names of the columns, an empty list if the table's definition cannot be read."""
         try:
             return columns_of(self._raw, table)
         except sqlite3.DatabaseError:

@@ -57,7 +57,8 @@ _PASSING = frozenset(
 
 
 def arguments(url: URL, *, wait_s: float) -> dict[str, float]:
-    """Returns the driver's lock timeout (s), unless the URL sets one itself (`?timeout=1`)."""
+    """Returns the driver's lock timeout (s) as a connect argument. Returns no argument if the URL sets the timeout
+    (`?timeout=1`)."""
     return {} if "timeout" in url.query else {"timeout": wait_s}
 
 
@@ -146,7 +147,8 @@ class Sessions:
 
 def _set(raw: sqlite3.Connection, pragma: str) -> None:
     """Sets a pragma, and waits for a lock as long as the connection waits for any lock. SQLite itself does not wait
-    when it changes the journal mode of a new file. Several processes that start at the same time may do this."""
+    when it changes the journal mode of a new file. Several processes that start at the same time may change this
+    mode."""
     (timeout_ms,) = raw.execute("PRAGMA busy_timeout").fetchone()
     until = monotonic() + timeout_ms / 1000
     while True:

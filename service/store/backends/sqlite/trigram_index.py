@@ -4,8 +4,8 @@ The job that reads the transaction log extends the index after its batches, so t
 index. In a search, ids above the last indexed row id are always candidates.
 
 PostgreSQL gets no such index by default: the index makes writing a new id 29 % slower (docs/benchmarks.md), and a
-search of a million ids takes half a second without it. Operators can create the index (docs/running.md); the same
-queries use it.
+search of a million ids takes half a second without an index. Operators can create an index (docs/running.md); the same
+queries use this index.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _FIND: Final = (
 _LENGTH: Final = 3
 _MOST_PIECES: Final = 8
 _AT_ONCE: Final = 100_000
-"""Maximum number of ids added in one transaction, for which writers wait a quarter of a second."""
+"""Maximum number of ids added in one transaction. Writers wait a quarter of a second for such a transaction."""
 
 
 def extend(engine: Engine) -> bool:
@@ -72,7 +72,8 @@ def extend(engine: Engine) -> bool:
 
 
 def drop(connection: Connection) -> None:
-    """Drops the index, if it is there. Needed before the table of ids is recreated, because its row ids change."""
+    """Drops the index, if it is there. Needed before the table of ids is recreated, because the table's row ids change
+    then."""
     _execute(connection, _DROP)
 
 

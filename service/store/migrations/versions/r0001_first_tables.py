@@ -310,7 +310,8 @@ def upgrade() -> None:
 def _table(
     name: str, columns: str, *, key: str, unique: Sequence[str] = (), indexes: Sequence[str] = (), **options: bool
 ) -> None:
-    """Creates a table. `columns`: the name and type of each; `?`: it may be null."""
+    """Creates a table. `columns`: the name and the type of each column; a `?` after the type means that the column may
+    be null."""
     op.create_table(
         name,
         *(_column(*one.split()) for one in columns.split(", ")),
