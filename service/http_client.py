@@ -18,8 +18,8 @@ import httpx2
 
 MOST_BYTES: Final = 1 << 20
 _NO_CERTIFICATES: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""For requests without TLS, because loading the system's certificates takes longer than such a request. Trusts no
-certificate."""
+"""The SSL context of requests without TLS. It loads no certificates, which would take longer than such a request, and
+trusts none."""
 
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log each URL, which may contain a secret
 

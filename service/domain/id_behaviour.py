@@ -45,8 +45,8 @@ class Behaviour(NamedTuple):
 
 
 def flink_strategy(of_subtask: Mapping[int, Behaviour]) -> str | None:
-    """Returns the naming strategy that the ids of one subtask show; None if they show none. `of_subtask`: the ids by
-    number.
+    """Returns the naming strategy that the ids of one subtask show; None if the ids show no strategy. `of_subtask`: the
+    ids by number.
 
     A KafkaSink initialises the id of the next transaction when a checkpoint begins, and commits the previous
     transaction when the checkpoint is complete. So each id has one transaction, which ends soon after the
@@ -127,7 +127,7 @@ def _is_reused(one: Behaviour) -> bool:
 
 
 def _are_even(gaps_ms: Sequence[int]) -> bool:
-    """Returns whether at most a third of the gaps are far shorter than the usual gap. A restarted job makes a few short
-    gaps; a process with two ids that restarts in a loop makes every second gap short."""
+    """Returns whether at most a third of the gaps are shorter than a quarter of the usual gap. A restarted job makes a
+    few short gaps; a process with two ids that restarts in a loop makes every second gap short."""
     usual_ms = sorted(gaps_ms)[3 * len(gaps_ms) // 4]
     return 3 * sum(gap < usual_ms / 4 for gap in gaps_ms) <= len(gaps_ms)

@@ -51,8 +51,8 @@ class StallCause(Enum):
     NOT_YET = "not yet"
     """An application renews its lease, and no read of this source has succeeded yet."""
     CLOCK_SET_BACK = "clock set back"
-    """The last success lies in the future of both clocks. Until these clocks reach that time, every read counts as
-    older than the last success."""
+    """The last success lies in the future, by the clock of the host that reads Kafka and by the clock of the host that
+    answers. Until these clocks reach the time of the last success, every read counts as older than the last success."""
 
 
 @dataclass(frozen=True, slots=True)

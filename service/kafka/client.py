@@ -67,7 +67,7 @@ class KafkaClient:
         return self._ask_any(request, timeout_ms) if node is None else self._ask(request, node, timeout_ms)
 
     def _ask_any(self, request: Any, timeout_ms: int) -> Any:
-        """Asks one broker. If it fails or does not answer within NEXT_SERVER_AFTER_MS, asks a second broker. A
+        """Asks one broker. If this broker fails or does not answer within NEXT_SERVER_AFTER_MS, asks a second broker. A
         cluster's only broker gets the whole `timeout_ms`."""
         first = self._client.least_loaded_node()
         others = [broker.node_id for broker in self._client.cluster.brokers() if broker.node_id != first]
@@ -161,8 +161,8 @@ class KafkaClient:
             self._client.poll(timeout_ms=left_s * 1000)
 
     def _has_connection(self, node: int) -> bool:
-        """Returns True if the broker is connected or being connected. Starts to connect if needed; returns False if
-        that fails."""
+        """Starts to connect to the broker if there is no connection. Returns whether the broker is connected or being
+        connected."""
         try:
             self._client._manager.get_connection(node)
         except Exception as e:
@@ -231,8 +231,8 @@ _CLASS_NAMES: Final = re.compile(r"^(?:\[Error \d+\] )?(?:\w+Error: )+")
 
 CONNECT_TIMEOUT_MS: Final = 5_000
 NEXT_SERVER_AFTER_MS: Final = 1_500
-"""Time to wait for one of several servers before the next server is asked. If all of them are slower, they are asked
-again with a longer timeout."""
+"""Time to wait for one of several servers before the next server is asked. If no tried server answers within this time,
+all servers are tried again with a longer timeout."""
 SERVERS_TRIED: Final = 3
 
 

@@ -1,8 +1,9 @@
 """The library's connections with limits: on memory, on every wait, and on what a misbehaving server can cause.
 
-The classes here change only these faults of kafka-python 3.0.12. It reads from a socket for as long as bytes come,
-waits for a TLS handshake without a time limit, accepts a pause of any length from a broker, and drops the reason of a
-failed connection. It also logs in with the credentials that it got at its start, and does not escape SCRAM names."""
+The classes here change only these faults of kafka-python 3.0.12. The library reads from a socket for as long as bytes
+come, waits for a TLS handshake without a time limit, accepts a pause of any length from a broker, and drops the reason
+of a failed connection. The library also logs in with the credentials that it got at its start, and does not escape
+SCRAM names."""
 
 from __future__ import annotations
 
@@ -25,11 +26,11 @@ from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from service.kafka.errors import BadClientConfig, KafkaFailure, KafkaUnavailable
 
 READ_AT_ONCE: Final = 1 << 20
-"""Bytes read from a socket before they are parsed and before timeouts are checked."""
+"""Number of bytes that are read from a socket before the bytes are parsed and timeouts are checked."""
 
 LONGEST_PAUSE_S: Final = 15.0
-"""Longest pause (s) that a broker may demand: the window of its quotas is 11 s by default, and the field allows 24
-days."""
+"""Longest pause (s) that a broker may demand. The quota window of a broker is 11 s by default; the field of the answer
+allows 24 days."""
 
 REFUSALS: Final = (
     kafka.errors.AuthorizationError,
@@ -60,7 +61,7 @@ class ServerFailure(Exception):
 
 def connected_client(config: Mapping[str, Any], latest: Callable[[], Mapping[str, Any]]) -> KafkaNetClient:
     """Returns a client of the library that uses the connections of this module. The client is not connected yet.
-    `latest` returns the configuration with the present credentials; each new connection calls it."""
+    `latest` returns the configuration with the present credentials; each new connection calls `latest`."""
     net = NetworkSelector(**config)
     return KafkaNetClient(net=net, manager=Connections(net, latest, **config))
 

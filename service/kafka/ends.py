@@ -27,7 +27,7 @@ from service.kafka.offsets import EARLIEST, LATEST
 from service.kafka.raw import RawAnswer, RawRequest
 
 TIMEOUT_MS: Final = 3_000
-"""Time that one `sample` waits for all brokers together."""
+"""Time (ms) for which one `sample` waits for all brokers together."""
 
 _UNCOMMITTED, _COMMITTED = 0, 1
 _Kind = tuple[int, int]
@@ -63,8 +63,8 @@ class EndsWatcher:
     def sample(self, layouts: Mapping[str, TopicLayout], *, with_start: bool) -> dict[tuple[str, int], Ends]:
         """Returns the ends of every partition of the layouts. Needs DESCRIBE on the topics.
 
-        The LSO is requested before the high watermark. So no open transaction is overlooked, but the offsets between
-        both may be of a transaction that began between the two requests.
+        The LSO is requested before the high watermark. So no open transaction is overlooked, but the offsets from the
+        LSO to the high watermark may be of a transaction that began between the two requests.
 
         Does not raise if a broker does not answer within TIMEOUT_MS: its partitions get LEADER_NOT_AVAILABLE. Later
         calls ask that broker again once it is connected (`KafkaClient.ask_all`).
@@ -219,8 +219,8 @@ class AnswerReader:
 
 
 def _count(field: struct.Struct, body: bytes, at: int) -> int:
-    """Returns the number of elements, or of a name's bytes, that `body` has at `at`. Raises ValueError if the number is
-    negative or larger than the body, struct.error if the body ends too early."""
+    """Returns the number of elements, or of bytes of a name, that is encoded at offset `at` of `body`. Raises
+    ValueError if the number is negative or larger than the body, struct.error if the body ends too early."""
     (count,) = field.unpack_from(body, at)
     if not 0 <= count <= len(body):
         raise ValueError(f"a body of {len(body)} bytes claims to have {count} elements")

@@ -21,11 +21,11 @@ _RECORDS_BACK: Final = 300
 """Number of the owner's newest records in the transaction log whose markers are searched for: about a hundred
 transactions."""
 _TIME_MARGIN_MS: Final = 60_000
-"""Allowance for clocks that differ. The offset at which the search for markers begins is a hint, never a proof."""
+"""The search for markers begins this long (ms) before the time of a record, because clocks differ. The offset found by
+this time is a hint, never a proof."""
 _OFFSETS_BACK: Final = 10_000
-"""Minimum number of offsets that are read before the entry in two cases: the read is deep, or no sample is from before
-the entry. Not used if no records of the owner are known. Thanks to this minimum, a short partition is read whole, which
-proves more."""
+"""A deep read, and a read without a sample from before the entry, begin at least this many offsets before the entry,
+unless no record of the owner is known. So a short partition is read whole, which proves more."""
 
 
 def read_facts(

@@ -20,8 +20,8 @@ _PIECE_TIMEOUT_MS = 3_000
 
 @dataclass(frozen=True, slots=True)
 class PartitionFetch:
-    """A request to read `partition` from `offset`. By `leader_epoch`, a broker that is not the leader any more refuses
-    the request."""
+    """A request to read `partition` from `offset`. A broker that is not the leader any more refuses the request,
+    because of `leader_epoch`."""
 
     partition: int
     offset: int

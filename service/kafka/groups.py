@@ -32,14 +32,16 @@ class ListedGroup(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A committed offset. `offset` is -1 with an error (UNSTABLE_OFFSET_COMMIT), and if the group committed none."""
+    """A committed offset. `offset` is -1 if the group has committed no offset, or if `error` is UNSTABLE_OFFSET_COMMIT
+    or another error."""
 
     offset: int
     error: int
 
 
 class GroupOffsets(NamedTuple):
-    """The `offsets` that a group committed; empty with an error of the group (not the coordinator, no permission)."""
+    """The offsets that a group committed. `error`: an error about the group, such as NOT_COORDINATOR or a missing
+    permission; `offsets` is empty then."""
 
     error: int
     offsets: dict[tuple[str, int], Committed]
@@ -85,9 +87,10 @@ def committed(
     require_stable: bool,
     places: Mapping[str, Collection[tuple[str, int]]] | None = None,
 ) -> dict[str, GroupOffsets]:
-    """Returns the offsets that the groups, all coordinated by `node`, committed: all of them, or only those of the
-    partitions that `places` names for a group. Needs DESCRIBE on the groups and the topics. A topic without DESCRIBE
-    gets error 29 if `places` names it, and is left out otherwise. Raises KafkaUnavailable or KafkaRefused.
+    """Returns the offsets that the groups committed. `node` coordinates all these groups. `places`: by group, the
+    partitions to ask for; all partitions of a group that is absent. Needs DESCRIBE on the groups and the topics. A
+    topic without DESCRIBE gets error 29 if `places` names it, and is left out otherwise. Raises KafkaUnavailable or
+    KafkaRefused.
 
     `require_stable`: a partition with a commit in an open transaction is answered with UNSTABLE_OFFSET_COMMIT, as the
     consumers of the group see it. A request for all offsets covers only partitions with an earlier commit. A partition

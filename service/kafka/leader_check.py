@@ -1,5 +1,5 @@
 """Observes partitions. An observation counts only if a broker other than the leader reports the same leader before and
-after it.
+after the observation.
 
 A broker that has lost the lead without knowing it yet answers as if it still led. Only another broker reveals the
 change, so verdicts use only observations that are checked in this way.
@@ -41,7 +41,7 @@ class CheckedPartition(NamedTuple):
     open: tuple[ActiveProducer, ...]
 
     def entry(self, producer_id: int) -> ActiveProducer | None:
-        """Returns the open transaction of that producer id; None if there is none."""
+        """Returns the open transaction of the producer id; None if there is none."""
         return next((one for one in self.open if one.producer_id == producer_id), None)
 
 

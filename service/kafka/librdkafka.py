@@ -30,8 +30,8 @@ _OF_TLS: Final = {
 
 
 def config(settings: ClientSettings) -> dict[str, Any]:
-    """Returns librdkafka's settings. Reads client.properties again, and the files that it names. Raises BadClientConfig
-    for a mistake in the file."""
+    """Returns librdkafka's settings. Each call reads client.properties, and the files that client.properties names.
+    Raises BadClientConfig for a mistake in the file."""
     latest = settings.latest()
     arguments = latest.kafka_python()
     out: dict[str, Any] = {"bootstrap.servers": ",".join(latest.bootstrap_servers)}

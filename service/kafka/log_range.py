@@ -25,8 +25,8 @@ class LogRange:
     """The batches that begin in [lo, hi) of a partition. `batches` may be called once.
 
     `reached`: the offset up to which the range was read. `read_bytes`: the number of bytes fetched. `damaged`: the
-    number of batches that could not be read. `is_whole`: no batch was damaged, no offset was outside the log, and the
-    reading ended at no bound of bytes or time. `unbroken_from`: from this offset to `reached` no offset is missing
+    number of batches that could not be read. `is_whole`: no batch was damaged, no offset was outside the log, and no
+    bound of bytes or time ended the reading. `unbroken_from`: from this offset to `reached` no offset is missing
     (compaction removes offsets).
     """
 

@@ -9,7 +9,7 @@ from kafka.protocol.producer import WriteTxnMarkersRequest
 from service.kafka.client import KafkaClient
 
 NEEDS: Final = "ALTER or CLUSTER_ACTION on the cluster"
-"""Permission to write a marker; CLUSTER_ACTION before Kafka 3.8 (KAFKA-16513)."""
+"""Permission to write a marker. Before Kafka 3.8, only CLUSTER_ACTION allows this (KAFKA-16513)."""
 
 _LEGACY = 1  # has no transaction version: Kafka assumes 0, and then accepts a marker with the producer's own epoch
 

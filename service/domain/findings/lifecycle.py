@@ -15,15 +15,15 @@ from service.domain.findings.finding import Finding, Key, Life, Observation, Occ
 from service.domain.findings.kinds import QUIET_MS, Kind, Resolution, Status
 
 REOPENS_WITHIN_MS: Final = 24 * 3_600_000
-"""Time after its resolution within which a finding is reopened if its subject is observed again. Later, the subject
-gets a new finding."""
+"""A finding that was resolved at most this long (ms) ago is reopened if its subject is observed again. After a longer
+time, the subject gets a new finding."""
 
 SEEN_AGAIN_MS: Final = 60_000
 """Interval at which a finding with an unchanged condition is stored again as still open."""
 
 MOST_OPEN: Final = 200
-"""Maximum number of open findings of one kind. Once this number is reached, a finding is opened only when another one
-ends. Normally there are fewer, because the rules group and limit observations."""
+"""Maximum number of open findings of one kind. While this number is open, a new finding is opened only when another
+finding ends. Normally there are fewer, because the rules group and limit observations."""
 
 MOST_OPEN_IN_ALL: Final = MOST_OPEN * len(tuple(Kind))
 
@@ -98,9 +98,9 @@ class Truncation:
 
 
 def _omitted_is_over(key: Key, one: _Omitted, result: RoundResult, now_ms: int) -> bool:
-    """Returns whether the condition or event that has no finding is over. An event is over once QUIET_MS have passed
-    since the event last happened. A condition is over if the round judged its subject; if the round still observed the
-    condition, `_omitted` adds the condition again."""
+    """Returns whether to forget an observation that has no finding. An event is forgotten once QUIET_MS have passed
+    since it last happened, a condition once a round has judged its subject. If the round observed the condition again,
+    `_omitted` adds the condition again."""
     kind, subject = key
     if kind in EVENTS:
         return now_ms - one.seen_ms >= QUIET_MS
@@ -149,8 +149,8 @@ def _in_order(keys: Iterable[Key]) -> list[Key]:
 
 
 def finding_id(cluster: str, kind: Kind, subject: object, opened_at_ms: int) -> str:
-    """Returns the id of a finding. The time at which the finding was opened distinguishes it from earlier findings
-    about the same subject."""
+    """Returns the id of a finding. Findings about the same subject have different ids, because the id depends on the
+    time at which the finding was opened."""
     return blake2b(repr((cluster, str(kind), subject, opened_at_ms)).encode(), digest_size=8).hexdigest()
 
 
@@ -195,7 +195,8 @@ def _counted(life: Life, one: Observation, fresh: tuple[Occurrence, ...]) -> Lif
 
 
 def _last_seen(fresh: tuple[Occurrence, ...], now_ms: int) -> int:
-    """Returns the time of the last occurrence, at most `now_ms`: a clock ahead of ours must not keep a finding open."""
+    """Returns the time of the last occurrence; `now_ms` if there is none, or if its time is later: a clock ahead of
+    ours must not keep a finding open."""
     return min(max((o.at_ms for o in fresh), default=now_ms), now_ms)
 
 

@@ -18,7 +18,7 @@ from service.domain.transaction_log.coordinator_partition import coordinator_par
 from service.domain.transaction_log.states import NAMES, ONGOING, TOPIC
 
 NAMED: Final = 5
-"""Number of ids that the evidence names."""
+"""Maximum number of records that the evidence names."""
 
 
 class LeftBehind(NamedTuple):
@@ -95,5 +95,5 @@ def _evidence(one: LeftBehind, partition_count: int) -> Evidence:
 
 
 def named_first(some: Sequence[LeftBehind]) -> tuple[LeftBehind, ...]:
-    """Returns the records to name: Ongoing ones first, then by id."""
+    """Returns at most NAMED records for the evidence: Ongoing ones first, then by id."""
     return tuple(sorted(some, key=lambda one: (one.state != ONGOING, one.transactional_id, one.partition)))[:NAMED]

@@ -15,7 +15,7 @@ from service.domain.worlds.markers import Marker
 
 
 class EndedBy(StrEnum):
-    """The ABORT marker that ended the records."""
+    """The origin of the ABORT marker that ended the records."""
 
     OTHER_TRANSACTION = "other_transaction"
     """A marker of the coordinator for another transaction of the same producer id."""

@@ -38,7 +38,7 @@ _OTHERWISE: Final = (
 
 
 MOST_LEADERS: Final = 10
-"""Maximum number of partitions without a marker, of one transaction, whose leaders are looked up."""
+"""Maximum number of partitions without a marker whose leaders are looked up for one transaction."""
 
 
 class WithoutMarker(NamedTuple):
@@ -60,10 +60,10 @@ class CoordinatorAnswer(NamedTuple):
     NOT_FOUND.
 
     `offset`: the offset of the id's newest record in the store when the question was sent. `missing`: in state
-    PrepareX, the partitions that still lack their marker (the first MOST_LEADERS of them with their leader); None in
-    other states. `log_partitions`: for NOT_FOUND, the number of partitions of the transaction log, which the
-    coordinator reported after this answer, and which the store may not know yet; 0 if the coordinator reported no
-    number."""
+    PrepareX, the partitions that still lack their marker; None in other states. Leaders are looked up for at most
+    MOST_LEADERS of these partitions. `log_partitions`: for NOT_FOUND, the number of partitions of the transaction log,
+    which the coordinator reported after this answer, and which the store may not know yet; 0 if the coordinator
+    reported no number."""
 
     transactional_id: bytes
     offset: int
@@ -89,7 +89,8 @@ class Compared(NamedTuple):
 
 
 def is_comparable(answer: CoordinatorAnswer, now: IdState | None, context: Context) -> bool:
-    """Returns whether nothing was written about the id from before the question until after the answer."""
+    """Returns whether the log is known past the time of the answer, and has no new record of the id since the question
+    was sent."""
     if now is None or now.offset != answer.offset:
         return False
     return context.log.known_until_ms.get(now.partition, -1) > answer.answered_at_ms

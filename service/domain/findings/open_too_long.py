@@ -66,16 +66,16 @@ def is_overdue(one: NewestState, log: KnownLog) -> bool:
 
 
 def is_stuck(one: NewestState, log: KnownLog) -> bool:
-    """Returns whether the transaction was decided and is not complete, although the log is known for STUCK_AFTER_MS
-    after the decision."""
+    """Returns whether the transaction was still in PrepareX STUCK_AFTER_MS after its decision. Returns False if the log
+    is not known up to that time."""
     is_prepared = one.state in (PREPARE_COMMIT, PREPARE_ABORT) and is_time(one.state_since_ms)
     return is_prepared and log.is_known_until(one.partition, one.state_since_ms + STUCK_AFTER_MS)
 
 
 def long_running(ids: Iterable[IdState], context: Context, makers: Makers) -> list[Observation]:
     """Returns observations of transactions that have been open for a long time and have not timed out. If an id is
-    known to belong to a two-phase sink, its transaction is also returned near its deadline. `ids`: the ids with open
-    transactions, the oldest transaction first."""
+    known to belong to a two-phase sink, its transaction is also returned if it is near the deadline. `ids`: the ids
+    with open transactions, the oldest transaction first."""
     return bounded(
         [
             one
@@ -88,8 +88,8 @@ def long_running(ids: Iterable[IdState], context: Context, makers: Makers) -> li
 
 def long_open(ids: Iterable[IdState], context: Context) -> list[IdState]:
     """Returns the ids whose transactions have been open for a long time, within their timeout. If a two-phase sink may
-    have made an id, the id is also returned near its deadline, because a rule with a long `long_after` must not hide
-    it."""
+    have made an id, the id is also returned if its transaction is near the deadline, because a rule with a long
+    `long_after` must not hide such a transaction."""
     return [
         one
         for one in judgeable(ids, context)
@@ -153,7 +153,7 @@ def _is_near(one: IdState, context: Context) -> bool:
 
 class Surroundings(NamedTuple):
     """Facts that help to explain overdue transactions. `written_ms`: by partition of the transaction log, the newest
-    timestamp of a record, among the ids that were updated last. `answers`: by id, the coordinator's answer."""
+    timestamp of a record (of the most recently updated ids only). `answers`: by id, the coordinator's answer."""
 
     written_ms: Mapping[int, int] = {}
     answers: Mapping[bytes, Answer] = {}

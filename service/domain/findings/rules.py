@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 
 class Rule(NamedTuple):
-    """A rule for ids that begin with `prefix` (as people see them), or for transactions with a topic that matches the
-    glob `topic`."""
+    """A rule for ids whose displayed text begins with `prefix`, or for transactions with a topic that matches the glob
+    `topic`."""
 
     prefix: str | None = None
     topic: str | None = None

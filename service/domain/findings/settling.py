@@ -42,14 +42,14 @@ events of all other partitions for ever."""
 
 
 def gap_ms(context: Context) -> int:
-    """Returns the longest time (ms) between two timeouts of one outage: the coordinators' scan interval plus 5 s for
-    writing the aborts, because two successive scans find all timeouts of an outage; at least 15 s."""
+    """Returns the longest time (ms) from one timeout of an outage to the next: the coordinators' scan interval plus 5 s
+    for writing the aborts, and at least 15 s. Two successive scans find all timeouts of an outage."""
     return max(15_000, context.log.limits.scan_ms + 5_000)
 
 
 class Settling(NamedTuple):
-    """Times that decide whether an event is complete. `settled_ms`: as in `KnownLog`; `read_ms`: by sequence, the time
-    at which the event was read; `begun_ms`: the time at which this judge began to watch."""
+    """Times that decide whether an event can be reported. `settled_ms`: as in `KnownLog`; `read_ms`: by an event's
+    sequence number, the time at which the event was read; `begun_ms`: the time at which this judge began to watch."""
 
     settled_ms: int | None
     read_ms: Mapping[int, int]
@@ -57,11 +57,11 @@ class Settling(NamedTuple):
     now_ms: int
 
     def is_past(self, event: Event, after_ms: int) -> bool:
-        """Returns whether everything that was written until `after_ms` after the event is known, or whether the event
-        has waited for LONGEST_MS.
+        """Returns whether the log is known up to `after_ms` after the event, or the event has waited for LONGEST_MS.
 
-        The event's time is the time of reading if it is known, else the time in the log. The time of reading comes from
-        the same clock as `settled_ms`, and is later than the append even if the coordinator's clock is wrong."""
+        The time of the event is the time at which it was read; if this time is not known, its time in the log. The time
+        of reading comes from the same clock as `settled_ms`, and is later than the append even if the coordinator's
+        clock is wrong."""
         read_ms = min(self.read_ms.get(event.sequence, event.at_ms), self.now_ms)
         if self.settled_ms is not None and self.settled_ms >= read_ms + after_ms:
             return True
@@ -69,9 +69,9 @@ class Settling(NamedTuple):
 
 
 def first_unsettled(events: Iterable[Event], settling: Settling, after_ms: int) -> int | None:
-    """Returns the lowest sequence of an event that has to wait; None if there is none.
+    """Returns the lowest sequence number of an event that has to wait; None if no event has to wait.
 
-    All later events have to wait as well, because occurrences are counted in the order of their sequences.
+    All later events have to wait as well, because occurrences are counted in the order of their sequence numbers.
     """
     after_ms += SKEW_MS
     return min((e.sequence for e in events if not settling.is_past(e, after_ms)), default=None)
@@ -80,11 +80,11 @@ def first_unsettled(events: Iterable[Event], settling: Settling, after_ms: int) 
 def first_unsettled_timeout(
     timeouts: Iterable[Event], single: Iterable[Event], settling: Settling, context: Context
 ) -> int | None:
-    """Returns the lowest sequence of a timeout that has to wait, among the timeouts that are in no burst so far
-    (`single`); None if there is none.
+    """Returns the lowest sequence number of a timeout in `single` (timeouts in no burst so far) that has to wait; None
+    if no timeout has to wait.
 
-    If no other timeout follows a timeout within `gap_ms`, the timeout cannot join a burst any more. Otherwise, it can
-    form a burst only with timeouts within TOGETHER_MS, so it is settled TOGETHER_MS and one gap later."""
+    A timeout waits until `gap_ms` have passed without a further timeout. The wait ends TOGETHER_MS plus `gap_ms` after
+    the timeout at the latest, because only timeouts within TOGETHER_MS form a burst."""
     after_ms = gap_ms(context)
     growing: set[int] = set()
     later: Event | None = None

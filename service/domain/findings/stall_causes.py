@@ -1,6 +1,6 @@
-"""Finds the cause of each stall, and the consumer groups that wait behind it. A finding about a group is as severe as
-the confirmed finding about the transaction that blocks the group. If there is no such finding, the relation of the
-transaction's entry sets the severity."""
+"""Finds the cause of each stall, and the consumer groups that wait because of the stall. A finding about a group is as
+severe as the confirmed finding about the transaction that blocks the group. If there is no such finding, the relation
+of the transaction's entry sets the severity."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from service.domain.transaction_log.deadlines import abort_due_at_ms
 _SEVERITIES: Final = {RelationKind.HANGING: Severity.CRITICAL, RelationKind.OPEN: Severity.INFO}
 
 COMMIT_EXPECTED_MS: Final = 6_000
-"""Time within which a group that makes progress commits: by default every 5 s (auto.commit.interval.ms)."""
+"""A group that makes progress commits an offset within this time: by default every 5 s (auto.commit.interval.ms)."""
 
 
 class Blocker(NamedTuple):
-    """An entry on a partition, its relation, and its transactional.id as people read it (None: no id is known)."""
+    """An entry on a partition, its relation, and its transactional.id as text (None: no id is known)."""
 
     entry: Entry
     relation: Relation
@@ -36,8 +36,8 @@ class Blocker(NamedTuple):
 
 
 class FoundCause(NamedTuple):
-    """The cause of a stall, with the severity of findings about the groups behind it. `owner_name`: the id whose rules
-    apply; "" if no id is known."""
+    """The cause of a stall, with the severity of findings about the groups that wait because of the stall.
+    `owner_name`: the id whose rules apply; "" if no id is known."""
 
     cause: StallCause
     severity: Severity
@@ -45,7 +45,7 @@ class FoundCause(NamedTuple):
 
 
 class StallCauses:
-    """Finds the causes of stalls. `known`: findings; the confirmed ones set the severity."""
+    """Finds the causes of stalls. `known`: the findings so far. Only confirmed findings set the severity."""
 
     def __init__(self, known: Mapping[Key, Finding], context: Context) -> None:
         self._known, self._context = known, context
@@ -99,8 +99,8 @@ def blocked_groups(
     as_of_ms: int,
 ) -> list[Observation]:
     """Returns observations of blocked groups whose offset has not moved for COMMIT_EXPECTED_MS. For a pending offset,
-    the time before the stall counts, too. Leaves out groups that still read and will stop later. `known`: findings; the
-    confirmed ones describe the blocking transactions.
+    the time before the stall counts, too. Leaves out groups that still read and will stop later. `known`: the findings
+    so far; the confirmed findings describe the blocking transactions.
 
     A group is reported at once if the transaction that blocks it has a finding of its own. Otherwise (the transaction
     is within its timeout, or cannot be judged) the group is reported once the partition has been stalled for
@@ -120,10 +120,10 @@ def blocked_groups(
 
 
 def _blockers(affected: AffectedGroup, blockers: Iterable[Blocker]) -> list[Blocker]:
-    """Returns the entries that the group may wait for. On a data partition, that is the first entry, which holds the
-    LSO. For a pending offset, it is the entry of the transaction that contains the offset; if the batches with the
-    offset could not be read, all entries are returned, because no Kafka request reports which transaction contains the
-    offset."""
+    """Returns the entries that the group may wait for. On a data partition, only the first entry is returned, which
+    holds the LSO. For a pending offset, only the entry of the transaction that contains the offset is returned. If the
+    batches with the offset could not be read, all entries are returned, because no Kafka request reports which
+    transaction contains the offset."""
     in_order = sorted(blockers, key=lambda one: one.entry.start_offset)
     if affected.waits_for_producer_id is not None:
         return [one for one in in_order if one.entry.producer_id == affected.waits_for_producer_id]
@@ -162,7 +162,7 @@ def _observe(affected: AffectedGroup, found: FoundCause, hold: Evidence, context
 
 
 def _doubt(affected: AffectedGroup) -> Doubt | None:
-    """Returns why it is not certain that the group waits; None if that is certain."""
+    """Returns the reason for doubt that the group waits; None if there is no doubt."""
     offset = affected.offset.committed_offset
     if affected.relation == GroupRelation.UNSTABLE_OFFSETS:
         return None

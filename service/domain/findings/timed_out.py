@@ -145,11 +145,11 @@ def _two_phase(events: Iterable[Event], makers: Makers) -> TwoPhase:
 MANY_IDS: Final = 5
 
 Participants = Mapping[tuple[bytes, int], Sequence[tuple[str, int]]]
-"""The partitions, as (topic, partition), of the last transaction that ended, by (id, producer id)."""
+"""By (id, producer id), the partitions of the last transaction that ended, as (topic, partition)."""
 
 
 Burst = tuple[Event, ...]
-"""Timeouts of many ids that follow one another closely."""
+"""Timeouts of many ids, each soon after the previous timeout."""
 
 
 def bursts(timeouts: Iterable[Event], churn_times: Mapping[str, Sequence[int]], context: Context) -> list[Burst]:
@@ -160,7 +160,7 @@ def bursts(timeouts: Iterable[Event], churn_times: Mapping[str, Sequence[int]], 
     outside of the window do not matter, so each timeout is settled within a bounded time (see `settling`).
 
     `churn_times`: from `churn.churn_times`. Timeouts of ids of a prefix in churn are left out: a new id at every start
-    explains them."""
+    explains such timeouts."""
     own = (e for e in timeouts if not is_churning(prefix_of(e.name), e.at_ms, churn_times))
     aborted = sorted(own, key=lambda e: (e.at_ms, e.sequence))
     apart_ms = gap_ms(context)
@@ -239,8 +239,8 @@ def correlated(
     makers: Makers,
 ) -> list[Observation]:
     """Returns one observation for the cluster, which describes the newest burst and counts the timeouts of all bursts.
-    Returns an empty list if there is no burst. `waiting`: sequences of timeouts that may still join a burst. `events`:
-    the events that show when the ids came back."""
+    Returns an empty list if there is no burst. `waiting`: sequence numbers of the timeouts that may still join a burst.
+    `events`: the events that show when the ids came back."""
     if not found:
         return []
     burst = found[-1]

@@ -13,7 +13,7 @@ from service.domain.findings.rules import Rule
 from service.domain.partitions.facts import LogPlace
 
 TOLD: Final = 4
-"""Maximum number of markers of each outcome that the evidence names."""
+"""Maximum number of markers of each outcome, and of deleted parts, that the evidence names."""
 
 _OF_COMMITTED: Final = (
     "No marker makes the transaction whole again. The aborted records stay in the log until retention deletes them:"
@@ -59,7 +59,7 @@ class TornTransaction(NamedTuple):
     """A transaction that has partitions with another outcome than was decided, or records that were deleted before the
     commit: `otherwise` or `gone` is not empty.
 
-    - `sequence`: number in the store, by which it is counted once.
+    - `sequence`: number in the store, by which the transaction is counted once.
     - `name`: the transactional.id as text.
     - `is_commit`: the coordinator's decision; `decided_at`: place of its record, written at `decided_at_ms`.
     - `otherwise`: the markers with another outcome than was decided; `as_decided`: the markers with the decided
@@ -83,7 +83,7 @@ class TornTransaction(NamedTuple):
 
     @property
     def topics(self) -> list[str]:
-        """Returns the topics of the partitions that got another outcome than was decided."""
+        """Returns the topics of the markers with another outcome than was decided, and of the deleted records."""
         return [*(marker.topic for marker in self.otherwise), *(part.topic for part in self.gone)]
 
 

@@ -117,9 +117,9 @@ class DataGapFacts(Facts):
             f"{topic}-{partition}: a part of the log was gone or had changed before it was read",
             "Reading went on after the gap. "
             + (
-                "Counts and history of the ids in this partition are incomplete for the gap, and right again after it."
+                "Counts and history of this partition's ids are incomplete for the gap; after the gap, they are right."
                 if topic == TOPIC
-                else "The volume and markers counted for the partition are incomplete for the gap."
+                else "For the gap, the counted volume and markers of the partition are incomplete."
             ),
         )
 

@@ -1,7 +1,7 @@
 """Sums up a run of aborted records: from an offset on, up to the first record that read_committed consumers get. Pure.
 
 A read_committed consumer gets nothing from the whole run, and its position may stay where it is. The run has a bound of
-its own, so it may continue beyond the last span that `explain` returns."""
+its own, so it may continue beyond the last span of `offset_spans`."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class OnlyAborted(NamedTuple):
     - `ended_by`: what is at `to`. READABLE: a record that read_committed consumers get. OPEN: an open transaction, at
       which these consumers wait. LOG_END: the end of the log. BOUND: reading stopped, so the run may go on. UNKNOWN:
       unreadable bytes, or a record whose outcome is not known.
-    - `open_producer_id`: the producer id of the open transaction at `to`; None if there is none, or if its records were
-      not read."""
+    - `open_producer_id`: the producer id of the open transaction at `to`; None if no transaction is open at `to`, or if
+      its records were not read."""
 
     first: int
     to: int

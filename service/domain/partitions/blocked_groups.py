@@ -8,20 +8,20 @@ stalled, and from the records that it could read:
 | committed offset | the group | relation |
 |---|---|---|
 | any | has no members | inactive |
-| above the LSO | has moved from one such offset to a higher one while the LSO stayed where it is | reads_uncommitted |
+| above the LSO | has moved from one offset above the LSO to a higher one, at an unchanged LSO | reads_uncommitted |
 | above the LSO | does not move for STOPPED_AFTER_MS although there are records for it | stopped, likely |
 | the LSO | | stopped; certain only for a share group that reads committed records |
 | below the LSO | has no record left to read before the LSO (known from the bytes) | stopped, likely |
 | below the LSO | has moved in the last STOPPED_AFTER_MS | will_stop, likely |
-| below the LSO | does not move, and has records left, or they could not be read | unknown |
+| below the LSO | does not move, and has records left, or the records could not be read | unknown |
 | none | has had members on the partition for STOPPED_AFTER_MS | stopped, likely |
-| an open transaction contains it | | unstable_offsets |
+| pending in an open transaction | | unstable_offsets |
 
 Every other relation is unknown. It is never certain that a consumer group at the LSO waits for the transaction: the
-group may read uncommitted records and be about to read on, or be stuck at that record. A group that has records left
-before the LSO does not wait for the transaction at the LSO. If such a group does not move, its application may be slow,
-broken or paused, which look the same. A share group is judged by the level that Kafka reports: with read_uncommitted it
-waits for no transaction, with read_committed it is stopped at the LSO and above.
+group may read uncommitted records, and be about to read on or be stuck at the record there. A group that has records
+left before the LSO does not wait for the transaction at the LSO. If such a group does not move, its application may be
+slow, broken or paused, which look the same. A share group is judged by the level that Kafka reports: with
+read_uncommitted it waits for no transaction, with read_committed it is stopped at the LSO and above.
 
 A group on a data partition waits for the transaction that holds the LSO. A group with pending offsets waits for the
 transaction that contains these offsets, wherever the LSO is. If the batches of that transaction could not be read, the
@@ -157,10 +157,10 @@ def affected_groups(
     by group, topic and partition.
 
     `ends`: samples of all stalled partitions; samples of other partitions do no harm. `offsets_partitions`: the number
-    of partitions of `__consumer_offsets`, None if not known. `as_of_ms`: the time of the sample.
+    of partitions of `__consumer_offsets`, None if not known. `as_of_ms`: the time of the samples.
 
     Answers from before the partition stalled are left out, because they do not show whether a group waits now. Offsets
-    beyond the LSO that were reported after the sample are left out too, because the LSO may have reached them by now.
+    beyond the LSO that were reported after `as_of_ms` are left out too, because the LSO may have reached them since.
     """
     found = (_affected_group(one, ends, offsets_partitions, as_of_ms) for one in offsets)
     return sorted((one for one in found if one is not None), key=lambda one: one.key)
@@ -247,7 +247,7 @@ def _above(one: GroupOffset, lso: int) -> tuple[GroupRelation, Confidence]:
 
 def _confidence(one: GroupOffset) -> Confidence:
     """Returns the confidence that pending offsets block the group: CERTAIN if its members are known and its offset has
-    not moved for STOPPED_AFTER_MS, else LIKELY. Within a shorter time, even a group that makes progress may not
+    not moved for STOPPED_AFTER_MS, else LIKELY. In a shorter time, even a group that makes progress does not always
     commit."""
     return Confidence.CERTAIN if one.members is not None and one.unchanged_ms >= STOPPED_AFTER_MS else Confidence.LIKELY
 

@@ -32,8 +32,8 @@ class GroupOffset(NamedTuple):
     - `committed_offset`: for a share group, its start offset; -1 if there is none, or if it is not reported. `members`:
       None if not reported.
     - `is_unstable`: an open transaction contains an offset for the partition (UNSTABLE_OFFSET_COMMIT);
-      `committed_offset` was committed before it. `producer_id`: the producer id of that transaction; None if its
-      batches were not read.
+      `committed_offset` was committed before this transaction. `producer_id`: the producer id of this transaction; None
+      if its batches were not read.
     - `isolation`: the level of a share group; None for other groups.
     - `observed_at_ms`: when the answer had arrived. `unchanged_since_ms`: the time since which `committed_offset` is
       known to be the same.

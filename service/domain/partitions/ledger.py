@@ -50,7 +50,7 @@ class Volume(NamedTuple):
 class Marker(NamedTuple):
     """A control record that ended a transaction on a partition, at `at_ms` by the leader's clock. `generation`: the
     generation of the log (`service.domain.transaction_log.facts.RangeRead`). `ends_from`: the offset of the first
-    record that was read among those that the marker ended; NOTHING if none was read."""
+    record that the marker ended, among the records that were read; NOTHING if none of them was read."""
 
     topic: str
     partition: int

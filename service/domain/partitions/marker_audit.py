@@ -44,9 +44,9 @@ class UnendedRecords(NamedTuple):
 
 
 class EndedLog(NamedTuple):
-    """The log of a tailed partition whose topic `topic_id` was deleted, and perhaps created again, as far as it was
-    read. `seen_at_ms`: when the deletion became known, by our clock; `markers`: the markers that are not compared
-    yet."""
+    """The log of a tailed partition, as far as the log was read before its topic `topic_id` was deleted. The topic may
+    have been created again since. `seen_at_ms`: when the deletion became known, by our clock; `markers`: the markers
+    that are not compared yet."""
 
     topic: str
     partition: int
@@ -81,11 +81,12 @@ class Compared(NamedTuple):
     - `results`: the results for the oldest decisions, as far as they can be judged now; no later batch changes these
       results.
     - `contradictions`, `gone`: the markers and the lost records that make decisions torn.
-    - `own`: by decision, the markers that carry it out.
+    - `own`: by decision, the markers that carry out the decision.
     - `used`: the markers that need not be kept any longer.
     - `ownerless`: partitions on which a decision in `results` has no marker of its own. On such a partition, records
       that no marker ended may belong to the decision's transaction.
-    - `passed`: partitions of decisions in `results` for which no EndedLog of the partition has the decision's marker.
+    - `passed`: partitions on which a decision in `results` has no marker in an EndedLog. The EndedLogs of these
+      partitions need not keep their unended records.
     """
 
     results: tuple[tuple[Decision, Result], ...]
@@ -114,9 +115,9 @@ def compare(
     closed: Mapping[Decision, frozenset[TopicPartition]],
     ended: Mapping[TopicPartition, Sequence[EndedLog]] = {},
 ) -> Compared:
-    """Compares the decisions of one producer id, in the order of the transaction log, with its markers, in any order.
-    `closed`: by decision, the partitions on which it is closed; `ended`: by partition, the logs that ended before the
-    transaction log was read to its end."""
+    """Compares the decisions of one producer id with its markers. Decisions are in the order of the transaction log,
+    markers in any order. `closed`: by decision, the partitions on which the decision is closed; `ended`: by partition,
+    the logs that ended before the transaction log was read to its end."""
     after_ms = _once(decisions)
     decisions = list(after_ms)
     by_place: dict[TopicPartition, list[SeenMarker]] = {}

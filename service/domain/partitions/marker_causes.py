@@ -14,14 +14,14 @@ CLOCKS_MS: Final = 5_000
 of the coordinator."""
 
 CLOSE_MS: Final = 500
-"""Longest difference (ms) between synchronised clocks. A marker further than this from a decision may have been written
-by hand soon after the decision."""
+"""Longest difference (ms) between synchronised clocks. If the times of a decision and of a marker differ by more,
+somebody may have written the marker by hand."""
 
 
 class Decision(NamedTuple):
-    """A decision to end one or more transactions of a producer id. Its markers were written from `from_ms` to
-    `until_ms` (None: not all are written yet). `marker`: COMMIT or ABORT. `by_hand`: a person decided, not a
-    coordinator. `marker_epoch`: the producer epoch of its markers; None: not known."""
+    """A decision to end one or more transactions of a producer id. The markers of the decision were written from
+    `from_ms` to `until_ms` (None: not all are written yet). `marker`: COMMIT or ABORT. `by_hand`: a person decided, not
+    a coordinator. `marker_epoch`: the producer epoch of the markers; None: not known."""
 
     marker: MarkerType
     from_ms: int
@@ -62,8 +62,8 @@ class KnownPeriod(NamedTuple):
 def cause_of_marker(
     marker: MarkerType, epoch: int | None, at_ms: int, decisions: Iterable[Decision], period: KnownPeriod | None
 ) -> MarkerCause | None:
-    """Returns the cause of the decision that fits the marker best. The cause is AMBIGUOUS if the decision fits only on
-    the assumption that clocks differ by more than CLOSE_MS.
+    """Returns the cause of the decision that fits the marker best. The confidence is AMBIGUOUS if the decision fits
+    only on the assumption that clocks differ by more than CLOSE_MS.
 
     `epoch`: the marker's producer epoch; None: not known. `decisions`: all known decisions of its producer id;
     `period`: the span of time for which `decisions` is complete.

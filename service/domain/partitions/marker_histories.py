@@ -47,8 +47,8 @@ class Decision(NamedTuple):
     - `start_ms`: the time at which its first partition was added, by the coordinator's clock.
     - `participants`: the tailed partitions of the transaction; `untailed`: the number of its other partitions; Kafka's
       own topics do not count, because they are never tailed.
-    - `after_ms`: a time, by our clock, at which the transaction was not decided yet: an end of the log that was
-      requested at this time lies at or below `offset`. NOT_KNOWN: no such end is known.
+    - `after_ms`: a time, by our clock, at which the transaction was not decided yet: the end offset of the log
+      partition, requested at this time, was at most `offset`. NOT_KNOWN: no such end offset is known.
     """
 
     log_partition: int
@@ -238,9 +238,9 @@ def _steps(
 
 
 def _keep(some: list[_History], new: _History) -> None:
-    """Adds the history to `some`, unless a history there is cheaper, or `some` is full. Removes the histories that cost
-    more. If two histories differ only in which repetition of a marker is the decision's own, only the history with the
-    earlier markers stays."""
+    """Adds `new` to `some`, the histories with the lowest cost so far. If `new` costs more, nothing is added; if `new`
+    costs less, `new` replaces them all. If two histories differ only in which repetition of a marker is the decision's
+    own, only the history with the earlier markers stays. At most _MOST_HISTORIES are kept."""
     if some and some[0].cost < new.cost:
         return
     if some and some[0].cost > new.cost:

@@ -1,9 +1,9 @@
-"""Derives the fate of a partition's offsets: takes the partition's batches, returns spans of offsets of one transaction
-and one fate. Pure.
+"""Builds spans of a partition's offsets from the partition's batches. A span has one SpanKind, such as `committed`, and
+at most one transaction. Pure.
 
 A marker of a producer id ends all records of this producer id in front of the marker (`ProducerAppendInfo`). So the log
-is read beyond the requested offsets until the marker of each of their transactions was seen. Earlier offsets are read
-only at the head of a log (HEAD)."""
+is read beyond the requested offsets, until the markers of all their transactions were seen. Offsets before the
+requested ones are read only near the start of a log (HEAD)."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _FATES: Final = {MarkerType.COMMIT: SpanKind.COMMITTED, MarkerType.ABORT: SpanKi
 class Span(NamedTuple):
     """Offsets [first, next) of one kind. `marker`, `marker_offset`, `ended_ms`: outcome, offset and time of the marker
     that ended the transaction, or of the span itself if it is a marker; None if there is no marker, or if the marker is
-    not known. `ends_nothing`: the span is a marker that ends no record, because its producer id is known to have
-    nothing open before it. `marker_epoch`: the producer epoch of the marker. `first_ms`: the earliest timestamp of its
-    data batches, by their producer's clock; -1 if not known."""
+    not known. `ends_nothing`: the span is a marker that ends no record, because no transaction of its producer id was
+    open. `marker_epoch`: the producer epoch of the marker. `first_ms`: the earliest timestamp of its data batches, by
+    their producer's clock; -1 if not known."""
 
     first: int
     next: int
@@ -112,8 +112,8 @@ class BatchesBefore:
 
 
 class SpanBuilder:
-    """Builds spans from batches. Takes the batches in the order of the log, beginning with the batch that contains
-    `offset`, until `is_done` is True or the log ends."""
+    """Builds spans from batches. Takes the batches in the order of the log, until `is_done` is True or the log ends.
+    The first batch contains `offset`, or lies in front of it."""
 
     def __init__(self, offset: int, to: int, most_spans: int = MOST_SPANS, run_from: int | None = None) -> None:
         """Starts a walk over the offsets [offset, to), with `to` above `offset`. `run_from`: the offset at which the
@@ -126,12 +126,11 @@ class SpanBuilder:
         self._parts: list[_GrowingSpan] = []
         self._waiting: dict[int, list[_GrowingSpan]] = {}
         self.has_every_marker = False
-        """Valid once the walk is finished: True if each marker that ends one of the spans was read, or is not in the
-        log."""
+        """Valid after `finish`: True if each marker that ends one of the spans was read, or is not in the log."""
         self.before = BatchesBefore()
         self._run = AbortedRun(offset if run_from is None else run_from)
         self.only_aborted: OnlyAborted | None = None
-        """The run of aborted records, valid once the walk is finished; None if there is no such run."""
+        """The run of aborted records, valid after `finish`; None if there is no such run."""
 
     @property
     def has_all_spans(self) -> bool:

@@ -34,8 +34,8 @@ differ, and for clients that write before AddPartitionsToTxn is accepted."""
 
 
 class Entry(NamedTuple):
-    """An open entry as stored: `service.domain.partitions.facts.OpenEntry`, its place, and the times at which it was
-    seen open first and last (times of samples, on txnscope's clock)."""
+    """An open entry as stored: `service.domain.partitions.facts.OpenEntry`, its place, and the times of the first and
+    of the last sample in which it was open (by txnscope's clock)."""
 
     topic: str
     partition: int
@@ -86,9 +86,9 @@ def owner_of(entry: Entry, owners: Sequence[Owner]) -> Owner | None:
 
 def can_be_of(entry: Entry, holder: Owner) -> bool:
     """Returns whether the id may have written the entry: the entry's epoch is at most the highest epoch that the id has
-    had under the entry's producer id, as far as the log is read. A higher epoch comes from another cluster, because the
-    log has a record with an epoch before a client gets that epoch. Returns True if the id's newest record cannot be
-    decoded."""
+    had under the entry's producer id, as far as the log is read. A higher epoch comes from another cluster, because a
+    coordinator writes an epoch to the log before a client gets the epoch. Returns True if the id's newest record cannot
+    be decoded."""
     if holder.state == UNKNOWN:
         return True
     is_current = holder.producer_id == entry.producer_id
@@ -120,9 +120,9 @@ def lists(entry: Entry, owner: Owner | DescribedOwner) -> bool:
 
 
 def is_stale(entry: Entry, owner: Owner) -> bool:
-    """Returns whether the entry was seen open both before and after the start (on the coordinator's clock) of the
-    transaction that will end it. If the entry was not seen open after that start, the entry may have ended before the
-    start: the newest sample of the partition can be older than the record in the log."""
+    """Returns whether the entry was open in a sample before the start of the owner's transaction and in a sample after
+    the start, each more than ADOPTED_AFTER_MS away from the start. Without a sample after the start, the entry may have
+    ended before the start, because the newest sample can be older than the record in the log."""
     start_ms = owner.record.start_ms
     return is_time(start_ms) and entry.first_seen_ms + ADOPTED_AFTER_MS < start_ms < entry.seen_at_ms - ADOPTED_AFTER_MS
 

@@ -106,10 +106,10 @@ def own_decisions(
     *,
     is_whole: bool,
 ) -> dict[int, OwnDecision]:
-    """Returns, by the first offset of a span, the decision about records of the producer id without a marker of their
-    own.
+    """Returns the decisions about those records of the producer id that have no marker of their own, by the first
+    offset of their span.
 
-    `spans`: the spans of all producers, in order; `before`: the batches in front of them. `transactions`: the
+    `spans`: the spans of all producers, in order; `before`: the batches in front of the spans. `transactions`: the
     transactions of the producer id, in the order of the log; an undecided transaction comes last. `is_whole`: the
     partition's log was read until every marker was found, or to its end."""
     possible = [one for one in transactions if one.lists_partition is not False]
@@ -155,8 +155,8 @@ class LostCommit(NamedTuple):
 
 
 def decisions_of_findings(spans: Sequence[Span], findings: Iterable[LostCommit]) -> dict[int, OwnDecision]:
-    """Returns, by the first offset of a span, the decision that a finding reports about it. The spans of a finding are
-    those of its producer id from the finding's first record up to the marker that ended the records."""
+    """Returns, by the first offset of a span, the decision that a finding reports about the span. The spans of a
+    finding are those of its producer id from the finding's first record up to the marker that ended the records."""
     found = {}
     for one in findings:
         its = [
@@ -172,8 +172,8 @@ def decisions_of_findings(spans: Sequence[Span], findings: Iterable[LostCommit])
 
 
 def _markers(spans: Sequence[Span], earlier: BatchOffsets | None, producer_id: int) -> list[_Marker]:
-    """Returns the markers of the producer id, in order: `earlier`, the markers among the spans, and the marker behind
-    the spans that ended the producer id's last transaction."""
+    """Returns the markers of the producer id, in order: `earlier`, the spans that are markers, and a marker behind the
+    spans if it ended one of them."""
     found = {} if earlier is None else {-1: _Marker(earlier.marker, earlier.producer_epoch, earlier.timestamp_ms)}
     for span in spans:
         if span.producer_id == producer_id and span.marker_offset is not None and span.ended_ms is not None:
@@ -182,10 +182,11 @@ def _markers(spans: Sequence[Span], earlier: BatchOffsets | None, producer_id: i
 
 
 def _may_hold(one: LoggedTransaction, span: Span, of_marker: LoggedTransaction | None) -> bool:
-    """Returns whether the records may be of the transaction, by epoch and times. If the timestamps of the records are
-    well after the transaction's decision, the answer is no (the topic may have been created again since). The answer is
-    also no if the records were ended by a marker of no known decision, and the transaction was not decided well before
-    that marker."""
+    """Returns whether the records may be of the transaction, by its epoch, its times and its participants.
+
+    Returns False if the records are more than CLOCKS_MS younger than the decision: the topic may have been created
+    again since. If the marker that ended the records fits no known decision, returns True only for a transaction that
+    was decided more than CLOCKS_MS before this marker."""
     if span.ended_ms is not None and of_marker is None and one.decided_ms > span.ended_ms - CLOCKS_MS:
         return False
     is_later = one.marker is not None and span.first_ms > one.decided_ms + CLOCKS_MS
@@ -231,15 +232,15 @@ class _Matched:
         self._taken = {*self._first, *self._last}
 
     def transaction(self, number: int) -> LoggedTransaction | None:
-        """Returns the transaction of the marker with that number; None if the two matches differ, or if no transaction
-        fits."""
+        """Returns the transaction of marker `number`; None if matching forwards and backwards gives different
+        transactions, or if no transaction fits."""
         at = self._first[number]
         return None if at is None or at != self._last[number] else self._transactions[at]
 
     def without_marker(self, number: int, *, before_it: bool) -> list[LoggedTransaction]:
-        """Returns the transactions without a marker that come after the transactions of all markers before marker
-        `number`. If `before_it`, returns only those that also come before the transactions of marker `number` and of
-        all later markers."""
+        """Returns the transactions that have no marker and are later than each transaction of a marker before marker
+        `number`. If `before_it`, these transactions are also earlier than each transaction of marker `number` or of a
+        later marker."""
         lo = max((at + 1 for one in (self._first, self._last) for at in one[:number] if at is not None), default=0)
         hi = len(self._transactions)
         if before_it:

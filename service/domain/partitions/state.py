@@ -83,7 +83,7 @@ class PartitionState(ObservedPartition):
 
 class CommittedRecords:
     """Searches [offset, lso) for a record that a read_committed consumer gets: one outside of transactions, or one of a
-    committed transaction. `found`: True or False; None while the batches so far do not show which.
+    committed transaction. `found`: whether there is such a record; None until the added batches show the answer.
 
     Batches beyond the LSO may be needed, because the marker of a transaction may lie there. Markers and aborted records
     do not count."""
@@ -116,7 +116,7 @@ class CommittedRecords:
 
 
 class AnyRecords:
-    """Searches for a record that a read_uncommitted consumer gets at or after the offset. `found`: True once such a
+    """Searches for a record at or after `offset` that a read_uncommitted consumer gets. `found`: True as soon as such a
     record was added, None before."""
 
     def __init__(self, offset: int) -> None:

@@ -80,8 +80,8 @@ _DECIDED: Final = {
 
 
 class Proven(Reason):
-    """The decision is known: the proofs leave no other. `decision`: the value of a
-    `service.domain.worlds.verdict.World`."""
+    """The decision is known: the proofs leave no other decision. `decision`: the value of a
+    `service.domain.worlds.verdict.Decided`, except UNKNOWN."""
 
     decision: str
     code = "proven"
@@ -125,9 +125,9 @@ class RecordsGone(Reason):
 
 
 class SeveralLeft(Reason):
-    """The proofs leave several worlds of the entry. `committed`, `aborted`: whether a transaction with that outcome may
-    have written it. `holds_committed`: records of a committed transaction are proven to be in the entry, so an ABORT
-    destroys them."""
+    """The proofs leave several worlds of the entry. `committed`, `aborted`: whether a transaction with this outcome may
+    have written the entry. `holds_committed`: records of a committed transaction are proven to be in the entry, so an
+    ABORT destroys these records."""
 
     committed: bool
     aborted: bool
@@ -144,7 +144,7 @@ class SeveralLeft(Reason):
 
 
 class UnlistedWriter(Reason):
-    """A transaction that does not list the partition may have written to the entry, behind its first batch.
+    """A transaction that does not list the partition may have written to the entry, behind the entry's first batch.
     `is_committed`: whether that transaction was committed; None while it is open. `holds_committed`: as in
     SeveralLeft."""
 
@@ -176,7 +176,7 @@ _SIGNS: Final = {
     ForeignSign.ORDER: "they existed before it got that producer id and epoch",
     ForeignSign.OLDER: "their timestamps are {0.minutes:,} minutes before it got that producer id and epoch",
     ForeignSign.SEQUENCE: "they begin with sequence {0.found}, and a producer begins with 0",
-    ForeignSign.LEADER_EPOCH: "they were written under leader epoch {0.found}, and the partition is only at {0.limit}",
+    ForeignSign.LEADER_EPOCH: "they were written under leader epoch {0.found}, and the partition's is only {0.limit}",
 }
 
 

@@ -1,4 +1,4 @@
-"""Reasons why something could not be read: what Kafka, or the network on the way to it, does not provide."""
+"""Reasons why something could not be read: errors and refusals of Kafka, and failures of the network."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class NoTransactionLog(Reason):
     code = "no_transaction_log"
 
     def __post_init__(self) -> None:
-        """Converts `sign` if it is given as text, as in the store. Raises ValueError for a sign that only a later
+        """Converts `seen` if it is given as text, as in the store. Raises ValueError for a text that only a later
         version of txnscope knows."""
         object.__setattr__(self, "seen", TransactionsSeen(self.seen))
 

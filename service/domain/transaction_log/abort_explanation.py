@@ -79,5 +79,5 @@ _ENDS: Final = {
 
 
 def why_ended(cause: CauseCode, confidence: Confidence) -> str | None:
-    """Returns the explanation of an end by its cause and confidence; None if there is nothing to explain."""
+    """Returns the text that explains why a transaction ended; None if its cause needs no explanation."""
     return _ENDS.get((cause, confidence))

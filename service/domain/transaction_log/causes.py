@@ -165,12 +165,12 @@ def _rotated(before: LogRecord, after: LogRecord) -> Cause | None:
 
 
 def refine(cause: Cause, completed_ms: int, before: LogRecord, after: LogRecord) -> Cause:
-    """Returns the cause of an abort, given a later record `after` of the id. `before` is the record in front of
-    `after`: CompleteAbort (written at `completed_ms`), or the Empty that left the cause open.
+    """Returns the cause of an abort, given two neighbouring records from its CompleteAbort on. `completed_ms`: the time
+    of the CompleteAbort.
 
-    `code` changes only while the cause is open, and only soon after the abort. If the client continues after the abort,
-    at any later time, CLIENT_ABORT becomes LIKELY. FENCED is never CERTAIN, because an administrator's fence may carry
-    any timeout, even the id's own."""
+    `code` changes only while the cause is open, and only soon after the abort. CLIENT_ABORT becomes LIKELY if the
+    record after the CompleteAbort shows that the client continues, however late. FENCED is never CERTAIN, because an
+    administrator's fence may carry any timeout, even the id's own."""
     after_ms = after.timestamp_ms - completed_ms
     if cause.is_open and before.state == COMPLETE_ABORT and after_ms <= FOLLOWS_WITHIN_MS:
         if _is_next_init(before, after):
@@ -187,12 +187,14 @@ def refine(cause: Cause, completed_ms: int, before: LogRecord, after: LogRecord)
 
 
 def settled(cause: Cause) -> Cause:
-    """Returns the cause of an abort as final, once no record can change it. An open ADMIN becomes LIKELY."""
+    """Returns the final cause of an abort, for a cause that no later record can change. ADMIN becomes LIKELY; any other
+    cause keeps its confidence."""
     return Cause(CauseCode.ADMIN, Confidence.LIKELY) if cause.code == CauseCode.ADMIN else cause._replace(is_open=False)
 
 
 def _let_in(cause: Cause, complete: LogRecord, empty: LogRecord) -> Cause:
-    """Returns the cause of an abort if an InitProducerId was granted right after the abort."""
+    """Returns the cause of an abort right after which an InitProducerId was granted. `empty`: the record of the
+    InitProducerId."""
     if empty.timeout_ms in ADMIN_TIMEOUTS_MS and empty.timeout_ms != complete.timeout_ms:
         # or the application's own framework, which starts the id at once
         return Cause(CauseCode.ADMIN, Confidence.AMBIGUOUS, is_open=True)
@@ -223,8 +225,8 @@ def _is_application(admin: LogRecord, after: LogRecord) -> bool:
 
 
 def _goes_on(before: LogRecord, after: LogRecord) -> bool:
-    """Returns whether `after` comes from the client that has the epoch of `before`. `before` is an Empty or a
-    CompleteAbort; after a CompleteAbort, any fence would have raised the epoch first."""
+    """Returns whether `after` comes from the client that has the epoch of `before`, which is an Empty or a
+    CompleteAbort. Any other client would have raised the epoch by an InitProducerId first."""
     bump = after.producer_epoch - before.producer_epoch
     begins = after.state == ONGOING and bump == 0
     aborts_nothing = after.state == PREPARE_ABORT and after.partition_count == 0 and bump == 1

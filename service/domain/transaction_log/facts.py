@@ -63,7 +63,8 @@ VALUE_FROM: Final = LogRecord._fields.index("producer_id")
 and undecodable records have no such values."""
 
 NO_RECORD = LogRecord(-1, -1, -1, states.NEVER_SEEN, NO_ID, -1, -1, -1, -1, 0, NO_ID, 0)
-"""Stands for the predecessor of a record if there is none, or if it is not known (compacted away)."""
+"""Stands for an id's previous record if there is no previous record, or if this record is not known (compacted
+away)."""
 
 
 Truth = TypeVar("Truth", bool, Array)
@@ -84,7 +85,7 @@ class Number(Protocol[_Truth]):
 
 
 OneOrMany: TypeAlias = RecordFields[Number[Truth]]
-"""A LogRecord, or columns of it."""
+"""The fields of one LogRecord, or columns with the fields of several."""
 
 
 class Records(RecordFields[Array]):
@@ -124,8 +125,8 @@ class Run(NamedTuple):
 
 
 class LoneRuns(NamedTuple):
-    """Columns of Run, ordered by id. Each run is all that the micro-batch contains about its id, and its records are
-    not counted. In a first read nearly all ids have such a run."""
+    """Columns of Run, ordered by id. Each run is the only run of its id in the micro-batch, has no Step, and lies in a
+    part of the log that is not counted. In a first read nearly all ids have such a run."""
 
     partition: Array
     transactional_id: list[bytes]
@@ -167,8 +168,8 @@ class Step(NamedTuple):
 
 
 class MinuteSums(NamedTuple, Generic[Value]):
-    """The commits that completed in one minute (of the records' timestamps), and the durations known in that minute; or
-    columns of such sums.
+    """The commits that completed in one minute (by the records' timestamps), and the durations that became known in
+    this minute; or columns of such sums.
 
     - `opened`: transactions that reached PrepareX in the minute. `open_sum_ms` adds up the times since their first
       partition was added.
@@ -189,8 +190,8 @@ class MinuteSums(NamedTuple, Generic[Value]):
 
 
 class Minute(NamedTuple):
-    """The sums of the ordinary commits of an id in one minute. The marker times are those of commits without a Step;
-    `opened` counts only commits."""
+    """The sums of the ordinary commits of an id in one minute; `opened` counts only commits. The marker times of
+    commits that have a Step are not included: `id_delta` adds them."""
 
     partition: int
     transactional_id: bytes
@@ -255,7 +256,7 @@ class RangeRead(NamedTuple):
     - `missing`: the number of offsets without a record, because compaction removed the record.
     - `hole_end`: the offset after the last offset for which no record was read, for whatever reason (0: there is no
       such offset).
-    - `topic_partitions`: the number of partitions of the topic, with those that do not answer (0: not known).
+    - `topic_partitions`: the number of partitions of the topic, including those that do not answer (0: not known).
     """
 
     partition: int

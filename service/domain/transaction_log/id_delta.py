@@ -44,8 +44,8 @@ COUNTED_AS: Final = {
 
 FIRST_MS: Final = -(2**62)
 LAST_MS: Final = 2**62
-"""Upper limit of times; FIRST_MS is the lower limit. A time beyond a limit is replaced by the limit, because a minute
-at the ends of int64 would begin or end outside of int64."""
+"""Upper limit of times; FIRST_MS is the lower limit. A time beyond a limit is replaced by the limit, so that its minute
+begins and ends inside of int64."""
 
 
 def minute_of(ms: int) -> int:
@@ -53,8 +53,8 @@ def minute_of(ms: int) -> int:
 
 
 def sums_of(at_ms: int, commits: int = 0, open_ms: int | None = None, marker_ms: int | None = None) -> MinuteSums[int]:
-    """Returns the sums of one transaction, or of one of its records. `commits` is 0 or 1; a duration is None if it is
-    not known."""
+    """Returns the sums of a single transaction. `commits` is 0 or 1; a duration that is None is not counted. `at_ms`:
+    the time of the completion, used only if `commits` is 1."""
     opened, marked = open_ms is not None, marker_ms is not None
     open_sum_ms, marker_sum_ms, end_ms = open_ms or 0, marker_ms or 0, at_ms if commits else 0
     return MinuteSums(

@@ -27,11 +27,11 @@ _CLOCKS_MS: Final = 5_000
 """Allowed difference (ms) between the clocks of two brokers."""
 
 SETTLES_AFTER_MS: Final = causes.FOLLOWS_WITHIN_MS + _CLOCKS_MS
-"""Time (ms) after an abort's CompleteAbort from which an open cause of the abort is final."""
+"""Time (ms) from an abort's CompleteAbort until no record can change the cause of the abort any more."""
 
 ADMIN_SETTLES_AFTER_MS: Final = causes.RETURNS_WITHIN_MS + _CLOCKS_MS
-"""Time (ms) after an abort's CompleteAbort from which an open cause ADMIN is final. Until then the application may come
-back, which shows that its own framework fenced it."""
+"""Time (ms) from an abort's CompleteAbort until no record can change the cause ADMIN any more. Until then the
+application may come back, which shows that its own framework fenced it."""
 
 
 class LastAbort(NamedTuple):
@@ -145,9 +145,9 @@ def open_ms(before: LogRecord, after: LogRecord) -> int | None:
 
 
 def marker_ms(before: LogRecord, after: LogRecord) -> int | None:
-    """Returns the time that the markers took: between the appends of PrepareX and CompleteX (the times inside the
-    values do not show it). None if the pair is not a PrepareX and its CompleteX, or if the transaction has no
-    partitions.
+    """Returns the time that the markers took: between the appends of PrepareX and CompleteX (by the timestamps of the
+    records, not by the times inside their values). None if the pair is not a PrepareX and its CompleteX, or if the
+    transaction has no partitions.
 
     `before` is a record that `with_first_append_time` returned.
     """
@@ -170,8 +170,8 @@ def _open_until(prepare: LogRecord) -> int | None:
 
 
 def _decision(prepare: LogRecord) -> Transition:
-    """Returns the row of a PrepareCommit whose own step was left out as plain. Kafka writes PrepareCommit only after
-    Ongoing, so the state before is known."""
+    """Returns the row of a PrepareCommit from its record alone, because its own step may have been left out as plain.
+    The previous state is Ongoing, because Kafka writes PrepareCommit only after Ongoing."""
     return _transition(ONGOING, prepare, _open_until(prepare), None, causes.cause_of_commit(prepare), None)
 
 

@@ -17,8 +17,8 @@ PROGRESS_FRESH_MS: Final = 10_000
 offset, everything written there is known."""
 
 CLOCK_AHEAD_MS: Final = 1_000
-"""Maximum time by which the request for an end offset may be later than the start of the round that uses the offset. A
-time further ahead was stored before the clock was set back, so the age of the offset is unknown."""
+"""Maximum time (ms) by which the time at which an end offset was requested may lie in the future. If this time lies
+further ahead, the clock was set back, so the age of the end offset is unknown."""
 
 
 class Limits(NamedTuple):

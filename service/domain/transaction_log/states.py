@@ -20,7 +20,7 @@ EXPIRED: Final = 200
 UNKNOWN: Final = 201
 """The newest record of the id could not be decoded."""
 NEVER_SEEN: Final = 202
-"""The state before the first record of an id that was read."""
+"""Stands for the state before the oldest known record of an id."""
 
 NAMES: Final[dict[int, str]] = {
     EMPTY: "Empty",

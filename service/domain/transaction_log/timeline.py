@@ -48,8 +48,9 @@ class Folded(NamedTuple):
 
 
 class TimelineCursor(NamedTuple):
-    """The place in a timeline from which the next page continues: after this row (its generation, offset, number) and
-    this minute. A field is None if no row, or no minute, was returned yet."""
+    """The place in a timeline behind which the next page begins. `row`: the last row that was returned (generation,
+    offset, number); None if no row was returned yet. `minute_ms`: the last minute that was returned; None if no minute
+    was returned yet."""
 
     row: tuple[int, int, int] | None = None
     minute_ms: int | None = None

@@ -53,8 +53,8 @@ _ANOMALY_REASON: Final = "an append failed, or records are gone"
 
 
 def anomaly(before: LogRecord, after: LogRecord) -> str | None:
-    """Returns the description of an anomaly if `after` may not regularly follow `before`. Returns None if `after` may
-    follow, or if one of the two states is unknown."""
+    """Returns a text for people if `after` repeats `before`, or may not follow `before`. Returns None if `after` may
+    follow, or if one of the two states is not known."""
     if NEVER_SEEN in (before.state, after.state) or UNKNOWN in (before.state, after.state):
         return None
     if is_repetition(before, after):
@@ -90,13 +90,13 @@ def is_same_transaction(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Tr
 
 
 def is_repetition(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
-    """Returns whether `after` repeats the step of `before`. Takes records, or columns of them. An Ongoing record never
-    counts as a repetition, because it adds partitions.
+    """Returns whether `after` repeats the step of `before`. Takes records, or columns of them. An Ongoing record is
+    never a repetition, because it adds partitions.
 
     Update times are not compared, because a repeated step has another update time. A producer repeats its
     InitProducerId if the append failed, or if the producer missed the answer (KIP-360: the repeated request names the
-    previous epoch). The record of the repeated request has the epoch and the timeout of the first record. An abort with
-    partitions does not repeat an abort without partitions, because only the former counts as an abort."""
+    previous epoch). The record of the repeated request has the epoch and the timeout of the first record. A
+    PrepareAbort with partitions does not repeat a PrepareAbort without partitions, which does not count as an abort."""
     aborts_as_much: Truth = (before.partition_count == 0) == (after.partition_count == 0)
     return (
         (before.state == after.state)
@@ -122,8 +122,8 @@ def is_prepared_again(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Trut
 
 def is_plain(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
     """Returns whether the pair is a step of an ordinary commit that gets no row of its own. Takes records, or columns
-    of them. The first transaction after an Empty with an administrator's timeout is no plain step: it shows that no
-    administrator wrote that Empty (`causes.refine`)."""
+    of them. The first transaction after an Empty with an administrator's timeout is not plain, because this transaction
+    shows that no administrator wrote the Empty (`causes.refine`)."""
     same_producer = before.producer_id == after.producer_id
     goes_on = same_producer & (before.start_ms == after.start_ms)
     of_application = reduce(and_, (before.timeout_ms != timeout_ms for timeout_ms in ADMIN_TIMEOUTS_MS))

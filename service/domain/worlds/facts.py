@@ -49,7 +49,7 @@ def entry_query(entry: Entry, owner: Owner | None, samples: tuple[Sample, ...], 
 class FirstBatch(NamedTuple):
     """The batch that began the entry. `first_timestamp_ms`: the timestamp of its first record, by the producer's clock.
     `leader_epoch`: the epoch of the leader that wrote the batch. `is_first_of_epoch`: the partition's log was read from
-    offset 0 to the entry, and has no earlier batch of that producer id and epoch."""
+    offset 0 to the entry, and has no earlier batch of the entry's producer id and epoch."""
 
     producer_epoch: int
     sequence: int
@@ -61,9 +61,9 @@ class FirstBatch(NamedTuple):
 class Batches(NamedTuple):
     """The producer id's data batches from the entry's start to the high watermark.
 
-    `is_whole`: all of these batches were read; otherwise `epochs` are bounds from the marker before the entry and from
-    the producer state. `first` is None if the batch at `start_offset` was not read. `last_leader_epoch`: the leader
-    epoch of the batch at `last_offset`. `is_single`: the entry consists of one batch.
+    `is_whole`: all of these batches were read; otherwise `epochs` reaches from the highest epoch of the markers before
+    the entry to the epoch in the producer state. `first` is None if the batch at `start_offset` was not read.
+    `last_leader_epoch`: the leader epoch of the batch at `last_offset`. `is_single`: the entry consists of one batch.
     """
 
     start_offset: int

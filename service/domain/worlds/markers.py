@@ -38,7 +38,7 @@ def ended_before(transactions: Sequence[Transaction], markers: Sequence[Marker],
 
 
 def _older_than_newest(transactions: Sequence[Transaction], markers: Sequence[Marker]) -> int:
-    """Returns the number of transactions that are proven to be over by their epochs alone: after a marker, the
+    """Returns the number of transactions that have ended, as far as epochs alone prove this: after a marker, the
     partition's leader refuses records of an epoch lower than the marker's (`ProducerAppendInfo.checkProducerEpoch`)."""
     newest = max((one.producer_epoch for one in markers), default=-1)
     older = [i for i, one in enumerate(transactions, 1) if one.data_epochs.last < newest]
@@ -46,8 +46,8 @@ def _older_than_newest(transactions: Sequence[Transaction], markers: Sequence[Ma
 
 
 def _earliest(transactions: Sequence[Transaction], markers: Sequence[Marker]) -> int:
-    """Returns the least number of transactions that these markers can have ended; 0 if a marker fits no transaction,
-    because somebody wrote it by hand."""
+    """Returns the least number of transactions that these markers can have ended; 0 if a marker fits no transaction:
+    somebody wrote such a marker by hand."""
     at, previous = 0, None
     for marker in markers:
         if at and previous is not None and _may_be_copy(previous, marker, transactions[at - 1]):

@@ -56,8 +56,8 @@ def foreign_records(
 
 
 def _has_listed(entry: EntryRead, producer_epoch: int, log_partition: int, transactions: Sequence[Transaction]) -> bool:
-    """Returns whether a transaction of that epoch lists the partition, and may have begun before the entry was
-    complete."""
+    """Returns whether a transaction under `producer_epoch` lists the partition, or may list it, and may have begun
+    before the entry was complete."""
     epoch = Epochs(producer_epoch, producer_epoch)
     return any(
         one.lists_partition is not False
@@ -68,10 +68,12 @@ def _has_listed(entry: EntryRead, producer_epoch: int, log_partition: int, trans
 
 
 def _given_by(producer_id: int, producer_epoch: int, history: LogHistory) -> LogRecord | None:
-    """Returns the record by which the id got that epoch under the producer id; None if that record is gone. If the log
-    has no earlier record under the producer id, the first record with the epoch is returned in three cases: an
-    InitProducerId wrote the record (Empty), the record ends a transaction and so raised the epoch (TV2), or the epochs
-    of the previous producer id ran out."""
+    """Returns the record with which the id got `producer_epoch`, or a higher epoch, under the producer id; None if that
+    record is gone.
+
+    An earlier record with a lower epoch proves that the returned record raised the epoch. Without such an earlier
+    record, only three kinds of records are returned: an Empty (from an InitProducerId), the end of a transaction under
+    TV2, and a CompleteX with a new producer id and epoch 0."""
     before: LogRecord | None = None
     for one in history.records:
         if one.producer_id != producer_id:

@@ -160,9 +160,9 @@ def _ended_before_entry(
     """Returns the transactions that ended on the partition before the entry began, as the partition's markers prove.
     Each transaction is named by the position of its decision.
 
-    Markers are matched with all transactions, and again for each proof of absence, with only the markers and
-    transactions after it. A newer proof leaves fewer transactions to match, an older proof leaves more markers. Each
-    match is valid by itself, so the results are joined.
+    All markers are matched with all transactions. For each proof of absence, the markers and transactions after this
+    proof are matched once more. A newer proof leaves fewer transactions to match, an older proof leaves more markers.
+    Each match is valid by itself, so the results are joined.
     """
     over = _ended(listing, entry.facts.markers, is_complete=not any(_may_hide(entry, one, None) for one in hidden))
     for absence in entry.absence_proofs(entry.query.log_partition):
@@ -230,9 +230,10 @@ def _began_before(entry: EntryRead, one: Transaction) -> bool:
 
 
 def _ends_with(entry: EntryRead, one: Transaction) -> bool:
-    """Returns whether the entry ends with the records that it has of the transaction `one`. If the end of `one` kept
-    the epoch, the next transaction of a TV2 client may write more records to the entry before the transaction log has a
-    record of that transaction."""
+    """Returns whether the records of the transaction `one` are the last records of the entry. Returns False if the
+    entry's newest timestamp is more than LATER_MS after the decision. Returns False, too, if leaders add the partitions
+    and the end of `one` kept the epoch: the client's next transaction may then write to the entry before the
+    transaction log has a record of this next transaction."""
     keeps_epoch = one.data_epochs.first <= one.marker_epoch <= one.data_epochs.last
     may_go_on = one.is_added_by_leaders and keeps_epoch and not entry.facts.batches.is_single
     return not may_go_on and entry.query.newest_ms <= one.decided_ms + LATER_MS

@@ -37,8 +37,8 @@ UNDECIDED: Final = LogPosition((1 << 63) - 1, -1)
 
 _COMMITS: Final = frozenset({PREPARE_COMMIT, COMPLETE_COMMIT})
 _BEGINS: Final = PREPARED | {EMPTY}
-"""States whose record is appended before InitProducerId or EndTxn is answered. Only after that answer can a client
-begin its next transaction."""
+"""States whose record is appended before InitProducerId or EndTxn is answered. A client can begin its next transaction
+only after this answer."""
 
 
 class Range(NamedTuple):
@@ -88,7 +88,7 @@ class Transaction(NamedTuple):
     - `is_commit`: None while it is undecided.
     - `began`: the record after which its client began the transaction (NO_POSITION: the log does not show that record).
     - `decided`: the position of its PrepareX, or of its CompleteX if the PrepareX is gone; UNDECIDED while it is open.
-    - `completed`: offset of its CompleteX; None if it has none.
+    - `completed`: offset of its CompleteX; None if the log has no CompleteX of it.
     - `lists_partition`: whether the partition is among its participants, so that the coordinator writes a marker there;
       None if the records that would show it are gone.
     - `data_epochs`: epochs under which its client may have written.
@@ -188,7 +188,7 @@ def _decided(producer_id: int, began: LogPosition, group: Sequence[LogRecord], l
 
 
 def _undecided(producer_id: int, began: LogPosition, group: Sequence[LogRecord], lists: bool) -> Transaction | None:
-    """Returns the transaction of the group if it is undecided and does not list the partition; else None."""
+    """Returns the transaction of the records `group` if it is undecided and does not list the partition; else None."""
     newest = group[-1]
     if newest.state != ONGOING or newest.producer_id != producer_id or lists:
         return None

@@ -77,9 +77,9 @@ class Verdict(NamedTuple):
     """The worlds left for an entry, and the decision that follows.
 
     `decision`: UNKNOWN if both markers may be right. `open_question`: the reason why the decision is unknown; None if
-    it is known. `holds_committed`: the entry is proven to hold records of a committed transaction, perhaps beside other
-    records. `leader_changed`: the partition has had another leader since the entry was written, and a marker may have
-    been lost with an earlier leader.
+    the decision is known. `holds_committed`: the entry is proven to hold records of a committed transaction, perhaps
+    beside other records. `leader_changed`: the partition has had another leader since the entry was written, and a
+    marker may have been lost with an earlier leader.
     """
 
     possible: frozenset[World]
@@ -95,12 +95,12 @@ class Verdict(NamedTuple):
 
     @property
     def why(self) -> Reason:
-        """Returns the reason for the decision, or the open question."""
+        """Returns why the decision is known (Proven) or unknown (`open_question`)."""
         return self.open_question or Proven(self.decision)
 
     @property
     def is_contradiction(self) -> bool:
-        """Returns whether two readings contradict each other. Nothing shows which of them is wrong, so later readings
+        """Returns whether two readings contradict each other. Nothing shows which reading is wrong, so later readings
         are not trusted either."""
         return isinstance(self.open_question, Contradiction)
 
@@ -158,9 +158,9 @@ _NO_LOG: Final = undecided(NoLogAccess())
 @dataclass(frozen=True, slots=True)
 class Decision:
     """The decision about an entry: its state, and the results of the readings so far. `newest`: the verdict of the
-    reading, or of the finding, that led to the state. `read_at_ms`: the time of the last reading made when no
-    transaction could end the entry any more; -1 if there was none. `is_deep`: that reading went as far back as its
-    bounds allow."""
+    reading, or of the finding, that led to the state. `read_at_ms`: the time of the last reading at which no
+    transaction could end the entry any more; -1 if there was no such reading. `is_deep`: this reading went as far back
+    as its bounds allow."""
 
     state: State = State.UNREAD
     newest: Verdict = NOT_READ
@@ -173,9 +173,9 @@ class Decision:
         return NOT_READ if self.state is State.PRELIMINARY else self.newest
 
     def reported(self, grown_ms: int, *, is_growing: bool = False) -> Verdict:
-        """Returns the verdict to report. HasGrown replaces a verdict of ABORT or NONE while `is_growing`, and if the
-        entry has grown since the facts were read (`grown_ms`, as in `is_due`): records of a transaction that commits
-        may then be in the entry."""
+        """Returns the verdict to report. HasGrown replaces a known decision of ABORT or NONE if `is_growing`, or if the
+        facts were read before `grown_ms` (as in `is_due`), because the entry may then hold records of a transaction
+        that commits."""
         found = self.verdict
         is_stale = self.state in (State.KNOWN, State.RECALLED) and (is_growing or self.read_at_ms < grown_ms)
         return undecided(HasGrown()) if is_stale and found.decision in (Decided.ABORT, Decided.NONE) else found

@@ -105,8 +105,8 @@ _DEFAULT_HANDLER: Final = "org.apache.kafka.common.security.authenticator.Abstra
 
 
 def arguments(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Returns kafka-python's arguments that begin with `sasl_`. `properties`: the result of `reading.resolve`, without
-    `keys.mistakes`. Raises ValueError with a text that names the key and contains no secret."""
+    """Returns kafka-python's arguments that begin with `sasl_`. `properties`: the result of `reading.resolve`, in which
+    `keys.mistakes` finds no mistake. Raises ValueError with a text that names the key and contains no secret."""
     logs_in = properties.get(PROTOCOL, "").upper().startswith("SASL_")
     mechanism = properties.get(MECHANISM, GSSAPI if logs_in else "").upper()
     shown = f"{MECHANISM}={mechanism}" + ("" if MECHANISM in properties else " (the default)")
@@ -132,8 +132,9 @@ def arguments(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _options(text: str, mechanism: str, shown: str) -> dict[str, str]:
-    """Returns the options of the login module. The options of a module for passwords include `username` and
-    `password`."""
+    """Returns the options of the login module. They include `username` and `password` for a module that logs in with a
+    password, and no `password` for any other module. Raises ValueError if the config has a mistake, or does not fit the
+    mechanism."""
     try:
         login = parse(text)
     except ValueError as e:

@@ -106,7 +106,7 @@ def _raw(properties: Mapping[str, str], store: str, of_text: str) -> bytes | Non
 
 
 def _conversion(location: str, store_type: str) -> str:
-    """Returns advice with the command that converts a store to PKCS12 if only Java can read its format."""
+    """Returns advice for a store in a format that only Java reads: the command that converts the store to PKCS12."""
     new = shlex.quote(str(Path(location).with_suffix(".p12")))
     return (
         f"convert it: keytool -importkeystore -srckeystore {shlex.quote(location)} -srcstoretype {store_type}"
@@ -119,8 +119,8 @@ def _is_pem(raw: bytes) -> bool:
 
 
 def _pkcs12(raw: bytes, properties: Mapping[str, str], store: str, password_key: str) -> PKCS12KeyAndCertificates:
-    """Opens the store with the password under `password_key`. Raises ValueError, which names that key, if it cannot be
-    opened."""
+    """Opens the store with the password under `password_key`. If the store cannot be opened, raises ValueError with the
+    name of this key."""
     from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
     password = properties.get(password_key)
