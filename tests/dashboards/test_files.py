@@ -1,4 +1,4 @@
-"""Tests that the committed files equal the output of the code, in the form that Grafana reads."""
+"""Tests that the committed dashboards equal the output of the code, and that Grafana knows all of their fields."""
 
 from __future__ import annotations
 

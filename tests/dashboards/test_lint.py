@@ -127,7 +127,7 @@ def test_metrics_of_clusters_are_selected_by_cluster(board: Json) -> None:
 
 
 def test_every_metric_of_the_service_is_selected_by_job_and_namespace(board: Json) -> None:
-    """Otherwise a panel would mix two environments with clusters of the same name."""
+    """Without these selectors, a panel would mix two environments that have clusters of the same name."""
     for _, target in targets(board):
         for matchers in re.findall(r"(?:kafka_txn|http)_\w+(\{[^}]*\})?", target["expr"]):
             assert 'job=~"$job",namespace=~"$namespace"' in matchers, target["expr"]

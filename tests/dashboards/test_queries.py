@@ -118,7 +118,8 @@ def test_a_query_that_does_not_work_is_named() -> None:
 
 
 def test_what_is_empty_in_the_demo_says_that_it_may_be() -> None:
-    """Otherwise an operator would take the empty panel for a fault."""
+    """A panel that is empty in the demo needs a note that the panel may be empty. Without the note, an operator would
+    take the empty panel for a fault."""
     may_be_empty = {
         f"{board['title'].removeprefix(PREFIX)}: {panel['title']}: {target['refId']}"
         for board in boards().values()

@@ -46,7 +46,7 @@ def stages() -> dict[str, Stage]:
 
 
 def lineage(name: str) -> list[Stage]:
-    """Returns the stages on which the stage is based, beginning with the first one, and then the stage itself."""
+    """Returns the chain of stages on which the stage is built: the lowest stage first, the stage itself last."""
     known = stages()
     stage = known[name]
     return [*(lineage(stage.base) if stage.base in known else []), stage]

@@ -1,4 +1,4 @@
-"""Tests that everything that deploy/compose/compose.yml names exists, and that our containers have few privileges."""
+"""Tests that everything named in deploy/compose/compose.yml exists, and that our containers have few privileges."""
 
 from __future__ import annotations
 

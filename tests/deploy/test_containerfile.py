@@ -121,7 +121,8 @@ def test_an_image_lists_its_content_after_the_last_removal(name: str) -> None:
 
 
 def test_the_job_looks_for_the_java_home_where_the_build_wrote_it() -> None:
-    """The image is read-only, so the job could not write the address of the Java home again."""
+    """The build writes the path of the Java home into a cache folder. The image of the job is read-only, so the job has
+    to look in the same folder."""
     written, looked_for = (
         [line for line in stages()[name].all("ENV") if "CACHE" in line] for name in ("build-job", "job")
     )

@@ -1,5 +1,5 @@
-"""Tests that everything that the configurations of Prometheus, Alertmanager and Grafana in deploy/compose name
-exists."""
+"""Tests that all files, addresses and data sources named in deploy/compose for Prometheus, Alertmanager and Grafana
+exist."""
 
 from __future__ import annotations
 

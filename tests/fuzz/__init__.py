@@ -1,1 +1,1 @@
-"""Feeds mutated logs to the decoder, as executors do: `python -m tests.fuzz`."""
+"""Fuzzes the decoder: `python -m tests.fuzz` makes mutated logs, and reads them as an executor does."""

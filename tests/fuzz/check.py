@@ -101,8 +101,8 @@ def _no_longer_than(seconds: float) -> Iterator[None]:
 
 
 def _outcomes(inputs: Sequence[Input]) -> list[str]:
-    """Decodes the bytes with both forms of the decoder, and compares the results. Then reads the inputs as executors
-    do, from fetches to facts. Returns the outcome of each input."""
+    """Checks that the decoder and its scalar form return the same for the inputs. Then reads the inputs as executors
+    do, and checks every record and reject. Returns the outcome of each input."""
     assert_same_as_scalar([Chunk(p, one.lo, one.hi, one.log) for p, one in enumerate(inputs)])
     batch = _read(inputs)
     runs: list[list[Run]] = [[] for _ in inputs]
@@ -148,9 +148,9 @@ def _place(one: Input) -> str:
 def _is_lost(one: Input, offset: int) -> bool:
     """Returns whether the mutated batch has a wrong length that hides the batch at `offset`, which comes later.
 
-    To find the beginning of a batch, readers add up the lengths of the batches before it, or ask the broker for the
-    next offset. So a wrong length hides each batch inside the claimed length, and inside the length that is read after
-    it. If an offset is wrong, too, all later batches are hidden.
+    Readers find a batch by the lengths of the batches before it, or by the next offset, which they request from the
+    broker. So a wrong length hides each batch inside the claimed length. If an offset is wrong, too, or if the bytes at
+    the claimed end look like the next batch, all later batches count as hidden.
     """
     if offset < one.bad[1] or one.claimed_end == one.end_of_bad:
         return False
@@ -181,8 +181,7 @@ def _is_elsewhere(one: Input) -> bool:
 
 
 def _read(inputs: Sequence[Input]) -> LogBatch:
-    """Reads all ranges to their ends, from a broker that knows where batches begin. Returns the batch that the driver
-    decodes."""
+    """Reads all ranges to their ends, from a simulated broker. Returns the batch that the driver decodes."""
     ranges = [
         RangeRead(p, "topic", 0, one.lo, one.hi, 1, 0, one.lo, one.hi, 0, 0, 0, None) for p, one in enumerate(inputs)
     ]

@@ -57,8 +57,8 @@ class Input(NamedTuple):
     - `begins`: (position, offset) of every batch and of the end, before the mutation.
     - `good`: the record at each offset of the batches before and after the mutated one.
     - `bad`: the offsets of the mutated batch.
-    - `claimed_end`: the position at which the mutated batch ends according to its length. Its checksum may be right for
-      exactly these bytes.
+    - `claimed_end`: the position at which the mutated batch ends according to its length field.
+    - `crc_is_right`: whether the checksum fits the bytes up to `claimed_end`.
     """
 
     log: bytes
@@ -132,9 +132,9 @@ def make(seed: int, number: int) -> Input:
 
 
 def _seal(log: bytearray, at: int, end: int, mend: bool) -> bool:
-    """Computes the checksum of the batch from `at` to `end`, the end that its length claims. With `mend`, writes the
-    checksum into the header. Returns whether the header then has the right checksum. Returns False if `end` is
-    impossible."""
+    """Computes the checksum of the batch from position `at` to `end`. `end` is the end of the batch according to its
+    length field. With `mend`, writes the checksum into the header. Returns whether the header then has the right
+    checksum, or False if `end` is impossible."""
     if not at + HEADER_SIZE <= end <= len(log):
         return False
     crc = struct.pack(">I", google_crc32c.value(bytes(log[at + 21 : end])))
@@ -248,7 +248,7 @@ def _mutate_pieces(rng: Random, pieces: list[Piece], others: list[list[Piece] | 
 
 
 def _changed(rng: Random, piece: Piece) -> bytes:
-    """Returns other bytes for a field, mostly of the same type."""
+    """Returns changed bytes for a field. In most cases, the new bytes are a value of the field's type."""
     how = rng.random()
     if piece.kind == "bytes":
         return _changed_text(rng, piece.data)
@@ -286,7 +286,8 @@ def _flip(rng: Random, data: bytearray, start: int) -> None:
 
 
 def _blindly(rng: Random, data: bytearray) -> bytearray:
-    """Flips bits, cuts off the end, or inserts a piece of another batch. In most cases, corrects the length."""
+    """Flips bits, cuts off the end, or inserts a piece of another batch. After a cut or an insertion, corrects the
+    length in most cases."""
     kind = rng.random()
     if kind < 0.5:
         _flip(rng, data, rng.choice((0, HEADER_SIZE - 4, HEADER_SIZE)))

@@ -164,8 +164,8 @@ def _key(data: bytes) -> list[Piece]:
 
 
 def _value(data: bytes) -> list[Piece]:
-    """Returns the pieces of a value. If its version is neither 0 nor 1, or the value is too short, the pieces are the
-    version and the rest."""
+    """Returns the pieces of a value. If the version is neither 0 nor 1, or if the value is too short, there are two
+    pieces: the version, and the remaining bytes."""
     reader = _Reader(data)
     version = int.from_bytes(data[:2], "big")
     pieces = [reader.fixed("version", 2)]
@@ -210,7 +210,7 @@ def _tags(reader: _Reader, pieces: list[Piece]) -> None:
 
 
 def number_of(kind: str, number: int) -> bytes:
-    """Returns the bytes of `number` in a field of that type, without the high bits that do not fit."""
+    """Returns the bytes of `number` in a field of the type `kind`, without the high bits that do not fit."""
     if kind == "uvarint":
         return uvarint(number & 2**64 - 1)
     if kind == "varint":

@@ -1,2 +1,2 @@
-"""Kills and freezes the processes of `txnscope watch`, alone and in pairs. Also starves all of them. Measures how the
+"""Kills and freezes the processes of `txnscope watch`, alone and in pairs. Also starves all processes. Measures how the
 application recovers."""

@@ -51,7 +51,7 @@ def main() -> int:
     parser.add_argument("--how", choices=(KILL, FREEZE), nargs="*", default=[KILL, FREEZE])
     parser.add_argument("--singles", action="store_true", help="no pairs")
     parser.add_argument("--starved-minutes", type=float, default=10)
-    parser.add_argument("--report", type=Path, help="where the figures go (default: they are printed)")
+    parser.add_argument("--report", type=Path, help="file for the figures (default: print the figures)")
     options = parser.parse_args()
     interrupt_on_signals()
     pairs = [] if options.singles else list(combinations(KINDS, 2))
@@ -108,10 +108,11 @@ def _amid(version: str, when: str, how: str, victims: Sequence[tuple[str, ...]],
 def _during_first_reads(
     version: str, when: str, how: str, victims: Sequence[tuple[str, ...]], folder: Path
 ) -> Iterator[Series]:
-    """Yields the series so far after each round, so that a run that is ended early keeps its figures.
+    """Yields the series so far after each round, so that the figures are kept if the run is ended early.
 
-    In each round, a new application reads a log of millions of records into an empty store. The processes are hit when
-    a part of the log is stored. At the end, the store must equal that of an undisturbed first read.
+    In each round, a new application reads a log of millions of records into an empty store. The processes are harmed
+    when a part of the log has been stored. At the end of the round, the store must equal the store of an undisturbed
+    first read.
     """
     series = Series(version, when, how, [], is_exact=True, tracebacks=0)
     with prepared_broker(RECORDS, LOGGED_IDS) as broker:
@@ -129,7 +130,7 @@ def _during_first_reads(
 
 @contextmanager
 def _first_read(broker: Broker, folder: Path) -> Iterator[Watch]:
-    """Yields an application in the middle of its first read, when a part of the log is stored."""
+    """Yields an application in the middle of its first read: a part of the log has been stored."""
     folder.mkdir()
     with restarted(Watch(broker.bootstrap, folder)) as app:
         stored = (StoreUnavailable, OperationalError)  # the store has no file or no tables yet

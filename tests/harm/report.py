@@ -9,9 +9,9 @@ _SECTION = "\n## "
 _KAFKA = ", Kafka "
 _HEAD = """# Processes that are killed or frozen
 
-Written by `python -m tests.harm --report docs/killed-and-frozen.md` (part of `make soak`), on two cores, broker and
-clients beside. Every process of `txnscope watch` is watched by another one, which notices when it dies or freezes
-([why and how](adr/0009-progress-keeps-the-lease.md)).
+Written by `python -m tests.harm --report docs/killed-and-frozen.md` (part of `make soak`), on two cores, shared with
+the broker and the clients. Every process of `txnscope watch` is watched by another one, which notices when it dies or
+freezes ([why and how](adr/0009-progress-keeps-the-lease.md)).
 
 - **Killed**: SIGKILL, as the kernel does it where memory runs out. **Frozen**: SIGSTOP, never continued.
 - **Standstill**: the longest time in which some source was not read, or the service did not answer.

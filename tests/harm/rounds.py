@@ -25,7 +25,7 @@ UNNOTICED_S: Final = 45.0
 example, a daemon forks workers only if there are too few."""
 
 _UNDER_WAY_S: Final = 1.0
-"""Seconds after the harm in which the application may still store data that it read before the harm."""
+"""Time (s) after the harm. Within this time, the application may still store data that it read before the harm."""
 
 
 class Round(NamedTuple):
@@ -87,8 +87,8 @@ class Standstill:
 
 
 def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
-    """Harms a process of each kind, and waits until all sources and the service continue. If they do not, raises
-    AssertionError with the last observation."""
+    """Harms a process of each kind, and waits until all sources and the service continue. Raises AssertionError with
+    the last observation if a source or the service does not continue."""
     standstill = Standstill(app)
     victims = [_hit(app, kind, SIGNALS[how]) for kind in kinds]
     began_s = time.time()

@@ -21,7 +21,7 @@ from tests.helpers.waiting import LIMIT_S, wait_until, wait_until_equal
 from tests.integration.application import Ingest
 
 MARK: Final = "TXNSCOPE_TEST_WATCH"
-"""Environment variable of the processes of a `Watch`."""
+"""Environment variable that all processes of a `Watch` have. The value is the URL of the store."""
 
 SUPERVISOR: Final = "supervisor"
 DRIVER: Final = "driver"
@@ -59,8 +59,8 @@ class Watch(Ingest):
         return with_environment(MARK, self.url)
 
     def victim(self, kind: str) -> psutil.Process:
-        """Waits until there is a process of this kind, and returns it. If there are several workers, for example,
-        returns the newest."""
+        """Waits for a process of this kind. Returns the newest process of the kind, or the oldest if the kind is DAEMON
+        or FORK_SERVER."""
         if kind == SUPERVISOR:
             return psutil.Process(self.process.pid)
         # the oldest process of its kind is the daemon or the fork server, which forked the others

@@ -47,8 +47,8 @@ _CHOSEN: Final = os.environ.get("TXNSCOPE_TEST_VERSIONS", "")
 FULL_MATRIX: Final = bool(_CHOSEN)
 VERSIONS: Final = tuple(_CHOSEN.split(",")) if FULL_MATRIX else ("4.3.1", "3.9.2")
 """The versions that tests run on. If TXNSCOPE_TEST_VERSIONS (comma-separated) is set, each scenario runs on all
-versions that it names. Otherwise each scenario runs on one of two versions. If TXNSCOPE_TEST_TURN is odd, each scenario
-runs on the other version."""
+versions in TXNSCOPE_TEST_VERSIONS. Otherwise a scenario runs on one of two versions: on the one that the scenario
+names, or, if TXNSCOPE_TEST_TURN is odd, on the other one."""
 WITH_TV2: Final = tuple(version for version in EVERY_VERSION if not version.startswith("3."))
 """Versions whose new clusters have transaction.version 2 (KIP-890)."""
 SKIPS_THE_LOST: Final = ("4.3.1", "4.4.0")
@@ -137,8 +137,8 @@ def new_cluster_id() -> str:
 def second_listener(
     port: int, at: int, advertised: int, name: str = "SECOND", protocol: str = "PLAINTEXT"
 ) -> dict[str, str]:
-    """Returns the settings of a broker at `port` that also listens at `at`, where it advertises the address
-    `advertised` to clients."""
+    """Returns the settings of a broker that listens at the ports `port` and `at`. To clients of the listener at `at`,
+    the broker advertises the port `advertised`."""
     listeners = {"PLAINTEXT": port, name: at, "CONTROLLER": port + 1}
     return {
         "listeners": ",".join(f"{one}://127.0.0.1:{at}" for one, at in listeners.items()),
@@ -224,7 +224,7 @@ def elect(client: KafkaClient, order: Mapping[str, Mapping[int, Sequence[int]]])
 
 
 def transactional_ids(bootstrap: str) -> dict[str, str]:
-    """Returns the state of every id, by ListTransactions of every broker."""
+    """Returns the state of every transactional.id, from the answers of all brokers to ListTransactions."""
     with connect(bootstrap) as client:
         brokers = client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).brokers
         answers = [

@@ -1,4 +1,4 @@
-"""Makes coordinators with the results of canary rounds, and stores a canary with them."""
+"""Makes coordinators with the results of canary rounds. Also stores a canary with given coordinators."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ commonName = supplied
 
 
 class Authority:
-    """An authority and its certificates, as PEM files in `directory`."""
+    """A certificate authority. The certificates are PEM files in `directory`."""
 
     def __init__(self, directory: Path, name: str = "authority") -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -66,8 +66,8 @@ class Authority:
 
 
 def pkcs12(pem: Path, password: str, more: Path | None = None) -> Path:
-    """Returns a PKCS12 store in the folder of `pem`. It has the certificates of `pem`, its private key if there is one,
-    and the certificates of `more`."""
+    """Returns a PKCS12 store in the folder of `pem`. The store has the certificates of `pem` and of `more`, and the
+    private key of `pem` if there is one."""
     store = pem.with_suffix(".p12")
     key = ["-inkey", str(pem)] if "PRIVATE KEY" in pem.read_text() else ["-nokeys"]
     added = ["-certfile", str(more)] if more is not None else []

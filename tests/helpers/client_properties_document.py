@@ -63,7 +63,7 @@ class staged:  # noqa: N801  # used like a function
 
 
 def recorded() -> dict[str, tuple[str, str]]:
-    """Returns the outcomes in the document by input, first with Kafka's tool and then with ours."""
+    """Returns, by input, the two outcomes in the document: with Kafka's tool, and with txnscope."""
     rows = _table(DOCUMENT.read_text("utf-8")).splitlines()
     cells = [[cell.replace("\\|", "|") for cell in re.split(r" (?<!\\)\| ", row[2:-2])] for row in rows]
     return {shown: (kafka, ours) for shown, kafka, ours in cells}

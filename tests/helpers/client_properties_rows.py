@@ -40,7 +40,8 @@ class Row(NamedTuple):
     - `shown`: the input as the document shows it.
     - `text`: the text of the file, with SEC for the folder of secrets.
     - `listener`: the attribute of SecuredBroker that has the address.
-    - `servers`: the value of the flag, with HOST for the address; None if the file names the servers.
+    - `servers`: the value of the flag for the bootstrap servers, with HOST for the address; None if the file names the
+      servers.
     """
 
     shown: str

@@ -66,8 +66,8 @@ def _abilities(records: Sequence[TriedVersion]) -> str:
     return f"""\
 ## What each version can
 
-Tried on a broker with default settings. A feature has its level in force, and in parentheses the highest that the
-broker supports, if that is another one. A request has its newest version.
+Tried on a broker with default settings. A feature is shown by the level in force. If the broker supports a higher
+level, the highest one follows in parentheses. A request is shown by its newest version.
 
 {_table(["", *(one.version for one in records)], rows)}
 """
@@ -106,9 +106,9 @@ def _scenarios(records: Sequence[TriedVersion]) -> str:
     return f"""\
 ## Scenarios
 
-Seconds that a scenario took, with the start of its brokers and of the application; **fails** if it failed; empty where
-it does not apply. The machine has two cores, and did other work, too. All versions together took
-{sum(one.seconds for one in records) / 60:.0f} minutes.
+The time (s) of a scenario includes the start of its brokers and of the application. **fails**: the scenario failed. A
+scenario that does not run on a version has an empty cell. The machine has two cores, and did other work, too. All
+versions together took {sum(one.seconds for one in records) / 60:.0f} minutes.
 
 {_table(["", *(one.version for one in records)], rows)}
 """

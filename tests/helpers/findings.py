@@ -1,4 +1,4 @@
-"""Stores with findings, written as the judge writes them, and a client of their event stream."""
+"""Makes stores with findings as the judge writes them, and a client of the event stream."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tests.helpers.waiting import LIMIT_S
 
 
 class WithFindings(SeededCluster):
-    """A cluster of a store, with findings as the judge would write them."""
+    """A cluster in a store, with findings stored as the judge stores them."""
 
     def see(self, *observations: Observation, now_ms: int = NOW_MS) -> None:
         """Stores the result of a judge round with these observations. Open findings without an observation end."""

@@ -1,5 +1,5 @@
 """Finds Helm, kube-score and Kubernetes' API server. Debian 12 has no packages of these programs. So Go builds pinned
-versions, once, into the user's cache. `python -m tests.helpers.go_tools` builds the first two.
+versions, once, into the user's cache. `python -m tests.helpers.go_tools` builds Helm and kube-score.
 
 Go verifies downloads with its public checksum database.
 """
@@ -23,9 +23,9 @@ minute."""
 
 
 class GoTool(NamedTuple):
-    """A program that Go builds. `package`: the package of its `main`. `module`: the program's module, set only if
-    the command `go install` refuses the package. Go refuses a module that replaces its requirements by folders
-    beside it."""
+    """A program that Go builds. `package` is the package of the program's `main`. `module` is the program's module, or
+    empty if `go install` can build the program. `go install` refuses a module that replaces its requirements by local
+    folders."""
 
     name: str
     package: str

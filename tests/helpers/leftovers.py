@@ -24,7 +24,7 @@ _LIMIT_S = 20
 
 
 class Guard:
-    """A guard process. It outlives this process, and then ends everything that this process started."""
+    """A guard process. The guard outlives this process, and then ends everything that this process started."""
 
     def __init__(self) -> None:
         mark = uuid4().hex
@@ -46,8 +46,8 @@ class Guard:
 
 
 def end_marked(mark: str) -> list[str]:
-    """Kills every process with this mark, and repeats this for their new descendants. Returns the process ids and
-    command lines."""
+    """Kills all processes with this mark, again and again until none is left or a time limit is reached. Returns the
+    process ids and command lines of the killed processes."""
     ended: list[str] = []
     until = time.monotonic() + _LIMIT_S
     while (left := with_environment(MARK, mark)) and time.monotonic() < until:

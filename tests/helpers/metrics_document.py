@@ -153,7 +153,7 @@ def _one_histogram(samples: list[str]) -> list[str]:
 
 
 def _samples(text: str) -> dict[str, list[str]]:
-    """Returns the lines of samples by metric. The time of rendering, which differs between machines, gets a fixed
+    """Returns the sample lines of each metric. The duration of rendering, which differs between machines, gets a fixed
     value."""
     found: dict[str, list[str]] = {}
     name = ""

@@ -15,8 +15,8 @@ from service.store.engine import open_engine
 
 
 def migrated(engine: Engine) -> Engine:
-    """Creates all tables in the store of `engine`, and returns `engine`. A new SQLite file becomes a copy of a migrated
-    one; any other store is migrated."""
+    """Creates all tables in the store of `engine`, and returns `engine`. A new SQLite file is made by copying a
+    migrated store. Any other store is migrated."""
     file = engine.url.database
     if engine.dialect.name == "sqlite" and file is not None and not Path(file).exists():
         shutil.copyfile(Path(_of_this_process().name) / "store.db", file)

@@ -63,7 +63,7 @@ def as_next_version(directory: Path, *, only_adds: bool = True) -> Iterator[None
 
 
 def migrate_by_next_version(engine: Engine, directory: Path, *, only_adds: bool = True) -> None:
-    """Migrates the store by the next version. This process then has its own migrations again."""
+    """Migrates the store as the next version would. Afterwards, this process has its own migrations again."""
     with as_next_version(directory, only_adds=only_adds):
         migrate.upgrade(engine)
 

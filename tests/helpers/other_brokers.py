@@ -20,8 +20,8 @@ from service.domain.transaction_log.states import TOPIC
 from tests.helpers.proxies import Proxies
 
 SINCE_START_MS: Final = 469_473_334
-"""The milliseconds since a broker's start, which that broker returned in place of a timestamp. Read as a timestamp,
-they mean 1970-01-06."""
+"""The value that a broker returned in place of a timestamp: the milliseconds since the start of that broker. As a
+timestamp, the value means 1970-01-06."""
 _CORRELATION_ID: Final = 4  # bytes of the correlation id in the header of a response
 _UNKNOWN_TOPIC: Final = 3
 _UNKNOWN_SERVER_ERROR: Final = -1

@@ -1,4 +1,4 @@
-"""Stores with data partitions, written as the sampler and the judge write them."""
+"""Makes stores with data partitions as the sampler and the judge write them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PID = 7
 
 
 class WithPartitions(WithFindings):
-    """A cluster of a store, with data partitions as the sampler would write them."""
+    """A cluster in a store, with data partitions stored as the sampler stores them."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)

@@ -80,7 +80,8 @@ class Postgres:
         self._home.cleanup()
 
     def start(self) -> None:
-        """Starts the server, and waits until it answers. Raises PostgresError."""
+        """Starts the server, and waits until it answers. Raises PostgresError if the server ends, or does not answer in
+        time."""
         settings = self._settings | {
             "listen_addresses": "",
             "unix_socket_directories": str(self.directory),
@@ -168,8 +169,8 @@ class Postgres:
 
 
 def _new_home(*, in_memory: bool) -> tempfile.TemporaryDirectory[str]:
-    """Returns a new directory, in memory if there is space (a database has 300 files). Removes the directories of
-    killed processes."""
+    """Returns a new directory. With `in_memory`, the directory is in memory if there is enough space, because a
+    database has 300 files. Also removes the directories of killed processes."""
     has_room = in_memory and _SHARED.is_dir() and shutil.disk_usage(_SHARED).free >= _ROOM
     place = _SHARED if has_room else Path(tempfile.gettempdir())
     for home in place.glob(f"{_PREFIX}*"):
@@ -187,8 +188,8 @@ def _is_alive(pid: int) -> bool:
 
 
 def find_programs(packaged: Path = PACKAGED) -> Path:
-    """Returns the directory with the programs of Debian's newest server. If there is none, returns the directory of the
-    server on PATH. Raises PostgresError if PATH has no server, either."""
+    """Returns the directory with the programs of Debian's newest server. If Debian's server is not installed,
+    returns the directory of the server on PATH. Raises PostgresError if PATH has no server, either."""
     versions = {int(d.parent.name): d for d in packaged.glob("*/bin") if re.fullmatch(r"\d+", d.parent.name)}
     servers = [directory for _, directory in sorted(versions.items()) if (directory / "postgres").exists()]
     if servers:

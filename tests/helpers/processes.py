@@ -1,8 +1,8 @@
 """Finds, watches and ends processes for tests.
 
-A process number alone does not identify a process. Linux reuses numbers, within minutes if thousands of threads start
-and end, and SIGKILL to the number of a thread ends the whole process of that thread. So psutil also compares start
-times.
+A process number alone does not identify a process. Linux reuses numbers, and does so within minutes if thousands of
+threads start and end. A thread has a number, too: SIGKILL to this number ends the whole process of the thread. So
+psutil also compares start times.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ class Progress:
         self._running: dict[str, float] = {}
 
     def collect(self, ids: Iterable[str]) -> None:
-        """Sets the tests of the run. Every worker calls this with the same tests. Until a test has started, each call
-        replaces the result of the previous one."""
+        """Sets the tests of the run. Every pytest-xdist worker calls `collect` with the same tests. Until a test has
+        started, each call replaces the result of the previous call."""
         if not self._done and not self._running:
             self._left = Counter(map(_file, ids))
             self._all = self._left.total()
@@ -50,8 +50,8 @@ class Progress:
 
 
 class ProgressPlugin:
-    """Writes the line of progress to the terminal. A thread writes it, because a single test may take minutes. The
-    plugin must be created before pytest captures the output of tests."""
+    """Writes the line of progress to the terminal. A thread of the plugin writes the line, because a single test may
+    take minutes. The plugin must be created before pytest captures the output of tests."""
 
     def __init__(self, config: pytest.Config, every_s: float = EVERY_S) -> None:
         self._config, self._every_s = config, every_s

@@ -50,8 +50,8 @@ def endless(response: bytes) -> bytes:
 
 
 def flood(response: bytes) -> bytes:
-    """Returns the right response. `Proxies` then sends noise after the response until the client stops reading, or the
-    misbehaviour ends."""
+    """Returns the right response. After this response, `Proxies` sends noise until the client stops reading, or until
+    `behave` is called."""
     return framed(response)
 
 
@@ -173,7 +173,7 @@ class Proxies:
 
 
 def _address(text: str) -> bytes:
-    """Returns HOST:PORT in the encoding of a Metadata response: the end of the host, and the port after it."""
+    """Returns HOST:PORT as in the bytes of a Metadata response: the host, directly followed by the port as int32."""
     host, _, port = text.partition(":")
     return host.encode() + _SIZE.pack(int(port))
 

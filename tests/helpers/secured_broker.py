@@ -30,7 +30,8 @@ _HASHES: Final = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")
 
 
 class SecuredBroker:
-    """A broker with secured listeners: `with SecuredBroker("4.3.1", directory) as secured`.
+    """A broker with secured listeners: `with SecuredBroker("4.3.1", directory) as secured`. The attributes are the
+    addresses of the listeners.
 
     - `login`: PLAIN, SCRAM or OAUTHBEARER over TLS.
     - `clear`: PLAIN without TLS.
@@ -123,7 +124,7 @@ class SecuredBroker:
         return self
 
     def start(self) -> None:
-        """Starts the broker. After `broker.stop()`, starts it again with its data."""
+        """Starts the broker. A broker that was stopped before still has its data."""
         # the broker, and Kafka's tools, accept a list of allowed OAuth URLs only in this way
         with patch.dict(os.environ, {"JAVA_TOOL_OPTIONS": self.java_options}):
             self.broker.start()

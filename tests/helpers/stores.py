@@ -1,4 +1,4 @@
-"""Stores that the real writer fills from small logs."""
+"""Makes stores for tests. The real writers fill the stores from small logs."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class Id(NamedTuple):
 
 
 class SeededCluster:
-    """A cluster of a store, whose lease the test holds. Every call of `read` stores one batch of new records of one
-    partition."""
+    """A cluster in a store. The test holds the cluster's lease. Every call of `read` stores one batch of new records of
+    one partition."""
 
     def __init__(self, url: str, name: str = "orders", partitions: int = 1, started_ms: int = NOW_MS - 600_000) -> None:
         self.url, self.name = url, name
@@ -88,7 +88,8 @@ class SeededCluster:
         gap: Gap | None = None,
         trouble: Reason | str | None = None,
     ) -> None:
-        """Stores one record for each id. The log has `behind` further records after these."""
+        """Stores a batch with one record for each id. The partition's log has `behind` more records, which are not
+        stored."""
         lo = self._next[partition]
         ids = list(ids)
         runs = [_run(partition, lo + number, one) for number, one in enumerate(ids)]
@@ -107,7 +108,7 @@ class SeededCluster:
         return self._next[partition]
 
     def moved_to(self, offset: int, partition: int = 0) -> None:
-        """Sets the offset of the next `read`, if the test itself has stored a batch up to `offset`."""
+        """Sets the offset at which the next `read` begins, for a test that has itself stored a batch up to `offset`."""
         self._next[partition] = offset
 
     def read_no_log(self) -> None:
@@ -164,8 +165,8 @@ def open_id(name: str | bytes, age_ms: int, *topics: str, state: int = states.ON
 
 
 def mixed_ids(count: int = 500) -> Sequence[Id]:
-    """Returns `count` ids in all states. Ages and update times repeat, and some times are absurd. The order by name
-    differs from the order by age."""
+    """Returns `count` ids in all states. Ages and update times repeat, and a few times are impossible. The order by
+    name differs from the order by age."""
     cycle = (*sorted(states.PERSISTED), states.EXPIRED, states.UNKNOWN)
     absurd = {11: INT64_MAX, 13: -1, 17: INT64_MIN, 19: INT64_MAX - 5}
     ids = []

@@ -1,8 +1,6 @@
-"""Waits for events. A test waits for an event, never for a time, so that the speed of the machine does not matter.
-
-By default, all waits have the same time limit, which only a hang reaches. The failure then names the event, and shows
-the last observation.
-"""
+"""Waits for events. A test waits for an event, never for a time, so that the speed of the machine does not matter. By
+default, all waits have the same time limit, which only a hang reaches. At the limit, the failure names the event and
+shows the last observation."""
 
 from __future__ import annotations
 

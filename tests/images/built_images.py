@@ -29,7 +29,7 @@ from tests.integration.producers import create_topic, open_producer, transact
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.broker, pytest.mark.spark]
 
 LARGEST: Final = {"service": 250_000_000, "job": 600_000_000}
-"""Bytes of each image, uncompressed."""
+"""Maximum size of each image (bytes), uncompressed."""
 OF_PYTHON: Final = re.compile(r"Exception ignored in: <function _DeleteDummyThreadOnDel.__del__ .*>\nTraceback ")
 """A message of Python 3.13.5 at the end of a process with threads that Python did not start."""
 SOURCE: Final = "https://example.org/txnscope"

@@ -13,7 +13,7 @@ _UNPRIVILEGED: Final = ("--read-only", "--cap-drop", "ALL", "--security-opt", "n
 
 
 class Container:
-    """A container with the privileges of compose.yml: no capability, a root that is read-only, and a file system in
+    """A container with the privileges of compose.yml: no capability, a read-only root file system, and a file system in
     memory at /tmp."""
 
     def __init__(self, image: str, arguments: Sequence[str], environment: Mapping[str, str], *, mount: Path) -> None:
@@ -37,14 +37,15 @@ class Container:
         return ended.stdout + ended.stderr
 
     def run(self, *words: str) -> str:
-        """Runs a program in the container, and returns what it prints. Raises AssertionError if it fails."""
+        """Runs a program in the container, and returns what the program prints. Raises AssertionError if the program
+        fails."""
         return podman("exec", self.id, *words).stdout
 
     def python(self, script: str) -> str:
         return self.run("python", "-c", script)
 
     def is_healthy(self) -> bool:
-        """Runs the health check of the image once."""
+        """Runs the health check of the image once. Returns whether the check passed."""
         return podman("healthcheck", "run", self.id, check=False).returncode == 0
 
     def wait_until_healthy(self) -> None:

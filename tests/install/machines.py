@@ -21,7 +21,7 @@ _END_S: Final = 120.0
 
 
 class Machine(Protocol):
-    """A machine that runs blocks of commands with bash, in a folder that has the same path for the tests."""
+    """A machine that runs blocks of commands with bash. A folder has the same path on the machine and for the tests."""
 
     def run(self, block: str, folder: Path, environment: Mapping[str, str], timeout_s: float) -> str:
         """Runs a block, and returns what it prints. Raises AssertionError if one of its commands fails."""
@@ -45,8 +45,8 @@ class ThisMachine(Machine):
 
 
 class EmptyMachine(Machine):
-    """A container of Debian with these packages, and nothing else. It has no cache, an empty home, and a user without
-    privileges. It shares the network of this machine, and the folder `shared`."""
+    """A container of Debian with `packages`, and nothing else. The home directory is empty, there is no cache, and the
+    user has no privileges. The container shares the network of this machine, and the folder `shared`."""
 
     def __init__(self, packages: Sequence[str], shared: Path) -> None:
         image = f"localhost/txnscope-empty:{'-'.join(packages)}"
@@ -97,7 +97,8 @@ def _printed(command: list[str], folder: Path, environment: Mapping[str, str], t
 
 @contextmanager
 def _running(command: list[str], folder: Path, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Starts a command, which must not end before the end of the block. Afterwards the command has to end by itself."""
+    """Starts a command. At the end of the block, waits until the command has ended, which the block has to cause. If
+    the block fails, prints the output of the command and kills the command."""
     with tempfile.NamedTemporaryFile(suffix=".log") as log:
         process = subprocess.Popen(
             command,

@@ -18,12 +18,13 @@ BROKERS: Final = "broker1:9092,broker2:9092"
 """The broker addresses on the pages. A test replaces them by the address of its broker."""
 
 IDS: Final = ("orders-0", "orders-1")
-"""The transactional.ids in the broker of a test. Each commits a transaction, and aborts one when txnscope runs."""
+"""The transactional.ids on the broker of a test. Each id commits one transaction before txnscope runs, and aborts one
+while txnscope runs."""
 
 
 def show_transactions(machine: Machine, after: list[str], folder: Path, environment: Mapping[str, str]) -> str:
-    """Runs the blocks from `doctor` on, with a real broker that has transactions: the block that examines the cluster,
-    the block that runs until Ctrl-C, and the block that lists the ids. Returns the list when it has all ids."""
+    """Runs the three blocks `after` on a machine, with a real broker that has transactions. The blocks examine the
+    cluster, run txnscope until Ctrl-C, and list the ids. Returns the list as soon as the list has all IDS."""
     examine, watch, show = after
     port = free_port()
     url = f"http://127.0.0.1:{port}"

@@ -69,7 +69,7 @@ def test_what_helm_installs_is_what_the_page_speaks_of(tmp_path: Path) -> None:
 
 
 def at(words: list[str], values: Path) -> list[str]:
-    """Returns the words, in which the paths of the chart and the values file are those of this machine."""
+    """Returns `words` with the paths of the chart and of the values file replaced by paths on this machine."""
     places = {"deploy/helm/txnscope": str(ROOT / "deploy/helm/txnscope"), values.name: str(values)}
     return [places.get(word, word) for word in words]
 

@@ -186,7 +186,7 @@ class Ingest:
             wait_for(counting, f"the end of the first start; {self.log}", retry_on=NO_TABLES_YET)
 
     def is_running(self) -> None:
-        """Raises AssertionError if the process has ended. The error contains the end of its log."""
+        """Raises AssertionError if the process has ended. The error contains the end of the application's log."""
         assert self.process.poll() is None, (
             f"the application ended with code {self.process.returncode}; its log ends:{self._tail}"
         )

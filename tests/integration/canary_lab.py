@@ -1,4 +1,4 @@
-"""Runs the canary of a cluster over a store of its own, and reads what it stored."""
+"""Runs the canary of a cluster over a store of its own, and reads what the canary stored."""
 
 from __future__ import annotations
 

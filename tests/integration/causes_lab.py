@@ -106,7 +106,7 @@ class Lab:
         return {name: IdHistory(r.commits, self._rows(name), aborts_of(r)) for name, r in ids.items() if name in names}
 
     def marker_ms(self, name: str) -> int | None:
-        """Returns the time in ms that the markers of the id's newest transaction took, or None if no row has it."""
+        """Returns the time in ms that the markers of the id's newest transaction took, or None if no row has a time."""
         rows = [r for r in self.transitions(name) if r.marker_ms is not None]
         return rows[-1].marker_ms if rows else None
 
@@ -152,7 +152,7 @@ _WORDS = {**states.NAMES, states.EXPIRED: "tombstone"}
 
 
 def aborts_of(row: Any) -> dict[str, int]:
-    """Returns the aborts in the row of an id by cause. Causes without aborts are left out."""
+    """Returns the number of aborts by cause, from the row of an id. Causes without aborts are left out."""
     counted = {word: int(getattr(row, column)) for column, word in _COUNTED.items()}
     return {word: count for word, count in counted.items() if count}
 

@@ -1,4 +1,5 @@
-"""Combines a store with samples of a real broker's topics, the prober of groups, and members of groups."""
+"""Helpers for tests of consumer groups. They store samples of a real broker's topics, run the prober of groups, and
+start group members."""
 
 from __future__ import annotations
 
@@ -103,8 +104,8 @@ class Watched:
         return self.victims()
 
     def after(self, seconds: float) -> dict[tuple[str, str, int], AffectedGroup]:
-        """Moves our clock forward by `seconds`, samples the partitions halfway and at the end, and runs a round. The
-        round runs with the time of the sample halfway. Returns the blocked groups."""
+        """Moves our clock forward by `seconds`, and samples the partitions after half of this time and at the end. Then
+        runs a round with the time of the first sample. Returns the blocked groups."""
         for _ in range(2):
             self._ahead_ms += round(seconds * 500)
             self.look()
@@ -161,7 +162,7 @@ def watched(broker: Broker, tmp_path: Path, *topics: str, settings: ClientSettin
 
 @contextmanager
 def member(bootstrap: str, group: str, topic: str, **properties: str) -> Iterator[Consumer]:
-    """Yields a new member of a group, after the topic's partitions have been assigned to it."""
+    """Yields a new member of a group. At least one partition of the topic is assigned to the member."""
     one = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "logger": NULL_LOGGER}
         | {name.replace("_", "."): value for name, value in properties.items()}
@@ -177,7 +178,7 @@ def member(bootstrap: str, group: str, topic: str, **properties: str) -> Iterato
 @contextmanager
 def share_consumer(broker: Broker, group: str, topic: str, directory: Path) -> Iterator[Callable[[], int]]:
     """Runs Kafka's own console consumer in a share group. Yields a function that returns the number of records printed
-    so far. The consumer prints them into a file that also has its log."""
+    so far. The file with the printed records also contains the consumer's log."""
     printed = directory / f"{group}.out"
     command = broker.tool_command(
         *("org.apache.kafka.tools.consumer.ConsoleShareConsumer", "--bootstrap-server", broker.bootstrap),

@@ -98,9 +98,9 @@ class HangLab(NamedTuple):
         return [item for item in self.get("/groups?limit=200")["items"] if item["group"] == name]
 
     def wait_until_confirmed(self, hang: Hang) -> Any:
-        """Waits for the confirmed finding about the transaction, and checks all its fields. The decision may come a
-        moment later than the finding: for a decision about many transactions, the log is read again from an earlier
-        offset."""
+        """Waits until the finding about the transaction is confirmed with a decision, and checks the fields of the
+        finding. The decision may come later than the confirmation: for a decision about many transactions, the log is
+        read again from an earlier offset."""
         where = self._where(hang)
         row = self.wait_for_finding(
             Kind.HANGING, lambda one: one.status == Status.CONFIRMED and one.decision != Decided.UNKNOWN, **where
@@ -135,7 +135,8 @@ class HangLab(NamedTuple):
         )
 
     def wait_until_resolved(self, hang: Hang, resolution: str) -> Any:
-        """Waits until the finding has ended, and returns it. The test does not ask txnscope to end the transaction."""
+        """Waits until the finding is resolved, checks the resolution, and returns the finding. The test does not ask
+        txnscope to end the transaction."""
         where = self._where(hang)
         row = self.wait_for_finding(Kind.HANGING, lambda one: one.status == Status.RESOLVED, **where)
         assert row.resolution == resolution, f"the finding was resolved as {row.resolution}; {self.app.log}"
@@ -161,7 +162,7 @@ class HangLab(NamedTuple):
         wait_until_equal(reported, (now.high_watermark, now.high_watermark, None, []), what)
 
     def wait_for_finding(self, kind: str, is_so: Callable[[Any], bool], **subject: Any) -> Any:
-        """Waits until the only finding of the kind about this subject fulfils `is_so`, and returns it."""
+        """Waits until the only finding of the kind about this subject fulfils `is_so`. Returns the finding."""
 
         def row() -> Any:
             rows = self.app.findings(kind, **subject)
@@ -175,8 +176,8 @@ class HangLab(NamedTuple):
         return found
 
     def wait_for_blocker(self, topic: str, partition: int, word: str) -> Any:
-        """Waits until the blocking transaction of the partition is shown as `word`, for example "open", and returns
-        it."""
+        """Waits until the blocking transaction of the partition is shown as `word`, for example "open". Returns the
+        blocking transaction."""
 
         def blocker() -> Any:
             answer = self.rest.get(self._place(topic, partition))
@@ -220,8 +221,8 @@ def hang_lab(broker: Broker, directory: Path, bootstrap: str | None = None) -> I
 
 @contextmanager
 def watching(app: Ingest, broker: Broker, connection: Connection) -> Iterator[HangLab]:
-    """Starts the application on a broker whose transaction log may be missing or forbidden. Waits until it has sampled
-    the partitions and tried to read the log."""
+    """Starts the application on a broker whose transaction log may be missing or forbidden. Waits until the application
+    has sampled the partitions and tried to read the transaction log."""
 
     def has_looked() -> bool:
         app.is_running()
@@ -240,7 +241,8 @@ def watching(app: Ingest, broker: Broker, connection: Connection) -> Iterator[Ha
 
 @contextmanager
 def hang_labs(directory: Path, properties: Mapping[str, str] = UNGUARDED) -> Iterator[Callable[[str], HangLab]]:
-    """Yields a function that returns the lab of a version, and starts broker and application at the first call."""
+    """Yields a function that returns the lab of a version. The first call for a version starts the broker and the
+    application."""
     with ExitStack() as everything:
 
         @cache

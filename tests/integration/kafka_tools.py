@@ -54,13 +54,13 @@ def history(tool: Broker, bootstrap: str) -> dict[str, list[Printed]]:
 
 
 def completed(tool: Broker, bootstrap: str) -> dict[str, tuple[int, int]]:
-    """Returns (commits, aborts) by id: the numbers of completing records in the whole log. `tool` is as for
-    `history`."""
+    """Returns (commits, aborts) by id: the numbers of CompleteCommit and CompleteAbort records in the whole transaction
+    log. `tool` must be a 4.x broker, as for `history`."""
     return ends_of(history(tool, bootstrap))
 
 
 def ends_of(records: Mapping[str, Iterable[Printed]]) -> dict[str, tuple[int, int]]:
-    """Returns (commits, aborts) by id: the numbers of completing records in the given history."""
+    """Returns (commits, aborts) by id: the numbers of CompleteCommit and CompleteAbort records in `records`."""
     states = {name: Counter(one.state for one in of_id) for name, of_id in records.items()}
     return {name: (counts[COMPLETE_COMMIT], counts[COMPLETE_ABORT]) for name, counts in states.items()}
 

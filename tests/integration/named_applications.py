@@ -17,12 +17,12 @@ NAMED: Final = "applications"
 
 
 class Named(NamedTuple):
-    """The ids of a client, grouped by the application that the store has for them.
+    """The ids of a client, grouped by comparing the stored application with the true one.
 
-    - `rightly`: the true application.
-    - `wrongly`: another application; (stored, true) by id.
-    - `not_named`: none, after an examination of the id.
-    - `not_examined`: none, because the id has not been examined yet.
+    - `rightly`: ids with the true application.
+    - `wrongly`: ids with a wrong application; (stored, true) by id.
+    - `not_named`: ids without an application, although they were examined.
+    - `not_examined`: ids that have not been examined yet.
     """
 
     rightly: frozenset[str]
@@ -37,9 +37,9 @@ class Named(NamedTuple):
 
 
 def compare(rows: Iterable[Any], truth: Mapping[str, Assigned]) -> Named:
-    """Compares the stored application of each id with the true one, which `truth` has by the prefix of the id. Leaves
-    out ids without such a prefix. No id has two of the prefixes. If the true application is UNASSIGNED, any name is
-    wrong."""
+    """Compares the stored application of each id with the true application. `truth` has the true application by prefix
+    of the id. No id has two of the prefixes, and ids with none of them are left out. If the true application is
+    UNASSIGNED, any stored application is wrong."""
     rightly, not_named, not_examined = set[str](), set[str](), set[str]()
     wrongly: dict[str, tuple[Assigned, Assigned]] = {}
     for row in rows:

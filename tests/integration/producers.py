@@ -19,7 +19,7 @@ NULL_LOGGER.propagate = False
 
 
 def admin_of(bootstrap: str) -> AdminClient:
-    """Returns an admin client. The caller has to keep a reference to it until its answers have arrived."""
+    """Returns an admin client. The caller has to keep a reference to the client until all answers have arrived."""
     return AdminClient({"bootstrap.servers": bootstrap, "logger": NULL_LOGGER})
 
 
@@ -28,8 +28,8 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 3) -> None:
 
 
 def create_topics(bootstrap: str, *topics: NewTopic) -> None:
-    """Creates topics, and repeats a request that librdkafka gives up. The library does so if a starting broker is
-    missing in the cluster's metadata for a moment."""
+    """Creates topics. If librdkafka drops a request, repeats the request. librdkafka drops a request if a starting
+    broker is missing in the cluster's metadata for a moment."""
     admin = admin_of(bootstrap)
     wanted, again = {topic.topic: topic for topic in topics}, set[str]()
     give_up = time.monotonic() + LIMIT_S

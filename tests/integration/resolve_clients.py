@@ -1,5 +1,5 @@
-"""Runs services that may end hanging transactions over a lab, and sends requests to them as an operator does. Also
-returns the reasons of refusals."""
+"""Runs services over a lab, and sends requests to end hanging transactions, as an operator does. Also returns the
+reasons of refusals."""
 
 from __future__ import annotations
 

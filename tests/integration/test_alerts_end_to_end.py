@@ -1,7 +1,7 @@
 """Tests broker, application, Prometheus and Alertmanager together. An operator is notified of a late write, and later
 of the end of the hanging transaction.
 
-Rules and routes are the shipped ones, with a scrape every 15 s. The queries of the dashboards run in the same
+The rules and routes are the shipped files. Prometheus scrapes every 15 s. The queries of the dashboards run in the same
 Prometheus.
 """
 
@@ -59,7 +59,7 @@ class Called:
         self.heard.append(Heard(time.monotonic(), notice))
 
     def of(self, status: str) -> list[Heard]:
-        """Returns the notifications about the hanging transaction with this status."""
+        """Returns the notifications of this status about the hanging transaction."""
         return [one for one in self.heard if (one.notice.name, one.notice.status) == (NAME, status)]
 
 
@@ -131,8 +131,8 @@ def _say(capsys: pytest.CaptureFixture[str], line: str) -> None:
 
 
 def _has_scraped(monitoring: Monitoring) -> bool:
-    """Returns whether Prometheus has scraped the service. Checks first whether Prometheus is ready: while it replays
-    its log, it listens, but refuses every query."""
+    """Returns whether Prometheus has scraped the service. Checks first whether Prometheus is ready: while Prometheus
+    replays its log, it listens, but refuses every query."""
     try:
         with urlopen(f"{monitoring.prometheus}/-/ready", timeout=ANSWER_S):
             pass
@@ -158,8 +158,8 @@ def _promtool_takes(metrics: str) -> None:
 
 
 def _failing(monitoring: Monitoring) -> list[str]:
-    """Returns the dashboard queries without an answer. Rates need two scrapes, so if there are such queries, waits a
-    while first."""
+    """Returns the dashboard queries without an answer. If there are any, waits for 5 s before returning, because a
+    rate needs two scrapes."""
     found = failures(monitoring.prometheus)
     if found:
         time.sleep(5)

@@ -79,11 +79,12 @@ class Lab:
         assert seen.keys() <= wanted.keys(), seen
 
     def settle(self) -> None:
-        """Makes each broker lead a partition of the log, and waits for a fresh round of each."""
+        """Makes each broker lead a partition of the transaction log, and waits until the canary has probed each broker
+        once more."""
         order = {at: [*ALL[at:], *ALL[:at]] for at in range(len(ALL))}
 
         def seen_after_election() -> list[Replicas]:
-            """Elects the leaders, and returns the answers of all brokers. The caller has to repeat this: a restarted
+            """Elects the leaders, and returns the answers of all brokers. One call may not be enough: a restarted
             broker is elected only when it is in sync, and a broker that was frozen may still return the old state."""
             with connect(self.cluster.bootstrap) as client:
                 elect(client, {LOG: order, TOPIC: order})

@@ -68,7 +68,7 @@ class Said(NamedTuple):
     grants: list[str]
 
     def verdict(self, what: str) -> list[str]:
-        """Returns the columns after the name: the degree of trust, and the restriction."""
+        """Returns the columns after the name in the line of a verdict: the degree of trust, and the restriction."""
         (line,) = (line for line in self.text.splitlines() if line.startswith(what + "  "))
         return [word for word in re.split(r"\s{2,}", line) if word][1:]
 

@@ -121,8 +121,8 @@ def story(request: pytest.FixtureRequest, brokers: Callable[[str], Broker]) -> I
 
 
 def wait_for_end(broker: Broker, topic: str, end: int) -> None:
-    """Waits until the partition ends at `end`. The wait is needed because EndTxn is answered before the markers are
-    written."""
+    """Waits until partition 0 ends at or above `end`. The wait is needed because EndTxn is answered before the markers
+    are written."""
     admin, place = admin_of(broker.bootstrap), TopicPartition(topic, 0)
     wait_until(
         lambda: admin.list_offsets({place: OffsetSpec.latest()})[place].result(ANSWER_S).offset,

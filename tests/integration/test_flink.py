@@ -1,5 +1,4 @@
-"""Tests an Apache Flink job with exactly-once sinks of both naming strategies. No finding may be wrong in the eyes of
-the job's operator.
+"""Tests that an Apache Flink job with exactly-once sinks of both naming strategies gets no wrong finding.
 
 The job goes through an exception, kills, a recovery that commits the transactions of a checkpoint, a recovery that
 comes too late, and a savepoint.
@@ -46,7 +45,7 @@ time."""
 
 ALLOWED: Final = frozenset({Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS, Kind.LONG_RUNNING})
 """The kinds of findings that may occur. The recovery that comes too late leads to timeouts. On a slow machine, a
-transaction is open for long."""
+transaction may be open for so long that it is reported."""
 
 STRATEGIES: Final = {"flink-incrementing": INCREMENTING, "flink-pooling": POOLING}
 TRUTH: Final = {f"{prefix}-": Assigned(prefix, Framework.FLINK) for prefix in STRATEGIES}
@@ -56,8 +55,8 @@ TRUTH: Final = {f"{prefix}-": Assigned(prefix, Framework.FLINK) for prefix in ST
 class Seen(NamedTuple):
     """The results after the whole run.
 
-    - `makers`: by id, the maker of each id whose transaction was open while the job was down.
-    - `named_early`: a comparison of applications from each time when the job was down.
+    - `makers`: the maker of each id whose transaction was open while the job was down.
+    - `named_early`: the comparison of applications at each time when the job was down.
     - `named`: the comparison at the end.
     """
 
@@ -77,7 +76,7 @@ class Seen(NamedTuple):
 
 
 class Job:
-    """A Flink job on a broker, with the application."""
+    """A Flink job on a broker, and the txnscope application that watches the broker."""
 
     def __init__(self, broker: Broker, app: Ingest, directory: Path) -> None:
         self.broker, self.app = broker, app
@@ -173,8 +172,8 @@ _LOSSES: Final = (Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS)
 
 
 def test_the_staged_loss_is_the_only_finding(seen: Seen) -> None:
-    """A job that runs for many minutes, on a slow machine, may get one more finding: the information that Flink numbers
-    its ids by checkpoint."""
+    """On a slow machine, the job runs for many minutes, and may get one more finding: the information that Flink
+    numbers its ids by checkpoint."""
     numbered = [one for one in seen.observations if one.kind is Kind.CHURN]
     assert {(one.severity, one.subject.prefix) for one in numbered} <= {(Severity.INFO, "flink-incrementing-")}, (
         numbered
@@ -217,8 +216,8 @@ def test_no_id_of_a_sink_had_another_application_while_the_job_was_away(
 
 
 def test_a_recovery_commits_the_transactions_of_the_checkpoint(seen: Seen) -> None:
-    """The recovery commits at least one transaction that the killed process left open, by the old protocol and under
-    the id of that process."""
+    """The killed process left transactions open. The recovery commits at least one of them, by the old protocol and
+    under the transactional.id of the killed process."""
     recovered = [name for name in seen.makers if seen.rows[name].commits]
     assert recovered != []
 

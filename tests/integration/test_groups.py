@@ -86,8 +86,8 @@ def test_groups_behind_an_open_transaction_are_blocked(broker: Broker, tmp_path:
 
 
 def test_above_the_lso_only_movement_shows_that_a_group_reads_uncommitted(broker: Broker, tmp_path: Path) -> None:
-    """A read_committed group was reset to the latest offset while the partition was stalled. It gets no records, so its
-    offset does not grow."""
+    """A read_committed group was reset to the latest offset while the partition was stalled. The group gets no records,
+    so its offset does not grow."""
     topic = f"groups-above-{broker.version}"
     reset, dirty = f"reset-{broker.version}", f"dirty-{broker.version}"
     create_topic(broker.bootstrap, topic, 1)

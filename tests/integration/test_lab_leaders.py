@@ -43,7 +43,8 @@ only after its former session has expired."""
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Callable[..., tuple[Cluster, HangLab]]]:
-    """Yields a function that starts three brokers and the application. All of them are stopped at the end."""
+    """Yields a function that starts three brokers and the application. The brokers and the application are stopped at
+    the end."""
     with ExitStack() as everything:
 
         def start(version: str, properties: dict[str, str]) -> tuple[Cluster, HangLab]:
@@ -143,8 +144,9 @@ transactions prove which of them wrote the records."""
 def test_what_follows_a_skipped_marker_does_not_change_the_decision(
     cluster: Callable[..., tuple[Cluster, HangLab]], tmp_path: Path, version: str
 ) -> None:
-    """An id's last transaction that lists the partition need not be the one that wrote the hanging records. A restart
-    does not change the decision. With an empty store, the decision that needs samples may be unknown."""
+    """The transaction that wrote the hanging records need not be the id's last transaction on the partition. The
+    decisions are the same after a restart. On an empty store, the decision of NEEDS_SAMPLES may be `unknown`, because
+    the earlier samples are missing."""
     brokers, here = cluster(version, BACK_SOON)
     torn = {name: begin(brokers, name) for name in STORIES}
     for name in STORIES:

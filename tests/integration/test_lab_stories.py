@@ -1,4 +1,5 @@
-"""Tests of transactions that block readers, whether hanging or legal, until the readers continue."""
+"""Tests of transactions that block readers: hanging ones, and ordinary ones. The tests end when the readers
+continue."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Tests of two applications for one cluster, on hosts whose clocks differ by an hour. One application writes, and the
-other one waits. The waiting one takes over when the writing one fails in any way."""
+other one is the standby. The standby takes over when the writing application fails in any way."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_on_sqlite_a_frozen_holder_that_wakes_writes_nothing_more(
 
 def freeze_between_writes(app: Ingest, file: Path) -> None:
     """Freezes the application between two writes. A process that is frozen during a write keeps the lock of SQLite
-    until it ends or continues."""
+    until the process ends or continues."""
 
     def is_free() -> bool:
         os.killpg(app.process.pid, signal.SIGSTOP)

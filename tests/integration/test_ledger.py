@@ -1,5 +1,5 @@
-"""Tests of tailed partitions, from a broker through Spark into the store. The counts must equal the content of Kafka's
-own files."""
+"""Tests of tailed partitions, from a broker through Spark into the store. The counts must equal those in Kafka's own
+log files."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def wait_until_read(app: Ingest, broker: Broker) -> None:
 
 
 def dumped(broker: Broker, directory: Path, partition: int, from_offset: int) -> list[DumpedBatch]:
-    """Returns the records that Kafka's own tool finds in the partition's file."""
+    """Returns the batches at and above `from_offset` that Kafka's own tool finds in the partition's first file."""
     segment = broker.data / f"{TOPIC}-{partition}" / f"{0:020}.log"
     room = "kafka.tools" if broker.version.startswith("3.") else "org.apache.kafka.tools"
     printed = broker.tool(f"{room}.DumpLogSegments", "--files", str(segment), "--print-data-log")

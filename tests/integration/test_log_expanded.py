@@ -38,8 +38,8 @@ PROPERTIES = {
 
 
 def expand_the_log(broker: Broker, number: int) -> None:
-    """Adds partitions to the log, and restarts the broker. A broker uses the old number of partitions until its
-    restart."""
+    """Adds partitions to the transaction log, and restarts the broker. A broker uses the old number of partitions until
+    its restart."""
     add_partitions(broker.bootstrap, LOG, number)
     wait_until_equal(
         lambda: partition_count(broker.bootstrap, LOG, threading.Event()), number, "the number of partitions of the log"

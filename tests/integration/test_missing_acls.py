@@ -67,12 +67,12 @@ def partition(lab: HangLab, topic: str) -> Any:
 
 
 def grants(lab: HangLab) -> list[str]:
-    """Returns the missing permissions that the cluster's page lists."""
+    """Returns the missing permissions in the REST answer about the cluster."""
     return [one["grant"] for one in lab.get("")["unknown"] if one["grant"]]
 
 
 def not_judged(lab: HangLab, topic: str, because: str) -> Any:
-    """Waits until the partition is reported as not judged for the reason `because`, and returns it."""
+    """Waits until the partition is reported as not judged for the reason `because`. Returns the partition."""
 
     return wait_until(
         lambda: partition(lab, topic),

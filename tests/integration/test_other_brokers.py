@@ -1,5 +1,6 @@
 """Tests of the whole application with brokers that have no `__transaction_state`, but speak the protocol of Kafka.
-Available facts are shown. The rest is unknown with a reason. No invalid timestamp is shown as an age."""
+Available facts are shown. Every other fact is shown as unknown, with a reason. No invalid timestamp is shown as an
+age."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ def log_source(lab: HangLab) -> Any:
 
 
 def wait_until_unjudged(lab: HangLab, topic: str) -> Any:
-    """Waits until the partition is reported as not judged, and returns it."""
+    """Waits until the partition is reported as not judged. Returns the partition."""
     return wait_until(lambda: lab.partition(topic), lambda one: not one["judged"], f"{topic} to be not judged")
 
 

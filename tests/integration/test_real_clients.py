@@ -78,15 +78,15 @@ class Seen(NamedTuple):
 
     def ran_out(self) -> Counter[str]:
         """Returns, by id, the number of transactions that were aborted after their timeout. The coordinator aborts most
-        of them. A restarting application aborts a few in the seconds before the coordinator's scan, and the log does
-        not distinguish the two."""
+        of them. A restarting application aborts a few in the seconds before the coordinator's scan. The log does not
+        show who aborted a transaction."""
         return Counter(name for name, records in self.history.items() for one in records if one.ran_out)
 
     def reported(self) -> list[tuple[str, str, int, str]]:
         return [(one.kind, _about(one), one.count, finding_of(one).summary) for one in self.findings]
 
     def needs(self, *names: str) -> None:
-        """Skips the test if the library is not available."""
+        """Skips the test if the library of one of the clients `names` is not available."""
         for name in names:
             if name in self.scenario.absent:
                 pytest.skip(self.scenario.absent[name])

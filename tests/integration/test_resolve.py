@@ -139,7 +139,7 @@ def test_the_command_line_aborts_an_orphaned_transaction(here: ResolveClients) -
 
 @on("3.9.2")
 def test_no_marker_is_written_for_a_transaction_that_will_end(here: ResolveClients) -> None:
-    """The coordinator will end the transaction, although a finding claims that it hangs."""
+    """The coordinator will end the transaction, although a finding claims that the transaction hangs."""
     lab = here.lab
     lab.create_topic("r-owned", 2)
     live = old_producer(lab.connection, "r-live", OPEN_MS)
@@ -186,8 +186,8 @@ def test_no_marker_is_written_while_the_log_is_not_read_to_its_end(here: Resolve
 
 @on("4.3.1")
 def test_a_committed_transaction_gets_its_skipped_commit_marker(tmp_path: Path, version: str) -> None:
-    """A COMMIT marker was skipped (KAFKA-20734). Once the marker is written, both halves of the transaction are
-    readable. The ABORT of Kafka's own tool would destroy one half."""
+    """A COMMIT marker was skipped (KAFKA-20734). After the marker is written, both halves of the transaction are
+    readable. An ABORT, which Kafka's own tool would write, would destroy one half."""
     with (
         Cluster(version, tmp_path / "kafka", GUARDLESS_CLUSTER) as brokers,
         hang_lab(brokers.nodes[1], tmp_path, brokers.bootstrap) as lab,
@@ -228,7 +228,7 @@ def test_a_committed_transaction_gets_its_skipped_commit_marker(tmp_path: Path, 
 
 @contextmanager
 def paused(leader: int) -> Iterator[None]:
-    """Freezes the whole application during the block: its process, and all processes that it started."""
+    """Freezes the application during the block: all processes of the process group `leader`."""
     os.killpg(leader, signal.SIGSTOP)
     try:
         yield

@@ -1,4 +1,5 @@
-"""Tests of two principals on a real broker with ACLs: one reads everything, the other one also writes markers."""
+"""Tests of two principals on a real broker with ACLs. Only the principal of the remediation config may write
+markers."""
 
 from __future__ import annotations
 

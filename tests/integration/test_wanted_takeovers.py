@@ -1,4 +1,4 @@
-"""Tests frameworks that take over transactional.ids by design. No finding may be wrong in the eyes of their operators.
+"""Tests that frameworks which take over transactional.ids by design get no wrong finding.
 
 The frameworks are Kafka Connect, which fences its tasks after a reconfiguration, and Spring with a producer for each
 input partition, during rebalances.
@@ -54,7 +54,7 @@ REBALANCES: Final = 3
 
 
 class Seen(NamedTuple):
-    """The results after the whole run. Rows, history and makers are by id; the applications of ids by framework."""
+    """The results after the whole run. The keys of `rows`, `history` and `makers` are ids."""
 
     findings: list[Any]
     rows: dict[str, Any]

@@ -1,7 +1,7 @@
 """Makes hanging transactions. Each function makes one, and returns the right answer about it.
 
 The functions need a broker without KIP-890's guard (`UNGUARDED`). Each function checks with the broker that the
-transaction is open, and that the LSO has not passed its first record.
+transaction is open, and that the LSO is not above the first record of the transaction.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def add_offsets(producer: OldProducer, group: str) -> None:
 
 
 def commit_offsets(producer: OldProducer, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Commits `offsets`, by (topic, partition), without being a member of the group. Raises Refused."""
+    """Commits `offsets`, by (topic, partition), without being a member of the group. Raises Refused if a broker refuses
+    the request."""
     in_topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
     at = in_topic.TxnOffsetCommitRequestPartition
     fixed = {"committed_leader_epoch": -1, "committed_metadata": ""}
@@ -142,8 +143,9 @@ def committed_without_listing(connection: Connection, name: str, topic: str) -> 
 
 
 def of_another_cluster(connection: Connection, name: str, topic: str, *, epoch: int) -> Hang:
-    """Writes records as if the partition was copied from another cluster. This cluster then assigns their producer id
-    to a transactional.id of its own. If `epoch` is above 0, that id never had this epoch."""
+    """Writes records as if the partition was copied from another cluster. Then this cluster assigns the producer id of
+    these records to a transactional.id of its own. If `epoch` is above 0, that transactional.id never had this
+    epoch."""
     before = old_producer(connection, f"{name}-before")
     copied = orphan_producer(connection, name)
     copied.producer_id, copied.producer_epoch = before.producer_id + 2, epoch

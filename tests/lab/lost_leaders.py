@@ -52,8 +52,7 @@ class Torn(NamedTuple):
     coordinator: int
 
     def hang(self, decision: str = "commit") -> Hang:
-        """Returns the right answer for a version whose coordinator completes the transaction without LOST, so that the
-        transaction hangs there."""
+        """Returns the right answer for a version in SKIPS_THE_LOST, on which the transaction hangs on LOST."""
         return Hang(
             self.topic,
             LOST,
@@ -116,8 +115,8 @@ def frozen_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
 
 @contextmanager
 def stopped_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
-    """Commits a transaction while LOST has no leader. LOST gets its leader back at the end of the block. If the version
-    is in SKIPS_THE_LOST, the transaction hangs then; otherwise it completes."""
+    """Commits a transaction while LOST has no leader. LOST gets its leader back at the end of the block. Then the
+    transaction hangs if the version is in SKIPS_THE_LOST. Otherwise the transaction completes."""
     torn = begin(cluster, name)
     with outage(cluster, {torn: commits}):
         yield torn
@@ -125,8 +124,8 @@ def stopped_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
 
 @contextmanager
 def outage(cluster: Cluster, stories: Mapping[Torn, Story]) -> Iterator[None]:
-    """Runs the actions of clients while LOST has no leader, as in `stopped_leader`, for transactions that have already
-    begun."""
+    """Runs the block while LOST has no leader. Before the block, runs the story of each transaction, and waits until
+    the transaction has ended as far as possible. The transactions have already begun."""
     ((victim, leading),) = {(cluster.nodes[torn.victim], cluster.nodes[torn.coordinator]) for torn in stories}
     victim.stop()
     try:
@@ -194,8 +193,8 @@ def _continued(connection: Connection, torn: Torn) -> OldProducer:
 
 
 def _wait_until_ended(connection: Connection, leading: Broker, torn: Torn) -> None:
-    """Waits until the transaction has ended as far as possible: it is complete, or only the marker on LOST is
-    missing."""
+    """Waits until the transaction has ended as far as possible. Then the transaction is complete, or only the marker on
+    LOST is missing."""
     wait_until_equal(lambda: open_on(connection, torn.topic, LIVING), [], "the open transactions on LIVING")
     if leading.version in SKIPS_THE_LOST:
         wait_for(lambda: _state(connection, torn).startswith("Complete"), "the transaction to complete without LOST")

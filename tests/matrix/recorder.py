@@ -20,7 +20,7 @@ import pytest
 from tests.helpers.brokers import VERSIONS
 
 RECORD: Final = "TXNSCOPE_TEST_RECORD"
-"""Environment variable with the file for the record."""
+"""Environment variable with the path of the file to which the run is recorded."""
 ABILITIES: Final = "abilities"
 SEEN: Final = "seen"
 CAUSE: Final = "cause"

@@ -108,7 +108,8 @@ def _sortable(text: str) -> tuple[float, str]:
 
 
 def _buckets(series: list[Json]) -> list[Json]:
-    """Returns the series of cumulative buckets as counts of single buckets, without those that are always empty."""
+    """Returns the series of cumulative buckets as counts of single buckets. Buckets that are always empty are left
+    out."""
     ordered = sorted(series, key=lambda one: float(one["name"]))
     below: dict[float, float] = {}
     found = []

@@ -1,4 +1,4 @@
-"""Draws what panels show as pictures, with uPlot in Chromium."""
+"""Draws pictures of what the panels of a dashboard show, with uPlot in Chromium."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _VENDOR: Final = ROOT / "service" / "web" / "static" / "vendor"
 
 
 def draw(drawings: Mapping[str, Any], folder: Path) -> Iterator[Path]:
-    """Draws each board into `folder`, and yields the path of each picture. `drawings`: by the name of the board's
-    file."""
+    """Draws each board into `folder`, and yields the path of each picture. The keys of `drawings` are the names of the
+    boards' files."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1200, "height": 800})

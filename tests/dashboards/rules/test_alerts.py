@@ -1,5 +1,5 @@
-"""Tests that each alert has a meaning, a page and a remedy, and that urgent alerts fire without delay. Runs Prometheus'
-own tools: the rules are well formed, and each alert fires in one test and not in another."""
+"""Tests that each alert has a meaning, a page and a remedy, and that urgent alerts fire without delay. Also runs
+promtool: the rules must be well formed, and each alert must fire in one test and not fire in another one."""
 
 from __future__ import annotations
 

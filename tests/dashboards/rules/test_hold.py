@@ -89,8 +89,8 @@ def exporter(cluster: WithPartitions) -> Iterator[Exporter]:
 
 @contextmanager
 def prometheus(folder: Path, target: int, port: int) -> Iterator[str]:
-    """Yields the address of a Prometheus with the shipped rules, which scrapes and evaluates once a second. Its data
-    stay in `folder`. Skips the test if Prometheus is not installed."""
+    """Yields the address of a Prometheus that uses the shipped rules, and that scrapes and evaluates once a second. The
+    data of Prometheus stay in `folder`. Skips the test if Prometheus is not installed."""
     program = shutil.which("prometheus")
     if program is None:
         pytest.skip("Prometheus is not installed (make system-packages)")

@@ -43,7 +43,7 @@ def test_a_restart_keeps_transactions_and_kafkas_own_tool_sees_them(version: str
 
 
 def _maps_of(word: str) -> Iterator[str]:
-    """Yields the files that are mapped by processes with `word` in their commands."""
+    """Yields the text of /proc/PID/maps of each process with `word` in its command line."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if word in (process / "cmdline").read_text():

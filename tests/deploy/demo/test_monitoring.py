@@ -77,7 +77,7 @@ def test_promtool_and_amtool_accept_the_configuration(tmp_path: Path) -> None:
 
 @pytest.fixture
 def notices() -> list[Notice]:
-    """Returns the list of the notices that the webhook received."""
+    """The list to which the webhook appends each notice."""
     return []
 
 

@@ -24,8 +24,8 @@ _PATCH: Final = "application/merge-patch+json"
 
 
 class ApiServer:
-    """An API server with its etcd. Both write only into `folder`. `kubeconfig` is a file with the server's address and
-    an administrator's login."""
+    """An API server with its etcd. Both processes write only into `folder`. `kubeconfig` is a file with the server's
+    address and an administrator's login."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._running = folder, ExitStack()

@@ -75,8 +75,8 @@ def test_the_archive_has_what_the_checks_need(built: Built) -> None:
 
 
 def test_the_wheel_serves_without_the_checkout(built: Built, tmp_path: Path) -> None:
-    """Uses the libraries of this environment, without those that only other extras than `service` need. `-S` hides the
-    checkout, which is installed in this environment."""
+    """Runs the unpacked wheel. The libraries come from this environment, except OF_OTHER_EXTRAS, which the extra
+    `service` does not need. `-S` hides the checkout, which is installed in this environment."""
     site = tmp_path / "site"
     zipfile.ZipFile(built.wheel).extractall(site)
     path = [str(site), sysconfig.get_path("purelib")]

@@ -55,7 +55,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.http", description=__doc__)
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", type=int, metavar="NUMBER", help="the request of that number alone")
+    parser.add_argument("--only", type=int, metavar="NUMBER", help="send only the request with this number")
     options = parser.parse_args()
     numbers = range(options.requests) if options.only is None else [options.only]
     outcomes, faults, began = Counter[str](), list[str](), time.monotonic()

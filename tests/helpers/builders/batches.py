@@ -18,7 +18,7 @@ ABORT, COMMIT = 0, 1
 
 
 class Rec(NamedTuple):
-    """A record of a batch. Deltas are relative to the batch's base."""
+    """A record of a batch. Deltas are relative to the base offset and the base timestamp of the batch."""
 
     key: bytes | None
     value: bytes | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def uvarint(number: int) -> bytes:
-    """Returns the varint of an unsigned number: 7 bits a byte, the lowest first."""
+    """Returns the varint of an unsigned number: 7 bits a byte, the lowest bits first."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

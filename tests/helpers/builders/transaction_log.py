@@ -43,8 +43,8 @@ def value(
     tagged: Mapping[int, bytes] | None = None,
     topic_tagged: Mapping[int, bytes] | None = None,
 ) -> bytes:
-    """Returns a value. If `topics` is None, the array is null. `tagged`, and `topic_tagged` for every topic, are for v1
-    only."""
+    """Returns the value of a record of the transaction log. If `topics` is None, the array of topics is null. Only v1
+    has tagged fields: `tagged` in the value, and `topic_tagged` in every topic."""
     head = struct.pack(">hqhib", version, producer_id, producer_epoch, timeout_ms, status)
     times = struct.pack(">qq", last_update_ms, start_ms)
     if version == 0:

@@ -1,9 +1,8 @@
 """Lists every name that docs/stability.md promises to keep. `python -m tests.helpers.stable_names` writes the list to
 docs/stable-names.json.
 
-A module for each kind of interface yields its names in sections, made from the code. Two examples of names are
-`findings --kind VALUE` and `Finding.kind string`. Since the type is part of the name, a change of the type makes
-another name.
+Each kind of interface has a module that takes its names from the code. Examples are `findings --kind VALUE` and
+`Finding.kind string`. If a name contains a type, a change of the type makes a new name.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from tests.helpers.stable_names import command_line, configuration, monitoring, 
 DOCUMENT: Final = ROOT / "docs" / "stable-names.json"
 
 NEEDS: Final = " needs "
-"""Marks the name of a part that a request, a command or a table must have. Removing such a name breaks no user; adding
-one does."""
+"""Marks a part that a request, a command or a table requires. A newly required part breaks programs of users. A part
+that is no longer required breaks none."""
 
 Sections = Mapping[str, Sequence[str]]
 

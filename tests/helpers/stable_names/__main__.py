@@ -1,5 +1,5 @@
-"""Renews docs/stable-names.json. If a promise is broken, reports this and writes nothing, unless `--remove` is
-given."""
+"""Renews docs/stable-names.json. If a promise is broken and `--remove` is not given, prints the broken promises and
+writes nothing."""
 
 from __future__ import annotations
 

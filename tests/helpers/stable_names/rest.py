@@ -1,5 +1,5 @@
-"""The names of REST, from the description of the service: operations, parameters, and fields with their types; and the
-addresses of pages."""
+"""The names of REST, from the OpenAPI document: operations, parameters, and fields with their types. Also the addresses
+of pages."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def _answers(title: str, operation: Schema) -> Iterator[str]:
 
 
 def _body(title: str, operation: Schema, schemas: Schema) -> Iterator[str]:
-    """Yields the fields that the body of a request may have, and then the required ones."""
+    """Yields each field of a request's body, with its type. Then yields each required field once more, as `… needs
+    FIELD`."""
     schema = operation.get("requestBody", {}).get("content", {}).get(_JSON, {}).get("schema")
     if schema is not None:
         body = schemas[_type(schema)] if "$ref" in schema else schema

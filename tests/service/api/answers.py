@@ -24,7 +24,7 @@ from tests.service.store.logs import batch, read
 def get(of: TestClient | SeededCluster, path: str, status: int = 200) -> Any:
     """Checks the status of an answer, and returns its JSON body.
 
-    `of` is a client, or a cluster. For a cluster, a new client of a service over its store is used.
+    `of` is a client, or a cluster. For a cluster, the request goes to a new service over the cluster's store.
     """
     if isinstance(of, SeededCluster):
         with client_of(of.url) as client:

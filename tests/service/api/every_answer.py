@@ -1,4 +1,4 @@
-"""Addresses of every kind of answer and page, and a store in which each of them has something to show."""
+"""The addresses of every kind of answer and page, and a store that has something to show at each address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tests of applications over REST and at a terminal: their numbers, and the filter of every list."""
+"""Tests of applications over REST and on the command line: the numbers of each application, and the filter
+`application` of every list."""
 
 from __future__ import annotations
 

@@ -110,7 +110,8 @@ class Service:
         self._answers = Answers(DataVersions(self.engine), lambda: self.now_ms)
 
     def get(self, *queries: str) -> list[str]:
-        """Sends one request for each query, all at the same time."""
+        """Sends one request for each query, all at the same time. Returns the bodies of the answers, in the order of
+        the queries."""
 
         async def ask() -> list[str]:
             return await asyncio.gather(*(self.ask(query) for query in queries))

@@ -45,8 +45,8 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 
 
 def spelt(body: Any) -> Iterator[tuple[str, int | None, str | None]]:
-    """Yields (key, value, text) for every number at any depth. The value is None up to 2^53, because a double
-    represents such a number exactly. The text is the content of the field `<key>_str`, or None."""
+    """Yields (key, value, text) for every integer field at any depth. `value` is None up to 2^53, because a double
+    represents such a number exactly. `text` is the content of the field `<key>_str`, or None."""
     if isinstance(body, dict):
         for key, item in body.items():
             if isinstance(item, int):
@@ -217,7 +217,7 @@ def test_the_service_serves_the_committed_document(tmp_path: Path) -> None:
 
 
 def test_an_optional_parameter_is_not_nullable() -> None:
-    """`?min_age=null` would be the string "null"."""
+    """A query cannot contain null: `?min_age=null` would be the string "null"."""
     paths = json.loads(DOCUMENT.read_text("utf-8"))["paths"].values()
     parameters = [one for path in paths for operation in path.values() for one in operation.get("parameters", ())]
     assert {one["name"] for one in parameters if not one.get("required")} > {"min_age", "lagging", "last-event-id"}

@@ -1,4 +1,4 @@
-"""Tests of findings over REST: pages, filters, one finding in full, counts, metrics, and the stream of their events."""
+"""Tests of findings over REST: pages, filters, one finding in full, counts, metrics, and the event stream."""
 
 from __future__ import annotations
 

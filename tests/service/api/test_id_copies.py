@@ -206,7 +206,7 @@ def test_filters_find_an_id_by_each_of_its_names(
 
 
 def test_an_equal_id_comes_before_an_id_with_an_equal_display_form(store: str) -> None:
-    """A text may equal one id, and be the displayed form of another id. The text then finds the equal id."""
+    """If a text equals one id and is also the displayed form of another id, the text finds the equal id."""
     tab, literal = b"tab\tid", rb"tab\u{9}id"
     cluster = WithPartitions(store, "billing")
     cluster.read([open_id(tab, 5_000, producer_id=1), open_id(literal, 5_000, producer_id=2)])

@@ -118,7 +118,7 @@ def test_a_finding_with_a_word_of_a_newer_version_is_left_out(url: str, column: 
 
 
 def test_a_migration_gets_through_while_pages_are_asked_for(url: str, tmp_path: Path) -> None:
-    """Each page reads several tables. The migration must not lock one of them and then wait for another one."""
+    """Each page reads several tables. The migration must not lock one table and then wait for a second one."""
     over = threading.Event()
 
     def ask(client: TestClient) -> Counter[int]:

@@ -48,7 +48,7 @@ def taken_port() -> Iterator[int]:
 
 
 def ended(*arguments: str) -> int:
-    """Returns the exit code of a command, whether it returns or raises SystemExit."""
+    """Runs a command, and returns its exit code, also if the command raises SystemExit."""
     try:
         return main(list(arguments))
     except SystemExit as ending:

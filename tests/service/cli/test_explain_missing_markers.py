@@ -106,7 +106,7 @@ def test_one_marker_after_two_transactions_of_one_epoch_is_ambiguous(
     explained: Explained, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The leader lost the COMMIT marker of a transaction. The next transaction, under the same epoch, was aborted, and
-    its ABORT marker seems to end both."""
+    its ABORT marker seems to end both transactions."""
     first, _ = explained(LOST_COMMIT, [data(0, 120, 3), data(3, 25_010), marker(4, 30_002, ABORT)])
     assert (first["from"], first["to"], first["kind"], first["cause"]) == (0, 4, "aborted", "client_abort")
     assert first["confidence"] == "likely"

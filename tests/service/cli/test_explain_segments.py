@@ -158,8 +158,8 @@ SOME = {
 
 @pytest.fixture
 def halves(tmp_path: Path) -> list[Path]:
-    """Writes two segments of one partition. Two transactions begin in the first segment. Both end in the second one:
-    one is committed, one aborted."""
+    """Writes two segments of one partition. Two transactions begin in the first segment and end in the second one: one
+    transaction is committed, and one is aborted."""
     data = batch([Rec(b"k", b"v", n) for n in range(3)], 10, attributes=TRANSACTIONAL, producer_id=7, producer_epoch=1)
     other = batch([Rec(b"k", b"v")], 13, attributes=TRANSACTIONAL, producer_id=8, producer_epoch=1)
     first, second = tmp_path / "00000000000000000010.log", tmp_path / "00000000000000000020.log"

@@ -1,8 +1,6 @@
-"""Tests of commands whose service answers unexpectedly, or whose --url is another server.
-
-The command reports this in one line, and never prints the key. `txnscope resolve` also reports whether the marker was
-written, if this is known.
-"""
+"""Tests of commands whose service answers unexpectedly, or whose --url is another server. The command reports the
+problem in one line, and never prints the key. `txnscope resolve` also reports whether the marker was written, if the
+answer shows it."""
 
 from __future__ import annotations
 
@@ -36,8 +34,8 @@ WRITTEN = {
 
 
 class Odd(HTTPServer):
-    """A server that gives a fixed answer. If `status` is 0, it closes the connection instead. `asked` has the method,
-    path and key of each request."""
+    """A server that gives a fixed answer, or closes the connection if `status` is 0. `asked` has the method, path and
+    key of each request."""
 
     status, body, location = 200, json.dumps(WRITTEN).encode(), ""
 

@@ -320,7 +320,7 @@ def test_a_public_address_needs_authentication_and_tls(tmp_path: Path, authority
 def test_a_public_address_is_served_with_insecure_or_with_auth_and_tls(
     cluster: WithPartitions, services: Any, tmp_path: Path, authority: Authority
 ) -> None:
-    """In both cases, `serve` checks the Host header."""
+    """`serve` checks the Host header with `--insecure`, and also with authentication and TLS."""
     shutil.copyfile(authority.issue("server"), tmp_path / "server.pem")
     tls = ("--tls-cert", "server.pem", "--tls-key", "server.pem")
     secured = services("--host", "0.0.0.0", *tls, "--allowed-hosts", "txnscope.example", trusted=authority.certificate)

@@ -93,7 +93,7 @@ def test_a_record_without_a_commit_says_nothing(package: Path, text: str) -> Non
 
 
 def test_a_package_within_another_repository_does_not_take_its_revision(checkout: Path) -> None:
-    """An environment often lies in the checkout of something else."""
+    """A Python environment often lies in the checkout of another project."""
     package = checkout / ".venv" / "lib" / "site-packages" / "service"
     package.mkdir(parents=True)
     assert revision(package, not_installed) == UNKNOWN

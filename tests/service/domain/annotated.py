@@ -55,7 +55,8 @@ def _causes(records: Sequence[LogRecord]) -> dict[int, Pair]:
 
 
 def while_open(records: Sequence[LogRecord]) -> set[Pair]:
-    """Returns every cause that the journal gives while the log grows. The newest cause is not settled yet."""
+    """Returns every (cause, confidence) that the journal gives while the log grows, record by record. The newest cause
+    is not settled yet."""
     found = set()
     for number in range(len(records)):
         steps = pairs(records[: number + 1])

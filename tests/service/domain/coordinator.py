@@ -2,7 +2,7 @@
 
 The model writes the transaction log, and notes the true cause of each record. Source: TransactionCoordinator
 (endTransaction, prepareInitProducerIdTransit), TransactionMetadata.prepareIncrementProducerEpoch. The module `lives`
-draws the actions of producers.
+chooses the actions of producers at random.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.facts import NO_ID, NO_RECORD, LogRecord
 
 LATE_END = "late_end"
-"""An EndTxn that was sent for an earlier transaction ended the present transaction (KAFKA-17754)."""
+"""Cause of an end: an EndTxn that was sent for an earlier transaction arrived late, and ended the present transaction
+(KAFKA-17754)."""
 ITSELF = "itself"
-"""The producer asked for a new epoch while its transaction was open (KIP-360)."""
+"""Cause of an abort: the producer asked for a new epoch while its transaction was open (KIP-360)."""
 ZOMBIE = "zombie"
-"""A fenced producer asked for a new epoch, and was refused after the open transaction had been aborted."""
+"""Cause of an abort: a fenced producer asked for a new epoch. The coordinator aborted the open transaction, and then
+refused the request."""
 
 DAY_MS = 86_400_000
 SCAN_MS = 10_000
@@ -32,9 +34,11 @@ COPIED = 0.05
 
 
 class Broker(NamedTuple):
-    """A broker version. With `bumps_twice`, as on 4.0.0, an abort by the coordinator raises the epoch by 2 under TV2.
-    With `tags`, as from 4.3 on, records contain the producer ids around a rotation, and a fence may rotate the producer
-    id."""
+    """A broker version.
+
+    - `bumps_twice`: under TV2, an abort by the coordinator raises the epoch by 2, as on 4.0.0.
+    - `tags`: records contain the previous producer id, and a fence may rotate the producer id, as from 4.3 on.
+    """
 
     name: str
     versions: tuple[int, ...]  # values of transaction.version that the broker supports
@@ -91,8 +95,8 @@ class Memory:
 
 @dataclass
 class Coordinator:
-    """A coordinator. `truth` gives the true cause of each record by offset, `aborts` the number of transactions that
-    were aborted."""
+    """A coordinator. `truth` has the true cause of each record, by offset. `aborts` is the number of aborted
+    transactions."""
 
     rng: Random
     broker: Broker
@@ -151,7 +155,8 @@ class Coordinator:
             instance.epoch = -1
 
     def _abort_open(self, cause: str, *, gives_up: bool) -> bool:
-        """Aborts an open transaction for an InitProducerId. Returns whether the client's retry finds the id idle."""
+        """Aborts the open transaction, if there is one, for an InitProducerId. Returns whether the request, or the
+        client's retry after the abort, finds the id idle."""
         if self.memory.state == states.ONGOING:
             self._abort_by_itself(cause)
             if gives_up or self.memory.state == states.ONGOING:
@@ -169,8 +174,8 @@ class Coordinator:
     def deliver_late(self) -> None:
         """Delivers a duplicate of an earlier EndTxn.
 
-        The duplicate ends the open transaction if it has the current producer id and epoch. Under TV2 it cannot end a
-        later transaction, because every end raises the epoch.
+        A duplicate with the current producer id and epoch ends the open transaction. Under TV2, a duplicate cannot end
+        a later transaction, because every end raises the epoch.
         """
         if not self.copies:
             return
@@ -224,8 +229,8 @@ class Coordinator:
         self._prepare(cause or meant, states.PREPARE_COMMIT if commit else states.PREPARE_ABORT, tv2, bump=1)
 
     def _end_late(self, instance: Instance, commit: bool) -> None:
-        """Handles an EndTxn with an epoch that is no longer current. If the coordinator has aborted, and a TV2 producer
-        requests an abort, the request is accepted without a record, and the producer goes on. Any other producer has to
+        """Handles an EndTxn with an epoch that is no longer current. If the coordinator has aborted the transaction, an
+        abort from a TV2 producer is accepted without a record, and the producer goes on. Any other producer has to
         initialize again."""
         was = (instance.pid, instance.epoch)
         accepted = was in {(self.memory.pid, self.memory.last_epoch), (self.memory.last_pid, self.memory.last_epoch)}

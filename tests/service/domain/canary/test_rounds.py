@@ -1,4 +1,4 @@
-"""Tests of what a coordinator's rounds add up to: failures, durations and percentiles."""
+"""Tests of a coordinator's state after several canary rounds: failures, durations and percentiles."""
 
 from __future__ import annotations
 

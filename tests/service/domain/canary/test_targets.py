@@ -1,4 +1,4 @@
-"""Tests of the canary's names, and of which partitions its transactions use."""
+"""Tests of the canary's names, and of the partitions that the canary's transactions use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ BOTH = frozenset({1, 2})
 
 
 def layout(log: dict[int, tuple[int, int]], topic: dict[int, int], brokers: frozenset[int] = BOTH) -> Layout:
-    """Returns a layout. `log`: leader and replicas in sync by partition; `topic`: leader by partition."""
+    """Returns a layout. `log` has (leader, number of replicas in sync) by partition of the transaction log. `topic` has
+    the leader by partition of the canary's topic."""
     return Layout(
         brokers,
         tuple(Replicated(partition, leader, 3, in_sync) for partition, (leader, in_sync) in log.items()),

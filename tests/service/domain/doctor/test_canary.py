@@ -1,4 +1,4 @@
-"""Tests of what doctor says about the canary's principal."""
+"""Tests of the lines of doctor about the canary's principal."""
 
 from __future__ import annotations
 

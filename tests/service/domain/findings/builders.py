@@ -44,7 +44,7 @@ def id_now(name: str = "pay-1", state: int = states.ONGOING, age_ms: int = 0, **
 def event(
     sequence: int, name: str = "pay-1", cause: CauseCode = CauseCode.TIMEOUT, ago_ms: int = 0, **fields: Any
 ) -> Event:
-    """Returns an event of an id that happened `ago_ms` ago."""
+    """Returns an event of the id `name`. The event happened `ago_ms` ago."""
     from_state = states.ONGOING if cause in (CauseCode.TIMEOUT, CauseCode.FENCED) else states.EMPTY
     one = Event(
         sequence,

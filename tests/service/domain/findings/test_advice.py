@@ -130,8 +130,8 @@ def test_overdue_advice_names_the_feature_only_where_it_was_lowered() -> None:
 
 
 def test_advice_for_a_transaction_left_open_by_a_lowered_feature() -> None:
-    """The transaction of `A`, begun under transaction.version 2, is open beyond its timeout. Records of other ids were
-    written to the same log partition after the abort of `A` was due. Version 0 is finalized now."""
+    """The transaction of `A` began under transaction.version 2, and is open beyond its timeout. Records of other ids
+    were written to the same log partition after the abort of `A` was due. Version 0 is finalized now."""
     place, sink = Place(3, 1), Sink(TwoPhase.NO, 7, 3, DEADLINE_MS)
     facts = OverdueFacts("A", ORDERS, place, sink, True, written_under=2, finalized=0, answer=Answer.AGREES)
     assert facts.advice() == (

@@ -140,7 +140,7 @@ def test_a_group_that_may_still_commit_has_no_finding_yet(relation: GroupRelatio
 
 def test_idle_time_before_the_stall_does_not_count() -> None:
     """An idle group that reads uncommitted records reads new records at once, but commits some seconds later. So the
-    length of the stall counts, and the idle time before does not."""
+    length of the stall counts, and not the idle time before the stall."""
     idle = 100 * M
     assert found([victim(stood_ms=idle, stalled_ms=COMMIT_EXPECTED_MS - 1)], blocker(RelationKind.HANGING)) == []
     assert len(found([victim(stood_ms=idle, stalled_ms=COMMIT_EXPECTED_MS)], blocker(RelationKind.HANGING))) == 1

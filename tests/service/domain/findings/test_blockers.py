@@ -129,7 +129,7 @@ def test_an_entry_first_seen_a_moment_ago_may_be_unknown() -> None:
 
 
 def test_an_entry_that_awaits_confirmation_leaves_a_stall_judged() -> None:
-    """A live producer may still take over an entry. Such an entry leaves the partition judged until its confirmation is
+    """A live producer may still take over an entry. The partition stays judged until the confirmation of the entry is
     due."""
     looked_at = entry(7, 105, NOW_MS - CONFIRMATION_TAKES_MS + 1)
     living = with_record(OWNER, state=states.COMPLETE_COMMIT, producer_epoch=3)._replace(partitions=())

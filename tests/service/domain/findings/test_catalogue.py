@@ -1,5 +1,5 @@
-"""Tests that a new kind of finding needs one catalogue entry, one rule and one runbook. No other module may list the
-kinds."""
+"""Tests that a new kind of finding needs one catalogue entry, one rule and one runbook. Only the catalogue may list
+more than a few kinds."""
 
 from __future__ import annotations
 

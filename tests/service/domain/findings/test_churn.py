@@ -25,7 +25,7 @@ def born(sequence: int, name: str, ago_ms: int = 0) -> Event:
 
 
 def one_by_one(names: Iterable[str], every_ms: int = 10 * S) -> list[Event]:
-    """Returns the first events of ids at regular intervals. The last id is new now."""
+    """Returns the first event of each id, one every `every_ms`. The last event happens now."""
     names = list(names)
     return [born(n, name, (len(names) - 1 - n) * every_ms) for n, name in enumerate(names)]
 
@@ -39,7 +39,7 @@ def streams(process: int, thread: int = 1) -> str:
 
 
 def used_for(events: Iterable[Event], for_ms: int) -> dict[bytes, int]:
-    """Returns the time of each id's last use. Each id was used for `for_ms` and then abandoned."""
+    """Returns the time of each id's last use, which is `for_ms` after the id's event."""
     return {e.transactional_id: e.at_ms + for_ms for e in events}
 
 
@@ -98,7 +98,8 @@ def test_streams_with_a_new_process_id_at_every_start_shall_keep_state_dir() -> 
 
 
 def test_advice_covers_both_cases_where_ids_may_be_of_kafka_streams() -> None:
-    """If the ids have the form of Kafka Streams but another timeout, the advice covers both explanations."""
+    """If the ids have the form of Kafka Streams, but not its transaction timeout, the advice covers both
+    explanations."""
     new = one_by_one(map(streams, range(6)), 30 * S)
     (found,) = find(new, used_for(new, 20 * S))
     assert found.advice.startswith("Give each instance a transactional.id that stays the same over restarts. If this")
@@ -135,8 +136,8 @@ def test_numbered_ids_are_churn_only_if_new_ones_keep_coming() -> None:
 
 
 def checkpoints(count: int, subtask: int = 0) -> tuple[list[Event], dict[bytes, int]]:
-    """Returns the events of a sink's new ids, one every 20 s, and by id the time of the last use. An id commits when
-    the next one is new. The last id is in use."""
+    """Returns the events of a sink's new ids, one every 20 s, and the time of each id's last use. An id is used until
+    shortly after the next event. The newest id is still in use."""
     new = one_by_one((f"sink-{subtask}-{n}" for n in range(1, count + 1)), 20 * S)
     return new, {e.transactional_id: e.at_ms + 20 * S + 40 for e in new[:-1]} | {new[-1].transactional_id: IN_USE}
 
@@ -177,8 +178,8 @@ def test_ids_without_a_common_prefix_are_no_churn() -> None:
 
 
 def test_very_many_new_ids_are_churn_at_once() -> None:
-    """An application with one id per message is reported at once. Its events would be deleted before its ids have been
-    unused for long enough."""
+    """An application with one id per message is reported at once. The events of the ids would be deleted before the ids
+    have been unused for long enough."""
     new = one_by_one((f"etl-{n:06x}ab" for n in range(MANY_PROCESSES)), 30)
     window = ReportWindow(NOW_MS - QUIET_MS, before_sequence=0)
     (found,) = churn.churn(new, {}, context(), window, ())

@@ -87,8 +87,8 @@ def test_a_log_partition_is_known_if_read_to_an_end_requested_lately() -> None:
 
 
 def test_a_read_from_before_the_clock_was_set_back_is_not_fresh() -> None:
-    """After the clock was set back, the time of an earlier read lies in the future. Such a read does not count as
-    fresh."""
+    """After the clock was set back, the time of an earlier read lies in the future. If that time is more than 1 s
+    ahead, the read does not count as fresh."""
     just_written = LogProgress(0, 1, 50, 50, NOW_MS + 1 * S)
     assert known_log(limits_of({}), [just_written], NOW_MS).is_complete
     set_back = LogProgress(1, 1, 50, 50, NOW_MS + 1 * S + 1)

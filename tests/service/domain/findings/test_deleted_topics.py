@@ -102,9 +102,9 @@ def test_a_decision_that_is_appended_again_is_as_old_as_the_first() -> None:
 class World(NamedTuple):
     """Two transactions of one producer id, both with b-0 among their partitions.
 
-    Each transaction has four steps of one second: write, decision, marker on b-0, completion. The topic is deleted
-    before step `deleted`. By then, the first `read` steps were read from b-0. The deletion becomes known before step
-    `known`.
+    Each transaction has four steps of one second: write, decision, marker on b-0, completion. The steps of both
+    transactions are counted from 0. The topic is deleted before step `deleted`. The steps below `read` were read from
+    b-0 before the deletion. The deletion becomes known before step `known`.
     """
 
     commits: tuple[bool, bool]
