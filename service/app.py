@@ -176,7 +176,7 @@ def create_exporter(app: FastAPI, table: OtlpTable, instance: str, base: str | N
 
 
 def trial_notification(base: str) -> Notification:
-    """Returns a notification that says that it is a test."""
+    """Returns a test notification for receivers. Its text says that it is a test."""
     now_ms = wall_clock_ms()
     finding = trial_finding(now_ms)
     return Notification(0, TEST, now_ms, TRIAL_CLUSTER, finding, *_rendered(base, TRIAL_CLUSTER, finding))

@@ -19,8 +19,8 @@ KEYS_READ_EVERY_S: Final = 2.0
 """Seconds after which the keys of the store are read again: a revoked key is refused within this time."""
 
 _NEW_KEY_AFTER_S: Final = 0.2
-"""An unknown key may be new: for an unknown key, the keys are read again if the last read is older than this
-(seconds)."""
+"""Minimum time (s) from a read of the keys until an unknown key causes another read. An unknown key may have been
+created in the meantime."""
 
 _BEARER, _BASIC = "bearer", "basic"
 
@@ -30,7 +30,7 @@ ReadKeys = Callable[[], Iterable[StoredKey]]
 
 
 class _Given(NamedTuple):
-    """The two parts of the header: the scheme in lower case, and the text after it."""
+    """The two parts of the header Authorization: the scheme in lower case, and the text after the scheme."""
 
     scheme: str
     text: str
@@ -71,8 +71,8 @@ class Authenticator:
         return (*basic, 'Bearer realm="txnscope"')
 
     def known(self, header: str, now_s: float) -> Principal | None:
-        """Returns the principal if no read of the store, slow hash or check of a token is needed. Else returns None:
-        call `check`."""
+        """Returns the principal if the credentials were found valid a short time ago, or belong to an operator of the
+        configuration. Else returns None: call `check`, which may read the store, hash a password, or check a token."""
         given = _given(header)
         if given.scheme == _BASIC:
             pair = _pair(given.text)

@@ -76,9 +76,9 @@ class Person(Table):
 
 
 class Oidc(Table):
-    """An issuer of tokens. `jwks_url` None: as the issuer's discovery document names it. `roles`: grants by value of
-    the claim `roles_claim`. `ca`: file of the authorities that may sign the issuer's certificate; None: the system's.
-    """
+    """An issuer of tokens. `jwks_url`: the address of the issuer's keys; if None, the address in the issuer's discovery
+    document. `roles`: the grants for each value of the claim `roles_claim`. `ca`: file of the authorities that may sign
+    the issuer's certificate; if None, the authorities of the system."""
 
     issuer: SafeUrl
     audience: Text

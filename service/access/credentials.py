@@ -77,12 +77,14 @@ class Passwords:
         return bool(self._people)
 
     def known(self, name: str, password: str, now_s: float) -> Principal | None:
-        """Returns the principal of a name and password that were found valid a short time ago; costs microseconds."""
+        """Returns the principal if the name and password were found valid within the last KEPT_S, else None. Takes
+        microseconds."""
         principal, until_s = self._right.get(self._mark(name, password), (None, 0.0))
         return principal if now_s < until_s else None
 
     def check(self, name: str, password: str, now_s: float) -> Principal | None:
-        """Returns the principal if the password is right. Takes some 60 ms of a core, even for an unknown name."""
+        """Returns the principal if the password is right, else None. Takes some 60 ms of a core, even for an unknown
+        name."""
         hashed, principal = self._people.get(name, (self._nobody, None))
         if not hashed.fits(password) or principal is None:
             return None
@@ -110,7 +112,7 @@ _KNOWN: Final = re.compile("changeme|password|passw0rd|secret|letmein|qwerty|txn
 
 
 class StoredKey(NamedTuple):
-    """A key that is not revoked, as the store has it. `digest`: as `digest_of` returns it."""
+    """A key of the store that is not revoked. `digest`: the result of `digest_of` for the key."""
 
     name: str
     digest: str

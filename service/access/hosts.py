@@ -43,7 +43,8 @@ def is_loopback(name: str) -> bool:
 
 
 def parse_host(text: str) -> str:
-    """Returns a name or an address for `AllowedHosts`. Raises ValueError, with one line, for anything else."""
+    """Returns a name or an address for `AllowedHosts`. Raises ValueError, with a message of one line, for any other
+    text."""
     name = text.strip("[]").rstrip(".").lower()
     if not _NAME.fullmatch(name) and not _is_address(name):
         raise ValueError(f"{text!r} is no host: give a name or an address, without a port")

@@ -32,8 +32,8 @@ cluster."""
 METRICS: Final = "/metrics"
 
 MCP: Final = "/mcp"
-"""The path of the Model Context Protocol. Its requests are POSTs, but they change nothing. As for SHARED, a role in
-some cluster is enough."""
+"""The path of the Model Context Protocol. Its requests are POSTs, but they change nothing. A role in any one cluster is
+enough, as for paths in SHARED."""
 
 WRITES: Final[dict[tuple[str, str], Role]] = {
     ("POST", "findings/{finding}/resolve"): Role.OPERATOR,
@@ -99,8 +99,8 @@ def may_change(method: str, path: str) -> bool:
 
 
 def is_declared(method: str, template: str) -> bool:
-    """Returns whether a route may exist: it only reads, or WRITES has a role for it. `template`: its path, with names
-    in braces."""
+    """Returns whether a route may exist: it only reads, or WRITES has a role for it. `template`: the route's path, with
+    the names of parameters in braces."""
     found = _OF_CLUSTER.fullmatch(template)
     return not may_change(method, template) or (
         found is not None and _role_of_write(method, found["rest"] or "") is not None

@@ -27,7 +27,7 @@ LEEWAY_S: Final = 30
 """Seconds by which the clocks of the issuer and of this machine may differ."""
 
 KEPT_S: Final = 60.0
-"""Longest time in seconds for which a valid token is not checked again."""
+"""Longest time (s) for which a valid token is not checked again."""
 
 _TIMEOUT_S: Final = 5.0
 _ASK_AGAIN_S: Final = 10.0
@@ -52,7 +52,7 @@ class Tokens:
         self._asked_at_s = -_ASK_AGAIN_S
 
     def known(self, token: str, now_s: float) -> Principal | None:
-        """Returns the principal of a token that was found valid a short time ago."""
+        """Returns the principal of a token that was found valid within the last KEPT_S; None for any other token."""
         principal, until_s = self._right.get(self._mark(token), (None, 0.0))
         return principal if now_s < until_s else None
 

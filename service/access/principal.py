@@ -65,7 +65,7 @@ ANYBODY: Final = Principal("anybody", frozenset({Grant(Role.VIEWER)}))
 
 
 def parse_grant(text: Any) -> Grant:
-    """Reads `viewer` or `operator@orders`. Raises ValueError, with one line, for anything else."""
+    """Reads `viewer` or `operator@orders`. Raises ValueError, with a message of one line, for any other value."""
     word, at, cluster = str(text).partition("@")
     role = _ROLES.get(word)
     if role is None or not isinstance(text, str):
@@ -80,7 +80,8 @@ def parse_grant(text: Any) -> Grant:
 
 
 def parse_grants(texts: Any) -> frozenset[Grant]:
-    """Reads a list of grants. Raises ValueError, with one line, for anything else, and for an empty list."""
+    """Reads a list of texts like `viewer`. Raises ValueError, with a message of one line, for an empty list and for
+    anything else."""
     if not isinstance(texts, Sequence) or isinstance(texts, str) or not texts:
         raise ValueError('not a list like ["viewer", "operator@orders"]')
     return frozenset(parse_grant(text) for text in texts)

@@ -11,7 +11,7 @@ from service.access.actions import Action
 
 
 class BadCredentials(Exception):
-    """The credentials are wrong. The text says what is wrong with them, never what they are."""
+    """The credentials are wrong. The text describes the fault, and never contains the credentials."""
 
 
 FIRST_WINDOW_S: Final = 10.0
@@ -22,7 +22,7 @@ _OTHERS: Final = "others"
 
 class Refusal(NamedTuple):
     """A refused request. `action`: what was refused, AUTHENTICATE or AUTHORIZE of `service.access.actions`; `who`: the
-    name, if it is known."""
+    sender's name; "" if not known."""
 
     action: Action
     address: str
@@ -78,7 +78,8 @@ class Refusals:
         return found
 
     def next_s(self) -> float | None:
-        """Returns the time at which to call `due` next, by the clock of `now_s`; None: nothing was refused lately."""
+        """Returns the time at which to call `due` next, on the clock from which `now_s` comes; None if no window is
+        open."""
         return min((window.until_s for window in self._windows.values()), default=None)
 
     def _key(self, one: Refusal) -> str:
@@ -104,7 +105,8 @@ class Slowdown:
         self._free_at: dict[str, float] = {}
 
     def is_full(self, address: str, now_s: float) -> bool:
-        """Returns True if the answer to another request from this address would be delayed by more than LONGEST_S."""
+        """Returns True if the answer to another request with wrong credentials from this address would be delayed by
+        more than LONGEST_S."""
         return self._free_at.get(self._key(address), 0.0) - now_s > LONGEST_S - EACH_S
 
     def turn(self, address: str, now_s: float) -> float | None:

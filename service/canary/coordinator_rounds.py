@@ -26,18 +26,19 @@ class Prober(Protocol):
 
 
 class Clocks(NamedTuple):
-    """`now_ms`: the wall clock; `monotonic`: seconds for pauses."""
+    """The clocks of the canary. `now_ms`: the wall clock; `monotonic`: a monotonic clock in seconds, for pauses."""
 
     now_ms: Callable[[], int]
     monotonic: Callable[[], float]
 
 
 class CoordinatorRounds:
-    """Runs the rounds of one coordinator until `end`: one every `every_s`, and one at once if the target changes. The
-    rounds have a thread of their own, because a broker that does not answer must not delay the rounds of other
-    coordinators.
+    """Runs the rounds of one coordinator until `end` is called. A round begins every `every_s` seconds, and earlier if
+    the target has changed. The rounds have a thread of their own, because a broker that does not answer must not delay
+    the rounds of other coordinators.
 
-    `layout`: returns the newest layout. `save`: stores the coordinator, and returns False if the rounds must end."""
+    `layout`: returns the newest layout. `save`: stores the coordinator, and returns False if the rounds must end.
+    """
 
     def __init__(
         self,

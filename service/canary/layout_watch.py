@@ -30,7 +30,8 @@ _TOPIC_CONFIGS: Final = {
 
 
 class LayoutWatch:
-    """Reads the layout. For one thread."""
+    """Reads the canary's layout, and creates the canary's topic if it does not exist. Only one thread may use an object
+    of this class."""
 
     def __init__(self, settings: ClientSettings, topic: str) -> None:
         self._settings, self._topic = settings, topic

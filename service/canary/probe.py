@@ -47,7 +47,7 @@ _NAMES: Final = {
     "_UNKNOWN_TOPIC": "UNKNOWN_TOPIC_OR_PARTITION",
     "_UNKNOWN_PARTITION": "UNKNOWN_TOPIC_OR_PARTITION",
 }
-"""Kafka's names for errors that librdkafka finds out by itself."""
+"""Kafka's names for errors that librdkafka itself detects."""
 
 _SAYS_LITTLE: Final = frozenset({"_TIMED_OUT", "_TIMED_OUT_QUEUE", "_MSG_TIMED_OUT", "_PURGE_QUEUE", "_PURGE_INFLIGHT"})
 """Errors that only report that something did not happen; the connection's own error says why."""

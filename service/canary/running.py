@@ -31,13 +31,13 @@ LOOK_EVERY_S: Final = 1.0
 NOTE_EVERY_S: Final = 5.0
 FORGET_AFTER_MS: Final = 3_600_000
 """Time (ms) after which a broker that coordinates nothing any more is forgotten. If the settings list the brokers to
-probe, all others are forgotten at once."""
+probe, all other brokers are forgotten at once."""
 
 JOIN_S: Final = 6.0
 """Longest wait (s) for the end of the last rounds: a round, its abort, and the closing of its clients."""
 
 _SPREAD_S: Final = 2.0
-"""Time over which the first rounds of the coordinators are spread."""
+"""Time (s) over which the first rounds of the coordinators are spread."""
 
 
 class Plan(NamedTuple):
@@ -51,8 +51,8 @@ class Plan(NamedTuple):
 
 
 class RunningCanary:
-    """Runs rounds at every coordinator: `begin` once, then `run` until the lease is lost. `cluster_id`: the cluster's
-    number in the store."""
+    """Runs the rounds of one cluster's canary, at every coordinator. Call `begin` once; then call `run`, which returns
+    when the lease is lost or the canary ends. `cluster_id`: the cluster's number in the store."""
 
     def __init__(self, engine: Engine, plan: Plan, clocks: Clocks, held: Lease, cluster_id: int) -> None:
         self._engine, self._plan, self._clocks = engine, plan, clocks
@@ -67,7 +67,8 @@ class RunningCanary:
         self._rounds: dict[int, CoordinatorRounds] = {}
 
     def begin(self) -> None:
-        """Stores that the canary runs, and reads what earlier rounds showed. Raises StoreError, also LeaseLost."""
+        """Stores that the canary runs, and reads what earlier rounds showed. Raises LeaseLost if the lease is lost, or
+        another StoreError if the store fails."""
         with self._engine.begin() as connection:
             lease.check(connection, self._held)
             self._token = stored.begin(
@@ -94,12 +95,13 @@ class RunningCanary:
 
     @property
     def _status(self) -> tuple[int, str | None]:
-        """The number of leaderless partitions of the transaction log, and why nothing can be probed."""
+        """(the number of leaderless partitions of the transaction log, the reason why the layout cannot be read). The
+        reason is None while the layout can be read."""
         return 0 if self._layout is None else self._layout.leaderless, self._trouble
 
     def _look(self) -> None:
-        """Reads the layout, and starts and ends rounds by it. While the layout cannot be read, rounds go on with the
-        previous layout: they show what fails."""
+        """Reads the layout; starts and ends the rounds of coordinators as the layout requires. While the layout cannot
+        be read, the rounds go on with the previous layout, because failing rounds show the problem."""
         try:
             self._layout = self._watch.read()
             self._trouble = None
@@ -137,7 +139,7 @@ class RunningCanary:
 
     def _forget(self, layout: Layout) -> None:
         """Forgets brokers that have coordinated nothing for FORGET_AFTER_MS. If the settings list the brokers to probe,
-        forgets all others at once."""
+        forgets all other brokers at once."""
         now_ms, needed = self._clocks.now_ms(), set(coordinators(layout, self._plan.coordinators))
         unneeded = {*self._known, *self._rounds} - needed
         self._unneeded_since_ms = {one: self._unneeded_since_ms.get(one, now_ms) for one in unneeded}
@@ -155,8 +157,8 @@ class RunningCanary:
             self._write(lambda connection: stored.forget_coordinators(connection, self._cluster_id, outdated))
 
     def _save(self, one: Coordinator) -> bool:
-        """Stores the coordinator. Returns False if the lease is lost. If the store fails, the next round stores this
-        one, too."""
+        """Stores the coordinator. Returns False if the lease is lost. A failed write is not repeated, because the write
+        after the next round includes the results of this round."""
         self._write(lambda connection: stored.save_coordinator(connection, self._cluster_id, one))
         return not self._lost.is_set()
 

@@ -58,8 +58,8 @@ def _settings(flags: Namespace, command: Command) -> settings.Settings:
 
 
 def _warn(flags: Namespace, command: Command, loaded: settings.Settings) -> None:
-    """Prints a line for each file with secrets that others can read, and for each setting in a client.properties that
-    has no effect. Children of a supervisor print no lines, because the supervisor has printed them."""
+    """Prints a line for each file with secrets that others can read, and for each setting without effect in a
+    client.properties. Children of a supervisor print no lines, because the supervisor has printed them."""
     if command.settings and LIFELINE not in os.environ:
         config = flags.config or os.environ.get(f"{settings.ENV_PREFIX}CONFIG")
         for text in warnings(loaded, command.settings, config):
@@ -69,7 +69,7 @@ def _warn(flags: Namespace, command: Command, loaded: settings.Settings) -> None
 
 
 def _notes(command: Command, loaded: settings.Settings) -> Iterator[str]:
-    """Yields a line for each setting in a client.properties that has no effect."""
+    """Yields a line for each setting without effect in a client.properties."""
     if "kafka_config" in command.settings and (loaded.kafka_config or loaded.bootstrap_servers or loaded.clusters):
         # imported here, because commands that need no broker should not wait for the library
         from service.cli.kafka import notes

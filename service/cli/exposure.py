@@ -50,7 +50,8 @@ def check_mcp(settings: Settings) -> None:
 
 
 def tls_of(settings: Settings) -> ReloadingTls | None:
-    """Returns the TLS of the settings; None if there is none. Raises CommandFailed for files that cannot be used."""
+    """Returns the TLS context for the service, from the settings --tls-cert, --tls-key and --tls-client-ca. Returns
+    None without certificate or key. Raises CommandFailed for files that cannot be used."""
     if settings.tls_cert is None or settings.tls_key is None:
         return None
     try:
@@ -60,7 +61,8 @@ def tls_of(settings: Settings) -> ReloadingTls | None:
 
 
 def _is_local(host: str) -> bool:
-    """Returns True if only this machine reaches the host, and for an unknown host, which cannot be bound."""
+    """Returns True if only this machine can reach the host. Also returns True for an unknown host, because no service
+    can listen there."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError):
@@ -100,8 +102,9 @@ def _secret_files(settings: Settings, used: tuple[str, ...], config: str | None)
 
 
 def _of_kafka(file: Path | None) -> Iterator[Path]:
-    """Yields `file`, a client.properties, if it has a secret; then the files that its config providers read, except
-    certificates; then the PEM files with private keys that it names. Yields nothing for a file that cannot be used."""
+    """Yields the files with secrets to which `file`, a client.properties, leads. First comes `file` itself, if it has a
+    secret. Then come the files that its config providers read, except certificates, and last the PEM files with private
+    keys that its settings name. Yields nothing if `file` cannot be used."""
     if file is None:
         return
     # imported here, because commands that need no broker should not wait for the library

@@ -20,10 +20,10 @@ from service.settings import Settings, for_ingest
 
 
 def ingest_children(settings: Settings) -> list[ChildCommand]:
-    """Returns the command of a child for each cluster to watch. If there are several, the failure of a child never ends
-    the others, even if the child's brokers cannot be reached, or its settings do not work.
+    """Returns the commands of the child processes, one for each cluster to watch. With several children, the failure of
+    one child never ends the others, even if that child's brokers cannot be reached, or its settings do not work.
 
-    Raises SettingsError if flags and `[[clusters]]` do not fit together, and the errors of `client_settings`.
+    Raises SettingsError if flags and `[[clusters]]` do not fit together, and CommandFailed as `client_settings` does.
     """
     found = settings.of_each_cluster()
     for one in found:
@@ -40,20 +40,19 @@ def ingest_children(settings: Settings) -> list[ChildCommand]:
 
 def service_clients(settings: Settings) -> Clients:
     """Returns the settings of the clients with which the service reads from Kafka: one for each of `[[clusters]]`, and
-    one for --bootstrap-servers or --kafka-config. Raises the errors of `client_settings`."""
+    one for --bootstrap-servers or --kafka-config. Raises CommandFailed as `client_settings` does."""
     return _clients(settings, client_settings)
 
 
 def remediation_clients(settings: Settings) -> Clients:
-    """Returns the settings of the clients with which the service writes markers: those of --remediation-config if it is
-    given, else those with which it reads. Raises the errors of `client_settings`."""
+    """Returns the settings of the clients with which the service writes markers: those of --remediation-config, or
+    without this flag those of `service_clients`. Raises CommandFailed as `client_settings` does."""
     return _clients(settings, _remediation_settings)
 
 
 def canary_plans(settings: Settings, *, needs_library: bool = True) -> list[tuple[ClientSettings, CanaryTable]]:
     """Returns the canaries to run. For each cluster with a table `[canary]`: the settings of the canary's principal,
-    and the table. Raises the errors of `client_settings`, and CommandFailed if the canary's library is needed and
-    missing."""
+    and the table. Raises CommandFailed as `client_settings` does, and if the canary's library is needed and missing."""
     found = [
         (client_settings(_with_principal(one, one.canary.kafka_config)), one.canary)
         for one in settings.of_each_cluster()
@@ -94,8 +93,8 @@ def client_settings(settings: Settings) -> ClientSettings:
 
 
 def notes(settings: Settings) -> Iterator[str]:
-    """Yields a line for each setting in a client.properties that has no effect. The command itself reports errors in
-    the file."""
+    """Yields a line for each setting without effect in the client.properties files. Skips a file with errors, because
+    the command itself reports the errors."""
     for one in (settings, *settings.clusters):
         canary = None if one.canary is None else one.canary.kafka_config
         for file in (one.kafka_config, one.remediation_config or one.kafka_config, canary or one.kafka_config):

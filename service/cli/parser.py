@@ -67,7 +67,8 @@ _SERVED: Final = ("host", "port", *_TLS, "allowed_hosts", "remediation_config", 
 class Command(NamedTuple):
     """A command of `txnscope`.
 
-    `module` of service.cli.commands has `run(flags, settings) -> int`; it is imported only when the command runs.
+    `module`: the name of the module in `service.cli.commands` that has the function `run(flags, settings) -> int`. The
+    module is imported only when the command runs.
     """
 
     name: str

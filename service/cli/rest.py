@@ -65,7 +65,8 @@ _SPAN: Final = frozenset({"from", "to", "kind", "producer_id", "marker_offset", 
 _ACKNOWLEDGED: Final = frozenset({"at", "by", "reason"})
 _MARKER: Final = frozenset({"marker", "topic", "partition", "producer_id", "producer_epoch"})
 _RESOLUTION: Final = _MARKER | {"executed", "coordinator_epoch", "reason", "steps", "command"}
-"""The field names above distinguish our answers from those of another server."""
+"""The constants from _LIST to this one hold names of fields. An answer that lacks these fields is from another server,
+not from txnscope."""
 
 
 Query = Mapping[str, str | Sequence[str] | None]
@@ -122,17 +123,16 @@ class Service:
         self._list(self._of_cluster(f"producers/{_quoted(producer_id)}", {}), {"transactional_id"})
 
     def summary(self) -> dict[str, Any]:
-        """Returns the cluster: counts, sources."""
+        """Returns the cluster as REST describes it: counts, sources, and what could not be judged."""
         return self._known(self._ask(self._path()), _CLUSTER)
 
     def since(self, moment: str) -> timedelta:
-        """Returns the time from `moment` (a time in an answer) to the last answer, by the clock of the service's
-        machine.
-        """
+        """Returns the time that passed from `moment`, a time in an answer of the service, until the last answer. Uses
+        only the clock of the service's machine."""
         return self._answered_at - datetime.fromisoformat(moment)
 
     def explain(self, topic: str, partition: int, offset: int, to: int) -> dict[str, Any]:
-        """Returns `{"spans", "truncated_at", "as_of"}` of offsets of a partition."""
+        """Returns the explanation of the offsets [offset, to) of a partition: `{"spans", "truncated_at", "as_of"}`."""
         path = f"partitions/{_quoted(topic)}/{partition}/offsets/{offset}"
         answer = self._known(self._of_cluster(path, {"to": str(to)}), _EXPLANATION)
         if not isinstance(answer["spans"], list):
@@ -147,7 +147,8 @@ class Service:
 
     def resolve(self, finding: str, *, dry_run: bool) -> dict[str, Any]:
         """Returns the marker that was written, or would be written (`dry_run`). Uses the key of --operator-key-file
-        (the older flag) if that is given, else the key of --key-file. Raises CommandFailed also if there is no key."""
+        (the older flag) if that is given, else the key of --key-file. Raises CommandFailed if there is no key, or if
+        the request fails."""
         file = self._settings.operator_key_file
         key = self._key if file is None else _read_key("--operator-key-file", file)
         if key is None:
@@ -194,9 +195,8 @@ class Service:
         return self._ask(f"{self._path()}/{path}?{urlencode(given, doseq=True, errors='surrogateescape')}")
 
     def _list(self, answer: Any, names: Set[str], fields: Set[str] = _LIST) -> dict[str, Any]:
-        """Returns the answer if it has the fields and is a list of objects that have all the names; else raises
-        CommandFailed.
-        """
+        """Returns the answer if it has all of `fields`, and each of its items has all of `names`. Else raises
+        CommandFailed."""
         page = self._known(answer, fields)
         if not isinstance(page["items"], list):
             raise self._foreign()
@@ -205,9 +205,8 @@ class Service:
         return page
 
     def _known(self, answer: Any, names: Set[str]) -> dict[str, Any]:
-        """Returns the answer if it has all the names, else raises CommandFailed: many servers answer any path with some
-        JSON.
-        """
+        """Returns the answer if it has all the fields `names`, else raises CommandFailed: many servers answer any path
+        with some JSON."""
         if not isinstance(answer, dict) or not names <= answer.keys():
             raise self._foreign()
         return answer
@@ -274,7 +273,8 @@ class Service:
 
 
 def _date(header: str | None) -> datetime:
-    """Returns the time in the header; if there is none, or it is invalid, the time now by our own clock."""
+    """Returns the time in the header. If the header is missing or invalid, returns the present time by this machine's
+    clock."""
     try:
         return parsedate_to_datetime(header or "").astimezone(UTC)
     except ValueError:

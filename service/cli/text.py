@@ -41,14 +41,15 @@ def time_of(ms: int) -> str:
 
 
 def age(since: str | None, until: str | None) -> str:
-    """Returns the time between two times of the service, in its two largest units: `3m 20s`; `-` if one is missing."""
+    """Returns the time from `since` to `until`, in its two largest units: `3m 20s`. Returns `-` if `since` or `until`
+    is None."""
     if since is None or until is None:
         return "-"
     return span(int((datetime.fromisoformat(until) - datetime.fromisoformat(since)).total_seconds()))
 
 
 def duration(ms: int | None) -> str:
-    """Returns a duration like `48ms`, `16.0s` or `1m 7s`; `-` if there is none."""
+    """Returns a duration like `48ms`, `16.0s` or `1m 7s`; `-` for None."""
     if ms is None:
         return "-"
     if ms < 1_000:

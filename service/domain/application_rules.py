@@ -60,7 +60,7 @@ class ApplicationRules(NamedTuple):
     rules: tuple[ApplicationRule, ...] = ()
 
     def matching(self, shown: str) -> ApplicationRule | None:
-        """Returns the first rule that names an application for the id; None if there is none."""
+        """Returns the first rule that names an application for the id; None if no rule does."""
         return next((rule for rule in self.rules if rule.name_of(shown) is not None), None)
 
     def kind_of(self, shown: str) -> Framework | None:
@@ -77,8 +77,9 @@ class ApplicationRules(NamedTuple):
         return Assigned(rule.name_of(shown), recognised.kind if rule.kind is None else rule.kind)
 
     def corrected(self, shown: str, recognised: Application) -> Application:
-        """Returns the maker of the id. If a rule names another framework than the recognised one, the result has only
-        the rule's framework and name: the recognised task and naming strategy would not fit the rule's framework."""
+        """Returns `recognised`, the maker of the id `shown`, unless a rule names another framework. In that case,
+        returns only the rule's framework and name: the recognised task and naming strategy would not fit the rule's
+        framework."""
         rule = self.matching(shown)
         if rule is None or rule.kind in (None, recognised.kind):
             return recognised
@@ -103,7 +104,8 @@ def usable(name: str | None) -> str | None:
 
 
 def mistake_in(prefix: str | None, pattern: str | None, name: str | None) -> str | None:
-    """Returns the mistake for which these texts cannot be a rule; None if they can."""
+    """Returns the reason why these texts cannot make a rule; None if they can. `prefix`, `pattern` and `name`: as in
+    ApplicationRule."""
     if (prefix is None) == (pattern is None):
         return "needs either prefix or pattern"
     has_group = False

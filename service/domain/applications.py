@@ -140,8 +140,7 @@ def connect_task_prefix(name: str) -> str | None:
 
 
 def may_be_recognised(name: str) -> bool:
-    """Returns whether the id has a form that some framework gives: whether `application_of` may return anything but
-    NOTHING."""
+    """Returns whether the id has a form that some framework gives. If False, `application_of` returns NOTHING."""
     return name.startswith(_CONNECT) or _STREAMS_TASK.fullmatch(name) is not None or bool(sibling_names(name))
 
 
@@ -178,8 +177,8 @@ def _streams(one: Behaviour, parts: re.Match[str], others: Mapping[str, Behaviou
 
 
 def _streams_task(one: Behaviour, parts: re.Match[str]) -> Application:
-    """Recognises Kafka Streams before `exactly_once_v2`, which has a producer for each task. Siblings prove nothing:
-    other applications number their producers in this form, too."""
+    """Recognises Kafka Streams with the older `exactly_once`: one producer for each task. Siblings prove nothing: other
+    applications number their producers in this form, too."""
     if one.timeout_ms != STREAMS_TIMEOUT_MS:
         return NOTHING
     return Application(Framework.KAFKA_STREAMS, parts["name"], f"{parts['topology']}_{parts['partition']}", PER_TASK)

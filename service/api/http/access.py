@@ -68,8 +68,8 @@ Record = Callable[[Iterable[Counted]], None]
 
 
 class Access:
-    """The state behind the middleware of one application. `operators`: keys by name. `read_keys`: reads the keys of the
-    store. `record`: stores refusals."""
+    """The credentials, hosts and refusals that AccessControl uses in one application. `operators`: keys by name.
+    `read_keys`: reads the keys of the store. `record`: stores refusals."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Access:
             self._summing = asyncio.create_task(self._sum())
 
     async def flush(self) -> None:
-        """Records the refusals that are not recorded yet, when the service ends."""
+        """Records the refusals that are not recorded yet. Called when the service ends."""
         if self._summing is not None:
             self._summing.cancel()
         await self._write(self._refusals.due(float("inf")))
@@ -132,7 +132,8 @@ class Access:
 
 
 class AccessControl:
-    """Pure ASGI middleware. A request that passes has its principal in the scope (`service.api.http.principals`)."""
+    """Pure ASGI middleware that refuses requests with a wrong Host header, from pages of another site, or without the
+    role that they need. A request that passes has its principal in the scope (`service.api.http.principals`)."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app, self._access = app, access
@@ -207,8 +208,8 @@ class _Unauthenticated(ProblemError):
 
 
 def require_cluster(request: Request, cluster: str) -> None:
-    """Raises ProblemError (403) if the sender may not see the cluster. For routes whose path does not name the cluster,
-    because `AccessControl` cannot check those."""
+    """Raises ProblemError (403) if the sender may not see the cluster. Used by routes whose path does not name the
+    cluster, because `AccessControl` cannot check those routes."""
     principal = principal_of(request)
     if not principal.sees(cluster):
         raise ProblemError(403, NOT_ALLOWED, f"{principal.name!r} may not see cluster {cluster!r}")

@@ -45,13 +45,13 @@ def answer(body: Shape, as_of_ms: int | None) -> Response:
 def answer_page(
     kind: Callable[..., Page[T]], items: Sequence[T], next_cursor: str | None, as_of_ms: int | None, **more: Any
 ) -> Response:
-    """Returns 200 with a page of the class `kind`. `more`: the fields that the page has besides `items`."""
+    """Returns 200 with a page of the class `kind`. `more`: the values of further fields of the page."""
     return answer(kind(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms), **more), as_of_ms)
 
 
 def answer_once(body: Shape, status: int = 200) -> Response:
-    """Returns the answer to a request that did something. No cache may keep the answer, and it has no ETag: a 304 would
-    hide what was done."""
+    """Returns the answer to a request that did something. No cache may keep the answer. The answer has no ETag, because
+    a 304 would hide what was done."""
     return Response(to_json(body), status, {"Cache-Control": "no-store"}, "application/json")
 
 
@@ -66,8 +66,8 @@ def unless_known(request: Request, response: Response) -> Response:
 def _etag(content: bytes, as_of_ms: int | None) -> str:
     """Returns a weak ETag: a digest of the body without `as_of`, and of `as_of` rounded down to 5 s.
 
-    While only `as_of` moves, the ETag changes every 5 s, so that a client that gets 304 never computes ages from an
-    older `as_of`. If `as_of` does not move either, the ETag stays the same.
+    While only `as_of` changes, the ETag changes every 5 s: the `as_of` of a client that gets 304 is less than 5 s older
+    than the newest one. While nothing changes, the ETag stays the same.
     """
     step = None if as_of_ms is None else as_of_ms // ETAG_MOVES_EVERY_MS
     digest = blake2b(_AS_OF.sub(b"", content) + str(step).encode(), digest_size=9).hexdigest()
@@ -146,7 +146,8 @@ class Answers:
         self._turns: WeakValueDictionary[_Question, asyncio.Lock] = WeakValueDictionary()
 
     async def answer(self, request: Request, render: Render) -> Response:
-        """Returns the answer that is kept, or what `render` returns. Raises what `render` raises."""
+        """Returns the kept answer if it is up to date, else the answer that `render` returns. Raises what `render`
+        raises."""
         is_refresh, grants = REFRESH in request.headers, principal_of(request).grants
         question = _Question(request.url.path, request.url.query, is_refresh, grants)
         kept = self._kept.get(question)
@@ -157,7 +158,8 @@ class Answers:
         return _copy(await asyncio.shield(self._next[question]))
 
     async def _make(self, question: _Question, request: Request, render: Render) -> Response:
-        """Waits for the previous rendering, and renders again if the previous answer is out of date."""
+        """Waits for the previous rendering of the answer. Returns the kept answer if it is up to date, else renders a
+        new one."""
         async with self._turns.setdefault(question, asyncio.Lock()):
             del self._next[question]  # a request that comes from now on may need a newer answer
             version, at_ms = await self._version(), self._now_ms()
@@ -199,14 +201,15 @@ class KeptRouter(APIRouter):
         super().__init__(route_class=KeptRoute, tags=[tag], dependencies=[Depends(only_known)])
 
     def read(self, path: str, operation_id: str, body: type[Shape]) -> Callable[[Handler], Handler]:
-        """Declares a GET about one cluster, which answers with `body`. A page takes a cursor, so its route may also
-        answer 400."""
+        """Declares a GET about one cluster, which answers with `body`. If `body` is a page, the route may also answer
+        400, because it takes a cursor."""
         problems = (400, 404, 422, 503) if issubclass(body, Page) else (404, 422, 503)
         return self.get(path, operation_id=operation_id, response_model=body, responses=describe(*problems))
 
 
 def _copy(response: Response) -> Response:
-    """Returns the same answer with headers of its own, because middleware adds to them."""
+    """Returns a copy of the response with headers of its own: middleware adds headers to each response, and must not
+    change the kept one."""
     copy = Response(bytes(response.body), response.status_code)
     copy.raw_headers = list(response.raw_headers)
     return copy

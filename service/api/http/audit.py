@@ -1,5 +1,5 @@
-"""Writes audit events, mutes and acknowledgements to the store. Besides this module, only routes with a `store_writer`
-and the notifier write to the store. All other code of the service only reads the store."""
+"""Writes audit events, mutes and acknowledgements to the store. Of the REST API, only this module and the routes that
+use its `store_writer` write to the store."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from service.store.finding_marks import Wish
 log = logging.getLogger(__name__)
 
 AUDIT_WAIT_S: Final = 5.0
-"""Longest time (s) for which the write of an audit event waits for a lock. For actions that have happened already, or
-that must not wait longer."""
+"""Longest time (s) for which the write of an audit event waits for a lock of the store. Used where the audited action
+has happened already, or must not wait longer."""
 
 
 @contextmanager
@@ -78,7 +78,7 @@ def record_refusals(store_url: str, refusals: Iterable[Counted]) -> None:
 
 
 LONGEST_MS: Final = 90 * 86_400_000
-"""Longest mute: a permanent mute belongs in `[[rules]]`, where it is reviewed."""
+"""Longest mute (ms): a permanent mute belongs in `[[rules]]`, where it is reviewed."""
 
 LONGEST_REASON: Final = 500
 SHORTEST_REASON: Final = 3
@@ -101,7 +101,8 @@ def mute(app: AppState, request: Request, cluster: str, wish: Wish) -> finding_m
 
 def acknowledge(app: AppState, request: Request, cluster: str, finding_id: str, reason: str) -> Acknowledgement:
     """Acknowledges the finding in the name of the sender. Raises ProblemError (404 for an unknown cluster or finding,
-    409 for a finding that needs no acknowledgement), or StoreError if nothing was written."""
+    409 for a finding that needs no acknowledgement, already has one, or is resolved), or StoreError if nothing was
+    written."""
     event = event_of(request, app.now_ms(), Action.ACKNOWLEDGE, Outcome.SET, finding_id, reason)
     with store_writer(app.store_url) as engine, engine.begin() as connection:
         found = known_cluster(connection, cluster)

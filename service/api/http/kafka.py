@@ -36,8 +36,7 @@ Result = TypeVar("Result")
 
 
 class OwnThreads:
-    """Runs work of one purpose in threads, at most `number` at once for each event loop. `purpose`: the name of the
-    purpose."""
+    """Runs the work of one purpose in threads, at most `number` at once for each event loop. `purpose`: a name."""
 
     def __init__(self, purpose: str, number: int) -> None:
         self._number = number
@@ -55,8 +54,8 @@ _TURN_S: Final = 20.0
 """Longest time (s) for which a request waits until the requests before it are done."""
 
 MOST_AT_ONCE: Final = 16
-"""Maximum number of requests that use one connection, or wait for it. Each of them holds one of the threads that answer
-most other requests, too."""
+"""Maximum number of requests that use one connection or wait for it. Each of these requests occupies a thread of the
+pool that also answers most other requests."""
 
 
 class Kafka:
@@ -154,7 +153,8 @@ class Kafka:
 
 
 class Brokers:
-    """The connections for one purpose. Each cluster named in `clusters` has its own; all other clusters share one."""
+    """Connections to Kafka for one purpose, such as reads. Each cluster named in `clusters` has a connection of its
+    own. All other clusters share the connection with the settings `other`."""
 
     def __init__(self, other: ClientSettings | None, clusters: Mapping[str, ClientSettings]) -> None:
         self._other = Kafka(other)

@@ -114,9 +114,8 @@ def seal(place: bytes, *filters: Any) -> str:
 
 
 def unseal(cursor: str, least: int, *filters: Any) -> bytes:
-    """Returns the sealed place, `least` bytes or more. Raises ProblemError (400) if this service did not make the
-    cursor, or made it for another query.
-    """
+    """Returns the place that `seal` put into the cursor: `least` bytes or more. Raises ProblemError (400) if this
+    service did not make the cursor, or made it for another query."""
     data = decode_bytes(cursor)
     if data is None or len(data) < _FINGERPRINT + least:
         raise foreign_cursor()

@@ -57,7 +57,7 @@ _LONGEST_WINDOW_MS: Final = 7 * 24 * 3_600_000
 
 
 def window_ms(window: str) -> int:
-    """Returns the length of the window. Raises ProblemError (422) if it is longer than 7 days."""
+    """Returns the length (ms) of the window. Raises ProblemError (422) if the window is longer than 7 days."""
     length_ms = span_ms(window)
     if length_ms > _LONGEST_WINDOW_MS:
         raise unusable("window", f"at most 7d, {window!r} is longer")
@@ -67,7 +67,7 @@ def window_ms(window: str) -> int:
 def describe_absence(parameter: dict[str, Any]) -> None:
     """Removes null from an optional parameter of the OpenAPI document.
 
-    The framework declares that such a parameter may be null. In fact it can only be left out.
+    The framework declares that such a parameter may be null, although a request can only leave the parameter out.
     """
     schema = parameter["schema"]
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
@@ -86,8 +86,8 @@ async def only_known(request: Request) -> None:
     """Raises ProblemError (422) for a parameter that the route does not have, or that takes a single value and is given
     twice.
 
-    If a misspelt filter were ignored, the answer would contain everything. Asynchronous because it only computes:
-    FastAPI would run a plain function in another thread.
+    If a misspelt filter were ignored, the answer would contain everything. The function is asynchronous because it only
+    computes: FastAPI would run a plain function in another thread.
     """
     route = request.scope["route"].dependant
     fields = (field for one in (route, *route.dependencies) for field in one.query_params)
@@ -136,9 +136,8 @@ IdBase64 = Annotated[
 
 
 class AskedId(NamedTuple):
-    """The bytes by which a request names an id. `is_exact`: they come from `id_b64` and are the id itself. Otherwise
-    they come from `id`, and may be the id itself or its display form.
-    """
+    """The bytes by which a request names an id. `is_exact`: True if the bytes come from `id_b64`; they are then the id
+    itself. Bytes from the parameter `id` may be the id itself or its display form."""
 
     raw: bytes
     is_exact: bool = False

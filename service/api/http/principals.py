@@ -27,7 +27,8 @@ def principal_of(request: Request) -> Principal:
 
 
 def address_of(scope: Scope) -> str:
-    """Returns the address from which the connection comes: that of a proxy, if there is one before the service."""
+    """Returns the address from which the connection comes; if the service is behind a proxy, this is the address of the
+    proxy."""
     client = scope.get("client")
     return str(client[0]) if client else "unknown"
 

@@ -44,8 +44,8 @@ NOT_AUTHENTICATED: Final = "urn:txnscope:not-authenticated"
 WRONG_HOST: Final = "urn:txnscope:wrong-host"
 TOO_MANY_REQUESTS: Final = "urn:txnscope:too-many-requests"
 TOO_MANY_STREAMS: Final = "urn:txnscope:too-many-streams"
-"""The constants from BAD_PARAMETER to this one are values of `type`. Every other problem has the type about:blank,
-because its status explains it."""
+"""The constants from BAD_PARAMETER to this one are the values of a problem's `type`. If none of them fits a problem,
+its type is about:blank, because the status explains the problem."""
 
 _OF_STORE: Final = {StoreNotMigrated: STORE_NOT_MIGRATED, StoreTooNew: STORE_TOO_NEW}
 
@@ -169,7 +169,6 @@ def _methods(request: Request) -> set[str]:
 
 
 def _on_bug(request: Request, _: Exception) -> Response:
-    """Answers 500. The framework logs the exception. It calls this handler outside of all middleware, so the headers
-    are added here.
-    """
+    """Answers 500. The framework logs the exception, and calls this handler outside of all middleware. So this handler
+    adds the headers."""
     return _respond(request, 500, "an error in txnscope; its log has the details", HEADERS)

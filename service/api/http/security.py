@@ -17,8 +17,8 @@ HEADERS: Final[dict[str, str]] = {
 
 
 class SecurityHeaders:
-    """Pure ASGI middleware that adds `HEADERS` to every response; streams pass through untouched. Removes the host from
-    redirects, because the framework takes that host from the request's header Host."""
+    """Pure ASGI middleware that adds `HEADERS` to every response; response bodies pass through unchanged, streams
+    included. Removes the host from redirects, because the framework takes that host from the request's header Host."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AppState:
-    """The shared objects. `watched_store`: the store over separate connections, for the readiness check. `kafka`: for
-    reads; `remediation_kafka`: for markers. `configured_clusters`: names of the clusters that have brokers in the
-    settings. `now_ms`: the clock."""
+    """The objects that all handlers of one application share. `watched_store`: the store over separate connections, for
+    the readiness check. `kafka`: the connections for reads; `remediation_kafka`: the connections for markers.
+    `configured_clusters`: names of the clusters that have brokers in the settings. `now_ms`: the clock."""
 
     store: Store
     watched_store: Store

@@ -48,8 +48,8 @@ class Listening(NamedTuple):
     """A client's place in the stream of events.
 
     `cluster` None: all clusters that the client may see. `start`: the last event that the client has received.
-    `may_see`: returns whether the client may see a cluster; None if its credentials are no longer valid or cannot be
-    checked.
+    `may_see`: returns whether the client may see a cluster; returns None if the client's credentials are no longer
+    valid or cannot be checked.
     """
 
     feed: EventFeed[SentEvent]
@@ -79,8 +79,9 @@ async def listening(
 
 
 def begin(store: Store, cluster: str | None, last_event_id: str | None) -> Start:
-    """Returns the place after the event `last_event_id`; without an id, the place after the newest event. For an id
-    that is no number, returns a reset. Raises ProblemError (404) if the store does not know the cluster."""
+    """Returns the place in the stream after the event `last_event_id`; without a `last_event_id`, the place after the
+    newest event. Returns a reset if `last_event_id` is no number. Raises ProblemError (404) if the store does not know
+    the cluster."""
     last = None
     if last_event_id is not None:
         last = int(last_event_id) if last_event_id.isascii() and last_event_id.isdigit() else -1

@@ -105,8 +105,8 @@ def _page(
     *,
     names_apart: bool = False,
 ) -> Response:
-    """Answers with one page of findings. `as_of`: returns the time at which the source of these findings last answered,
-    as the store has it."""
+    """Answers with one page of findings. `as_of`: reads from the store the time at which the source of these findings
+    last answered."""
     place = read_place(_PLACE, cursor, *filters)
     after = None if place is None else FindingCursor(*place)
     with app.reading(cluster) as (connection, found):

@@ -1,4 +1,5 @@
-"""Markers, and volume by minute, of tailed partitions: those of which every batch is read (`--partitions all`)."""
+"""Lists markers, and volume by minute, of tailed partitions. A partition is tailed if every batch of it is read
+(`--partitions all`)."""
 
 from __future__ import annotations
 
@@ -65,10 +66,9 @@ def get_volume(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Lists the volume written to the partition, by the minute of its batches' timestamps, oldest first. Minutes of
-    `window` before tailing of the partition began are left out; minutes without writes are listed. Available only if
-    txnscope runs with `--partitions all`.
-    """
+    """Lists the volume written to the partition, by the minute of its batches' timestamps, oldest first. Minutes
+    without writes are listed, too, but no minutes before txnscope began to tail the partition. Available only if
+    txnscope runs with `--partitions all`."""
     length_ms = window_ms(window)
     with app.reading(cluster) as (connection, found):
         as_of_ms = _tailed_as_of_ms(connection, found, topic, partition)

@@ -124,7 +124,7 @@ def list_groups(
     """Lists the groups that open transactions may affect, by group, topic and partition. A group is listed if it has
     committed offsets or members on a partition whose LSO has been stalled for a second, even if all open transactions
     there are within their timeouts. A group is also listed if it commits offsets in a transaction that is still open,
-    even if these are the group's first offsets: this is read from the batches on `__consumer_offsets`."""
+    even if these are the group's first offsets. Such commits are read from the batches on `__consumer_offsets`."""
     with app.reading(cluster) as (connection, found):
         as_of_ms = observed_at_ms(connection, found.id)
         affected = read_affected_groups(connection, found.id)

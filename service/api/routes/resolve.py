@@ -38,9 +38,9 @@ from service.store.errors import StoreError
 from service.store.queries.clusters import ClusterRow
 
 LOOKS_WITHIN_S: Final = 10.0
-"""Longest time (s) for the observations; if they take longer, the marker is not written. `txnscope resolve` waits 75 s
-for the answer, because more time may pass: up to 30 s for the store before the observations; after the observations, up
-to twice 5 s for a busy store, and 15 s for the broker."""
+"""Longest time (s) for the observations. If the observations take longer, the marker is not written. `txnscope resolve`
+waits 75 s for the answer, because the service has other waits, too: up to 30 s for the store before the observations,
+then up to 15 s for the broker, and twice up to 5 s for a busy store."""
 
 log = logging.getLogger(__name__)
 

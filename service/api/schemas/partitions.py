@@ -32,7 +32,7 @@ Applications = Mapping[bytes, str]
 
 
 class OpenTransaction(Shape):
-    """A transaction that is open on the partition. `relation`: what will end it."""
+    """A transaction that is open on the partition. `relation`: what will end the transaction."""
 
     producer_id: Wide
     producer_epoch: int
@@ -142,7 +142,8 @@ class Partition(Shape):
         ids: Ids,
         applications: Applications,
     ) -> Partition:
-        """Returns the partition as judged. `blocked_groups`: the names of the groups blocked on it."""
+        """Returns the body of the judged partition. `blocked_groups`: the names of the consumer groups that are blocked
+        on the partition."""
         row, blocker = judged.row, judged.blocker
         has_answered = row.answered_at_ms is not None
         return shaped(

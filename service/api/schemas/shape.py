@@ -34,7 +34,7 @@ from service.api.http.fields import text_of_time
 from service.domain.transaction_log.states import NO_TIME, is_time, past_time
 
 EXACT_UP_TO: Final = 2**53
-"""Largest integer up to which all JSON numbers are exact for a client that reads them as doubles."""
+"""All integers up to this absolute value are exact for a client that reads JSON numbers as doubles."""
 
 
 class OneOf:
@@ -59,9 +59,9 @@ Time = Annotated[
 
 
 class Moment(NamedTuple):
-    """A time in a record or in an answer of a broker. `text`: the time in RFC 3339; None if there is no time, or no
-    valid time. `raw_ms`: the number of milliseconds, if that is no valid time. `raw_digits`: the digits of that number,
-    if it is beyond +-2^53."""
+    """A time in a record or in an answer of a broker. `text`: the time in RFC 3339; None if there is no time, or if the
+    number of milliseconds is no valid time. `raw_ms`: the number, only if it is no valid time. `raw_digits`: the digits
+    of `raw_ms`, only if `raw_ms` is beyond +-2^53."""
 
     text: str | None = None
     raw_ms: int | None = None
@@ -70,7 +70,7 @@ class Moment(NamedTuple):
 
 @lru_cache(maxsize=4096)  # repeated answers contain mostly the same times
 def moment(ms: int | None) -> Moment:
-    """Returns the time. None, and Kafka's -1, mean that there is no time."""
+    """Returns the Moment of a time in ms. The Moment is empty for None and for -1, with which Kafka means "no time"."""
     if ms is None or ms == NO_TIME:
         return Moment()
     return Moment(text_of_time(ms)) if is_time(ms) else Moment(None, ms, _digits(ms))
@@ -108,12 +108,12 @@ class _AsText:
 
 
 RawTime = Annotated[Moment, _AsText()]
-"""A time from a record. If the record's number is no valid time, the body has null for the time, and then the number as
-`x_raw_ms`."""
+"""A time from a record. If the record's number is no valid time, the body has null for the time, followed by the number
+as `x_raw_ms`."""
 
 Wide = Annotated[int, _DECLARED]
-"""A number that may be above 2^53, so OpenAPI lists `x_str`. Any other number above 2^53 has such a key, too, but
-OpenAPI does not list it."""
+"""An integer that may be above 2^53. For such a field `x`, OpenAPI lists the key `x_str`. A plain `int` above 2^53 has
+the key in the JSON, too, but OpenAPI does not list the key."""
 
 IdBytes = Annotated[
     str | None,
@@ -122,8 +122,9 @@ IdBytes = Annotated[
 
 
 class _Beside(NamedTuple):
-    """A key of the JSON that follows a field and is computed from its value, such as `x_str` after `x`. `get`: returns
-    the key's value from a body; if `get` returns None, the key is left out."""
+    """A key that the JSON has after the key of a field, such as `x_str` after `x`. The value of this key is computed
+    from the value of the field. `get`: returns the computed value for a body; if `get` returns None, the key is left
+    out."""
 
     name: str
     type: Any
@@ -170,7 +171,7 @@ class Shape:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Returns pydantic's schema of the fields, and adds the keys that follow them as properties of the class."""
+        """Returns pydantic's schema of the fields, and adds to its properties the keys that follow fields."""
         schema = handler(source)
         body: Any = handler.resolve_ref_schema(schema)
         hints = get_type_hints(source, include_extras=True)
@@ -230,5 +231,6 @@ def to_json(body: Shape) -> bytes:
 
 @cache
 def _adapter(kind: type[Shape]) -> TypeAdapter[Any]:
-    """Returns pydantic's writer of bodies of this type, which is made at its first use."""
+    """Returns the object with which pydantic writes bodies of this type. The object is built at the first call, and
+    kept."""
     return TypeAdapter(kind)

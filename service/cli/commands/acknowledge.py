@@ -12,8 +12,9 @@ from service.settings import Settings
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Acknowledges the finding. Raises CommandFailed: code 2 for an unknown finding, or a finding that needs no
-    acknowledgement; 3 if the service does not answer."""
+    """Acknowledges the finding, and prints the acknowledgement. Raises CommandFailed: code 2 without a reason, or if
+    the service refuses the request, for example because the finding needs no acknowledgement; 3 if the service does not
+    answer."""
     given = Service(settings).acknowledge(flags.finding, reason_of(flags.reason))
     if flags.json:
         print(json.dumps(given, indent=2))

@@ -29,9 +29,8 @@ _WIDTH = 100
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Prints the spans. Raises CommandFailed: code 2 for a partition, offset or file that does not exist; 3 if the
-    service or Kafka does not answer.
-    """
+    """Prints the spans. Raises CommandFailed: code 2 for a partition, offset or file that is mistyped or does not
+    exist; 3 if the service or Kafka does not answer."""
     place, offset = _place(flags.place)
     to = offset + 1 if flags.to is None else flags.to
     if to <= offset:
@@ -61,8 +60,8 @@ def run(flags: Namespace, settings: Settings) -> int:
 
 
 def _place(text: str) -> tuple[TopicPartition | None, int]:
-    """Parses TOPIC-PARTITION@OFFSET, or @OFFSET. The last `-` is before the partition, because the topic's name may
-    contain `-`, too."""
+    """Parses TOPIC-PARTITION@OFFSET, or @OFFSET. The partition follows the last `-`, because a topic's name may contain
+    `-`. Raises CommandFailed (2) for any other text."""
     found = _PLACE.fullmatch(text)
     if found is None:
         raise CommandFailed(f"{text!r} is no TOPIC-PARTITION@OFFSET, like orders-0@17")
@@ -102,7 +101,8 @@ def _only_aborted(run: dict[str, Any]) -> str:
 
 
 def _decided(one: dict[str, Any]) -> str | None:
-    """Returns what was decided about the records' own transaction, if its marker is missing."""
+    """Returns the coordinator's decision about the transaction that wrote the records, in sentences. Returns None
+    unless the transaction's marker is missing."""
     decision = one.get("decision")
     if decision is None:
         return None

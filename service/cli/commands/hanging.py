@@ -32,14 +32,14 @@ _DECISIONS: Final = {
 }
 
 Pending = dict[tuple[int, int | None], dict[str, list[str]]]
-"""For each partition of `__consumer_offsets` and producer id: the groups with pending offsets, and the partitions that
-these offsets are for."""
+"""Pending offsets of consumer groups. The key is (partition of `__consumer_offsets`, producer id). The value has, for
+each group, the partitions for which the group has pending offsets."""
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Prints the transactions. Returns 1 if there are any. If there are none, returns 0 if everything could be judged,
-    or with --allow-partial; else 4. Raises CommandFailed: code 3 if the service does not answer.
-    """
+    """Prints the hanging transactions. Returns 1 if a transaction hangs, and 0 if none hangs. Returns 4 if no
+    transaction is known to hang, but not everything could be judged (0 with --allow-partial). Raises CommandFailed:
+    code 3 if the service does not answer."""
     service = Service(settings)
     page = service.items("hanging", flags.limit, {"application": flags.application})
     source: dict[str, Any] = next((one for one in service.summary()["sources"] if one["source"] == "partitions"), {})
@@ -84,7 +84,7 @@ def _none(coverage: dict[str, Any], as_of: str | None) -> str:
 
 
 def _pending(service: Service) -> Pending:
-    """Returns the groups on stalled partitions that have pending offsets, and the partitions of these offsets."""
+    """Returns the pending offsets of all consumer groups on stalled partitions."""
     found: Pending = {}
     for one in service.items("groups", _GROUPS_READ)["items"]:
         if one["offsets_partition"] is not None:

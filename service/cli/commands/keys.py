@@ -75,7 +75,8 @@ def _row(one: KeyRow) -> tuple[object, ...]:
 
 
 def _hash() -> int:
-    """Asks for a password (on a terminal, twice), and prints its hash for `[auth.basic]`."""
+    """Asks for a password (on a terminal, twice), and prints its hash for `[auth.basic]`. Raises CommandFailed (2) if
+    the two inputs differ, or if the password is easy to guess."""
     if sys.stdin.isatty():
         password = getpass.getpass("password: ")
         if getpass.getpass("again: ") != password:

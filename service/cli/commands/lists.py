@@ -33,7 +33,8 @@ class _List(NamedTuple):
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Prints the list. Raises CommandFailed (2) also for a producer id that no transactional.id has or had."""
+    """Prints the list, and returns 0. Raises CommandFailed: code 3 if the service does not answer; 2 if the service
+    refuses a filter, such as a producer id that no transactional.id has or had."""
     service, name = Service(settings), flags.command.name
     filters, heads, row = _LISTS[name]
     query = {each: getattr(flags, each) for each in filters}

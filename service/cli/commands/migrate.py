@@ -15,8 +15,9 @@ from service.store.migrate import rebuild, upgrade
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Migrates the store or, with --rebuild, rebuilds it. Migrating is safe at any time, also in several processes at
-    once."""
+    """Migrates the store; with --rebuild, rebuilds it instead. A migration is safe at any time, also if several
+    processes migrate at once. Raises CommandFailed: code 3 if the store does not answer; 2 if the store cannot be used.
+    """
     with store_failures():
         if flags.rebuild:
             _show(rebuild(settings.store, wall_clock_ms()))

@@ -40,8 +40,8 @@ _LAST_ROUND_S: Final = 8.0
 """Longest time (s) for the end of the canaries: their last rounds, and the deletion of their records."""
 
 _LAST_MESSAGE_S: Final = 1.0
-"""Longest time (s) that a delivery to a receiver, or a request of the export, may still take when the service stops.
-One that takes longer is repeated after the next start."""
+"""Longest time (s) for which a stopping service waits for a delivery to a receiver, or for a request of the export. A
+delivery or request that takes longer is repeated after the next start."""
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -55,8 +55,8 @@ for other names, too."""
 _TOPICS_AT_ONCE: Final = 100
 _SHARE_GROUPS_AT_ONCE: Final = 200
 _IDS_ASKED: Final = 2_000
-"""Maximum number of ids for which DescribeTransactions is sent: ids of the log that ListTransactions leaves out. If it
-leaves out more ids, most of them have expired."""
+"""Maximum number of ids for which DescribeTransactions is sent. Only ids of the log that ListTransactions leaves out
+are described. If ListTransactions leaves out more ids than this maximum, most of them have expired."""
 
 
 class Wish(NamedTuple):
@@ -131,7 +131,7 @@ def principal_of(settings: ClientSettings) -> str | None:
 
 
 def _brokers(client: KafkaClient) -> tuple[tuple[BrokerReport, ...], dict[str, int]]:
-    """Asks each broker at the address that it advertises. Returns the brokers, and the features that are in force."""
+    """Asks each broker at the address that it advertises. Returns the brokers, and the finalized features."""
     seen = []
     features: dict[str, int] = {}
     for broker in permissions.advertised(client):
@@ -282,8 +282,8 @@ def _controller(clock: permissions.ControllerClock) -> ClockReport:
 
 
 def _nobody(bootstrap: str, principal: str | None, brokers: tuple[BrokerReport, ...], wish: Wish) -> ClusterReport:
-    """Returns the report on a cluster whose bootstrap address answers, but of which no broker answers at its advertised
-    address."""
+    """Returns the report on a cluster whose bootstrap address answers, although no broker answers at the address that
+    it advertises."""
     why = "no broker answers"
     return ClusterReport(
         bootstrap=bootstrap,

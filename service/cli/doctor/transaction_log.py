@@ -24,8 +24,7 @@ from service.wire.transaction_log import decode_key, decode_value
 
 READ_MS: Final = 10_000
 READ_BYTES: Final = 16 << 20
-"""Maximum number of bytes that are read of the log. Even if the log is larger, this part shows whether ids are
-hidden."""
+"""Maximum number of bytes to read from the log. Even if the log is larger, this part shows whether ids are hidden."""
 LISTEN_MS: Final = 3_000
 """Time (ms) for which to wait for records that are being written, divided among the leaders."""
 _FETCH_BYTES: Final = 1 << 20
@@ -55,7 +54,8 @@ class _Found:
         self.size = 0
 
     def take(self, data: bytes) -> int | None:
-        """Takes the records that can be decoded. Returns the offset after the last batch; None without a batch."""
+        """Adds the ids, topics and times of the records in `data` that can be decoded. Returns the offset after the
+        last batch; None if `data` has no batch."""
         self.size += len(data)
         behind = None
         for batch in read_batches(data):
@@ -139,9 +139,8 @@ def _fetch(client: KafkaClient, leader: Leader, positions: Mapping[int, int], wa
 
 
 def _listen(client: KafkaClient, led: TopicLayout, clock_ms: Clock) -> tuple[ClockReport, ...]:
-    """Returns the coordinators' clocks, from records that arrive while we wait: a coordinator stamps a record when it
-    appends it. The error is at most the time that two requests take.
-    """
+    """Returns the coordinators' clocks, from records that arrive while this function waits: a coordinator stamps each
+    record at its append. The error is at most the time that two requests take."""
     nodes = sorted({leader.node for leader in led.leaders.values()})
     clocks = []
     for node in nodes:

@@ -108,8 +108,8 @@ def _may_be_open(span: Span, transactions: Iterable[LoggedTransaction]) -> bool:
 
 
 def _judged(run: OnlyAborted, logs: JudgedLogs) -> OnlyAborted:
-    """Returns the run, with `ended_by` UNKNOWN if the transaction at its end may have ended: the files have no marker
-    of it, but the transaction log shows nothing open under its producer id."""
+    """Returns the run, with `ended_by` UNKNOWN if the open transaction at its end may have ended. The sign: the files
+    have no marker of this transaction, but the transaction log shows nothing open under its producer id."""
     if run.open_producer_id is None or run.open_producer_id not in logs.names:
         return run
     is_open = any(one.marker is None for one in logs.transactions(run.open_producer_id))

@@ -136,7 +136,8 @@ def _marker(batch: Batch) -> str:
 
 
 def _decided(batch: Batch, logs: JudgedLogs) -> str:
-    """Returns the id and the cause of a marker, as far as they are known."""
+    """Returns the transactional.id of a marker's producer and the cause of the marker, as text. Leaves out what is not
+    known."""
     piece = piece_of(batch)
     name = logs.names.get(piece.producer_id)
     owner = "" if name is None else f" transactional_id={display_id(name)}"

@@ -53,8 +53,9 @@ class Segment(NamedTuple):
 
 
 def open_segments(names: Iterable[str], kind: str | None = None) -> Iterator[Segment]:
-    """Opens the files, and the .log files of directories. `kind`: "log" (the transaction log) or "data"; None:
-    detected. Raises CommandFailed if a file cannot be read, or a directory has no .log file."""
+    """Opens the named files; for a named directory, opens its .log files. `kind`: "log" (the transaction log) or
+    "data"; if None, the kind of each file is detected. Raises CommandFailed if a file cannot be read, or a directory
+    has no .log file."""
     for path in (path for name in names for path in _files(Path(name))):
         data = _map(path)
         batch = next(read_batches(data), None)
@@ -63,8 +64,8 @@ def open_segments(names: Iterable[str], kind: str | None = None) -> Iterator[Seg
 
 
 def _files(path: Path) -> list[Path]:
-    """Returns the file, or the .log files of a directory in the order of their offsets. Raises CommandFailed if a
-    directory has none."""
+    """Returns `path`; if `path` is a directory, returns its .log files in the order of their offsets. Raises
+    CommandFailed if the directory has no .log file or cannot be read."""
     try:
         if not path.is_dir():
             return [path]
@@ -77,8 +78,8 @@ def _files(path: Path) -> list[Path]:
 
 
 def _map(path: Path) -> bytes:
-    """Maps the file instead of reading it: a segment holds a gigabyte by default. Slices of a map are bytes, which is
-    all that decoders need.
+    """Maps the file into memory instead of reading it: a segment holds a gigabyte by default. Slices of a map are
+    bytes, which is all that decoders need.
 
     Raises CommandFailed if the file cannot be read.
     """
@@ -100,7 +101,7 @@ def _is_transaction_log(path: Path, data: bytes) -> bool:
 
 
 def _records_of(batch: object) -> list[Record]:
-    """Returns the records of a batch; none for a control batch, or a batch that cannot be read."""
+    """Returns the records of a batch. Returns an empty list for a control batch or an unreadable batch."""
     if not isinstance(batch, Batch) or batch.header.is_control:
         return []
     try:
@@ -171,8 +172,8 @@ class JudgedLogs:
 @dataclass(slots=True)
 class _Ending:
     """A transaction, and the `record` that shows it: its PrepareX; its CompleteX if the PrepareX is gone; its Ongoing
-    record if it is open. `causes`: by offset, the causes of all records of the log partition; final once everything is
-    read. `is_superseded`: a later record decided the transaction again."""
+    record if it is open. `causes`: by offset, the causes of all records of the log partition; not final until
+    everything is read. `is_superseded`: a later record decided the transaction again."""
 
     logged: LoggedTransaction
     record: LogRecord
@@ -205,8 +206,9 @@ class _Ending:
 
 @dataclass(slots=True)
 class _Id:
-    """An id while its records are read. `newest`: its newest record; `lists`: True if that record lists the partition,
-    None if not known. `data_epoch`: epoch with which the open transaction writes its records; None if not known."""
+    """An id while its records are read. `newest`: its newest record. `lists`: whether that record lists the partition
+    whose records are explained; None if not known. `data_epoch`: epoch with which the open transaction writes its
+    records; None if not known."""
 
     causes: dict[int, Cause]
     newest: LogRecord = NO_RECORD
@@ -216,8 +218,9 @@ class _Id:
     _ending: _Ending | None = None
 
     def add(self, record: LogRecord, lists: bool | None) -> _Ending | None:
-        """Takes the next record, which may refine the cause of an earlier abort. Returns the transaction that the
-        record decides or completes; None if an earlier record has shown the end of the transaction already."""
+        """Adds the next record of the id. The record may refine the cause of an earlier abort. Returns the transaction
+        that the record decides (PrepareX), or completes (CompleteX) if no PrepareX of the transaction was read. Returns
+        None for all other records, and for a PrepareX that is written again."""
         before, self.newest, self.lists = self.newest, record, lists
         judged = journal.judge(self._last_abort, before, record, counts=True)
         self._last_abort, step = judged.last_abort, judged.transition

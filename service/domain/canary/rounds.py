@@ -88,10 +88,10 @@ class Recent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Coordinator:
-    """All rounds of one coordinator. `rounds`: the number of rounds; `failures`: by error, the number of failed rounds.
-    `last_at_ms`: the begin of the newest round. `failing_since_ms` and `failure`: None while rounds succeed.
-    `idle_since_ms`: the time since which the broker is live and coordinates nothing; None while it coordinates
-    something. `recent`: the newest successful rounds, oldest first."""
+    """The results of all rounds of one coordinator so far. `rounds`: the number of rounds; `failures`: by error, the
+    number of failed rounds. `last_at_ms`: the begin of the newest round. `failing_since_ms` and `failure`: None while
+    rounds succeed. `idle_since_ms`: the time since which the broker is live and coordinates nothing; None while it
+    coordinates something. `recent`: the newest successful rounds, oldest first."""
 
     broker: int
     log_partition: int | None = None
@@ -129,14 +129,14 @@ class Coordinator:
         )
 
     def idle(self, now_ms: int) -> Coordinator:
-        """Returns the coordinator after its broker was seen live, and coordinating nothing, at `now_ms`."""
+        """Returns the coordinator after an observation at `now_ms` that its broker is live and coordinates nothing."""
         since_ms = self.idle_since_ms or now_ms
         return replace(self, last_at_ms=now_ms, failing_since_ms=None, failure=None, idle_since_ms=since_ms)
 
 
 def percentile(durations_us: Sequence[int], percent: int) -> int | None:
-    """Returns the smallest duration that at least `percent` percent of the durations do not exceed; None if there are
-    none."""
+    """Returns a percentile of the durations: the smallest duration such that at least `percent` % of all durations are
+    not longer. Returns None without durations."""
     if not durations_us:
         return None
     ordered = sorted(durations_us)

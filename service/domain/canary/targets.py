@@ -127,8 +127,8 @@ cause."""
 
 
 def explained(failure: Failure, layout: Layout, target: Target) -> Failure:
-    """Returns the failure. If it can be explained by missing in-sync replicas of the target's log partition, the
-    returned failure names this cause."""
+    """Returns `failure`, unless missing in-sync replicas of the target's log partition explain the failure. In that
+    case, returns a failure that names this cause."""
     one = next((one for one in layout.log if one.partition == target.log_partition), None)
     if one is None or layout.min_in_sync is None or failure.error not in _UNREPLICATED:
         return failure
@@ -140,7 +140,7 @@ def explained(failure: Failure, layout: Layout, target: Target) -> Failure:
 
 
 def coordinators(layout: Layout, chosen: Sequence[int]) -> list[int]:
-    """Returns the brokers to probe: those in `chosen`, or, if `chosen` is empty, all that lead a partition of the
+    """Returns the brokers in `chosen`. If `chosen` is empty, returns the brokers that lead a partition of the
     transaction log, at most MOST_COORDINATORS."""
     if chosen:
         return list(chosen)

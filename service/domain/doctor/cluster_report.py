@@ -58,8 +58,8 @@ class IdsReport(NamedTuple):
 class TopicsReport(NamedTuple):
     """Topics.
 
-    - `globs`: the patterns of `--topics`; `*` if that is not given. `partitions`: by topic, the number of partitions,
-      for all topics that Kafka lists.
+    - `globs`: the patterns of `--topics`; `*` without this flag. `partitions`: by topic, the number of partitions, for
+      all topics that Kafka lists.
     - `mirrored`, `left_out` (by `--topics`): topics that are not watched. `absent`: names in `--topics` that no topic
       has.
     - `not_describable`: topics to be watched on which DESCRIBE is denied; their names are known from `--topics` or the
@@ -67,7 +67,8 @@ class TopicsReport(NamedTuple):
       invented topic that matches.
     - DescribeProducers, for one partition of each watched topic, is allowed on `readable`, denied on `unreadable`, and
       got no clear answer on `unanswered` (`unanswered_why`). `with_open`: topics with an open transaction on that
-      partition."""
+      partition.
+    """
 
     globs: tuple[str, ...]
     partitions: Mapping[str, int]

@@ -20,7 +20,8 @@ GAP: Final = "gap"
 NOTE: Final = "note"
 
 SKEW_MS: Final = 1_000
-"""Difference (ms) from this machine's clock, beyond the error of the reading, above which a clock is pointed out."""
+"""A clock gets a note in the report if it differs from this machine's clock by more than this time (ms) plus the error
+of the measurement."""
 
 _NEEDED_APIS: Final = {
     61: "DescribeProducers (Kafka 2.8)",
@@ -56,7 +57,7 @@ def lines(report: ClusterReport) -> list[Line]:
 
 def to_resolve(report: ClusterReport) -> tuple[str, Acl] | None:
     """Returns (the reason why the principal may be unable to write markers, the ACL to grant); None if the principal
-    certainly can write markers. Since 3.8, ALTER on the cluster is enough (KAFKA-16513); before, CLUSTER_ACTION is
+    certainly can write markers. Since 3.8, ALTER on the cluster is enough (KAFKA-16513); before 3.8, CLUSTER_ACTION is
     required (`KafkaApis.handleWriteTxnMarkersRequest`)."""
     if report.has_authorizer is False or (report.cluster_operations or frozenset()) & {"ALTER", "CLUSTER_ACTION"}:
         return None

@@ -27,12 +27,12 @@ LACKING: Final = {
     "tool_terminates": "kafka-transactions.sh has no forceTerminateTransaction: a start of the application"
     " fences its id instead",
 }
-"""By ability, the consequence for an operator on a version that does not have the ability."""
+"""For each ability, the consequence for an operator if a version of Kafka lacks the ability."""
 
 
 class Told(NamedTuple):
-    """A finding, or the cause of a transaction's end (`kind` is then "cause"), that txnscope reported in a scenario.
-    `why`: for a hanging transaction, the reason and the decision."""
+    """A result that txnscope reported in a scenario: a finding, or the cause of a transaction's end (`kind` is then
+    "cause"). `why`: for a hanging transaction, the reason and the decision."""
 
     kind: str
     text: str
@@ -50,8 +50,9 @@ class Scenario(NamedTuple):
 
 
 class TriedVersion(NamedTuple):
-    """The record of a run on one version. `date`: of the run, UTC. `seconds`: of the whole run. `features`: highest
-    and finalized level by name. `apis`: highest version by name."""
+    """The record of a test run on one version. `date`: the date of the run, UTC. `seconds`: the duration of the whole
+    run. `features`: the highest supported and the finalized level of each feature. `apis`: the highest version of each
+    request."""
 
     version: str
     date: str

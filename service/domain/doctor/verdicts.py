@@ -24,8 +24,8 @@ class Verdict(NamedTuple):
 
 
 def verdicts(report: ClusterReport) -> list[Verdict]:
-    """Returns all rows. The transaction log is the only source of names and owners; DescribeProducers and batch headers
-    need READ on a topic."""
+    """Returns all rows of the table of verdicts. The transaction log is the only source of names and owners;
+    DescribeProducers and batch headers need READ on a topic."""
     return [
         _partitions(report),
         _hanging(report),

@@ -1,5 +1,6 @@
-"""Findings about records that will be committed or aborted with a later transaction, although they do not belong to it:
-a marker ends everything that its producer id left open. Also findings about markers that are not replicated yet."""
+"""Findings about records that do not belong to the transaction with which they will be committed or aborted: a marker
+ends everything that its producer id left open on the partition. Also findings about markers that are not replicated
+yet."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ _OF_COMMITTED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AdoptedFacts(Facts):
-    """Records of the id `name` that are left over from an earlier transaction. `is_committed`: they are proven to
-    belong to a committed transaction whose marker was never written."""
+    """Records of the id `name` that are left over from an earlier transaction. `is_committed`: the records are proven
+    to belong to a committed transaction whose marker was never written."""
 
     name: str
     is_committed: bool

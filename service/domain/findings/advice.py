@@ -46,7 +46,8 @@ class Answer(StrEnum):
     NONE = "none"
     """The coordinator was not asked, did not answer, or reports the id in another state than the newest record."""
     AGREES = "agrees"
-    """The coordinator has the id in the state of the newest record, so it has loaded the partition of the log."""
+    """The coordinator has the id in the state of the newest record, so the coordinator has loaded the partition of the
+    log."""
     NOT_FOUND = "not_found"
 
 
@@ -76,10 +77,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """The two-phase sink that may have opened a transaction. `producer_id`, `producer_epoch`: a recovery of the sink's
-    application commits the transaction with these. `deadline_ms`: the time at which the transaction times out; None if
-    it never times out, or if the time is not known. `prefix`: the prefix of the ids of the job; None unless Apache
-    Flink made the id."""
+    """The two-phase sink that may have opened a transaction. `producer_id`, `producer_epoch`: the values with which a
+    recovery of the sink's application commits the transaction. `deadline_ms`: the time at which the transaction times
+    out; None if it never times out, or if the time is not known. `prefix`: the prefix of the ids of the job; None
+    unless Apache Flink made the id."""
 
     two_phase: TwoPhase
     producer_id: int
@@ -91,7 +92,7 @@ class Sink:
 @dataclass(frozen=True, slots=True)
 class LongRunningFacts(SharedFacts):
     """A transaction of the id `name` that has been open since `started_ms` on `partitions`. `is_near`: a two-phase sink
-    is known to have made the transaction, and its deadline is near."""
+    is known to have made the transaction, and the transaction's deadline is near."""
 
     name: str
     started_ms: int
@@ -216,10 +217,10 @@ class OverdueFacts(SharedFacts):
 
 @dataclass(frozen=True, slots=True)
 class StuckFacts(SharedFacts):
-    """A decided transaction of the id `name`. `is_commit`: the decision. `missing`: partitions that may lack their
-    marker. If the coordinator was asked (`is_asked`), each of these lacks its marker; if there are none, only the end
-    is not written to the log yet. If the coordinator was not asked, at least one of these lacks its marker.
-    `may_skip_markers`: from `service.domain.releases`."""
+    """A decided transaction of the id `name`. `is_commit`: the decision. `missing`: if the coordinator was asked
+    (`is_asked`), the partitions that lack their marker; if this list is empty, only the CompleteX is missing. If the
+    coordinator was not asked, `missing` has all partitions of the transaction, and at least one of them lacks its
+    marker. `may_skip_markers`: from `service.domain.releases`."""
 
     name: str
     is_commit: bool

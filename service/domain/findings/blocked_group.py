@@ -35,8 +35,8 @@ _WHAT: Final = {
 class StallCause:
     """The cause of a stall: an open transaction. `name`: its id, or else its producer id, as text for people.
     `relation`: the relation of its entry; None if the entry was not read yet. `has_finding`: a confirmed finding
-    reports the transaction. `among`: the number of transactions, if the group may wait for any of several; this cause
-    is the worst of them."""
+    reports the transaction. `among`: the number of transactions for which the group may wait; this cause is the worst
+    of them."""
 
     relation: RelationKind | None
     name: str
@@ -183,7 +183,8 @@ class UnreadCommits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitsUnreadFacts(SharedFacts):
-    """The facts of a finding about UnreadCommits, with fields of UnreadCommits."""
+    """The facts of a finding about an open transaction whose batches were not all read. The fields are those of
+    UnreadCommits."""
 
     reached: int | None
     undecodable: tuple[tuple[str, int], ...]

@@ -15,15 +15,15 @@ from service.domain.reasons.unjudged import NotAllRead, NotReadYet, ProducerUnkn
 from service.domain.transaction_log.states import NO_TIME
 
 SAMPLE_FRESH_MS: Final = 10_000
-"""Age up to which a sample of all partitions describes their present state."""
+"""Age (ms) up to which a sample of all partitions describes their present state."""
 
 YOUNG_MS: Final = 3_000
 """Up to this age (ms) of a stalled partition or of an entry, missing facts are no coverage gap: entries may not have
 been read yet, and their owner may not have been stored yet."""
 
 CONFIRMATION_TAKES_MS: Final = CLIENT_WAITS_MS + 10_000
-"""Longest time that the three confirmation steps of an entry without owner take, even if its client may be waiting for
-a broker. By then, everything needed to judge the entry has been read."""
+"""Maximum time (ms) for the three confirmation steps of an entry without owner. The client of such an entry may be
+waiting for a broker for CLIENT_WAITS_MS. A fact that is still missing after this time is a coverage gap."""
 
 SETTLED_MS: Final = 1_000
 """Longest time (ms) from the end of a transaction that held the LSO until the LSO moves, if the LSO moves at all."""
@@ -34,8 +34,8 @@ def blocker_of(stall: PartitionState, entries: Iterable[Entry]) -> Entry | None:
     if no entry is known to hold the LSO.
 
     If the records at the LSO were deleted, no batch shows which entry holds the LSO. (Kafka 3.9 then moves the LSO to
-    the log start; 4.3 leaves it below.) In this case the oldest entry holds the LSO, if DescribeProducers listed all
-    open entries, and if that entry begins at or below the log start.
+    the log start; 4.3 leaves the LSO below the log start.) In this case the oldest entry holds the LSO, if
+    DescribeProducers listed all open entries, and if that entry begins at or below the log start.
     """
     if stall.is_read and stall.described and stall.last_stable_offset <= stall.log_start:
         oldest = min(entries, key=lambda one: one.start_offset, default=None)

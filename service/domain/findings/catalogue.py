@@ -70,8 +70,8 @@ class Entry:
 
     @property
     def follows(self) -> str:
-        """Returns the visible effect once the advice was followed: `expect` of a condition, or how the finding about an
-        event ends; "" if nothing can be seen."""
+        """Returns the effect that an operator sees after following the advice. For a condition, this is `expect`, which
+        is "" if nothing can be seen. For an event, this is the way in which its finding ends."""
         return self.expect or ENDS_WITH[self.ends]
 
 
@@ -329,10 +329,10 @@ UNTIL_ACKNOWLEDGED: Final = frozenset(kind for kind, entry in CATALOGUE.items() 
 """Kinds of events whose findings stay open until somebody acknowledges them."""
 
 REPORTING: Final = {entry.reports: kind for kind, entry in CATALOGUE.items() if entry.reports is not None}
-"""By relation of an open entry, the kind that reports such entries."""
+"""For each relation of an open entry, the kind of finding that reports entries with this relation."""
 
 COUNTING: Final = {entry.counts: kind for kind, entry in CATALOGUE.items() if entry.counts is not None}
-"""By cause, the kind that counts events with that cause."""
+"""For each cause, the kind of finding that counts events with this cause."""
 
 
 def alert_of(kind: Kind) -> str:

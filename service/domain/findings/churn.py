@@ -65,8 +65,8 @@ MANY_PROCESSES: Final = 1_000
 use."""
 
 Uses = Mapping[bytes, int]
-"""By id, the time of its last use on the log's clock; IN_USE while a transaction is open. Ids that never had a
-transaction are absent."""
+"""Maps each id that had a transaction to the time (ms) of its last use, by the log's clock. The time is IN_USE while a
+transaction of the id is open."""
 
 _STATE_DIR: Final = (
     " on a disk that outlives its process: the process id in its transactional ids is stored there, if the topology has"
@@ -235,8 +235,9 @@ def _times_of_many(new: Sequence[Event]) -> list[int]:
 
 
 def _shown(new: Sequence[Event], uses: Uses, window: ReportWindow) -> list[Event]:
-    """Returns the births of one prefix that are reported: those in the QUIET_MS before a birth, if too many earlier ids
-    had been given up by the time of this birth, or if MANY_PROCESSES processes had been born."""
+    """Returns the births of one prefix that are reported. A birth causes a report if, within QUIET_MS before the birth,
+    too many earlier ids were given up, or MANY_PROCESSES processes were born. The report has all births of these
+    QUIET_MS."""
     ended = _ended(new, uses)
     born, given_up, shown = _IdCounter(), _IdCounter(), list[Event]()
     begin = first = came = went = 0
@@ -274,8 +275,8 @@ def _ended(new: Sequence[Event], uses: Uses) -> list[tuple[int, Event]]:
 def _observe(
     prefix: str, new: Sequence[Event], uses: Uses, context: Context, of_flink: Sequence[Event] = ()
 ) -> Observation:
-    """Returns the observation. `of_flink`: the births of all ids that Flink numbers; empty if Flink made none of
-    `new`."""
+    """Returns the observation of churn under `prefix`, shown by the births `new`. `of_flink`: the births of all ids
+    that Flink numbers; empty if Flink made none of `new`."""
     limits = context.log.limits
     span_ms = max(of_flink[-1].at_ms - of_flink[0].at_ms, START_MS) if of_flink else START_MS
     facts = ChurnFacts(

@@ -56,9 +56,9 @@ T = TypeVar("T")
 def bounded(
     found: Sequence[T], one: Callable[[T], Observation], count: Callable[[Sequence[T]], int] = len
 ) -> list[Observation]:
-    """Returns an observation for each of the first MOST_IDS, and one more for all others together, with the severity
-    and facts of the first of these others. `count`: returns the number that the shared observation reports for the
-    others."""
+    """Returns an observation for each of the first MOST_IDS items of `found`. All items after these share one
+    observation, with the severity and facts of the first item after MOST_IDS. `count`: returns the number of problems
+    that the shared observation reports."""
     shown = [one(each) for each in found[:MOST_IDS]]
     behind = found[MOST_IDS:]
     if behind:
@@ -88,7 +88,7 @@ def about_id(
     one: IdState, context: Context, *, kind: Kind, severity: Severity, facts: Facts, evidence: Iterable[Evidence] = ()
 ) -> Observation:
     """Returns an observation of the id, with the owner and mute time of its rule and the consumer groups that wait for
-    it. `evidence`: further evidence, which follows that of the newest record."""
+    it. `evidence`: further evidence, to come after the evidence of the newest record."""
     observation = Observation(
         kind=kind,
         severity=severity,

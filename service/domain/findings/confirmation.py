@@ -2,8 +2,10 @@
 
 - `Open`: step 1 holds: a sample of the partition shows the entry open. Next, the end offsets of the transaction log are
   requested; without log access, the coordinator is asked.
-- `EndsKnown`: the end offsets are there. Next, the log is stored up to them, and no transaction there ends the entry.
-- `Released`, without log access: the coordinator will not end the entry. It is asked again after ADD_IN_FLIGHT_MS.
+- `EndsKnown`: the end offsets are known. Next, the log is read and stored up to these offsets, and no transaction in it
+  ends the entry.
+- `Released`, without log access: the coordinator will not end the entry. Next, the coordinator is asked again after
+  ADD_IN_FLIGHT_MS.
 - `Unowned`: step 2 holds: no transaction will end the entry. The finding is a candidate. Next, the partition is asked
   once more.
 - `Confirmed`: step 3 holds: the partition still showed the entry open.
@@ -25,12 +27,12 @@ from service.domain.transaction_log.states import NAMES, TOPIC
 
 ADD_IN_FLIGHT_MS: Final = 500
 """Time (ms) for which AddPartitionsToTxn may be in flight after an entry was written: some clients write a moment
-before that request is accepted. Within this time, an entry of a current producer never counts as one that no
-transaction will end."""
+before the coordinator accepts their AddPartitionsToTxn. During this time, an open transaction may still come to include
+an entry of its producer."""
 
 CLIENT_WAITS_MS: Final = 35_000
-"""The longest time that a client waits for a broker that is frozen, or cut off, before it asks the next one: Kafka's
-request.timeout.ms (30 s), and 5 s to ask."""
+"""Longest time (ms) for which a client waits for a broker that is frozen or cut off, before the client asks the next
+broker: Kafka's request.timeout.ms (30 s), and 5 s for the next request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class EndsKnown:
-    """The `ends` of the transaction log, by partition, were requested at `asked_at_ms`."""
+    """The end offsets of the transaction log are known. `ends`: the end offset of each partition, as requested at
+    `asked_at_ms`."""
 
     asked_at_ms: int
     ends: Mapping[int, int]
@@ -56,7 +59,7 @@ class Released:
 @dataclass(frozen=True, slots=True)
 class Unowned:
     """Step 2 held at `since_ms`. `log`: the end offsets to which the transaction log was read; None without access to
-    it. `evidence`: of steps 1 and 2."""
+    the log. `evidence`: the evidence of steps 1 and 2."""
 
     since_ms: int
     log: EndsKnown | None
@@ -64,8 +67,8 @@ class Unowned:
 
     @staticmethod
     def by_log(entry: Entry, log: EndsKnown, log_partition: int | None, now_ms: int) -> Unowned:
-        """Returns step 2, made by a read of the transaction log. `log_partition`: the partition of the log that had to
-        be read; None if all partitions had to be read."""
+        """Returns the result of step 2, proven by a read of the transaction log. `log_partition`: the partition of the
+        log that had to be read; None if all partitions had to be read."""
         where = "all partitions" if log_partition is None else f"partition {log_partition}"
         text = f"{where} read to its end: no transaction there will end the entry"
         return Unowned(now_ms, log, (_seen_open(entry), Evidence(log.asked_at_ms, TOPIC, text)))
@@ -74,7 +77,8 @@ class Unowned:
     def by_coordinator(
         entry: Entry, found: DescribedOwner, name: str, asked_at_ms: int, answered_at_ms: int
     ) -> Unowned:
-        """Returns step 2, made by the second answer of the owner's coordinator. `name`: the owner's display text."""
+        """Returns the result of step 2, proven by the second answer of the owner's coordinator. `name`: the owner's
+        display text."""
         text = f"{name} is {NAMES[found.state]} and does not list the partition, by the second of two answers"
         source = f"DescribeTransactions, broker {found.coordinator}"
         return Unowned(answered_at_ms, None, (_seen_open(entry), Evidence(asked_at_ms, source, text)))
@@ -82,8 +86,8 @@ class Unowned:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """Step 3 held after step 2, `unowned`. `described`: the leader listed the entry (DescribeProducers). If False, only
-    the LSO was still at the entry. `evidence`: of all three steps."""
+    """Step 3 held. `unowned`: the result of step 2. `described`: the leader listed the entry (DescribeProducers); if
+    False, the only sign was that the LSO had not passed the entry. `evidence`: the evidence of all three steps."""
 
     unowned: Unowned
     described: bool
@@ -91,7 +95,8 @@ class Confirmed:
 
     @staticmethod
     def by_leader(unowned: Unowned, broker: int, asked_at_ms: int, *, described: bool) -> Confirmed:
-        """Returns step 3, made by an answer of the partition's leader."""
+        """Returns the result of step 3, proven by an answer of the partition's leader. `described`: the answer is to
+        DescribeProducers; False: to ListOffsets."""
         question, text = (
             ("DescribeProducers", "the entry is still open")
             if described
@@ -110,7 +115,7 @@ NEXT: Final[dict[type[Confirmation], frozenset[type[Confirmation]]]] = {
     Unowned: frozenset({Open, Confirmed}),
     Confirmed: frozenset(),
 }
-"""By state, the states that may follow."""
+"""For each state, the states that may follow."""
 
 
 def move(before: Confirmation, after: Confirmation) -> Confirmation:
@@ -121,7 +126,7 @@ def move(before: Confirmation, after: Confirmation) -> Confirmation:
 
 
 def step_2(state: Confirmation) -> Unowned | None:
-    """Returns step 2 (no transaction will end the entry) if the case has passed it, else None."""
+    """Returns the result of step 2 (no transaction will end the entry); None if the case has not reached step 2."""
     match state:
         case Unowned():
             return state

@@ -11,11 +11,12 @@ from service.domain.partitions.open_entries import ADOPTED_AFTER_MS, Entry
 from service.domain.worlds.markers import Marker
 
 SKEW_MS: Final = 2_000
-"""Difference that two clocks of the cluster may have."""
+"""Maximum difference (ms) between two clocks of the cluster."""
 
 
 class EndedTransaction(NamedTuple):
-    """The last transaction with partitions that ended under a producer id: its PrepareX, decoded.
+    """The decoded PrepareX of the transaction that ended last under a producer id. Transactions without partitions do
+    not count.
 
     `start_ms` and `at_ms` (the time of the decision) are by the coordinator's clock.
     """
@@ -38,7 +39,8 @@ def resolution_of(
 ) -> Resolution:
     """Returns how the entry ended. `markers`: of the entry's producer id, after the offset where the entry was last
     seen open. `ended`: the last transaction that ended under the producer id; None if that transaction was complete
-    while the entry was still open. `by_us`: whether `resolve` has written a marker for the entry; None: it may have."""
+    while the entry was still open. `by_us`: whether `resolve` has written a marker for the entry; None if that is not
+    known."""
     if high_watermark <= entry.start_offset:
         return Resolution.TRUNCATED
     if not markers:

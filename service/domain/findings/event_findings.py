@@ -18,20 +18,19 @@ from service.domain.findings.timed_out import Participants
 from service.domain.transaction_log.causes import CauseCode
 
 REMEMBERED_MS: Final = 2 * QUIET_MS + max(2 * QUIET_MS, SHORT_LIVED_MS)
-"""Time for which events are kept. Only the events of the last QUIET_MS are reported, but their findings depend on
-earlier ones.
+"""Time (ms) for which events are kept. Only events of the last QUIET_MS are reported, but a finding about a reported
+event depends on earlier events:
 
-- The group of a timeout depends on the earlier timeouts in the QUIET_MS before it. Whether such an earlier timeout was
-  part of a burst depends on churn of its prefix in the QUIET_MS before the earlier timeout. That churn depends on new
-  ids in the QUIET_MS before the churn.
-- A finding about churn depends on ids that were given up in the QUIET_MS before a birth, and were born up to
-  SHORT_LIVED_MS before that.
+- A reported timeout depends on earlier timeouts, up to QUIET_MS before it. An earlier timeout depends on churn up to
+  QUIET_MS before that timeout, and the churn depends on ids that were new up to QUIET_MS before the churn.
+- A reported birth depends on ids that were given up in the QUIET_MS before the birth. Such an id was born up to
+  SHORT_LIVED_MS before it was given up.
 """
 
 
 class Lookups(NamedTuple):
-    """Queries that run only if events need them, each at most once a round: participants (ids of a burst), uses (ids of
-    prefixes that may churn), and makers (ids that timed out)."""
+    """Queries that run only if events need them, at most once a round each. `participants`: asks about the ids of a
+    burst; `uses`: about ids with prefixes that may churn; `makers`: about ids that timed out."""
 
     participants: Callable[[Sequence[bytes]], Participants]
     uses: Callable[[Sequence[bytes]], Uses]
@@ -41,8 +40,8 @@ class Lookups(NamedTuple):
 def find_in_events(
     events: Sequence[Event], lookups: Lookups, settling: Settling, context: Context
 ) -> tuple[tuple[Observation, ...], frozenset[Key]]:
-    """Returns the observations of a round, and the keys of unsettled findings: events that are not settled yet may
-    belong to them."""
+    """Returns the observations of a round, and the keys of unsettled findings. A finding is unsettled if an event that
+    is not settled yet may belong to it."""
     since_ms = settling.now_ms - QUIET_MS
     after_ms = gap_ms(context)
     churn_times = churn.churn_times(events)

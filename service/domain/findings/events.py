@@ -19,7 +19,7 @@ SINGLE_IDS: Final = 3
 """Maximum number of ids of one prefix that get a finding each. If there are more, all ids of the prefix share one."""
 
 MOST_SUBJECTS: Final = 50
-"""Up to this many subjects of one kind get a finding each; the rest share one."""
+"""Maximum number of subjects of one kind that get a finding each. All further subjects share one finding."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
 _PROCESS = re.compile(rf"(?P<process>.+-{_UUID.pattern})-[0-9]{{1,4}}")
@@ -29,7 +29,7 @@ _COUNTED = re.compile(r"(?:[0-9]{1,6})?(?:[-_.:/@#]+[0-9]{1,6})*[-_.:/@#]*")
 
 
 class Event(NamedTuple):
-    """A row of an id's history with its cause (`transaction_log.causes`), from the part of the log that is counted.
+    """A transition of an id, with its cause (`transaction_log.causes`): a row of the history that the store keeps.
     `name`: the id as text."""
 
     sequence: int
@@ -114,8 +114,8 @@ def is_generated(name: str) -> bool:
 
 
 def generated_part(name: str) -> str:
-    """Returns the part of the id that is the same for all ids of one process; the whole name if there is none. If ids
-    contain a UUID, as in Kafka Streams, all threads of one process share this part."""
+    """Returns the part of the id that all ids of one process share: the id up to and including a UUID, if a thread
+    number follows the UUID, as in Kafka Streams. Returns any other id unchanged."""
     found = _PROCESS.fullmatch(name)
     return name if found is None else found["process"]
 
@@ -131,7 +131,8 @@ def change_count(counter: Counter[T], one: T, by: int) -> None:
 
 
 class _Window:
-    """Counts the ids in a span of time, and ranks the subjects that their findings would have."""
+    """Counts the ids that have events in a span of time, by prefix. Ranks the subjects of possible findings about these
+    events, because only the first MOST_SUBJECTS get a finding each."""
 
     def __init__(self) -> None:
         self._ids: dict[str, Counter[bytes]] = defaultdict(Counter)
@@ -177,7 +178,8 @@ def _rank_of(prefix: str) -> tuple[bool, bytes]:
 
 
 def subjects(events: Iterable[Event], after_ms: int) -> Iterator[tuple[Event, Subject, int]]:
-    """Yields (event, subject of a finding about it, number of ids of the subject), in the order of the log's times.
+    """Yields (event, subject of the finding about the event, number of ids of the subject), in the order of the log's
+    times.
 
     The subject is the event's id, or the id's prefix if more than SINGLE_IDS ids of the prefix have events in the time
     from QUIET_MS before this event to `after_ms` after it. Subjects beyond MOST_SUBJECTS share one. So a subject never

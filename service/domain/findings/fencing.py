@@ -3,12 +3,12 @@
 A restart, a rebalance and a conflict all leave fences in the log, whose records name neither host nor process. Four
 signs distinguish them.
 
-- **Who got in**: a fence counts if a producer was let in right after it, and if that producer had a transaction open
-  when the next fence came. These do not count: Empty after Empty (an idle pool of producers; Kafka Connect, which
-  fences its own ids before it starts them), a start while nothing was open, a producer that fences itself (KIP-360).
-- **Alive**: a fence counts if the fenced producer had begun its transaction less than ALIVE_MS before, or if the new
-  producer has another transaction timeout. After a crash, a process needs longer to start again, and has the same
-  timeout.
+- **Who got in**: a fence counts if a producer was let in right after the fence, and had a transaction open at the next
+  fence. Three kinds of starts do not count: Empty after Empty (an idle pool of producers; Kafka Connect, which fences
+  its own ids before it starts them), a start while nothing was open, and a producer that fences itself (KIP-360).
+- **Alive**: a fence counts if the fenced producer had begun its transaction less than ALIVE_MS before the fence, or if
+  the new producer has another transaction timeout. After a crash, a process needs longer to start again, and has the
+  same timeout.
 - **At once**: the fenced producer is back within BACK_WITHIN_MS, or has another timeout. Rebalances are further apart.
 - **Alone**: fences of several ids of one application within moments are one restart, rebalance or reconfiguration.
 
@@ -43,24 +43,24 @@ from service.domain.transaction_log.causes import FOLLOWS_WITHIN_MS, CauseCode, 
 from service.domain.transaction_log.states import COMPLETE_ABORT
 
 TAKEOVERS: Final = 3
-"""This many takeovers of one run within QUIET_MS, by the log's times, make a conflict. Only takeovers that show two
-live producers count."""
+"""Number of takeovers that make a conflict, if they belong to one run and lie within QUIET_MS by the log's times. Only
+takeovers that show two live producers count."""
 
 ALIVE_MS: Final = 2_000
 """Age (ms) of a transaction below which a fence shows that the fenced producer was alive: a process that crashed takes
 longer to start again."""
 
 BACK_WITHIN_MS: Final = 30_000
-"""Longest time (ms), in a steady alternation of two producers, until a fenced producer is back and fences the other
-one."""
+"""Time (ms) within which a fenced producer comes back and fences the other producer, if two producers alternate
+steadily. Longer pauses between takeovers are no alternation, unless the transaction timeouts differ."""
 
 ROUND_MS: Final = 10_000
-"""Time within which one restart or rebalance of an application reaches all its ids."""
+"""Time (ms) within which one restart or rebalance of an application reaches all its ids."""
 
 
 SETTLES_WITHIN_MS: Final = ROUND_MS + FOLLOWS_WITHIN_MS
-"""Time after a fence within which later records still decide whether the fence is a takeover, and whether it belongs to
-a restart or rebalance of the whole application (`_is_round`)."""
+"""Time (ms) after a fence within which later records still decide whether the fence is a takeover, and whether it
+belongs to a restart or rebalance of the whole application (`_is_round`)."""
 
 
 class _Takeover(NamedTuple):
@@ -103,9 +103,9 @@ class FencingFacts(Facts):
 
 
 def takeover_conflicts(events: Iterable[Event]) -> dict[int, tuple[Event, ...]]:
-    """Returns the conflicts: by the sequence of a fence that proves a conflict, the fences that are reported with it. A
-    fence proves a conflict if it is the last of TAKEOVERS or more takeovers of one id, in one run and within QUIET_MS.
-    Each fence is reported once, with the first fence that proves a conflict."""
+    """Returns the fences to report with each conflict, by the sequence of the fence that proves the conflict. A fence
+    proves a conflict if it is the last of TAKEOVERS or more takeovers of one id, in one run and within QUIET_MS. Each
+    fence is reported once, with the first fence that proves a conflict."""
     found = {}
     for takeovers in _contested(events):
         begin = first = 0
@@ -124,7 +124,7 @@ def takeover_conflicts(events: Iterable[Event]) -> dict[int, tuple[Event, ...]]:
 def fencing_conflicts(
     found: Mapping[int, tuple[Event, ...]], context: Context, window: ReportWindow
 ) -> list[Observation]:
-    """Returns an observation for each id or prefix. `found`: from `takeover_conflicts`."""
+    """Returns an observation for each id or prefix with a conflict. `found`: from `takeover_conflicts`."""
     groups = group_by_subject((shown[-1] for shown in found.values()), gap_ms(context), window)
     return [
         _observe(group, [(last, e) for last in group.events for e in found[last.sequence]], context) for group in groups
@@ -153,8 +153,8 @@ def _contested(events: Iterable[Event]) -> Iterator[list[_Takeover]]:
 
 
 def _takeovers(events: Sequence[Event]) -> Iterator[_Takeover]:
-    """Yields the takeovers among the events of one id, which are in the order of the log. A fence by an administrator
-    is no takeover, because no producer continues under the id."""
+    """Yields the takeovers of one id. `events`: the events of the id, in the order of the log. A fence by an
+    administrator is no takeover, because no producer continues under the id."""
     run, newest = 0, None
     for event, following in pairwise(events):
         is_let_in = following.cause == CauseCode.INITIALIZED and following.from_state == COMPLETE_ABORT
@@ -181,8 +181,9 @@ def _number_near(at_ms: int, times_ms: Sequence[int]) -> int:
 
 
 def _observe(group: Group, takeovers: Sequence[tuple[Event, Event]], context: Context) -> Observation:
-    """Returns the observation. `takeovers`: pairs of the fence that proved the conflict and a fence of its group. A
-    fence counts under the sequence of the proving fence, so that both are settled together."""
+    """Returns the observation of the conflicts of a group. `takeovers`: pairs (fence that proved a conflict, fence that
+    is reported with the conflict). Each fence is counted under the sequence of the proving fence, so that both are
+    settled together."""
     return with_rule(
         Observation(
             kind=Kind.FENCING_CONFLICT,

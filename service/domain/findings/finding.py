@@ -74,17 +74,18 @@ class Words(NamedTuple):
 
 
 class Facts(ABC):
-    """The base of the facts of each kind: frozen, typed values, which the store keeps, and from which the words of a
-    finding are made.
+    """The base of the facts of each kind of finding. Facts are frozen, typed values. The store keeps the facts, and the
+    words of a finding are made from them.
 
-    The values contain no ages, and nothing else that changes by itself, because every change is stored."""
+    The values contain no ages, and nothing else that changes by itself, because every change is stored.
+    """
 
     __slots__ = ()
 
     @abstractmethod
     def words(self, about: Observation, /) -> Words:
-        """Returns the words. They use only those fields of `about` that the store keeps too: kind, subject, decision,
-        reason, possible worlds and confidence."""
+        """Returns the finding in words. Of `about`, uses only the fields that the store keeps too: kind, subject,
+        decision, reason, possible worlds and confidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,8 @@ class SharedFacts(Facts):
         return replace(self, more=more)
 
     def rest(self, one: str, many: str) -> str:
-        """Returns the number of further problems with the words that follow it: `one` after 1, else `many`."""
+        """Returns the number of problems and their name, like "3 more groups". `one`: the name after 1; `many`: the
+        name after any other number."""
         return f"{self.more:,} more {one if self.more == 1 else many}"
 
 
@@ -173,8 +175,8 @@ class Observation(NamedTuple):
 
     @property
     def kept(self) -> Observation:
-        """Returns the part of the observation that a finding keeps. Leaves out `ids`, `occurrences`, `waiting` and
-        `confirmed`, from which the finding's Life is made, and all but the newest evidence."""
+        """Returns the part of the observation that a finding keeps: only the newest evidence, and none of `ids`,
+        `occurrences`, `waiting` and `confirmed`. The finding's Life is made from these four fields."""
         return self._replace(ids=1, occurrences=(), waiting=(), confirmed=True, evidence=self.evidence[-EVIDENCE_KEPT:])
 
 
@@ -199,8 +201,8 @@ class Life:
 @dataclass(frozen=True, slots=True)
 class Finding:
     """An observation that is kept, and its life: a row of the store. `acknowledgement`: comes from a table of its own;
-    None in the findings that the judge handles. `application`: of the ids that the finding is about. None if not known;
-    also None in the judge, because only the store has it."""
+    None in the findings that the judge handles. `application`: the application of the ids that the finding is about;
+    None if not known, and in the judge, because only the store knows it."""
 
     id: str
     observation: Observation
@@ -236,7 +238,7 @@ class Finding:
 
     @property
     def look_command(self) -> str | None:
-        """Returns Kafka's own command that shows what `command` would end."""
+        """Returns Kafka's own command that shows what `command` would end; None if `command` is None."""
         return self._kafka_transactions("describe-producers", "")
 
     def _kafka_transactions(self, action: str, more: str) -> str | None:
@@ -248,7 +250,8 @@ class Finding:
 
     @property
     def contradiction(self) -> Contradiction | None:
-        """Returns the contradiction of two readings if the decision is unknown because of it; else None."""
+        """Returns the contradiction between two readings that makes the decision unknown; None if no contradiction
+        does."""
         reason = self.observation.reason
         decided_by = reason.decided_by if isinstance(reason, HangReason) else None
         return decided_by if isinstance(decided_by, Contradiction) else None
@@ -263,7 +266,7 @@ class Finding:
 
 
 Key = tuple[Kind, Subject]
-"""The key of the newest episode of a subject: kind and subject."""
+"""The kind and the subject of a finding. Together they identify the newest episode of the finding."""
 
 
 class RoundResult(NamedTuple):

@@ -16,7 +16,8 @@ NAMES_SHOWN: Final = 5
 
 
 def duration(ms: int) -> str:
-    """Returns the duration in at most two units: "9 m 12 s"; below 10 s one decimal; below a second "340 ms"."""
+    """Returns the duration as text, in at most two units: "9 m 12 s". A duration below 10 s has one decimal, and a
+    duration below 1 s is in milliseconds: "340 ms"."""
     if ms < 1_000:
         return f"{max(ms, 0)} ms"
     if ms < 10_000:
@@ -37,7 +38,8 @@ def utc(ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """`count` names, of which the first are kept in `shown`. Its text is like "a, b and 3 more"."""
+    """A list of `count` names, of which only the first ones are kept, in `shown`. `str()` returns a text like "a, b and
+    3 more"."""
 
     shown: tuple[str, ...]
     count: int
@@ -54,7 +56,7 @@ def names_of(names: Sequence[str], most: int = NAMES_SHOWN) -> Names:
 
 
 def partitions_of(places: Sequence[tuple[str, int]], most: int = NAMES_SHOWN) -> Names:
-    """Returns the partitions as names, like "orders-0"; "no partition" for none."""
+    """Returns the partitions as names, like "orders-0"; "no partition" without places."""
     return names_of([f"{topic}-{number}" for topic, number in places] or ["no partition"], most)
 
 
@@ -71,7 +73,7 @@ def describe_counts(truncated: Mapping[str, int]) -> str:
 
 
 def join_partitions(places: Sequence[tuple[str, int]], most: int = NAMES_SHOWN) -> str:
-    """Returns the partitions as one text, like "orders-0, orders-3 and 4 more"; "no partition" for none."""
+    """Returns the partitions as one text, like "orders-0, orders-3 and 4 more"; "no partition" without places."""
     return str(partitions_of(places, most))
 
 
@@ -81,8 +83,8 @@ def assumed_remark(config: str, *, is_assumed: bool) -> str:
 
 
 def as_sentence(clause: str) -> str:
-    """Returns the clause as a sentence, "" if there is none. A name at its beginning, such as `read_committed`, is not
-    capitalised."""
+    """Returns the clause as a sentence; "" for an empty clause. A name such as `read_committed` at the beginning of the
+    clause is not capitalised."""
     if clause.partition(" ")[0].isalpha():
         clause = clause[:1].upper() + clause[1:]
     return clause and f"{clause}."

@@ -51,12 +51,12 @@ class Case(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HangingFacts(Facts):
-    """The facts about a hanging entry. `name`: of the owner; None if it is not known. `can_still_write`: a living
-    producer may have the entry's producer id and epoch. `was_left_behind`: the owner's record was left behind when
-    partitions were added to the log. `is_foreign`: another cluster's producer wrote the records, although an id of this
-    cluster has the producer id. `may_write_unlisted`: a living producer may write to the entry in a transaction that
-    does not list the partition. `holds_committed`: the entry holds records of a committed transaction. `blocks_at`: the
-    LSO that the entry pins; None while an older entry pins the LSO."""
+    """The facts about a hanging entry. `name`: the owner's transactional.id as text; None if not known.
+    `can_still_write`: a living producer may have the entry's producer id and epoch. `was_left_behind`: the owner's
+    record was left behind when partitions were added to the log. `is_foreign`: another cluster's producer wrote the
+    records, although an id of this cluster has the producer id. `may_write_unlisted`: a living producer may write to
+    the entry in a transaction that does not list the partition. `holds_committed`: the entry holds records of a
+    committed transaction. `blocks_at`: the LSO that the entry pins; None while an older entry pins the LSO."""
 
     name: str | None
     can_still_write: bool
@@ -173,15 +173,20 @@ def can_still_write(entry: Entry, owner: Owner | None) -> bool:
 
 def may_write_unlisted(entry: Entry, owner: Owner | None) -> bool:
     """Returns whether a living producer may write to the entry in a transaction that does not list the partition. This
-    happens under TV2, where the leader adds a partition only if nothing of that producer id and epoch is open there."""
+    happens under TV2, where the leader adds a partition to the transaction only if that producer id and epoch have
+    nothing open on the partition."""
     is_tv2 = owner is not None and owner.record.client_transaction_version >= TV2
     return is_tv2 and can_still_write(entry, owner)
 
 
 def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int) -> bool:
-    """Returns whether it is certain that no coordinator will end the entry. With an owner: the owner has a newer
-    producer id or epoch, or has expired, or the entry's transaction would have timed out by now. Without an owner: the
-    whole transaction log is read, and each id's newest record could be decoded."""
+    """Returns whether it is certain that no coordinator will end the entry. For an entry without owner, this is certain
+    if the whole transaction log is read, and the newest record of each id could be decoded. For an entry with an owner,
+    one of these facts makes it certain:
+
+    - The owner has expired, or has another producer id or a newer epoch.
+    - The entry's transaction would have timed out by now, and the coordinator's next scan would have found it.
+    """
     if owner is None:
         return context.log.is_complete and not context.has_undecodable
     if not can_still_write(entry, owner):

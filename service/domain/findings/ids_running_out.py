@@ -103,8 +103,8 @@ def _expiring(some: Sequence[IdState], context: Context) -> Observation:
 
 
 def expired(expiries: Iterable[Event], context: Context, window: ReportWindow) -> list[Observation]:
-    """Returns one observation for each expired id, or for each prefix that several of them share. `expiries`: the
-    tombstones that were read."""
+    """Returns an observation for each expired id; ids with a common prefix may share one. `expiries`: the tombstones
+    that were read."""
     return [_expired(group, context) for group in group_by_subject(expiries, gap_ms(context), window)]
 
 
