@@ -223,7 +223,8 @@ class KafkaClient:
             return BadClientConfig(f"client properties: {text}")
         if isinstance(e, REFUSALS):
             return KafkaRefused(f"{peer} refuses: {text}")
-        return KafkaUnavailable(f"{peer} does not answer: {text}")
+        is_answer = isinstance(e, kafka.errors.KafkaProtocolError)
+        return KafkaUnavailable(f"{peer} {'gives no valid answer' if is_answer else 'does not answer'}: {text}")
 
 
 _CLASS_NAMES: Final = re.compile(r"^(?:\[Error \d+\] )?(?:\w+Error: )+")
