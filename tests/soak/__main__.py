@@ -15,7 +15,7 @@ PINNED = sorted(pins.stem for pins in PINS.glob("[0-9]*.sha256"))
 
 
 def main() -> int:
-    """Returns the exit code: 0 if every figure reached its bar, else 1."""
+    """Returns the exit code: 0 if every figure met its target, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--hangs", type=int, default=20, help="how many are injected (default: 20)")

@@ -40,7 +40,8 @@ TOPICS_GLOB: Final = "soak-*"
 LONG: Final = "long"
 PARTITIONS: Final = 6
 HELD_OPEN: Final = (0, 1, 2, 3)
-"""Partitions of HELD on which the long transaction is open. There, entries of other transactions lie above the LSO."""
+"""Partitions of HELD on which the long transaction is open. On these partitions, entries of other transactions lie
+above the LSO."""
 
 Key = tuple[str, int, int, int]
 """An open entry: topic, partition, producer id, start offset."""
@@ -56,11 +57,11 @@ returns NOT_ENOUGH_REPLICAS while it cannot add the partition to the transaction
 
 def prepare_topics(bootstrap: str, hangs: int) -> None:
     """Creates the topics. Each partition has more than one replica, so that it keeps a leader while one broker is away.
-    Without a leader, 4.3.1 would skip the marker (KAFKA-20734), and the transaction would hang.
+    Without a leader, Kafka 4.3.1 would skip the marker for the partition (KAFKA-20734), and the transaction would hang.
 
-    Partitions of EARLY and HELD have only two replicas. So while a broker is frozen, a write to a partition without a
-    replica on that broker does not wait. AddPartitionsToTxn waits, because the transaction log has a replica on every
-    broker.
+    Partitions of the topics EARLY and HELD have only two replicas. While a broker is frozen, a write to a partition
+    without a replica on that broker does not wait. AddPartitionsToTxn waits, because the transaction log has a replica
+    on every broker.
     """
     two = {"min.insync.replicas": "1"}
     new = [NewTopic(name, PARTITIONS, 3) for name in (CLASSIC, MODERN)]
@@ -70,7 +71,7 @@ def prepare_topics(bootstrap: str, hangs: int) -> None:
 
 
 class Clients:
-    """Clients that work until the block ends, and then finish their transactions.
+    """Clients that work until the `with` block ends, and then finish their transactions.
 
     - `done`: number of transactions by kind of client.
     - `abandoned`: writes before AddPartitionsToTxn that are still open in Kafka, although their client was refused and

@@ -54,7 +54,8 @@ class Faults:
         self.done: list[Done] = []
 
     def do(self, kind: str) -> Done:
-        """Causes a fault, and returns it when it has ended. Replicas may still have to catch up (`settle`)."""
+        """Causes a fault of this kind. Returns the fault when it has ended; replicas may still have to catch up then
+        (`settle`)."""
         began = time.time()
         node = self._victim(kind)
         if kind == FEATURES:

@@ -25,14 +25,15 @@ class Injected(NamedTuple):
 
 
 class Injecting:
-    """Makes `count` transactions hang within `seconds`. At its end, the block waits for the last transaction."""
+    """A context manager that makes `count` transactions hang within `seconds`. At the end of the `with` block, waits
+    for the last transaction."""
 
     def __init__(self, bootstrap: str, count: int, seconds: float) -> None:
         self._bootstrap, self._count, self._every_s = bootstrap, count, seconds / count
         self.injected: list[Injected] = []
         self.marked_s: dict[int, float] = {}
-        """By partition, the time at which the injected transaction's marker was written directly. The transaction may
-        have ended since then."""
+        """By partition, the time at which the marker of the injected transaction was written directly. From this time
+        on, the transaction may have ended."""
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 

@@ -69,7 +69,8 @@ class Result(NamedTuple):
       until a later transaction of the id adopted them.
     - `lost`: findings of lost records and torn transactions, which no fault of the soak causes.
     - `audited`: number of ended transactions by the result of the comparison of their markers.
-    - `again_s`: for each fault, the seconds until all partitions were judged again, or None if that did not happen.
+    - `again_s`: for each fault, the seconds until all partitions were judged again, or None if some partition was
+      not judged again.
     """
 
     injected: int
@@ -254,7 +255,7 @@ def lines(result: Result, share: float = JUDGED_SHARE, again_s: float = JUDGED_A
         Line("  found", str(found), "all", not result.missed and found == result.injected),
         Line("  acknowledged → confirmed in REST, p50", f"{percentile(delays, 0.5):.1f} s"),
         Line("  the longest", f"{max(delays):.1f} s"),
-        Line("  found, but the finding ended while they hung", str(len(result.dropped)), "0", not result.dropped),
+        Line("  found, but the finding ended before the hang", str(len(result.dropped)), "0", not result.dropped),
         Line("false: confirmed, but not hanging", str(len(result.others)), "0", not result.others),
         Line("not injected, but hanging, as Kafka shows", str(len(result.own))),
         Line("not injected, hanging until adopted", str(result.abandoned)),

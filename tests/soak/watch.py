@@ -22,7 +22,7 @@ from tests.soak.clients import Key
 
 EVERY_S: Final = 0.5
 FRESH_S: Final = 10.0
-"""Maximum age of the data of a verdict that counts."""
+"""Maximum age in seconds of the data of an answer. Verdicts in an older answer do not count."""
 
 Place = tuple[str, int]
 
@@ -65,18 +65,18 @@ class Seen:
         return lit / max(lit + sum(len(sample.dark) for sample in self.samples), 1)
 
     def judged_again_s(self, after_s: float) -> float | None:
-        """Returns the seconds from `after_s` until all partitions were judged by newer data, or None if that did not
-        happen."""
+        """Returns the seconds from `after_s` until all partitions were judged by newer data, or None if some partition
+        was not judged."""
         good = (s.at_s for s in self.samples if s.as_of_s >= after_s and not s.dark and not s.away)
         return next((at - after_s for at in good), None)
 
     def reasons(self) -> Counter[str]:
-        """Returns the number of each reason for missing verdicts. Each partition counts once in each sample."""
+        """Returns, by reason, how often the reason prevented a verdict. Each partition counts once in each sample."""
         return Counter(why for sample in self.samples for why in sample.dark.values())
 
 
 class Watching:
-    """Takes samples until the block ends. `away` returns the brokers that are known not to answer; `topics` is a
+    """Takes samples until the `with` block ends. `away` returns the brokers that are known not to answer; `topics` is a
     pattern of the watched topics."""
 
     def __init__(

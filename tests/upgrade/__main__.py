@@ -21,7 +21,7 @@ BAR_S: Final = 60.0
 
 
 def main() -> int:
-    """Returns the exit code: 0 if every figure reached its bar, 1 if not, 2 if there is no revision to upgrade from."""
+    """Returns the exit code: 0 if every figure met its target, 1 if not, 2 if there is no revision to upgrade from."""
     parser = argparse.ArgumentParser(prog="python -m tests.upgrade", description=__doc__)
     parser.add_argument("--from", dest="revision", help="the revision to upgrade from (default: the newest tag)")
     parser.add_argument("--minutes", type=float, default=15, help="minutes of load (default: 15)")
@@ -81,7 +81,8 @@ def _yes(is_so: bool) -> str:
 
 
 def reported(result: Result, bars: list[Line]) -> Iterator[str]:
-    """Yields the lines of the table, then the figures of each phase, then the answers other than pages."""
+    """Yields the lines of the table, the migrations, the figures of each phase, the answers that were not good, and the
+    entries that were confirmed as hanging."""
     for line in bars:
         verdict = "" if not line.bar else f"{line.bar:>8}  {'reached' if line.is_reached else 'MISSED'}"
         yield f"{line.name:45} {line.value:>12} {verdict}".rstrip()

@@ -57,8 +57,8 @@ class Ends(NamedTuple):
     kafka: dict[str, tuple[int, int]]
     counted: dict[str, tuple[int, int]]
     history: dict[str, tuple[int, int]]
-    """From the history in the store. Commits: the sum over the minutes of the id. Aborts: the number of rows that
-    complete an abort."""
+    """The numbers by the history in the store. Commits: the sum over the minutes of the id. Aborts: the number of rows
+    that complete an abort."""
 
     @property
     def transactions(self) -> int:
@@ -72,7 +72,7 @@ class Ends(NamedTuple):
 class Result(NamedTuple):
     """The result. `hangs`: keys of the entries that were confirmed as hanging. `is_kept`: the finding of the injected
     hanging transaction is still the same, and never ended. `lost`: findings of lost records and torn transactions.
-    `migrations_s`: by revision, the seconds that its `txnscope migrate` took, and how often it was started."""
+    `migrations_s`: by revision, the duration of `txnscope migrate` in seconds, and the number of its starts."""
 
     polled: Polled
     ends: Ends

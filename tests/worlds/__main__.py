@@ -1,9 +1,9 @@
 """`python -m tests.worlds`: draws many histories, counts wrong markers, and prints how often each question stayed open,
 with the reasons.
 
-Most histories are judged by the verdict alone, which is fast. Some are judged by the whole application (`judged`), at a
-second each. Then every small world (`enumerated`) is played. Then lives of an id are drawn to check the causes of their
-ends (`causes`); no certain cause may be wrong.
+Most histories are judged by the function `verdict` alone, which is fast. Some are judged by the whole application
+(`judged`), which takes a second for each. Then every small world (`enumerated`) is played. Then random histories of an
+id are drawn, to check the causes of their ends (`causes`); no certain cause may be wrong.
 """
 
 from __future__ import annotations
@@ -40,10 +40,13 @@ def main() -> int:
         "--judged",
         type=int,
         default=2_000,
-        help="number of histories that the whole application judges, not the verdict alone",
+        help="number of histories that the whole application judges, not only the function `verdict`",
     )
     parser.add_argument(
-        "--causes", type=int, default=200_000, help="number of lives of an id whose causes are compared with the truth"
+        "--causes",
+        type=int,
+        default=200_000,
+        help="number of random histories of an id, whose causes are compared with the truth",
     )
     parser.add_argument("--first-seed", type=int, default=0)
     options = parser.parse_args()
@@ -80,7 +83,9 @@ def _print_causes(lives: int, total: causes.Tally, wrong: list[str]) -> int:
     causes."""
     for line in wrong:
         sys.stdout.write(f"WRONG {line}\n")
-    sys.stdout.write(f"{lives:,} lives of an id, {len(wrong)} with a wrong cause that docs/causes.md does not name\n")
+    sys.stdout.write(
+        f"{lives:,} histories of an id, {len(wrong)} with a wrong cause that docs/causes.md does not name\n"
+    )
     for (cause, confidence), truths in sorted(total.truths.items()):
         right = 100 * causes.share_right(total, cause, confidence)
         others = ", ".join(f"{truth} {n:,}" for truth, n in truths.most_common() if truth != cause)

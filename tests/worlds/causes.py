@@ -1,4 +1,5 @@
-"""Draws lives of an id: all its records, with the true ends. Compares each cause that txnscope gives with the truth."""
+"""Draws random histories of an id, with the true cause of each end. Compares each cause that txnscope gives with the
+truth."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ RIGHT: Final[dict[str, frozenset[str]]] = {
         {CauseCode.INITIALIZED, CauseCode.PID_ROTATED}
     ),  # an Empty record that rotates the producer id also initializes the id
 }
-"""For each cause, the true causes for which it is right. A cause that is not listed is right only for itself."""
+"""By cause that txnscope gives: the true causes with which the given cause counts as right. A cause that is not listed
+has to equal the true cause."""
 
 RARE: Final[dict[str, frozenset[str]]] = {
     CauseCode.COMMIT: frozenset({LATE_END}),
@@ -34,9 +36,9 @@ RARE: Final[dict[str, frozenset[str]]] = {
     CauseCode.ADMIN: frozenset({CauseCode.FENCED, CauseCode.CLIENT_ABORT, ITSELF, ZOMBIE, CauseCode.TIMEOUT}),
     CauseCode.PID_ROTATED: frozenset({CauseCode.INITIALIZED}),
 }
-"""For each likely cause, the other true causes that docs/causes.md names as exceptions. They come from an instance that
-gave up, a clock that was set back, an end between the timeout and the next scan, a producer that was refused and at
-once created again, or transaction.version lowered to 0 in the middle of a TV2 transaction."""
+"""For each likely cause, the other true causes that docs/causes.md names as exceptions. The exceptions come from an
+instance that gave up, a clock that was set back, an end between the timeout and the next scan, a producer that was
+refused and at once created again, or transaction.version lowered to 0 in the middle of a TV2 transaction."""
 
 
 class WrongCause(AssertionError):
@@ -55,8 +57,8 @@ class Tally:
 
 
 def draw_causes(seed: int, tally: Tally) -> Coordinator:
-    """Draws the life of an id from `seed`. Judges its whole log, and then the log as compaction may leave it. Raises
-    WrongCause."""
+    """Draws a random history of an id from `seed`. Judges the whole log, and then the records that compaction might
+    keep. Raises WrongCause."""
     rng = Random(seed)
     life = a_life(rng, STEPS, skewed=rng.random() < 0.7)
     for row, truth in _causes_of(life.log, life):
@@ -83,7 +85,7 @@ def _refuse(seed: int, row: Transition, truth: str, rare: dict[str, frozenset[st
 
 
 def draw_causes_block(first_seed: int) -> tuple[Tally, list[str]]:
-    """Draws CAUSES_BLOCK lives of an id. Returns their tally, and a line for each wrong cause."""
+    """Draws CAUSES_BLOCK random histories of an id. Returns their tally, and a line for each wrong cause."""
     tally, wrong = Tally(), []
     for seed in range(first_seed, first_seed + CAUSES_BLOCK):
         try:

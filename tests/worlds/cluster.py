@@ -45,7 +45,8 @@ class Protocol(Enum):
 
 @dataclass(slots=True)
 class Txn:
-    """A transaction as its client and its coordinator know it. `is_commit` is the decision, or None before it."""
+    """A transaction as its client and its coordinator know it. `is_commit` is the decision, or None before the
+    decision."""
 
     number: int
     producer_id: int
@@ -93,17 +94,17 @@ class Batch:
     sequence: int = 0
     is_foreign: bool = False
     fate: bool | None = None
-    """The right outcome of the batch: True for COMMIT, False for ABORT, None while there is none. If the client wrote
-    the batch in a transaction, the outcome of that transaction. Otherwise, the type of the first marker that was due
-    after the batch."""
+    """The right outcome of the batch: True for COMMIT, False for ABORT, None while undecided. A batch of a transaction
+    has the outcome of the transaction. Any other batch has the type of the first marker that was due after the
+    batch."""
 
 
 BEGIN_MS: Final = 1_790_000_000_000
 
 
 class Cluster:
-    """The model of a cluster. If `can_skip` is set, a coordinator that sends markers takes a partition without a leader
-    for a deleted partition (KAFKA-20734, 4.3.0 to 4.4.0). The clocks of coordinator, leader and client are wrong by
+    """The model of a cluster. If `can_skip` is set, a coordinator that sends markers treats a partition without a
+    leader as deleted (KAFKA-20734, 4.3.0 to 4.4.0). The clocks of coordinator, leader and client are wrong by
     `…_skew_ms`."""
 
     def __init__(self, random: Random, protocol: Protocol, *, can_skip: bool, first_epoch: int = 0) -> None:
@@ -209,8 +210,8 @@ class Cluster:
     def is_foreign(self, batches: list[Batch]) -> bool:
         """Returns whether the entry holds copied batches whose producer id this cluster has assigned by now.
 
-        Before the assignment, the producer id is an orphan. If the id of this cluster has listed the partition under
-        the same epoch, the copied batches cannot be distinguished from its own.
+        Before the assignment, the entry is an orphan. If the id that got the producer id has listed the partition under
+        the same epoch, the copied batches cannot be distinguished from batches of this id.
         """
         own = {(one.producer_id, one.epoch) for one in self.txns if JUDGED in one.listed}
         first = batches[0]
@@ -291,9 +292,9 @@ class Cluster:
     def add(self, partition: str) -> bool:
         """Handles AddPartitionsToTxn. Returns False if the coordinator refuses the request.
 
-        Under TV2, the partition's leader sends the request. The leader sends none if an entry of the producer id and
-        epoch is open there (`UnifiedLog.hasOngoingTransaction`). In this case, the transaction writes to a partition
-        that it does not list.
+        Under TV2, the partition's leader sends the request. If the partition already has an open entry of the producer
+        id and epoch, the leader sends no request (`UnifiedLog.hasOngoingTransaction`), and the transaction writes to a
+        partition that it does not list.
         """
         txn = self.txn
         if txn is None or self.state not in (EMPTY, ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT):

@@ -20,7 +20,8 @@ PAUSE_MS: Final = 50
 
 
 class End(Enum):
-    """The end of a transaction. `OLD_…`: an old EndTxn ends a TV2 transaction, and does not change the epoch."""
+    """The end of a transaction. `OLD_…`: EndTxn of the old protocol ends a TV2 transaction, and does not change the
+    epoch."""
 
     COMMIT = auto()
     ABORT = auto()
@@ -30,7 +31,8 @@ class End(Enum):
 
 
 class Fate(Enum):
-    """The fate of the marker on the judged partition. `LOST`: the marker was written, and lost with its leader."""
+    """The fate of the marker on the judged partition. `LOST`: the marker was written, and was lost with the partition's
+    leader."""
 
     WRITTEN = auto()
     SKIPPED = auto()
@@ -38,7 +40,7 @@ class Fate(Enum):
 
 
 class Late(Enum):
-    """The time at which a batch of the first transaction arrives late."""
+    """The time at which a late batch of the first transaction arrives, if there is one."""
 
     NEVER = auto()
     AFTER_FIRST = auto()

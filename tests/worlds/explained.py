@@ -38,8 +38,8 @@ AT_ONCE: Final = 4_000
 """Bytes of one fetch. The number is small, so that reading takes several fetches."""
 
 SAME: Final = ("from", "to", "producer_id", "producer_epoch", "transactional_id", "marker", "marker_offset", "ended_at")
-"""Fields of a span that are equal in both explanations. `kind` is equal, too, unless a decided transaction has no
-marker. The LSO shows that such a transaction is still open, and files lack the LSO."""
+"""Fields of a span that are equal in both explanations. `kind` differs only for a decided transaction without a marker:
+the LSO shows that the transaction is still open, and segment files do not contain the LSO."""
 
 
 class Partition(NamedTuple):
@@ -65,14 +65,14 @@ class Partition(NamedTuple):
         return Partition(topic, data, batches, end, min(begins.values(), default=end))
 
     def fetched(self, at: int) -> bytes:
-        """Returns the answer of the leader: the log from the batch that contains the offset, with at least one whole
-        batch."""
+        """Returns the answer of the leader: the log from the batch that contains the offset `at`, with at least one
+        whole batch."""
         first = self.batches[bisect_right(self.batches, at, key=lambda one: one.header.next_offset)]
         return self.data[first.position : first.position + max(AT_ONCE, first.size)]
 
 
 class _Silent(Kafka):
-    """A pool whose client is never used."""
+    """Stands in for the service's connection to Kafka, which is never used here."""
 
     @contextmanager
     def asking(self, cluster: Any) -> Iterator[Any]:

@@ -23,8 +23,8 @@ FIRST_START: Final = "log not cleaned, written before txnscope started"
 CLEANED: Final = "log cleaned"
 MIXED: Final = "records of a committed and of an aborted transaction in one entry: no marker is right"
 FOREIGN: Final = "records of another cluster: no marker is right"
-COPIED: Final = "copied records that cannot be recognised: orphans, or an id that listed the partition, too"
-KEPT: Final = "under TV2, with a transaction that an old request ended"
+COPIED: Final = "copied records that cannot be recognised: they are orphans, or an id has listed the partition"
+KEPT: Final = "written under TV2, by a transaction that an EndTxn of the old protocol ended"
 UNLISTED: Final = "written by a transaction that does not list the partition"
 
 

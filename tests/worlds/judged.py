@@ -49,7 +49,7 @@ from tests.worlds.observer import (
 
 PLACE: Final = (JUDGED, 0)
 TIMEOUT_MS: Final = 900_000
-"""Transaction timeout. Nearly every history is shorter, because the model decides which transactions time out."""
+"""Transaction timeout, longer than nearly every history. The model itself decides which transactions time out."""
 _BROKER: Final = 1
 
 
@@ -62,7 +62,7 @@ class Store(NamedTuple):
 
 @contextmanager
 def opened_store(folder: Path) -> Iterator[Store]:
-    """Yields a new store. Until the block ends, judges do not pause to save CPU."""
+    """Yields a new store. Until the `with` block ends, the pauses by which judges save CPU are switched off."""
     url = f"sqlite:///{folder / 'worlds.db'}"
     engine, reader = open_engine(url), open_reader(url)
     migrate.upgrade(engine)

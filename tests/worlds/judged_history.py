@@ -22,8 +22,8 @@ JUDGED_BLOCK: Final = 50
 HASHED_AMONG: Final = 4
 """Number of partitions of the transaction log with which `id` hashes to the partition that has its records."""
 GROWN_TO: Final = 5
-"""Number of partitions of the transaction log after one was added. The records of `id` are then left behind, and its
-coordinator has not restarted."""
+"""Number of partitions of the transaction log after one was added. The records of `id` are then left behind. The
+coordinator of `id` has not restarted, so it still knows `id`."""
 ROUNDS: Final = 4
 """Number of rounds of the judge in a longer pause."""
 LAST_ROUNDS: Final = 10
@@ -83,8 +83,9 @@ class JudgedRun(Run):
             self.cluster.add(JUDGED)
 
     def judge(self) -> None:
-        """Forgets the decisions about entries that the present transaction of the id will end. If that transaction
-        leaves an entry hanging, another decision may be right then. The judge itself runs in `_round`."""
+        """Forgets the decisions about entries that the present transaction of the id will end. If the transaction
+        leaves an entry hanging after all, a different decision about the entry may be right. The judge itself runs in
+        `_round`."""
         for producer_id, batches in open_entries(self.cluster).items():
             if self.will_be_closed(producer_id, batches):
                 self.decided.pop((producer_id, batches[0].offset), None)

@@ -1,5 +1,5 @@
-"""Tests causes on drawn lives of an id. A `certain` cause is never wrong. A `likely` cause is wrong only in the rare
-cases in docs/causes.md."""
+"""Tests causes on random histories of an id. A `certain` cause is never wrong. A `likely` cause is wrong only in the
+rare cases in docs/causes.md."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.service.domain.coordinator import ITSELF, LATE_END
 from tests.worlds.causes import Tally, draw_causes, draw_causes_block, share_right
 
 LIVES = 3_000
-"""Number of lives. `make worlds` draws 200,000."""
+"""Number of random histories of an id. `make worlds` draws 200,000."""
 
 
 def test_certain_causes_are_never_wrong_and_likely_ones_rarely() -> None:

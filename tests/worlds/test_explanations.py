@@ -1,4 +1,4 @@
-"""Tests that the same bytes get the same explanation live and from segment files, over drawn histories with skipped,
+"""Tests that the same bytes get the same explanation live and from segment files, over random histories with skipped,
 lost and repeated markers. Spans, causes and sums are equal. Statements about records without a marker agree with the
 true decision."""
 
@@ -44,7 +44,7 @@ class _Unjudged(Run):
 
 
 class History(NamedTuple):
-    """A drawn history. `log`: bytes of the transaction log."""
+    """A random history. `log`: bytes of the transaction log."""
 
     cluster: Cluster
     partition: Partition
@@ -159,7 +159,7 @@ def test_runs_of_aborted_records_equal_those_read_from_the_files(reported: list[
     for one, of_service, of_files in reported:
         if of_service["spans"][0]["from"] > one.partition.last_stable_offset:
             assert of_service["only_aborted"] is None, (
-                "above the LSO there is no such run, because consumers of committed records stop at the LSO"
+                "above the LSO there is no run of aborted records: consumers of committed records stop at the LSO"
             )
             continue
         run, other = of_service["only_aborted"], of_files["only_aborted"]

@@ -25,8 +25,9 @@ ONCE_WRONG = (127, 603, 720, 13026, 17163, 17906, 38806, 61698, 181664, 707621, 
 ONCE_WRONG_IN_TIME = (208, 556, 660, 1225, 1524)
 """Seeds of histories with a marker that was right at first, but was still advised after the entry had grown."""
 ONCE_CONFIRMED = (234, 1911, 1994)
-"""Seeds of histories in which an entry was once confirmed as hanging, but then ended by itself. The cause: the high
-watermark of a new leader of the transaction log may still be below acknowledged records."""
+"""Seeds of histories in which an earlier version of the judge confirmed an entry as hanging, and the entry then ended
+by itself. The cause: the high watermark of a new leader of the transaction log may still be below acknowledged
+records."""
 
 
 def test_no_drawn_history_has_a_wrong_marker_and_few_are_unknown() -> None:
@@ -43,7 +44,7 @@ def share_unknown(tally: Tally, kind: str) -> float:
 
 
 def test_only_transactions_that_hang_are_confirmed_to_hang(tmp_path: Path) -> None:
-    """The real judge and store judge the histories. `make worlds` draws 2,000."""
+    """The whole judge, with a real store, judges the histories. `make worlds` draws 2,000 histories."""
     tally, confirmed = Tally(), 0
     with opened_store(tmp_path) as store:
         for seed in range(JUDGED_HISTORIES):

@@ -1,4 +1,5 @@
-"""Tests that each proof, and each limit of a proof, is needed: without it, another test of this package fails."""
+"""Tests that each proof, and each limit of a proof, is needed: if one is removed, another test of this package
+fails."""
 
 from __future__ import annotations
 

@@ -225,7 +225,8 @@ def test_equal_markers_far_apart_are_of_two_transactions() -> None:
 
 def test_a_marker_that_may_be_a_copy_proves_nothing() -> None:
     """The coordinator moves while it sends the marker of the first commit, and the new coordinator sends the marker
-    again. The second marker may be such a copy, so the marker of the second commit may have been skipped."""
+    again. So the second marker on the partition may be a copy of the first one, and the marker of the second commit may
+    have been skipped."""
     story = Story(Protocol.OLD).init()
     story.begin(JUDGED)
     story.cluster.end(is_commit=True)
@@ -273,9 +274,9 @@ def test_a_marker_of_an_older_epoch_proves_that_newer_ones_were_read() -> None:
 
 
 def _two_under_one_epoch(*, first_commits: bool, second_commits: bool) -> Story:
-    """Returns a story of TV2 with two transactions under one epoch. An old EndTxn ends the first one, so the epoch
-    stays, and its marker is skipped. The second transaction therefore writes to the partition without listing it. A new
-    EndTxn ends the second transaction."""
+    """Returns a story of TV2 with two transactions under one epoch. An old EndTxn ends the first transaction, so the
+    epoch stays. The marker of the first transaction is skipped. The second transaction therefore writes to the
+    partition without listing it. A new EndTxn ends the second transaction."""
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED, OTHER)
     story.end_by_old_request(is_commit=first_commits)
@@ -332,8 +333,8 @@ def test_a_recreated_topic_has_no_records_of_earlier_commits(protocol: Protocol)
 
 
 def test_a_single_batch_belongs_to_a_transaction_that_lists_the_partition() -> None:
-    """Under TV2, the leader adds the partition to the transaction unless an entry is open there. So a single batch
-    belongs to a transaction that lists the partition."""
+    """Under TV2, the leader adds the partition to the transaction unless the partition has an open entry. So a single
+    batch belongs to a transaction that lists the partition."""
     story = Story(Protocol.TV2).init()
     story.begin(OTHER)
     assert story.cluster.end(is_commit=True, by_old_request=True)

@@ -70,7 +70,8 @@ def _start_anew(rng: Random, coordinator: Coordinator, instance: Instance, _: In
 
 
 def _administrate(rng: Random, coordinator: Coordinator, instance: Instance, _: Instance) -> None:
-    """Fences the id as an administrator, mostly during a transaction. The application seldom returns at once."""
+    """Fences the id as an administrator, mostly during a transaction. Then waits, mostly for 20 s or more, because the
+    application seldom returns at once."""
     if rng.random() < 0.9:
         coordinator.add(instance)
         coordinator.wait(rng.choice([300, 2_000, 9_000]))

@@ -29,8 +29,8 @@ def log(text: str) -> list[LogRecord]:
     comments are ignored.
 
     An Ongoing after an idle state starts a transaction. Later records keep the start time of the transaction until an
-    Empty. Each record keeps the timeout of the record before, unless it gives its own. By default a record has no tags,
-    and an open transaction has one partition. Offsets count from 0.
+    Empty. Each record keeps the timeout of the record before, unless it gives its own. By default a record has no
+    tagged fields, and an open transaction has one partition. Offsets count from 0.
     """
     records: list[LogRecord] = []
     for line in filter(None, (line.partition("#")[0].split() for line in text.splitlines())):

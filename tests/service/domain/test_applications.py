@@ -138,7 +138,8 @@ def test_threads_that_work_side_by_side_are_not_flink() -> None:
 
 
 def test_starts_that_number_their_ids_are_not_flink() -> None:
-    """Each start of the application ends its transaction before the next start, or leaves it open until its timeout."""
+    """The application ends the transaction of each start before the next start, or leaves the transaction open until
+    the timeout."""
     ended = {
         f"etl-0-{n}": Behaviour(f"etl-0-{n}", 60_000, 2, (Init(n * 20_000, 0),), n * 20_000 + 9_000, ends=1)
         for n in range(9)

@@ -29,8 +29,8 @@ UNKNOWN_TOPIC, FENCED_EPOCH, UNKNOWN_EPOCH = 3, 74, 75
 def settled(
     watcher: EndsWatcher, layouts: Watched, *, with_start: bool = False, records: int = 0
 ) -> dict[tuple[str, int], Ends]:
-    """Waits for a sample in which every partition answers, none has an open transaction, and all together have at least
-    `records` records.
+    """Takes samples until one meets three conditions, and returns this sample: every partition answers, no partition
+    has an open transaction, and all partitions together have at least `records` records.
 
     Markers count as records, because a broker may write a marker after it has answered the commit.
     """

@@ -1,7 +1,4 @@
-"""Tests of reading the records of an id and the batches of a producer id, and of gaps in both.
-
-The tests read a log in memory.
-"""
+"""Tests of reading the records of an id, the batches of a producer id, and the gaps of a log. The log is in memory."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ from tests.helpers.waiting import wait_for, wait_until
 from tests.integration.producers import create_topic
 
 LATE_S = 10.0
-"""Limit in seconds for a block. Even on a slow machine, each bounded wait of these tests is shorter. Without a bound, a
-wait would never end."""
+"""Limit in seconds for a `with` block of these tests. Bounded waits end earlier, even on a slow machine. A wait without
+a bound would never end."""
 INVALID = "gives no valid answer: "
 NONE = "does not answer: "
 MEMORY = 400 << 20
@@ -47,7 +47,7 @@ copy, and the next frame."""
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """Fails if the block takes longer than LATE_S or allocates more than MEMORY."""
+    """Fails if the `with` block takes longer than LATE_S or allocates more than MEMORY."""
     tracemalloc.start()
     began = time.monotonic()
     try:
@@ -59,7 +59,7 @@ def bounded() -> Iterator[None]:
 
 
 class TestFirstContact:
-    """Tests of the first connection, if the server is no broker or a broken broker."""
+    """Tests of the first connection to a server that is no broker, or that is a broken broker."""
 
     @pytest.fixture(autouse=True)
     def short_timeout(self, monkeypatch: pytest.MonkeyPatch) -> None:

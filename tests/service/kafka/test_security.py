@@ -195,7 +195,8 @@ class TestTokens:
         assert str(refusal(secured, "OAUTHBEARER", line)) == "no token from giver: exit code 3: no role"
 
     def test_a_connection_outlives_its_token(self, secured: SecuredBroker) -> None:
-        """A broker ends a session when the token expires (KIP-368). The client logs in again before that."""
+        """A broker ends a session when the token expires (KIP-368). The client logs in again before the token
+        expires."""
         secured.issuer.life_s = 3
         try:
             file = secured.properties("OAUTHBEARER", "sasl.oauthbearer.scope=short")

@@ -1,4 +1,4 @@
-"""Tests of single answers: what they contain in special cases, and that they are bounded."""
+"""Tests of single answers: their content in special cases, and the limits of their size."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Tests of what a model reads before its first question: the definitions of tools and resources. Also tests wrong calls
-of a tool."""
+"""Tests of the definitions of tools and resources, which a language model reads before its first question. Also tests
+wrong calls of a tool."""
 
 from __future__ import annotations
 

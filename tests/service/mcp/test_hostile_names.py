@@ -106,8 +106,7 @@ def incident(folder: Path, names: Names) -> Iterator[str]:
 
 
 def investigation(names: Names) -> Any:
-    """Returns a script that calls every tool about `names`, and lists tools and resources. The name of the cluster
-    comes from the first answer."""
+    """Returns a script that calls every tool about `names`, and lists tools and resources."""
 
     async def investigate(client: Client) -> dict[str, Any]:
         wrong = await ask(client, "what_is_wrong")

@@ -1,4 +1,4 @@
-"""Tests that a model gets all facts of an incident in a few calls, by each transport."""
+"""Tests that a language model gets all facts of an incident in a few calls, by each transport."""
 
 from __future__ import annotations
 

@@ -240,7 +240,7 @@ def test_a_missing_store_leaves_the_metrics_of_the_process(url: str) -> None:
 
 @pytest.mark.parametrize("revision", ["0016", "future"])
 def test_a_store_of_another_revision_is_not_read(engine: Engine, metrics: Metrics, revision: str) -> None:
-    """A column may have another meaning in another revision. REST refuses such a store as well."""
+    """A column may have another meaning in another revision. REST refuses a store of another revision, too."""
     bind(engine)
     assert page(metrics)["kafka_txn_exporter_up", ()] == 1
     with engine.begin() as connection:

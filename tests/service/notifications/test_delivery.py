@@ -238,7 +238,7 @@ def test_a_receiver_that_repeats_hears_of_a_mute(cluster: WithFindings, held: Le
     box.done(held, muted, NOW_MS)
     assert events(box.overlooked(1, NOW_MS, with_mutes=True)) == []
     assert events(box.overlooked(1, LATER_MS, with_mutes=True)) == ["opened"], (
-        "the opening follows when the mute has ended"
+        "the receiver is told of the open finding when the mute has ended"
     )
 
 

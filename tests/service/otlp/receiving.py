@@ -52,7 +52,7 @@ class Receiver:
       otherwise 200 without a body.
     - `requests`: the number of requests so far.
     - `taken`: the requests that were answered with 200.
-    - `works`: unless it is set, no request is answered.
+    - `works`: while it is not set, no request is answered.
     """
 
     url: str = ""

@@ -1,4 +1,4 @@
-"""Tests that a real HTTP receiver of OTLP gets the metrics of the page, whatever fails meanwhile."""
+"""Tests that a real HTTP receiver of OTLP gets the metrics that /metrics shows, whatever fails meanwhile."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_a_redirect_is_not_followed(cluster: WithPartitions, metrics: Metrics) -
     with receiver() as other, receiver() as to:
         to.answers = [Answer(307, headers={"Location": f"{other.url}/v1/metrics"}) for _ in range(4)]
         with exporting(cluster, metrics, table_of(to)):
-            wait_for("an answer that is none of a redirect", lambda: to.taken)
+            wait_for("a request that is answered without a redirect", lambda: to.taken)
         assert other.requests == 0
         assert requests(metrics, "failed") == 4
 

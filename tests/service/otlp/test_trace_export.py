@@ -72,8 +72,8 @@ def exporting(cluster: WithPartitions, metrics: Metrics, to: Receiver, **keys: A
 
 @contextmanager
 def after(cluster: WithPartitions, metrics: Metrics, happened: Callable[[], object], **keys: Any) -> Iterator[Receiver]:
-    """Yields a receiver. One exporter has run and ended, then `happened` was called, and a second exporter runs during
-    the block."""
+    """Yields a receiver. Before the `with` block, one exporter runs and ends, and then `happened` is called. During the
+    block, a second exporter runs."""
     with receiver() as to:
         with exporting(cluster, metrics, to):
             pass

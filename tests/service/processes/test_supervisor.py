@@ -249,7 +249,8 @@ def test_a_child_has_more_time_before_its_first_heartbeat(start: Start) -> None:
 
 def test_children_end_a_frozen_supervisor_a_frozen_sibling_and_themselves(start: Start) -> None:
     """A frozen supervisor does not notice that a child has died, and a frozen child keeps its port. So the child that
-    still works kills both and ends itself. The service manager then starts everything again."""
+    still works kills the supervisor and the frozen child, and ends itself. The service manager then starts everything
+    again."""
     running = start(BEATS, BEATS)
     pids = running.wait_for_pids(2)
     for pid in (running.process.pid, pids[0]):

@@ -1,5 +1,5 @@
-"""Fixtures that give every test its own store: an empty one, or one with the newest tables, and in it a cluster whose
-lease is held."""
+"""Fixtures that give every test its own store. The store is empty, or has the newest tables and a cluster whose lease
+is held."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BACKENDS = tuple(URL_FORMS)
 
 
 def only_on(backend: str, fixture: str = "url") -> pytest.MarkDecorator:
-    """Marks a test of a feature that only one database has."""
+    """Makes a test run only on the database `backend`, because other databases lack the tested feature."""
     return pytest.mark.parametrize(fixture, [backend], indirect=True)
 
 
@@ -46,7 +46,7 @@ def new_store(request: pytest.FixtureRequest, directory: Path, *, is_empty: bool
 
 
 def patient(url: str) -> str:
-    """Returns the URL of the same store with the lock timeout of production, which is longer."""
+    """Returns `url` with the lock timeout of production, which is longer."""
     return re.split(r"[?&](?:timeout|options)=", url)[0]
 
 

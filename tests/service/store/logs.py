@@ -56,7 +56,7 @@ def entry(
     topics: tuple[Participants, ...] | None = None,
     version: int = 0,
 ) -> Entry:
-    """Returns a record of an old client at `offset`. By default it was appended at 10,000 + offset."""
+    """Returns a record of an old client at `offset`. By default the times of the record are 10,000 + `offset` (ms)."""
     timestamp_ms = 10_000 + offset if at_ms is None else at_ms
     if state >= states.EXPIRED:
         return Entry(transactional_id, NO_RECORD._replace(offset=offset, timestamp_ms=timestamp_ms, state=state), ())
@@ -75,8 +75,8 @@ def transaction(offset: int, transactional_id: bytes = b"pay", *, start_ms: int,
 
 
 def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBatch:
-    """Returns the rows that executors make of records in log order. Each record of an id is folded with the record of
-    the id before it."""
+    """Returns the rows that executors make of records in log order. Each record of an id is folded with the previous
+    record of the id."""
     by_id: dict[bytes, list[Entry]] = {}
     for one in entries:
         by_id.setdefault(one.transactional_id, []).append(one)

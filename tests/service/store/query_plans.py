@@ -14,7 +14,7 @@ Ran = list[tuple[str, Any]]
 
 @contextmanager
 def statements(of: Engine | Connection) -> Iterator[Ran]:
-    """Yields a list that collects the statements executed within the block."""
+    """Yields a list that collects the statements executed within the `with` block."""
     ran: Ran = []
 
     def keep(_conn: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:

@@ -1,5 +1,5 @@
-"""Tests of the applications of ids in the store: the numbers of ids, totals that never fall, and the application of
-findings."""
+"""Tests of applications in the store: the number of ids of each application, totals that never fall, and the
+application to which a finding belongs."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_a_replaced_driver_assigns_nothing(cluster: Cluster) -> None:
 
 
 def found_about(cluster: Cluster, subject: Subject) -> Finding:
-    """Stores a finding about the subject, and returns it as it is read."""
+    """Stores a finding about the subject. Returns the finding as read from the store."""
     looked = RoundResult((observe(Kind.EXPIRING, subject=subject),), frozenset())
     (change,) = reconcile({}, looked, NOW_MS, "kafka")
     FindingWriter(cluster.engine, cluster.lease).save([change], NOW_MS)

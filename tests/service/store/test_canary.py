@@ -1,4 +1,4 @@
-"""Tests of the canary in the store."""
+"""Tests that the store returns the canary's data about coordinators as they were stored, and always the same token."""
 
 from __future__ import annotations
 

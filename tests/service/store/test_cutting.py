@@ -79,8 +79,8 @@ class Coordinator:
             self.ends[deed].append((len(self.log) - 1, key))
 
     def _now_ms(self) -> int:
-        """Returns the time of the next record, 400 ms after the previous record. Some repeated decisions then come
-        within the usual time of the markers, and others later."""
+        """Returns the time of the next record, 400 ms after the previous record. At this distance, some decisions are
+        repeated within the time that markers usually take, and others later."""
         return 10_000 + 400 * len(self.log)
 
     def _append(self, one: Entry) -> None:
@@ -143,8 +143,8 @@ class Killed(Exception):
 
 
 def long_log() -> LogBatch:
-    """Returns ten ids of partition 0 below `counted_from`, and one id of partition 1 above `counted_from`. To store the
-    ten ids takes four database transactions."""
+    """Returns a log of ten ids in partition 0 below `counted_from`, and of one id in partition 1 above `counted_from`.
+    To store the ten ids takes four database transactions."""
     old = [e for i in range(9) for e in transaction(3 * i, b"id-%d" % i, start_ms=i, pid=i)]
     old += [
         entry(27, states.ONGOING, b"id-3", pid=3),

@@ -1,5 +1,5 @@
-"""Tests of finding the decision behind a marker, from transition rows, commit minutes, current states and findings. The
-queries are bounded."""
+"""Tests of the search for the decision behind a marker, in transition rows, commit minutes, current states and
+findings. The queries are bounded."""
 
 from __future__ import annotations
 

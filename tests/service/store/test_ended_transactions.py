@@ -32,7 +32,7 @@ ENDED_MS = NOW_MS - 60_000
 
 
 def written(cluster: Cluster, entries: list[Entry], *, counts: bool = True) -> list[EndedTransaction]:
-    """Stores the records, and returns all ends."""
+    """Stores the records. Returns the ended transactions in the store."""
     first = entries[0].record.offset
     cluster.writer.apply(batch(entries, read(first, first + len(entries), counts=counts)), NOW_MS)
     return ends_of(cluster)

@@ -184,7 +184,7 @@ def test_a_displayed_id_is_printable_and_finds_its_id(raw: bytes) -> None:
         "a page shows several spaces as one, so a shown id must not contain them"
     )
     assert raw in possible_ids(shown)[:3], (
-        "at most two other ids come before the id: those whose spelling is the text itself"
+        "at most two other ids come before the id: ids that are spelled like the text itself"
     )
 
 

@@ -38,22 +38,22 @@ DAY_MS = 86_400_000
 YEARS_LATER_MS = NOW_MS + 1_000 * DAY_MS
 
 NO_FINDING_RESTS_ON = {
-    "transitions": "an event is counted when it is read, and reported by the events of one hour",
+    "transitions": "a finding counts an event when the event is read, and needs only the events of one hour",
     "id_minutes": "rates",
     "cluster_minutes": "rates",
     "partition_minutes": "volume",
-    "partition_markers": "how an entry ended is read from its partition",
+    "partition_markers": "the partition itself shows how an entry ended",
     "unended_records": "records are compared with decisions within seconds",
-    "waiting_decisions": "compared within seconds; a torn transaction has a row of its own",
-    "ended_logs": "a transaction that was open for so long is not compared any more",
-    "waiting_markers": "compared within seconds; a torn transaction has a row of its own",
+    "waiting_decisions": "decisions are compared with markers within seconds; a torn transaction has a row of its own",
+    "ended_logs": "a transaction that was open for longer than the retention is not compared any more",
+    "waiting_markers": "markers are compared with decisions within seconds; a torn transaction has a row of its own",
     "data_gaps": "a finding about a gap ends after a quarter of an hour; the hidden offsets are in log_partitions",
-    "open_participants": "an expired id has none",
-    "left_behind_records": "deleted together with the row of the expired id",
+    "open_participants": "an expired id has no open partitions",
+    "left_behind_records": "these rows are deleted together with the row of the expired id",
     "findings": "only findings that have ended are deleted",
     "audit_events": "requests of users",
     "mutes": "only mutes that have ended are deleted",
-    "acknowledgements": "an acknowledged finding ends; the audit is kept as long",
+    "acknowledgements": "an acknowledged finding ends; the audit keeps the acknowledgement for the same time",
 }
 HELD = {"transactional_ids", "producer_ids", "rejects", "audit"}
 

@@ -66,8 +66,8 @@ LIVES = st.sampled_from(
 
 @st.composite
 def logs(draw: st.DrawFn) -> Logs:
-    """Draws logs in which each id may have records under each number of partitions, with another producer id for each
-    number."""
+    """Draws the logs of all partitions, while the number of partitions grows (SIZES). For each number, an id may have
+    records in the partition to which it then hashes, under a new producer id."""
     found: Logs = {partition: [] for partition in range(max(SIZES))}
     for era, size in enumerate(SIZES):
         for number, name in enumerate(IDS):

@@ -133,7 +133,7 @@ def encoded(raw: bytes, first_offset: int, times: Sequence[int] = (NOW_MS - 9_00
 
 
 def arrived(log: Sequence[bytes], lo: int) -> LogBatch:
-    """Returns the rows that executors send to the driver."""
+    """Returns the batch that the driver decodes from the rows of the executors."""
     columns = decode([Chunk(0, lo, lo + len(log), b"".join(log))])
     assert (len(columns), columns.rejects, columns.broken) == (len(log), (), ())
     rows = [
@@ -156,8 +156,8 @@ def raw_of(item: dict[str, Any]) -> bytes:
 
 
 def ms_of(item: dict[str, Any], name: str) -> int:
-    """Returns a time in ms from an item of REST, with the value that the record has. For -1, REST returns null. If the
-    value is no date, REST returns it in a separate raw field."""
+    """Returns the time `name` of a REST item in ms, equal to the time in the record. For a time of -1, REST returns
+    null. For a time that is no date, REST returns a separate raw field."""
     if item[name] is None:
         return int(item.get(f"{name.removesuffix('_at')}_raw_ms", -1))
     return round(datetime.fromisoformat(item[name]).timestamp() * 1_000)

@@ -190,7 +190,7 @@ def test_dropped_indexes_are_built_again_unchanged(engine: Engine) -> None:
     late_indexes.drop_where_empty(engine)
     kept = [line.partition(" ")[0] for line in indexes(engine)]
     few = ("application", "new", "open", "settles")
-    assert kept == [f"ix_transactional_ids_{name}" for name in few], "only the indexes of few rows are kept"
+    assert kept == [f"ix_transactional_ids_{name}" for name in few], "only indexes that contain few rows are kept"
     missing = late_indexes.missing(engine)
     assert len(missing) == len(before) - len(kept)
     late_indexes.build_one(engine, missing)

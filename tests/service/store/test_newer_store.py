@@ -156,7 +156,7 @@ def test_a_job_that_cannot_use_the_newer_tables_loses_its_lease(
 
 
 def test_work_under_a_lease_does_not_begin_on_tables_that_are_too_new(engine: Engine, tmp_path: Path) -> None:
-    """The notifier, the canary and the export of telemetry use this wait for a lease."""
+    """The notifier, the canary and the export of telemetry are work under a lease."""
     migrate_by_next_version(engine, tmp_path, only_adds=False)
     with pytest.raises(StoreTooNew, match=REFUSED):
         lease.acquire(engine, lease.NOTIFIER, "service", NOW_MS)

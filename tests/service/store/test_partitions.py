@@ -194,7 +194,7 @@ def test_a_driver_that_was_replaced_writes_nothing_more(watched: Watched) -> Non
 
 
 def test_a_batch_does_not_renew_the_lease(watched: Watched) -> None:
-    """If a batch renewed the lease, this source could keep the lease while the other source is stuck."""
+    """If a batch renewed the lease, one source could keep the lease while another source is stuck."""
     before = lease.newest_renewal(watched.cluster.engine, watched.cluster.id)
     watched.see(look(NOW_MS), now_ms=NOW_MS + 5_000)
     assert lease.newest_renewal(watched.cluster.engine, watched.cluster.id) == before

@@ -202,7 +202,8 @@ def test_pages_follow_an_index_and_sort_nothing(mixed: SeededCluster, sort: str,
     ids=["prefix", "producer_id", "topic", "min_age", "open", "empty or unknown"],
 )
 def test_a_narrow_selection_uses_an_index(mixed: SeededCluster, sort: str, selection: Selection) -> None:
-    """SQLite finds the selected ids by an index. At most, SQLite walks through the ids of the selected states."""
+    """SQLite finds the selected ids by an index. In the worst case, SQLite walks through the ids of the selected
+    states."""
     steps = plan(mixed, selection, sort)
     assert not [step for step in steps if step.startswith("SCAN")]
     walks = [step for step in steps if "last_update_ms" in step]

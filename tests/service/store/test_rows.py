@@ -1,4 +1,4 @@
-"""Tests of the row that the store has of an id after records of the id were applied."""
+"""Tests of an id's row in the store after records of the id were applied."""
 
 from __future__ import annotations
 

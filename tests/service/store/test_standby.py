@@ -42,7 +42,8 @@ def cluster_id(engine: Engine) -> int:
 
 
 class Waiting:
-    """A standby for which the test counts the seconds. The clock of its host is `ahead_ms` ahead of the holder's."""
+    """A standby to which the test reports how many seconds have passed. The clock of the standby's host is `ahead_ms`
+    ahead of the holder's clock."""
 
     def __init__(self, engine: Engine, cluster_id: int, owner: str = "standby", ahead_ms: int = 0) -> None:
         self._passed_s, self._ahead_ms = 0.0, ahead_ms

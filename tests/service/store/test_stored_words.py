@@ -1,4 +1,5 @@
-"""Tests that a new stored word, which an older version could not read, comes with a migration that says so."""
+"""Tests that a stored word is added only with a migration that shuts out the versions of txnscope that cannot read the
+word."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ READ_BY: Final = {
         "outcomes": "begun written refused unknown dry_run set ended created revoked",
     },
 }
-"""By revision, the words that its version of txnscope reads. Words of findings are not listed, because a version leaves
-out a finding with a word that it does not know."""
+"""For each revision of the store: the words that the version of txnscope with this revision reads. Words of findings
+are not listed, because every version leaves out findings with words that it does not know."""
 
 
 @pytest.mark.parametrize("sort", WORDS)

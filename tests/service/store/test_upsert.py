@@ -110,8 +110,8 @@ def test_only_many_rows_are_written_by_copy(engine: Engine, count: int, copies: 
 
 
 def test_a_row_that_comes_twice_in_a_batch_keeps_its_first_seen_time(engine: Engine) -> None:
-    """A batch has the same key twice if, within one read, an id changes its producer id and later gets the first one
-    again."""
+    """A batch has the same key twice if, within one read, an id changes its producer id and later gets the first
+    producer id again."""
     cluster = clusters.bind(engine, "c", "c", NOW_MS)
     many = [(cluster, n, b"id", n, n, 0, 0, *NO_END) for n in range(COPIES_FROM)]
     at_once(engine, PRODUCERS, [*many, (cluster, 7, b"id", 900, 950, 5, 6, *NO_END)])

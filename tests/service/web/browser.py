@@ -97,7 +97,7 @@ def chromium() -> Iterator[Browser]:
 def browse(chromium: Browser) -> Iterator[Browse]:
     """Yields a function that opens a tab in its own browser context.
 
-    `browse(cluster.url)` and `browse(app)` start a server. `browse("http://…")` uses a running one.
+    `browse(cluster.url)` and `browse(app)` start a server. `browse("http://…")` uses a running server.
     """
     with ExitStack() as running:
         tabs: list[Tab] = []
@@ -135,7 +135,7 @@ def _listen(page: Page, address: str, complain: Callable[[str], None]) -> None:
 
 
 def is_wider_than_the_window(page: Page) -> bool:
-    """Returns whether the page scrolls sideways. A table may scroll within its own box."""
+    """Returns whether the page scrolls sideways. A table that scrolls within its own box does not count."""
     return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
 

@@ -53,7 +53,8 @@ def wait(cluster: WithPartitions, groups: Iterable[GroupOffset]) -> None:
 
 
 def empty_store(url: str, name: str = "prod-eu", **more: Any) -> WithPartitions:
-    """Returns a cluster without ids. Its counting began two hours ago, and its brokers are described in the store."""
+    """Returns a cluster without ids. Counting began two hours ago, and the brokers of the cluster are described in the
+    store."""
     cluster = WithPartitions(url, name, **{"started_ms": NOW_MS - 2 * HOUR_MS, "partitions": 1, **more})
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
     return cluster

@@ -52,7 +52,7 @@ def store(orders: WithPartitions) -> str:
 
 
 def leads(client: TestClient, typed: str) -> str:
-    """Returns the target of the redirect."""
+    """Enters `typed` into the search of the pages. Returns the address to which the answer redirects."""
     answer = client.get(f"{C}/goto", params={"q": typed}, follow_redirects=False)
     assert answer.status_code == 303, PageText(answer.text).texts["content"]
     return answer.headers["location"]

@@ -1,4 +1,5 @@
-"""Tests of the page of consumer groups: the position of each group relative to the LSO, and both of its lags."""
+"""Tests of the page of consumer groups: the position of each group relative to the LSO, and the two lags of the
+group."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Tests of the explanation of an offset on the page of its partition: who wrote the record, and what became of it. A
-list of batches stands in for Kafka."""
+"""Tests of the explanation of an offset on the page of its partition: who wrote the record, and what became of the
+record. A list of batches stands in for Kafka."""
 
 from __future__ import annotations
 

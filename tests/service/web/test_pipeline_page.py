@@ -113,7 +113,8 @@ def test_assumed_configs_are_marked_and_can_be_granted(tmp_path: Path) -> None:
     ],
 )
 def test_an_old_source_weakens_the_verdict(cluster: WithPartitions, age_ms: int, title: str, state: str) -> None:
-    """The verdict depends on both sources, so one old source is enough to weaken it."""
+    """The verdict depends on the transaction log and on the data partitions, so one old source is enough to weaken the
+    verdict."""
     cluster.look(moving_partition())
     cluster.read([Id(b"a")], now_ms=NOW_MS + age_ms)
     page = page_of(cluster.url, PATH, now_ms=NOW_MS + age_ms)

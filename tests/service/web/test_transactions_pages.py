@@ -50,7 +50,7 @@ def client(cluster: WithPartitions) -> Iterator[TestClient]:
 
 
 def words(html: str) -> str:
-    """Returns the text of the page without its frame."""
+    """Returns the text of the page's <main> element."""
     return plain(html[html.index("<main") : html.index("</main>")])
 
 

@@ -1,4 +1,5 @@
-"""Tests that headers decoded as columns equal those of whole batches, and that decoding stops at invalid bytes."""
+"""Tests that headers decoded as columns equal the headers of whole batches, and that decoding stops at invalid
+bytes."""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ WRITTEN = {
         "030000000000000007ffffffff0000000001a2055ac37500"
     ),
 }
-"""One TxnOffsetCommit of group never-before for e-orders-0 and e-orders-1, as each version's log contains it."""
+"""By version of Kafka, the bytes in the log for one TxnOffsetCommit of the group `never-before`, with offsets of
+e-orders-0 and e-orders-1."""
 
 
 def text(value: str) -> bytes:

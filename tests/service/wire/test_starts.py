@@ -94,8 +94,8 @@ def test_a_log_of_a_coordinator_needs_no_loop(tail: bytes) -> None:
 
 
 def test_one_walk_over_a_long_log_is_left_to_the_loop() -> None:
-    """Batches of idempotent producers do not have the usual header end. The vectorised search would then walk through
-    the whole log, and the loop is faster."""
+    """The headers of idempotent producers' batches do not end as usual. In a log of these batches, the vectorised
+    search would walk through the whole log, and the loop is faster."""
     data = batch([Rec(b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0) * 8000
     assert len(data) > locating.FEWEST_WALKS * locating.STRETCH
     with patch.object(locating, "_starts_by_loop", return_value=iter([5])):

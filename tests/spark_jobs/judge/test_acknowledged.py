@@ -34,7 +34,7 @@ def lost(*sequences: int, kind: Kind = Kind.LOST_RECORDS) -> Observation:
 
 
 def see(cluster: Cluster, one: Observation, now_ms: int = NOW_MS) -> Finding:
-    """Stores the result of one round of the judge with this observation."""
+    """Stores the result of one round of the judge with this observation. Returns the resulting finding."""
     with cluster.engine.connect() as connection:
         stored = load(connection, cluster.id, now_ms)
     changes = reconcile(stored, RoundResult((one,), frozenset({one.kind})), now_ms, "kafka")

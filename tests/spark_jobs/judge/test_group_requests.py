@@ -1,5 +1,5 @@
-"""Tests of combining the answers of a coordinator about its groups with the commits in the batches of open
-transactions."""
+"""Tests that the offsets of groups combine two sources: the answers of the groups' coordinator, and the commits in the
+batches of open transactions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HELD = Committed(-1, UNSTABLE_OFFSET_COMMIT)
 
 class Coordinator:
     """Stands in for a coordinator. OffsetFetch for all partitions returns `stable`. OffsetFetch for named partitions
-    returns `named` if it requires stable offsets, and otherwise the earlier commits in `before`."""
+    returns `named` if the request requires stable offsets, and otherwise the earlier commits in `before`."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.stable: dict[str, GroupOffsets] = {}

@@ -1,5 +1,5 @@
-"""Tests of when groups are asked about. Without a stall, no group is asked. After a stall begins, all groups are asked
-soon."""
+"""Tests of the times at which coordinators are asked about groups. Without a stall, nothing is asked. After a stall
+begins, all groups are soon asked about."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rounds(*groups: str, node: int = 1) -> GroupSchedule:
 
 
 def asked(one: GroupSchedule, stalled: Stalls, now_ms: int, topics: dict[str, set[str]] | None = None) -> list[str]:
-    """Asks all due groups, as if each had answered, and returns them."""
+    """Returns the groups that are due, and notes each of them as asked."""
     due = [group for _, groups in one.due(stalled, now_ms) for group in groups]
     for group in due:
         one.note_asked(group, now_ms, (topics or {}).get(group, set()))

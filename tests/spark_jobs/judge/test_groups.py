@@ -49,7 +49,7 @@ def see(cluster: WithPartitions, now_ms: int, *groups: GroupOffset) -> None:
 
 
 def judge(cluster: WithPartitions, now_ms: int) -> dict[Key, Finding]:
-    """Runs one round of the judge, and returns the findings in the store after it."""
+    """Runs one round of the judge. Returns the findings in the store after the round."""
     looks = BlockedGroupObserver(cluster.id, None)
     with cluster.engine.connect() as connection:
         rows = partitions.stalled(connection, cluster.id)

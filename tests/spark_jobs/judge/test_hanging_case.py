@@ -76,7 +76,7 @@ def test_an_owner_read_before_the_second_step_names_the_subject() -> None:
     case.note_owner(IDLE, NOW_MS)
     assert case.subject == subject_of(ENTRY, IDLE)
     case.note_owner(None, NOW_MS)
-    assert case.owner == IDLE, "a known owner is kept, because its id may have expired since"
+    assert case.owner == IDLE, "a known owner is kept, because its id may have expired meanwhile"
 
 
 def test_the_subject_stays_the_same_once_it_may_have_a_finding() -> None:
@@ -173,12 +173,12 @@ def test_a_transaction_that_no_coordinator_knows_writes_nothing_more() -> None:
 
 def test_a_marker_from_before_a_restart_is_withdrawn_for_a_new_owner() -> None:
     """After a restart, the confirmation steps have to wait until the partition answers. If a new owner appears before
-    that, the stored marker is withdrawn."""
+    the partition answers, the stored marker is withdrawn."""
     orphan = unowned(None)
     orphan.apply_verdict(verdict(World.NONE), facts_of(orphan), NOW_MS)
     case = new(None)
     recall(case, stored(orphan))
-    assert not case.is_reportable(NOW_MS), "the stored finding is not replaced before there is news"
+    assert not case.is_reportable(NOW_MS), "the stored finding is not replaced before new facts are known"
     case.note_owner(IDLE, NOW_MS + 1)
     assert case.is_reportable(NOW_MS + 1)
     assert case.reported == undecided(HasGrown())

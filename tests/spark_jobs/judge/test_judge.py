@@ -55,7 +55,7 @@ class Judged:
         self.next_offset = hi
 
     def at(self, now_ms: int) -> int:
-        """Reads the log up to `now_ms`, and runs one round of the judge."""
+        """Reads the log up to `now_ms`, and runs one round of the judge. Returns the number of changed findings."""
         self.log((), now_ms)
         return self.judge.round(now_ms)
 
@@ -355,8 +355,8 @@ CANARY = "txnscope-canary-c0ffee12-7-2"
 
 
 def test_transactions_of_the_canary_are_never_a_finding(judged: Judged) -> None:
-    """If a coordinator fails, transactions of the canary fail as well. They must not count in a burst of timeouts of
-    applications either."""
+    """If a coordinator fails, transactions of the canary fail as well. These transactions must not count in a burst of
+    timeouts of applications either."""
     judged.timeouts(NOW_MS, "a", "b", "c", CANARY, f"{CANARY}0")
     judged.log([entry(judged.next_offset, states.ONGOING, CANARY.encode(), start_ms=NOW_MS - 90_000)], NOW_MS)
     judged.judge.round(NOW_MS)

@@ -1,5 +1,5 @@
 """Tests of the audit of markers over a real store. The transaction log and the partitions are read independently. The
-audit compares the markers of a transaction once both were read past its end."""
+audit compares the markers of a transaction after the log and the partitions were read past its end."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_a_transaction_whose_markers_are_as_decided_is_whole(audited: Audited) -
 @pytest.mark.parametrize("order", ["log first", "partitions first", "in between"])
 @pytest.mark.parametrize("bump", [0, 1])
 def test_a_manual_abort_tears_a_transaction_in_any_order_of_reading(audited: Audited, order: str, bump: int) -> None:
-    """The audit restarts in the middle of each order of reading."""
+    """The audit restarts after the third of the five reads."""
     steps = {
         "log": lambda: audited.read_log(*COMMITTED, epoch=bump),
         "a1": lambda: audited.read("a", ("data", 0), ("data", 0)),
@@ -250,7 +250,7 @@ def test_a_gap_in_log_or_partition_leaves_pending_transactions_unseen(audited: A
 
 @pytest.mark.parametrize("again", [False, True])
 def test_a_topic_deleted_inside_a_committed_transaction_tears_it(audited: Audited, again: bool) -> None:
-    """The audit restarts in the middle. `again`: the topic is created again, and gets the marker."""
+    """The audit restarts after the deletion. `again`: the topic is created again, and gets the marker."""
     audited.read_log(states.ONGOING)
     audited.read("a", ("data", 0))
     audited.read("b", ("data", 0), ("data", 0))

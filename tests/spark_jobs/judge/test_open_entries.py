@@ -246,8 +246,8 @@ def test_a_sample_of_the_partition_and_the_log_end_make_a_candidate(lab: Lab) ->
 
 
 def test_a_log_end_counts_only_if_a_later_sample_shows_an_open_entry(lab: Lab) -> None:
-    """A sample from after the request for the log end must still show the entry as open. Otherwise the transaction may
-    have ended since the entry was stored, and nothing hangs."""
+    """A sample that was taken after the request for the log end must still show the entry as open. Otherwise the
+    transaction may have ended since the entry was stored, and nothing hangs."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.round(NOW_MS + 1_000)
@@ -396,7 +396,7 @@ def assert_reported_after_client_wait(lab: Lab) -> None:
 
 def test_the_judge_waits_for_clients_of_a_frozen_coordinator(lab: Lab) -> None:
     """The coordinator has moved away from a frozen broker. An AddPartitionsToTxn to that broker may be in flight for
-    request.timeout.ms. The new coordinator does not know of it."""
+    request.timeout.ms. The new coordinator does not know of this request."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.judge.round(NOW_MS)
@@ -672,8 +672,8 @@ def test_a_manual_marker_after_a_complete_commit_is_foreign(lab: Lab) -> None:
 
 
 def close_while_the_log_lags(lab: Lab) -> int:
-    """Ends the entry while the log is not read to its end, and returns the time of the end. The producer continues
-    under the same epoch, so its next transaction may have adopted the records."""
+    """Ends the entry while records of the transaction log are unread. Returns the time (ms) at which the entry ended.
+    The producer continues under the same epoch, so its next transaction may have adopted the records."""
     lab.confirmed()
     closed_ms = NOW_MS + 12_000
     for at_ms in (closed_ms, closed_ms + 500):
@@ -708,7 +708,7 @@ def test_the_writer_of_a_marker_stays_unknown_while_the_log_stalls(lab: Lab) -> 
 @pytest.mark.parametrize("log_start", [10, 105], ids=["whole", "first records deleted while it hung"])
 def test_the_judge_waits_until_the_high_watermark_passes_the_marker(lab: Lab, log_start: int) -> None:
     """DescribeProducers shows the effect of a marker before the high watermark passes the marker. The high watermark of
-    the sample is even older, so the judge has to wait for a later one."""
+    the sample is even older, so the judge has to wait for a later sample."""
     lab.confirmed()
     lab.seen(NOW_MS + 4_000, is_open=False, log_start=log_start)
     found = lab.round(NOW_MS + 4_500)
@@ -733,7 +733,7 @@ def test_an_entry_without_a_marker_lost_its_records_or_has_healed(lab: Lab, log_
 
 @pytest.mark.parametrize(("outcome", "resolution"), [(Outcome.WRITTEN, "our_marker"), (Outcome.BEGUN, "healed")])
 def test_a_marker_that_txnscope_wrote_is_nobody_elses(lab: Lab, outcome: Outcome, resolution: str) -> None:
-    """A service that dies, or loses its store, after it has sent the marker records no outcome."""
+    """If a service dies, or loses its store, after it has sent a marker, no outcome is recorded."""
     found = lab.confirmed()
     attempt = Attempt(NOW_MS + 3_500, found.id, "ann", False, MarkerType.ABORT, "orders", 0, 7, 0, 3, 100, outcome)
     record_attempt(lab.cluster.engine, lab.cluster.id, attempt)

@@ -1,5 +1,5 @@
 """Tests that the partition's log after a group's offset is rarely read: never for a group whose offset advances, and
-once for a group whose offset does not."""
+once for a group whose offset stays."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Log:
         return self.answer
 
     def see(self, offset: int, after_ms: int, lso: int = LSO, hi: int = HW, lag: int = -1, **more: Any) -> Any:
-        """Returns whether the log has records ahead of a group at `offset`. The round takes place `after_ms` after
-        NOW_MS."""
+        """Returns whether the log has records ahead of a group at `offset`, or None while this is not known. The round
+        takes place `after_ms` after NOW_MS."""
         row = GroupOffset("billing", *PLACE, offset, 2, False)._replace(**more)
         lags = {row[:3]: lag} if lag >= 0 else {}
         ends = {PLACE: LsoSample(lso, hi, NOW_MS)}

@@ -124,7 +124,7 @@ OUTAGE = [Ended(n * 0.1, name) for n, name in enumerate(("a", "b", "pay-1", "pay
 
 
 def at_once(watch: Watch, ended: Sequence[Ended]) -> dict[Key, int]:
-    """Returns the findings after the whole log is read in one piece."""
+    """Returns the count of each finding, by key, after the whole log is read in one piece."""
     whole = watch()
     now_s = max(one.at_s for one in ended) + 1
     whole.round(now_s, *ended)

@@ -49,7 +49,7 @@ def open_now(cluster: Cluster, kind: str, now_ms: int) -> int:
 
 
 def late(judged: Judged, number: int) -> None:
-    """Makes `number` ids open for ten minutes, which is beyond the limit of one minute."""
+    """Stores `number` ids whose transactions have been open for ten minutes, with a timeout of one minute."""
     start_ms = NOW_MS - 600_000
     ids = [entry(n, states.ONGOING, b"id-%05d" % n, start_ms=start_ms, at_ms=start_ms) for n in range(number)]
     judged.log(ids, NOW_MS)
@@ -129,7 +129,7 @@ def test_reported_events_that_are_forgotten_are_not_counted(judged: Judged, monk
 
 
 def orphans(lab: Lab, now_ms: int, number: int) -> None:
-    """Makes `number` orphaned transactions open on one partition."""
+    """Stores `number` orphans on one partition."""
     entries = [open_entry(1_000 + n, 100 + n) for n in range(number)]
     lab.watched.see(look(now_ms, hw=1_000), described(now_ms, *entries), now_ms=now_ms)
 

@@ -47,7 +47,8 @@ class Blind(Lab):
         self.cluster.writer.apply(LogBatch((), (), (), ABSENT), now_ms)
 
     def at(self, now_ms: int) -> str | None:
-        """Judges a round without the log, and returns the status of the hanging finding, if there is one."""
+        """Judges a round without the log. Returns the status of the hanging finding, or None if there is no such
+        finding."""
         self.judge.round(now_ms)
         found = self.found(now_ms)
         return None if found is None else found.status

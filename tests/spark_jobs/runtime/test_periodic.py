@@ -1,5 +1,5 @@
-"""Tests of periodic work beside the reading of the log. The work continues after failures, and ends with the lease or
-the block."""
+"""Tests of periodic work beside the reading of the log. The work continues after failures, and ends when the lease is
+lost or the `with` block ends."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def test_the_work_stops_when_the_lease_is_lost() -> None:
 
 
 def test_waiting_for_the_store_is_progress_and_a_lasting_failure_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A part that waits for the store makes progress. A part that fails again and again by an error of its own makes
-    none."""
+    """A part that waits for the store makes progress. A part that fails again and again because of its own error makes
+    no progress."""
     monkeypatch.setattr(periodic, "LONGEST_PAUSE_S", 0.001)
     failure: list[Exception] = [StoreUnavailable("locked")]
     calls: list[int] = []

@@ -1,5 +1,5 @@
-"""Tests of Spark's Python processes: they connect to the JVM at once, and end quietly. If there is a fork server, which
-has imported everything before, the processes are forked from the server, and their parent sees no difference."""
+"""Tests of Spark's Python processes: they connect to the JVM at once, and end quietly. A fork server imports everything
+in advance. If there is a fork server, it forks the processes, and the parent of the processes sees no difference."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def imports_for_ever(folder: Path) -> Path:
 
 
 def test_a_planner_of_a_cluster_connects_before_its_first_import(jvm: Jvm, tmp_path: Path) -> None:
-    """In a cluster, Spark starts the Python interpreter itself, because the path of the interpreter has to hold on
+    """In a cluster, Spark starts the Python interpreter itself, because the path of the interpreter has to be valid on
     other machines, too."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -182,7 +182,7 @@ def test_a_process_that_starts_after_the_jvm_stopped_ends_quietly(tmp_path: Path
 def test_a_daemon_has_imported_what_its_workers_need_before_it_forks_them(
     tmp_path: Path, worker: str, expected: str
 ) -> None:
-    """The workers share the daemon's memory, and each of them starts without a second of imports."""
+    """The workers share the daemon's memory, so no worker spends a second on imports."""
     for name in ("pyspark/__init__.py", f"{worker.replace('.', '/')}.py", "needed.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()

@@ -1,5 +1,5 @@
-"""Tests of the settings of Spark. Settings of the user override settings of the Spark installation, and both override
-ours. Also tests Spark's scratch folder, and the archive of classes that is unpacked into it."""
+"""Tests of the settings of Spark. The user's settings override those of the Spark installation, and the installation's
+settings override txnscope's. Also tests Spark's scratch folder, and the archive of classes that is unpacked into it."""
 
 from __future__ import annotations
 

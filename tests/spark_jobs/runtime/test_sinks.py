@@ -23,7 +23,7 @@ from tests.helpers.waiting import LIMIT_S, wait_for, wait_until
 
 
 class Frame:
-    """The frame of a micro-batch that contains no data, only the reason why nothing could be read."""
+    """The DataFrame of a micro-batch that contains no data, only the reason why nothing could be read."""
 
     def __init__(self, trouble: str) -> None:
         self.trouble = trouble

@@ -34,7 +34,7 @@ dog.guard(jvm)
 
 
 def ended(code: str) -> tuple[int, str]:
-    """Returns the exit code and the log of the process."""
+    """Runs `code` in a new process. Returns the exit code and the log of the process."""
     done = subprocess.run(
         [sys.executable, "-c", WATCHED + code], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S
     )

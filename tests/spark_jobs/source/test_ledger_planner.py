@@ -75,7 +75,8 @@ class Cluster(LedgerBrokers):
 
 
 class Planned:
-    """A planner and its clock. By default, each plan comes when the layout is due again."""
+    """A planner and its clock. By default, `plan` first advances the clock so far that the planner requests the
+    partitions and leaders again."""
 
     def __init__(self, cluster: Cluster, budget: int = 10**9, **positions: dict[int, LogPosition]) -> None:
         self.cluster = cluster
@@ -122,8 +123,8 @@ def test_reading_continues_at_the_stored_position() -> None:
 
 
 def test_tailing_of_a_topic_begins_once_all_its_partitions_answer() -> None:
-    """If tailing began before a partition answers, that partition would later be taken for an added one, and its
-    history would be read."""
+    """If tailing began before a partition answers, the partition would later count as an added one, and its history
+    would be read."""
     planned = Planned(cluster := Cluster(pay=[(0, 50), (0, 60)], orders=[(0, 5)]))
     cluster.silent.add(("pay", 1))
     plan = planned.plan()
@@ -182,7 +183,7 @@ def test_a_deleted_topic_ends_once_and_comes_back_as_a_new_one() -> None:
     assert set(planned.read()) == {("orders", 0)}
     cluster.logs["pay"] = listed
     assert spans(planned.read())["pay", 0] == (50, 50), (
-        "one list without the topic, from a broker that did not know it yet, is no deletion"
+        "if one broker does not list the topic yet, the topic is not deleted"
     )
     del cluster.logs["pay"]
     planned.plan()

@@ -24,7 +24,7 @@ from tests.integration.producers import create_topic, delete_topics, open_produc
 
 
 class Planned:
-    """A topic of a real broker, and a planner that requests the layout for each plan."""
+    """A topic of a real broker, and a planner that requests the topic's partitions and leaders for each plan."""
 
     def __init__(self, broker: Broker, name: str) -> None:
         self.broker, self.bootstrap, self.topic = broker, broker.bootstrap, name
@@ -39,8 +39,8 @@ class Planned:
         delete_topics(self.bootstrap, self.topic)
 
     def plan(self, until: Reason | None = None) -> dict[int, RangeRead]:
-        """Plans until the reported trouble is `until`: it may take a while until all partitions of a topic answer.
-        Returns the first planned range by partition."""
+        """Makes plans until a plan reports the problem `until`, or no problem by default: partitions of a new topic may
+        answer only after a while. Returns the first planned range by partition."""
         reported: dict[int, RangeRead] = {}
 
         def trouble() -> Reason | None:

@@ -31,7 +31,7 @@ SILENT = Ends(-1, -1, -1, errors.LEADER_NOT_AVAILABLE)
 
 
 class Cluster(Brokers):
-    """Brokers that answer with `now`, and a sampler of these brokers."""
+    """Brokers that answer with the ends in `now`, by topic and partition, and a sampler of these brokers."""
 
     def __init__(self, watch: WatchedTopics = EVERYTHING, clocks: Iterable[StallClock] = ()) -> None:
         self.ids: dict[str, str] = {}
@@ -93,7 +93,7 @@ class Cluster(Brokers):
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """A cluster with one topic, which the sampler has already reported."""
+    """A cluster with one topic. The sampler has already reported the topic."""
     found = Cluster()
     found.topic("orders")
     found.look()
@@ -241,7 +241,7 @@ def test_sampling_rounds_order_records_and_decisions(watch: WatchedTopics) -> No
 
 
 MANY_ROUNDS = 100
-"""Number of rounds. The ends of the transaction log are remembered for fewer rounds."""
+"""More rounds than the number for which the sampler remembers the ends of the transaction log."""
 
 
 @pytest.fixture
@@ -369,7 +369,7 @@ def test_a_late_write_is_reported_with_samples_from_before_the_transaction() -> 
 
 
 def test_a_new_leader_begins_a_new_sample(cluster: Cluster) -> None:
-    """The high watermark of a new leader may lag, so there may already be records above it."""
+    """The high watermark of a new leader may lag, so records above this high watermark may already exist."""
     cluster.look(3)
     cluster.leaders["orders", 0] = Leader(2, 1)
     cluster.at_ms += sampling.LAYOUT_EVERY_MS

@@ -1,5 +1,5 @@
-"""Tests of open producers and the volume of their records, both from batch headers alone. Also tests the cache of these
-data, which workers share."""
+"""Tests of open producers and of the volume of their records, which are read from batch headers alone. Also tests the
+cache of these data, which workers share."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_a_takeover_of_an_older_transaction_hides_no_conflict() -> None:
 
 
 def test_a_crash_loop_of_one_instance_is_no_conflict() -> None:
-    """A crashed instance takes a while to return, and its transaction stays open for that time."""
+    """A crashed instance returns only after a while. Until then, its transaction stays open."""
     assert conflicts(events_of(taken_in_turns(20, every_ms=20 * S, open_ms=ALIVE_MS))) == 0
 
 

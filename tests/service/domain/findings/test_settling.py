@@ -28,7 +28,7 @@ LIMITS = Limits(10 * S, 168 * H, H, frozenset())
 
 
 class Judged:
-    """Rounds of the judge over events. The judge knows an event once its log partition is read.
+    """Rounds of the judge over events. The judge knows an event as soon as the event's log partition is read.
 
     `used` has the first and the last time of use of each id.
     """
@@ -87,7 +87,7 @@ def follow(
 ) -> dict[Key, int]:
     """Returns the count of each finding, by key.
 
-    Without `cuts`, the judge is always up to date. With `cuts`, it lags and restarts at random.
+    Without `cuts`, the judge is always up to date. With `cuts`, the judge lags and restarts at random.
     """
     judged = Judged(written, used)
     now_ms, end_ms = NOW_MS, max(e.at_ms for e in written)
@@ -119,7 +119,8 @@ def numbered(events: Iterable[Event]) -> list[Event]:
 
 
 def spans(longest_s: int) -> st.SearchStrategy[int]:
-    """Draws the time in ms between two events: within one outage, somewhat longer, or much longer."""
+    """Returns a strategy for the time in ms between two events: within one outage, somewhat longer, or up to
+    `longest_s` seconds."""
     return st.one_of(st.integers(0, 3 * S), st.integers(0, 25 * S), st.integers(0, longest_s * S))
 
 

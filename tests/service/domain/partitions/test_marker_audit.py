@@ -217,7 +217,8 @@ def in_pieces(
     pieces: Iterable[tuple[int, int, int]],
     behind: int = 0,
 ) -> tuple[dict[Decision, Result], set[Decision]]:
-    """Compares decisions with markers while both are read in pieces.
+    """Compares decisions with markers while both are read in pieces. Returns the result of each compared decision, and
+    the decisions that a marker contradicts.
 
     Each step reads the transaction log up to some transaction, and each partition at most up to the markers of this
     transaction. The comparison learns of a partition's progress `behind` transactions later.
@@ -302,7 +303,8 @@ OF_ONE_EPOCH = st.builds(
 def test_missing_markers_in_a_row_make_no_transaction_torn(
     written: list[Written], pieces: list[tuple[int, int, int]], begin: tuple[int, int], count: int, behind: int
 ) -> None:
-    """Markers are missing if the comparison begins in the middle, or while a partition has no leader."""
+    """Some markers are missing: on A several in a row, as while A has no leader; on B the first ones, as if the
+    comparison began later."""
     decisions, markers, _ = history(written)
     hidden = {A: range(begin[0], begin[0] + count), B: range(begin[1])}
     seen = [(n, one) for n, one in markers if n not in hidden[one.topic_partition]]

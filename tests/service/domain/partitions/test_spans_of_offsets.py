@@ -18,7 +18,7 @@ def parse(text: str) -> list[BatchOffsets | None]:
 
     - `7+3 a`: a transactional batch of producer a with offsets 7 to 9.
     - `7 C a`, `7 A a`: a COMMIT or ABORT marker of producer a.
-    - `7 E a`: such a marker, emptied by compaction.
+    - `7 E a`: a marker of producer a that compaction has emptied.
     - `7+3 n`: a batch without a transaction; `7+3 n a` if it is of producer a.
     - `torn`: an undecodable batch.
     """

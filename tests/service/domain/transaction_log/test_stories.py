@@ -131,7 +131,7 @@ def test_a_commit_that_waits_for_a_frozen_leader_has_slow_markers() -> None:
             4103 CompleteCommit(7,2) ctv=2""",
             [INIT, TIMEOUT],
             {"timeout": 1},
-            id="a TV2 client that ran out goes on after its late abort",
+            id="a TV2 client whose transaction timed out goes on after its late abort",
         ),
     ],
 )

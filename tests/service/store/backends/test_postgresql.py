@@ -40,7 +40,7 @@ def large_batch() -> LogBatch:
 
 
 def before_statement(engine: Engine, number: int, do: Callable[[], None]) -> Callable[[], int]:
-    """Counts statements and commits from now on, and calls `do` just before number `number`.
+    """Counts statements and commits from now on. Calls `do` just before the statement or commit with this number.
 
     Returns a function that stops counting and returns the count.
     """
@@ -145,7 +145,7 @@ def test_a_standby_waits_for_a_running_transaction_and_takes_over(url: str, post
             wait_until_equal(
                 lambda: waiting_for_a_lock(postgres, old),
                 2,
-                "the number of sessions that wait, with that of the standby",
+                "the number of waiting sessions, including the standby's session",
             )
         applied.result(LIMIT_S)
         new = taken.result(LIMIT_S)

@@ -68,7 +68,7 @@ def test_a_session_that_idled_too_long_in_a_transaction_is_unavailable(
             wait_until_equal(
                 partial(own_server.execute, f"{SESSIONS} WHERE pid = {pid}"),
                 [(0,)],
-                "the number of sessions with that pid",
+                "the number of sessions with this pid",
             )
             with pytest.raises(StoreUnavailable) as caught:
                 connection.exec_driver_sql("SELECT 1")

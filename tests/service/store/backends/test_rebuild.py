@@ -61,7 +61,7 @@ def seeded(cluster: Cluster) -> Cluster:
 
 
 def kept(url: str) -> set[int]:
-    """Returns the start offsets of the attempts in the audit. Each attempt of `seeded` has another start offset."""
+    """Returns the start offsets of the attempts in the audit. Each attempt of `seeded` has a different start offset."""
     engine = open_reader(url)
     with engine.connect() as connection:
         found = set(connection.scalars(select(schema.audit.c.start_offset)))

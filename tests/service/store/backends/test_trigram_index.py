@@ -70,8 +70,8 @@ TEXTS = (
 
 @pytest.fixture
 def seeded(url: str) -> Iterator[SeededCluster]:
-    """Yields a cluster with 500 ids of all states and unusual texts, beside another cluster with some of the same
-    ids."""
+    """Yields a cluster with more than 500 ids of all states and unusual texts, beside another cluster with some of the
+    same ids."""
     other = SeededCluster(url, "other")
     other.read(mixed_ids()[:50])
     other.close()

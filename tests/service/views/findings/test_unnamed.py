@@ -1,4 +1,5 @@
-"""Tests that the words for language models contain no name, whatever the finding is about."""
+"""Tests that the text of a finding for language models has placeholders in place of all names, for every kind of
+facts."""
 
 from __future__ import annotations
 
@@ -93,7 +94,7 @@ def test_no_words_of_any_finding_contain_a_name(subject: Subject, reason: Reason
         for reference in words.names:
             assert reference.startswith("[name "), reference
     everything = {one for entry in CATALOGUE.values() for one in entry.facts}
-    assert everything <= types, "the examples lack facts of a kind"
+    assert everything <= types, "a type of facts has no example"
 
 
 def hang(transactional_id: bytes) -> Finding:
