@@ -1,5 +1,5 @@
-"""Runs the application: binds the cluster, starts Spark, holds the lease, keeps the queries running, and deletes old
-data."""
+"""Runs the application: registers the cluster, starts Spark, holds the lease, keeps the queries running, and
+deletes old data."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class Application:
 
     def _renew(self, engine: Engine, held_lease: lease.Lease) -> None:
         """Renews the lease. Called only while every part that writes under the lease makes progress. Raises LeaseLost
-        if the lease is lost; if the store does not answer, this is only logged."""
+        if the lease is lost. Only logs a line if the store does not answer."""
         try:
             lease.renew(engine, held_lease, wall_clock_ms())
         except StoreUnavailable:

@@ -17,8 +17,8 @@ from service.views.partitions.judged import MOST_JUDGED, JudgedPartition, judge,
 
 
 class Holders(NamedTuple):
-    """The applications whose open transactions hold up partitions. `names`: the applications' names, by the key of an
-    id."""
+    """The applications whose open transactions hold up partitions. `judged`: the judged partitions. `names`: the
+    applications' names, by transactional.id."""
 
     judged: Mapping[TopicPartition, JudgedPartition]
     names: Mapping[bytes, str]
@@ -53,7 +53,7 @@ class Holders(NamedTuple):
 
 
 def holders_for(connection: Connection, cluster_id: int, affected: Sequence[AffectedGroup]) -> Holders:
-    """Reads the holders of the stalled partitions that affect these groups."""
+    """Reads the holders of the stalled partitions that affect the groups in `affected`."""
     places = {one.stalled_partition for one in affected}
     rows = partitions.stalled(connection, cluster_id, MOST_JUDGED) if places else []
     found = judge(connection, cluster_id, [row for row in rows if row.topic_partition in places])
@@ -90,5 +90,5 @@ def see(
 
 
 def see_now(connection: Connection, cluster_id: int, rows: Sequence[ApplicationRow]) -> list[SeenApplication]:
-    """Does the same as `see`; the stalled partitions are those of now."""
+    """Does the same as `see`, for the partitions that are stalled now."""
     return see(connection, cluster_id, rows, judged_stalled(connection, cluster_id))

@@ -29,8 +29,9 @@ def lines_of(grant: Grant | None, bootstrap: str | None) -> list[str]:
 
 
 def grant_of_groups(denied: Iterable[Finding]) -> Grant | None:
-    """Returns the permissions that are missing to judge the groups: on each group by name, or on all groups if more
-    than _GROUPS_NAMED are named. Returns None if no permission is missing. `denied`: coverage gaps of groups."""
+    """Returns the permissions that are missing to judge the groups. If an operation is not allowed on more than
+    _GROUPS_NAMED groups, the result has this operation on all groups, without names. Returns None if no permission is
+    missing. `denied`: coverage gaps of groups."""
     wanted: dict[str, list[str]] = {}
     for one in denied:
         if one.subject.group is not None and not isinstance(one.observation.reason, ShareOffsetsNotReported):

@@ -38,13 +38,13 @@ def _rest(seconds: int, place: int) -> str:
 
 
 def count(number: int) -> str:
-    """Formats a number with commas, as offsets are shown too: `13,356`."""
+    """Formats a number with commas: `13,356`. Offsets are shown in the same form."""
     return f"{number:,}"
 
 
 _ROUNDED: Final = 0.9995
-"""A number of at least this share of a unit is written in that unit. In the next smaller unit it would round to
-1,000."""
+"""If a number is at least this share of a unit, the number is written in that unit. In the next smaller unit, the
+number would round to 1,000."""
 
 
 def about(number: float) -> str:
@@ -139,8 +139,8 @@ TO_DO: Final = {
         " producer."
     ),
     (CauseCode.CLIENT_ABORT, Confidence.AMBIGUOUS): (
-        "look in the client's log. The coordinator's own log shows no more than the transaction log: it has a line"
-        " Initialized transactionalId … for each Empty record, whoever ended the transaction before."
+        "look in the client's log. The coordinator's own log shows no more than the transaction log: the coordinator"
+        " logs a line Initialized transactionalId … for each Empty record, whoever ended the transaction before."
     ),
     (CauseCode.TIMEOUT, Confidence.LIKELY): (
         "find what took so long (garbage collection, a slow sink, a batch too large), make transactions smaller, or"

@@ -43,8 +43,8 @@ class Hit(NamedTuple):
 def find(connection: Connection, cluster: ClusterRow, text: str) -> list[Hit]:
     """Returns the hits that `text` names exactly. Leading and trailing spaces count only if an id has them.
 
-    If nothing has exactly this name, returns the topic `text`, and the ids that begin with `text`. If no id begins with
-    it, returns the ids that contain it. Of these hits, at most MOST_SHOWN + 1 are returned: one more than a page shows.
+    If nothing has exactly this name, returns similar hits, at most MOST_SHOWN + 1 (one more than a page shows): the
+    topic `text`, and the ids that begin with `text` or, if there are none, the ids that contain `text`.
     """
     if text != text.strip() and (ids := list(_ids(connection, cluster, text))):
         return ids

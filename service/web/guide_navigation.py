@@ -15,14 +15,15 @@ DOCS: Final = Path(__file__).parent / "docs"
 """The directory of the guide: a link to docs/ in a checkout, a copy of it in an installed package."""
 
 START: Final = "index.md"
-"""The page with the list. Its second-level headings are sections, its list items begin with a link to a page."""
+"""The page with the list. Its second-level headings are the sections. Each list item begins with a link to a page."""
 
 FOLDER: Final = "README.md"
 """A listed page of this name stands for its folder: the other pages of the folder are below it."""
 
 
 class Entry(NamedTuple):
-    """A page in the list. `name`: its path below docs/. `below`: other pages of its folder, if it is a README."""
+    """A page in the list. `name`: the path of the page below docs/. `below`: the other pages of the folder, if the page
+    is a README."""
 
     name: str
     title: str
@@ -43,7 +44,7 @@ class Section(NamedTuple):
 
 @cache
 def sections() -> tuple[Section, ...]:
-    """Returns the list of docs/index.md, with the pages of folders."""
+    """Returns the sections of docs/index.md with their pages. A README comes with the other pages of its folder."""
     found: list[Section] = []
     tokens = parse(START)
     for before, token in pairwise(tokens):

@@ -49,5 +49,5 @@ TEXT: Final = f"""\
 
 @router.get(LLMS)
 def get_llms() -> PlainTextResponse:
-    """Returns the text."""
+    """Returns the text of `/llms.txt`."""
     return PlainTextResponse(TEXT)

@@ -192,10 +192,11 @@ class BadBatch(NamedTuple):
     """Bytes that are not a valid batch. If the length is wrong, `size` is None: the start of the next batch is unknown,
     and reading ends. The offsets are those in the header; `next_offset` is at least `base_offset` + 1.
 
-    The checksum does not cover the base offset. So a batch with a good checksum is bad, too (BadOffset), if it begins
-    before the end of the previous good batch, or ends after the start of the next good batch. But if the next batch
-    begins before the end of the previous good batch, the next batch is the bad one. If both begin exactly at that end,
-    the first of the two is trusted.
+    The checksum does not cover the base offset. So a batch with a good checksum can be bad, too (BadOffset):
+
+    - A batch is bad if it begins before the end of the previous good batch.
+    - If neither of two neighbouring batches begins before this end, but the two overlap, the first of them is bad. One
+      exception: if both begin exactly at this end, the second of them is bad.
     """
 
     position: int

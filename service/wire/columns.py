@@ -261,8 +261,8 @@ def _rejected(
 
 
 def _joined(records: Located, slow: dict[int, LocatedChunk]) -> Located:
-    """Returns `records` with the records that the scalar form found. The keys and values of the added records follow
-    the bytes of `records`."""
+    """Returns `records` and the records that the scalar form found, ordered by chunk. The keys and values of the found
+    records follow the bytes of `records`."""
     ordered = [(index, record) for index, found in slow.items() for record in found.records]
     strings = [string for _, record in ordered for string in (record.key, record.value)]
     size = np.array([-1 if string is None else len(string) for string in strings], np.int64)

@@ -39,7 +39,8 @@ _I32 = struct.Struct(">i")
 
 
 def decompress(codec: int, data: bytes, limit: int = LIMIT) -> bytes:
-    """Returns the plain bytes of `data`. Raises BadCodec if that fails or would give more than `limit` bytes."""
+    """Returns the plain bytes of `data`. Raises BadCodec if `data` cannot be decompressed, or has more than `limit`
+    plain bytes."""
     if codec == 0:
         return data
     try:

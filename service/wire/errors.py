@@ -58,7 +58,7 @@ class MalformedKey(DecodeError, reason="malformed_key"):
 
 
 class UnknownValueVersion(DecodeError, reason="unknown_value_version"):
-    """A value version newer than this decoder."""
+    """A value of a version that this decoder does not know."""
 
 
 class MalformedValue(DecodeError, reason="malformed_value"):

@@ -50,8 +50,8 @@ class HeaderColumns(NamedTuple):
 
 
 def header_columns(data: bytes) -> HeaderColumns:
-    """Returns a row for each whole batch. Ends before the first batch that is not of format 2, or that has a lower base
-    offset than the end of the batch before it.
+    """Returns a row for each whole batch. Ends before the first batch that is not of format 2, that has an impossible
+    offset or count, or that begins below the end of the batch before it.
 
     Checksums are not verified, because they cover whole batches, payload included.
     """

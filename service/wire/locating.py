@@ -139,8 +139,8 @@ class LocatedChunks(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Batches and their records. `bad`: True for a batch that makes its chunk not ordinary. `base`: the base offset of
-    each batch. `reached`: the offset after each batch."""
+    """Batches and their records. `bad`: True for a batch that cannot be part of an ordinary chunk. `base`: the base
+    offset of each batch. `reached`: the offset after each batch."""
 
     records: Located
     bad: Bools
@@ -174,7 +174,8 @@ def locate(chunks: Sequence[Chunk]) -> LocatedChunks:
 
 
 def walk(data: bytes) -> tuple[Ints, int, bool]:
-    """Returns (positions of whole batches, end of the last of these, whether anything but a partial tail follows)."""
+    """Returns (positions of whole batches, end of the last whole batch, whether anything but a cut batch follows this
+    end)."""
     positions = batch_starts(data)
     end = 0
     if positions.size:
@@ -187,8 +188,8 @@ def walk(data: bytes) -> tuple[Ints, int, bool]:
 
 
 def _batches(data: bytes, start: Ints, stop: Ints, chunk: Ints) -> _Found:
-    """Reads batches block by block, so that a block's columns stay in the cache. That is twice as fast as one pass over
-    all batches."""
+    """Reads batches block by block, because this is twice as fast as one pass over all batches: a block's columns stay
+    in the cache."""
     view: Bytes = np.frombuffer(data, np.uint8)
     found = [_block(data, view, start[block], stop[block], chunk[block]) for block in blocks(len(start))]
     if len(found) == 1:

@@ -128,7 +128,7 @@ _BLANKS: Final = {
     "next_producer_epoch": (-1, np.int16),
     "partition_count": (0, np.int32),
 }
-"""The number in a row without a value, and the type of the column, by the column's name in ValueColumns."""
+"""By column of ValueColumns: the number that stands for a missing value, and the type of the column."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,7 +155,7 @@ class LogColumns(ValueColumns):
     batches: int
     """Number of whole batches read, whatever they contain."""
     bytes: int
-    """Total size (bytes) of these batches."""
+    """Total size (bytes) of the whole batches read."""
     values: Slices
     """The raw values of the rows."""
 

@@ -45,10 +45,8 @@ class Record(NamedTuple):
 
 
 def read_records(batch: Batch, limit: int = LIMIT) -> list[Record]:
-    """Returns all records of a batch. Raises MalformedBatch or BadCodec if its bytes cannot be split into records.
-
-    Offsets must rise and stay inside the batch, because positions in the log depend on them.
-    """
+    """Returns all records of a batch. Raises MalformedBatch or BadCodec if the batch cannot be split into records.
+    Offsets must rise and stay inside the batch, because positions in the log depend on them."""
     header = batch.header
     if header.records_count == 0:
         if batch.records:

@@ -63,12 +63,13 @@ def _is_doubtful(batch: Batch | BadBatch, expected: int) -> bool:
 
 
 def _follows(found: Sequence[Batch | BadBatch], size: int) -> list[tuple[int | None, bool]]:
-    """Returns, for each batch, where the log continues if that batch is broken: the base offset of the next good batch
-    (or None), and whether the bytes up to that next batch, or to the end of the data, are certainly batches.
+    """Returns a pair for each batch, for the case that this batch is broken. The first value is the base offset of the
+    next good batch, where the log continues; None if this offset is not known. The second value is True if the bytes up
+    to that batch, or up to the end of the data, are certainly batches.
 
-    If the length of a broken batch is wrong, the bytes after it may be no batch. They are accepted as a batch if their
-    checksum is right, or if they begin at the offset where the broken batch claims to end. Otherwise the result is
-    (None, False), and reading continues at the next offset: a damaged number must not make reading skip records.
+    If the length of a broken batch is wrong, the bytes after it may be no batch. They count as a batch if their
+    checksum is right, or if they begin at the offset where the broken batch claims to end. Otherwise the pair is (None,
+    False), and reading continues at the next offset, so that a damaged length never makes reading skip records.
     """
     following: list[tuple[int | None, bool]] = []
     last = found[-1] if found else None
@@ -93,8 +94,8 @@ def plausible_offset(base: int, end: int, position: int, limit: int) -> int:
 
 
 def _collect(batch: Batch, chunk: Chunk, records: list[Record]) -> DecodeError | None:
-    """Adds the records of a batch to `records`. Returns the error if the batch is unreadable, else None. Adds nothing
-    for a control batch."""
+    """Adds the records of a batch to `records`, if their offsets are in the chunk's [lo, hi). Returns the error if the
+    batch is unreadable, else None. Adds nothing for a control batch."""
     if batch.header.is_control:
         return None
     try:
@@ -112,9 +113,9 @@ def _broken(chunk: Chunk, batch: Batch | BadBatch, offset: int, reached: int, er
 
 
 def misread(partition: int, at: int, data: bytes) -> BrokenBatch:
-    """Returns the first batch of `data` as broken. `data` is the answer to a Fetch from offset `at`: reading could not
-    continue from this answer, although it had room for more bytes. The error is BadLength if `data` has no whole batch.
-    Otherwise the error is BadOffset, because the batch has the offset of another place in the log."""
+    """Returns the first batch of `data` as broken. `data` is the answer to a Fetch from offset `at`. Reading could not
+    continue from this answer, although the answer had room for more bytes. The error is BadLength if `data` has no
+    whole batch. Otherwise the error is BadOffset, because the batch has the offset of another place in the log."""
     found = next(read_batches(data), None)
     error = BadLength if found is None else BadOffset
     base = int.from_bytes(data[:8], "big", signed=True)

@@ -12,8 +12,8 @@ from service.wire.log_columns import Slices
 def byte_strings(slices: Slices) -> pa.BinaryArray:
     """Returns an Arrow array of the slices. The slices may have any order, and must neither overlap nor be null.
 
-    Arrow needs the strings of an array back to back. So the bytes between two slices become elements, too. Then every
-    second element is taken, in one pass in C++.
+    In an Arrow array, strings lie back to back. So the function first makes an array in which the bytes between two
+    slices are elements, too. Then it takes every second element, in one pass in C++.
     """
     data, start, size = slices
     count = len(start)

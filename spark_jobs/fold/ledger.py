@@ -77,7 +77,8 @@ class Tail:
         return max(reached, chunk.lo), int(records.sum())
 
     def _mark(self, chunk: Chunk, found: HeaderColumns, generation: int) -> Ints:
-        """Returns for each batch the outcome that its marker writes (_NOTHING for data), and keeps the markers."""
+        """Returns, for each batch, the outcome that its marker writes; _NOTHING for a batch without a marker. Also
+        keeps the markers."""
         outcome = np.full(len(found.position), _NOTHING)
         ends_from = self._ended_by_each(chunk.partition, found)
         for row in np.flatnonzero(found.is_control).tolist():

@@ -25,10 +25,11 @@ NOTHING = -1
 
 
 class Runs(NamedTuple):
-    """Columns of `service.domain.transaction_log.facts.Run`, ordered by (partition, id, first offset) once merged.
+    """Columns of `service.domain.transaction_log.facts.Run`. After `merge`, the rows are ordered by (partition, id,
+    first offset).
 
-    `value` is the raw value of `last` if `last` leaves the transaction open, else null. `ended_value` is null if no
-    transaction ended.
+    `value` is the raw value of `last` if `last` leaves the transaction open, else null. `ended_value` is the raw value
+    of the record at `ended_offset`; null if no transaction ended.
     """
 
     partition: Array
@@ -84,7 +85,7 @@ def fold(columns: LogColumns, scope: Scope) -> Folded:
 
 
 def concat(pieces: Sequence[Folded]) -> Folded:
-    """Returns the runs of adjacent pieces of the log, in log order, not merged yet."""
+    """Joins the results of adjacent pieces of the log, in log order. Does not merge their runs."""
     if len(pieces) == 1:
         return pieces[0]
     columns = zip(*(piece.runs for piece in pieces), strict=True)
@@ -94,9 +95,9 @@ def concat(pieces: Sequence[Folded]) -> Folded:
 
 
 def merge(folded: Folded, scope: Scope) -> Folded:
-    """Merges neighbouring runs of one id under the same producer id into one run. A run that follows a run of the id
-    under another producer id stays a run of its own. It is marked as `joined`: the record before it was folded together
-    with it."""
+    """Merges neighbouring runs of one id under the same producer id into one run. A run stays apart if the previous run
+    of the id is under another producer id. The run is then marked as `joined`, because the record before its first
+    record was in the same fold."""
     runs = folded.runs
     if not len(runs.partition):
         return folded
@@ -141,8 +142,8 @@ def _take(column: Any, rows: Array) -> Any:
 
 
 def _by_id(runs: Runs) -> tuple[Array, Array]:
-    """Returns the row numbers, grouped by (partition, id), in order within a group. Also returns, for each row number,
-    the number of its group.
+    """Returns the row numbers, grouped by (partition, id), and ascending within a group. Also returns, for each row
+    number, the number of its group.
 
     Sorting packed integers is several times faster than a stable sort of keys.
     """

@@ -29,7 +29,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Scope(NamedTuple):
-    """Which records count, and which ids have a full history. `counted`: the log partitions whose records count.
+    """The records that count, and the ids with a full history. `counted`: the log partitions whose records count.
     `history_prefixes`: if an id has one of these prefixes, every pair of its records is a step."""
 
     counted: frozenset[int]
@@ -61,9 +61,9 @@ class PairFacts(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Pairs of neighbouring records of one id: row `left[i]` of `before`, and row `right[i]` of `after`. Partition and
-    id are those of the row in `right`. `id_number` is the same for all pairs of an id. The pairs of an id follow one
-    another, in log order."""
+    """Pairs of neighbouring records of one id: row `left[i]` of `before`, and row `right[i]` of `after`. The partition
+    and the id of the pair are in row `right[i]` of `partition` and `transactional_id`. `id_number` is the same for all
+    pairs of an id. The pairs of an id follow one another, in log order."""
 
     partition: Array
     transactional_id: pa.Array
@@ -82,9 +82,9 @@ class Pairs(NamedTuple):
         return PairFacts(self._steps(np.flatnonzero(is_step)), minutes, durations)
 
     def _lacks_first_prepare(self, before: Records, after: Records) -> Array:
-        """Returns True for each pair that completes a commit, and whose first record may repeat an earlier
-        PrepareCommit of the transaction, because no previous pair rules that out. The driver knows the stored records,
-        and judges these pairs."""
+        """Returns True for each pair that completes a commit, unless the previous pair shows that the PrepareCommit is
+        the transaction's first one. The driver judges the pairs that are True here, because only the driver knows the
+        stored records."""
         known = np.zeros(len(self.left), np.bool_)
         follows = self.before.offset[self.left[1:]] == self.after.offset[self.right[:-1]]
         known[1:] = follows & (self.id_number[1:] == self.id_number[:-1])
@@ -107,7 +107,8 @@ class Pairs(NamedTuple):
         self, before: Records, after: Records, counting: Array, is_step: Array
     ) -> tuple[Minutes | None, tuple[Durations, ...]]:
         """Returns the sums of `id_delta.commit_sums` over the pairs, by id and minute, and histograms of the durations.
-        Marker times of steps are in neither: the driver adds them."""
+        The marker times of steps are in neither result, because the driver adds these times. Returns (None, ()) if no
+        pair counts."""
         prepares = (after.state == PREPARE_COMMIT) & (after.start_ms > 0) & (after.partition_count > 0)
         prepares &= ~transitions.is_repetition(before, after)
         rows = np.flatnonzero((outcomes.completes_commit(before, after) | prepares) & counting)

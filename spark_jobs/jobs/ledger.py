@@ -1,5 +1,5 @@
-"""The query that tails data partitions, with `--partitions all`: it reads from the stored positions on, and writes into
-the store."""
+"""The query that tails data partitions (`--partitions all`). Reads from the stored positions on, and writes into the
+store."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class TransactionLogJob:
         self._queries.run(SourceName.TRANSACTION_LOG, TransactionLogSource, options, sink, ending)
 
     def _log_absence(self, absent: Reason | None) -> None:
-        """Logs the reason why there is no transaction log, once until the reason changes."""
+        """Logs the reason why there is no transaction log, unless the same reason was logged last."""
         if absent is not None and absent != self._absent:
             log.warning(
                 "%s; without the log, hanging transactions are found by the coordinators' answers, and reported as"

@@ -101,14 +101,14 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
                 )
 
     def _log_partitions(self, coordinator: int, layouts: dict[str, TopicLayout | None]) -> int:
-        """Returns the number of partitions of the transaction log, according to the metadata that the coordinator
-        itself has after its answer; 0 if it has none."""
+        """Returns the number of partitions of the transaction log according to the coordinator's own metadata, which
+        are requested after its answer; 0 if the metadata do not list the log."""
         layout = self._layout(TOPIC, coordinator, layouts)
         return 0 if layout is None else partition_count(layout.leaders)
 
     def _layout(self, topic: str, coordinator: int, layouts: dict[str, TopicLayout | None]) -> TopicLayout | None:
-        """Returns the topic's layout from `layouts`, or else asks the coordinator for it, because the topic's leader
-        may be unresponsive."""
+        """Returns the topic's layout; None if the topic does not exist. Asks the coordinator, because the topic's
+        leader may be unresponsive. Keeps each layout in `layouts`."""
         assert self._client is not None
         if topic not in layouts:
             layouts[topic] = topic_layout(self._client, topic, coordinator)
@@ -117,8 +117,8 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | Left
     def _missing(
         self, described: TransactionDescription, coordinator: int, layouts: dict[str, TopicLayout | None]
     ) -> tuple[WithoutMarker, ...]:
-        """Returns the partitions that still lack their marker. Only the first MOST_LEADERS of them have their
-        leader."""
+        """Returns the partitions that still lack their marker. The leader is included for the first MOST_LEADERS
+        partitions only."""
         found = []
         for topic, partition in described.partitions[:MOST_LEADERS]:
             layout = self._layout(topic, coordinator, layouts)

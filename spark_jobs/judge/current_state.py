@@ -35,8 +35,8 @@ from spark_jobs.judge.makers import Makers
 RUNNING_OUT_EVERY_MS: Final = 30_000
 ASK_EVERY_MS: Final = 10_000
 IDS_OF_EACH_KIND: Final = 7
-"""A round asks about at most IDS_AT_ONCE ids. Of these, at most this number are suspects, and at least this number are
-left for idle ids. The rest are stuck or open ids."""
+"""Maximum number of suspects among the ids of a round, and minimum number of places for idle ids. A round asks about at
+most IDS_AT_ONCE ids; stuck and open ids get the other places."""
 
 _IDLE: Final = (COMPLETE_COMMIT, EMPTY, COMPLETE_ABORT)
 
@@ -114,8 +114,8 @@ class ConditionObserver:
         return open_.read, prepared.read, left_behind, _result(found, unread, context)
 
     def _surroundings(self, connection: Connection, timed_out: Sequence[IdState]) -> Surroundings:
-        """Returns the facts by which transactions that have reached their timeout are judged: the newest writes in each
-        log partition, and the coordinators' answers. If no transaction has a start time, the facts are empty."""
+        """Returns the facts by which a transaction is judged after its timeout: the newest writes in each log
+        partition, and the coordinators' answers. If no transaction has a start time, the facts are empty."""
         self._agrees = {one.transactional_id: self._agrees.get(one.transactional_id, Answer.NONE) for one in timed_out}
         started = [one.started_at_ms + one.timeout_ms for one in timed_out if one.started_at_ms is not None]
         if not started:

@@ -1,5 +1,5 @@
 """Tracks disturbances: broker failures and moves of coordinators. After a disturbance, clients may still be waiting for
-the frozen broker, or for the former coordinator."""
+the unresponsive broker, or for the former coordinator."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Disturbances:
         self.broker_failure_ms = max(self.broker_failure_ms, at_ms)
 
     def newest_ms(self, log_partition: int) -> int:
-        """Returns the last time (ms) at which a client of the coordinator of `log_partition` may have begun to wait."""
+        """Returns the time (ms) of the last disturbance after which a client of the coordinator of `log_partition` may
+        be waiting: a broker failure, or a move of that coordinator."""
         _, led_since_ms = self._led.get(log_partition, (None, NEVER_MS))
         return max(led_since_ms, self.broker_failure_ms)
 

@@ -60,20 +60,20 @@ def may_have_grown(entry: Entry, before: Owner | None, owner: Owner) -> bool:
 
 
 class EarlierCompletion(NamedTuple):
-    """The completion of the transaction that was in PrepareX when an open entry was written. The transactions after
-    that one do not matter, because a client adds its partitions before it can end its next transaction.
+    """The completion of the transaction that was in PrepareX when an open entry was written. Later transactions do not
+    matter: a client adds the partitions of its next transaction before it can end that transaction.
 
     - `until_ms`: the time until which the coordinator was completing the transaction; -1 if no such transaction is
       known.
-    - `start_ms`: the start time of the transaction while it is being completed; else None.
+    - `start_ms`: the start time of the transaction while the coordinator is still completing it; otherwise None.
     """
 
     until_ms: int = -1
     start_ms: int | None = None
 
     def after(self, owner: Owner, there_since_ms: int, begun_ms: int, now_ms: int) -> EarlierCompletion:
-        """Returns the completion as the owner's newest state shows it. `there_since_ms`: since when the entry is known
-        to be in the log. `begun_ms`: when its case began."""
+        """Returns the completion, updated by the owner's newest state. `there_since_ms`: the time since which the entry
+        is known to be in the log. `begun_ms`: the time at which the entry's case began."""
         until_ms, start_ms = self
         if start_ms is None:
             if until_ms >= 0:

@@ -28,7 +28,8 @@ class EntryRound(NamedTuple):
     - `unread`: the number of stalled partitions that were not read, or not read completely, because of a bound.
     - `shown`: the open entries, each with its partition.
     - `owned`: the entries that a transaction will end.
-    - `hanging`: the findings about hanging entries, by subject; `findings`: the open ones of them.
+    - `hanging`: the findings about hanging entries, by subject.
+    - `findings`: the open findings about hanging entries, by subject.
     - `has_log`: whether the transaction log can be read.
     - `is_log_absent`: whether the brokers have no transaction log.
     """

@@ -46,7 +46,7 @@ class EventObserver:
         self._begun_ms = self._now_ms = 0
         self._has_unjudged = False
         self.held: frozenset[Key] = frozenset()
-        """The keys of the findings to which an event may belong that was read, but cannot be reported yet."""
+        """The keys of findings with events that are read, but cannot be reported yet (`RoundResult.unsettled`)."""
         self._unread: Counter[str] = Counter()
         self._unread_ms = 0
         self._settling: Settling | None = None
@@ -62,8 +62,8 @@ class EventObserver:
         return {kind: 0 if is_over else self._unread[cause] for cause, kind in COUNTING.items()}
 
     def begin(self, connection: Connection, now_ms: int) -> None:
-        """Reads the events of the last REMEMBERED_MS. An earlier judge may have counted them already: each finding
-        knows which events it has counted."""
+        """Reads the events of the last REMEMBERED_MS. An earlier judge may have counted some of these events; each
+        finding has a record of the events that it has counted."""
         self._begun_ms = self._now_ms = now_ms
         self._read_to = id_events.newest_sequence(connection)
         self._add(id_events.recent_events(connection, self._cluster_id, now_ms - REMEMBERED_MS))
@@ -103,7 +103,8 @@ class EventObserver:
         return RoundResult(found, event_kinds, *judged, unsettled=self.held, unread=self.unread)
 
     def mark_judged(self) -> None:
-        """Notes that the findings are stored. Events that are too fresh to be reported still count as not judged."""
+        """Notes that the findings of the round are stored. Events that cannot be reported yet still count as not
+        judged."""
         self._has_unjudged = bool(self.held)
 
     def _add(self, events: list[Event]) -> None:
@@ -132,8 +133,8 @@ class EventObserver:
             self._unread_ms = self._now_ms
 
     def _is_fresh(self, event: Event) -> bool:
-        """Returns whether the event may not have been counted by any finding yet: it was still unsettled in the last
-        round. Returns False before the first round."""
+        """Returns whether the event was not settled yet in the last round, so that perhaps no finding has counted the
+        event. Returns False before the first round."""
         after_ms = self._settles_ms + _SETTLES_LATER_MS.get(event.cause, 0)
         return self._settling is not None and not self._settling.is_past(event, after_ms)
 

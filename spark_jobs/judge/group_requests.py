@@ -52,7 +52,7 @@ class GroupsAnswer(NamedTuple):
         return set() if group in self.denied else self.topics.get(group)
 
     def with_share_groups(self, share: GroupsAnswer) -> GroupsAnswer:
-        """Returns this answer and `share`, the answer about share groups, as one."""
+        """Returns this answer, merged with the answer about share groups."""
         return GroupsAnswer(
             self.rows + share.rows,
             self.topics | share.topics,
@@ -175,7 +175,7 @@ def _topics(offsets: Iterable[TopicPartition], one: GroupMembers | None) -> set[
 
 def _has_no_offset(one: Committed | None) -> bool:
     """Returns whether the coordinator's answer about a partition proves that the group has no offset there. An error
-    (no permission on the topic, a pending offset) does not prove it."""
+    (no permission on the topic, a pending offset) proves nothing."""
     return one is None or (one.error == errors.NONE and one.offset < 0)
 
 

@@ -24,8 +24,8 @@ _NEVER_MS: Final = 1 << 62
 
 
 class Stalls(NamedTuple):
-    """The stalled partitions. `places`: data partitions. `offsets`: numbers of partitions of `__consumer_offsets`.
-    `offsets_partitions`: the number of all partitions of `__consumer_offsets`; None if it is not known."""
+    """The stalled partitions. `places`: data partitions. `offsets`: partitions of `__consumer_offsets`, each by its
+    number. `offsets_partitions`: how many partitions `__consumer_offsets` has; None if this is not known."""
 
     places: frozenset[TopicPartition]
     offsets: frozenset[int]
@@ -91,8 +91,8 @@ class GroupSchedule:
         self._prune()
 
     def set_named(self, coordinators: Mapping[str, int]) -> None:
-        """Sets the named groups: those that commit offsets in open transactions. Kafka's list may lack them, because it
-        contains a group only if DESCRIBE on the group is allowed."""
+        """Sets the named groups: the groups that commit offsets in open transactions. Kafka's list of groups may lack
+        them, because the list contains a group only if DESCRIBE on the group is allowed."""
         if coordinators != self._named:
             self._named, self._not_named = _bounded(coordinators)
             self._prune()

@@ -61,8 +61,8 @@ class BlockedGroupObserver:
         ]
 
     def unread(self, connection: Connection) -> int:
-        """Returns the number of things left out because of bounds: groups that are not asked about, rows of groups that
-        are not read, and stalled partitions whose groups are not asked about."""
+        """Returns the number of groups, rows of groups, open transactions and stalled partitions that are not asked
+        about, or not read, because of bounds."""
         groups = partitions.count_groups(connection, self._cluster_id)
         stalled = partitions.count_stalled(connection, self._cluster_id)
         not_read = max(groups - partitions.GROUPS_READ, 0) + max(stalled - STALLED_SAMPLES_READ, 0)

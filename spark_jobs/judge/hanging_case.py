@@ -51,8 +51,8 @@ _NO_COMPLETION: Final = EarlierCompletion()
 
 @dataclass(slots=True)
 class HangingCase:
-    """The case of one open entry without an owner: the observations so far, and two states. Confirmation step 1 was
-    made before `begun_ms`.
+    """The case of one open entry without an owner: the observations so far, and two states (`confirmation`,
+    `decision`). Confirmation step 1 was made before `begun_ms`.
 
     The partition and the observations:
 
@@ -66,7 +66,7 @@ class HangingCase:
 
     - `has_log`: whether the transaction log can be read. If it cannot, the coordinators are asked.
     - `coordinators_asked_ms`: the time of the last question that was answered; -1 if there is none.
-    - `earlier`: the completion of the transaction that the owner ended before.
+    - `earlier`: the completion of the transaction that was in PrepareX when the entry was written.
 
     The facts about the entry's records:
 
@@ -140,8 +140,8 @@ class HangingCase:
 
     @property
     def is_foreign(self) -> bool:
-        """Returns whether the entry's producer id is known to belong to an id in this cluster that did not write the
-        entry."""
+        """Returns whether the entry's producer id is known to belong to an id of this cluster, although this id did not
+        write the entry."""
         return isinstance(self.decision.newest.open_question, ForeignRecords)
 
     @property
@@ -167,9 +167,9 @@ class HangingCase:
 
     @property
     def addable_since_ms(self) -> int:
-        """Returns the earliest time (ms) at which the entry is known to have been in the log while its coordinator
-        accepted new partitions. A coordinator that is completing a transaction accepts none (CONCURRENT_TRANSACTIONS),
-        and the client asks again."""
+        """Returns the earliest time (ms) at which the entry is known to have been in the log, and the coordinator
+        accepted new partitions. A coordinator that is completing a transaction accepts no partition
+        (CONCURRENT_TRANSACTIONS), and the client asks again."""
         return max(self.there_since_ms, self.earlier.until_ms)
 
     def must_begin_anew(self, relation: Relation, *, has_log: bool) -> bool:
@@ -190,11 +190,11 @@ class HangingCase:
         return frozenset(log_partitions) if self.owner is None else frozenset({self.owner.log_partition})
 
     def note_owner(self, owner: Owner | None, now_ms: int) -> None:
-        """Notes the owner's newest state in the log. If the log has no record of an owner, or no longer has one,
-        `owner` is None, and nothing is noted.
+        """Notes the owner's newest state in the log. Does nothing if `owner` is None: the log has no record of an
+        owner, or no longer has one.
 
         Before confirmation step 2 holds, an owner that may have written the entry also gives the subject its
-        transactional.id: the entry may have been seen before the record of its id was read.
+        transactional.id, because the entry may have been seen before the record of this id was read.
         """
         if owner is None:
             return
@@ -228,17 +228,18 @@ class HangingCase:
         self._move(Unowned.by_log(self.entry, ends, only, now_ms))
 
     def discard_log_read_before(self, before_ms: int) -> None:
-        """Sets an unconfirmed case back to confirmation step 1 if its log ends were requested before `before_ms`. At
-        that time a client may have been waiting, as became known only later."""
+        """Sets an unconfirmed case back to confirmation step 1 if its log ends were requested before `before_ms`. A
+        disturbance that became known later shows that an AddPartitionsToTxn may have been in flight at the time of the
+        request."""
         state = self.confirmation
         log = state if isinstance(state, EndsKnown) else state.log if isinstance(state, Unowned) else None
         if log is not None and log.asked_at_ms < before_ms:
             self._move(Open())
 
     def had_ended(self, owner: Owner) -> bool:
-        """Returns whether the log that was read for confirmation step 2 contains the owner's last PrepareX. If it does,
-        that transaction was complete by then, because no transaction would end the entry any more. So its coordinator
-        writes no further marker."""
+        """Returns whether the owner's last PrepareX is in the part of the log that was read for confirmation step 2. If
+        it is, the transaction of this PrepareX was complete at that time, because step 2 found no transaction that
+        would end the entry. A complete transaction gets no further marker."""
         unowned = step_2(self.confirmation)
         if unowned is None or unowned.log is None or owner.ended_offset is None:
             return False
@@ -258,9 +259,10 @@ class HangingCase:
         """Makes confirmation step 2 from the coordinators' answers if the log cannot be read. Returns True if step 2
         held, but the coordinator will end the entry after all.
 
-        The second answer counts only if it was requested at `from_ms` or later, because a client may have been waiting
-        before. A producer id without an answer proves nothing: a hidden id may own the entry. A coordinator that is
-        completing a transaction proves nothing either: meanwhile it adds no partition, and the client asks again.
+        Step 2 needs two answers. The second answer counts only if it was requested at `from_ms` or later, because a
+        client may have been waiting before. An answer without an owner proves nothing, because a hidden id may own the
+        entry. An answer with an owner in PrepareX proves nothing either: until the coordinator has completed the
+        transaction, the coordinator adds no partition, and the client asks again.
         """
         if self.has_log or self.entry.producer_id not in answer.by_producer_id or answer.asked_at_ms <= self.begun_ms:
             return False
@@ -327,8 +329,8 @@ class HangingCase:
         return entry_query(self.entry, self.owner, self.samples, is_deep=is_deep)
 
     def apply_verdict(self, verdict: Verdict, asked: EntryQuery, at_ms: int) -> bool:
-        """Applies a verdict. Returns False if this verdict is the first to contradict an earlier one. After a
-        contradiction, the decision stays unknown."""
+        """Applies a verdict. Returns False if this verdict is the first that contradicts an earlier one, else True.
+        After a contradiction, the decision stays unknown."""
         has_grown = self.decision.read_at_ms < self.grown_ms or self._is_newer(asked.newest_ms)
         was_contradicted = self.decision.verdict.is_contradiction
         self.decision = self.decision.after(verdict, at_ms, self.unowned_ms, is_deep=asked.is_deep, has_grown=has_grown)
@@ -338,8 +340,8 @@ class HangingCase:
         return was_contradicted or not self.decision.verdict.is_contradiction
 
     def _is_newer(self, newest_ms: int) -> bool:
-        """Returns whether the timestamp of the entry's newest record has changed since the facts were last read; False
-        if they were never read."""
+        """Returns True if the timestamp of the entry's newest record has changed since the facts were last read; False
+        if the facts were never read."""
         return self.read_newest_ms not in (None, newest_ms)
 
     def _name_subject(self, owner: Owner | DescribedOwner) -> None:

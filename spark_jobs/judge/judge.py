@@ -1,4 +1,4 @@
-"""Runs the judge: in rounds, it turns what is stored into findings. Only the judge writes findings."""
+"""Runs the judge, which derives findings from the stored data, round by round. Only the judge writes findings."""
 
 from __future__ import annotations
 
@@ -200,8 +200,8 @@ class Judge:
             self._known = {k: f for k, f in known.items() if f.is_open or (f.life.resolved_at_ms or 0) >= forgotten_ms}
 
     def _detected(self, changes: Iterable[Change]) -> list[int]:
-        """Returns, for each entry that was confirmed as hanging in this round, the time (ms) at which the LSO began to
-        stall at the entry."""
+        """Returns the times (ms) at which the LSO began to stall at the entries that were confirmed as hanging in this
+        round."""
         assert self._known is not None
         detected = []
         for finding, _ in changes:
@@ -221,7 +221,8 @@ class Judge:
 
 
 def _without_new_events(context: Context, events: EventObserver) -> RoundResult:
-    """Returns a round result without new events, which ends the event findings that have been quiet for long enough."""
+    """Returns a round result without new events. This result ends the event findings that have been quiet for long
+    enough."""
     seen = frozenset(context.log.known_until_ms), context.log.is_complete
     return RoundResult((), EVENTS, *seen, unsettled=events.held, unread=events.unread)
 

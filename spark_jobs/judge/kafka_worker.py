@@ -24,8 +24,8 @@ Answer = TypeVar("Answer")
 
 
 class KafkaWorker(Generic[Question, Answer]):
-    """A worker whose thread has a connection of its own, and lives as long as the `with` block. `ask` and `answers`
-    return at once, without waiting for Kafka."""
+    """A worker with a thread of its own. The thread has its own connection, and ends with the `with` block. `ask` and
+    `answers` return at once, without waiting for Kafka."""
 
     def __init__(self, name: str, client: ClientSettings, liveness: Liveness) -> None:
         self._name, self._settings, self._liveness = name, client, liveness

@@ -25,8 +25,8 @@ IDS_AT_ONCE: Final = 2_000
 """Number of ids that one round checks, in about 15 ms."""
 
 AGAIN_MS: Final = 60_000
-"""Interval (ms) between two walks through all ids while some ids are left behind. If none are, the next walk begins
-when partitions are added, because until then coordinators write every record to the right partition."""
+"""Interval (ms) between two walks through all ids while some ids are left behind. If no id is left behind, the next
+walk begins when partitions are added: until then, coordinators write every record to the right partition."""
 
 
 @dataclass(slots=True)

@@ -62,8 +62,7 @@ class FlinkJobs:
 
 
 class Makers:
-    """A cache of the makers of ids. It also keeps the known Flink jobs, so that other ids of these jobs need no
-    query."""
+    """A cache of the makers of ids. Also keeps the known Flink jobs, because other ids of these jobs need no query."""
 
     def __init__(self, cluster_id: int, rules: ApplicationRules = NO_RULES) -> None:
         self._cluster_id, self._rules = cluster_id, rules
@@ -71,8 +70,9 @@ class Makers:
         self._jobs = FlinkJobs()
 
     def of(self, connection: Connection, ids: Iterable[Named], now_ms: int) -> Mapping[bytes, Application]:
-        """Returns, by id, the makers of the ids that may be a two-phase sink's, or are Flink's according to a rule.
-        Leaves out all other ids, and ids that are not queried yet: a round queries at most IDS_AT_ONCE."""
+        """Returns makers of ids, by id. An id is looked up only if it may belong to a two-phase sink, or if a rule says
+        that it belongs to Flink. Leaves out all other ids, and ids that are not queried yet: a round queries at most
+        IDS_AT_ONCE."""
         wanted = {
             one.transactional_id: one
             for one in ids

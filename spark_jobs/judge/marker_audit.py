@@ -58,7 +58,7 @@ class MarkerAuditor:
 
     def audit(self, now_ms: int) -> Counter[Result]:
         """Compares all decisions that can be compared by now, and returns the number of decisions by result. If the
-        inputs are cut or broken (`AuditInputs`), gives them up and begins anew: all their decisions count as unseen.
+        inputs are cut or broken (`AuditInputs`), drops them and begins anew: the decisions in them count as unseen.
         Raises what `MarkerAuditWriter.settle` raises."""
         with self._reader.connect() as connection:
             inputs = read_inputs(connection, self._cluster_id)
@@ -139,8 +139,8 @@ class MarkerAuditor:
     def _ended(
         self, inputs: AuditInputs, told: set[tuple[int, int]], passed: set[tuple[TopicPartition, int]]
     ) -> tuple[EndedLog, ...]:
-        """Returns the ended logs that have changed, without the records in `passed`. The markers of a log are removed
-        once all decisions to which they may belong have a result."""
+        """Returns the ended logs that change: they lose the records in `passed`, and lose their markers once all
+        decisions to which the markers may belong have a result."""
         whole_ms = self._whole_log_ms(inputs)
         left = [one for one in inputs.decisions if (one.log_partition, one.offset) not in told]
         changed = []
@@ -155,17 +155,17 @@ class MarkerAuditor:
         return tuple(changed)
 
     def _whole_log_ms(self, inputs: AuditInputs) -> int | None:
-        """Returns the time (ms) before which all records of the transaction log were read. Returns None if some
-        partition of the log was never read to its end."""
+        """Returns the time (ms) up to which the transaction log is known: all records that were written before this
+        time are read. Returns None if some partition of the log was never read to its end."""
         known = [self._log_known_ms.get(one.partition) for one in inputs.log]
         return min((ms for ms in known if ms is not None), default=None) if None not in known else None
 
     def _closed(
         self, one: Decision, inputs: AuditInputs, ended: Mapping[TopicPartition, Sequence[EndedLog]]
     ) -> Iterator[TopicPartition]:
-        """Yields the decision's partitions on which all of its markers are known, and all decisions to which these
-        markers may belong. Also yields the partitions that are not read or not compared, because no more will become
-        known about them."""
+        """Yields the decision's partitions that can be compared: all markers of the decision there are known, and so
+        are all other decisions to which these markers may belong. Also yields the partitions that are not read or not
+        compared, because no more will become known about them."""
         completed_ms = self._completed_ms.get(one)
         known_ms = self._log_known_ms.get(one.log_partition)
         if completed_ms is None or known_ms is None:
@@ -181,9 +181,9 @@ class MarkerAuditor:
                 yield place
 
     def _without_left_over(self, torn: list[Torn], results: dict[Decision, Result]) -> list[Torn]:
-        """Returns the torn transactions without the doubtful ones. A torn transaction is doubtful if its marker may
-        have ended only records of an older transaction, or if only such records may be missing. The result of a
-        doubtful one becomes UNSEEN."""
+        """Returns the torn transactions without the doubtful ones. Sets the result of the doubtful ones to UNSEEN. A
+        torn transaction is doubtful if its records may belong to an older transaction, because a finding reports them
+        as left over."""
         if not torn:
             return torn
         with self._reader.connect() as connection:
@@ -193,9 +193,9 @@ class MarkerAuditor:
         return [one for one in torn if one.decision not in doubtful]
 
     def _begun(self, inputs: AuditInputs) -> dict[TopicPartition, int]:
-        """Returns, for each partition that is not compared yet, the offset from which on it is compared. This is an end
-        offset that was requested after the transaction log had been read to its end. So the decision about any
-        transaction with records from that offset on is written later, and is read."""
+        """Returns the offset at which the comparison begins, for each tailed partition that is not compared yet. The
+        offset is an end offset that was requested after the transaction log had been read to its end. So all decisions
+        about transactions with records from this offset on are written later, and are read."""
         if self._whole_since is None:
             return {}
         since_ms, _ = self._whole_since
@@ -228,8 +228,8 @@ def daily_line(results: Counter[Result]) -> str:
 
 
 def _from(marker: SeenMarker, begun: int) -> SeenMarker:
-    """Returns the marker. A marker that ended records below `begun` counts as having ended nothing. `begun`: the first
-    offset that is compared."""
+    """Returns the marker. If the first record that the marker ended is below `begun`, the marker counts as having ended
+    nothing. `begun`: the first offset that is compared."""
     return marker if marker.ends_from >= begun else marker._replace(ends_from=-1)
 
 

@@ -1,5 +1,4 @@
-"""Begins the case of an entry: of an open entry in the store, or of one that has a finding from before a restart and is
-not in the store now."""
+"""Begins the case of an entry. The entry is open in the store, or there is a finding about it from before a restart."""
 
 from __future__ import annotations
 
@@ -86,8 +85,8 @@ def recall(case: HangingCase, finding: Finding) -> None:
 
 
 def continue_without_log(case: HangingCase, reported: Iterable[Subject]) -> None:
-    """Continues the case without the transaction log. `reported`: the subjects of open findings. One of them may be
-    about this entry, and name an id that is hidden by now."""
+    """Continues the case without the transaction log. `reported`: the subjects of open findings. If one of these
+    subjects is about the same entry, the case gets this subject, because it may name an id that is hidden by now."""
     case.has_log, case.owner = False, None
     case.decision = case.decision.without_log()
     same = (subject for subject in reported if entry_identity(subject) == entry_identity(case.subject))

@@ -81,7 +81,7 @@ class OpenEntryObserver:
         self._without_case = 0
         self.next_round_ms = 0
         """The earliest time (ms) at which the next confirmation step of an entry may be made. The next round should
-        come no later."""
+        come no later than this."""
 
     def stalled_since_ms(self, subject: Subject) -> int | None:
         """Returns the time (ms) at which the LSO began to stall at the hanging entry. Returns None if another entry
@@ -141,9 +141,9 @@ class OpenEntryObserver:
             self._disturbances.note_broker_failure(current.now_ms)
 
     def _log_from_ms(self, case: HangingCase, context: Context, now_ms: int) -> int:
-        """Returns the earliest time (ms) for a request that shows whether any transaction will end the entry: a request
-        for the log's end or, without the log, to the coordinator. Before this time, an AddPartitionsToTxn may be in
-        flight."""
+        """Returns the earliest time (ms) at which a request can show whether any transaction will end the entry. With
+        the log, the request is for the end offsets of the log; without the log, for the coordinators' answers. Before
+        this time, an AddPartitionsToTxn may be in flight."""
         if not case.has_log:
             return settled_at_ms(case.there_since_ms, self._disturbances.broker_failure_ms)
         if case.owner is None or not case.may_be_added(context, now_ms):
@@ -152,7 +152,8 @@ class OpenEntryObserver:
         return settled_at_ms(case.addable_since_ms, NEVER_MS if case.decision.was_listed else newest_ms)
 
     def _apply_answers(self, current: EntryRound) -> dict[Subject, Resolution]:
-        """Applies the prober's answers to the cases. Returns the resolutions of the cases that have ended.
+        """Applies the prober's answers to the cases. Returns the resolutions of the cases that have ended. If the entry
+        of a case turns out to belong to another id, the finding about the former subject ends, too.
 
         Broker failures are noted first. If the log ends of a case were requested too early after a broker failure, the
         case goes back to confirmation step 1, and its log ends are requested again.
@@ -213,9 +214,10 @@ class OpenEntryObserver:
         return how
 
     def _apply_rows(self, current: EntryRound) -> dict[Subject, Resolution]:
-        """Begins a case for each entry that no transaction will end; without access to the log, also for each entry of
-        which this is not known. Returns the resolutions of the cases that end here, because a transaction will end the
-        entry, its partition is gone, or its topic is mirrored."""
+        """Begins a case for each entry that no transaction will end. Without access to the log, also begins a case for
+        each entry if it is not known whether a transaction will end the entry. Returns the resolutions of the cases
+        that end here, because a transaction will end the entry, the entry's partition is gone, or the topic is
+        mirrored."""
         ends: dict[Subject, Resolution] = {}
         there = self._stored = set()
         self._without_case = 0
@@ -262,7 +264,8 @@ class OpenEntryObserver:
         self._cases[key] = new_case(row, entry, relation, current.now_ms, current.findings, has_log=has_log)
 
     def _apply_log(self, current: EntryRound) -> None:
-        """Makes step 2 of each case if the transaction log is stored up to the ends that the case needs."""
+        """Makes confirmation step 2 of each case for which the transaction log is stored up to the requested end
+        offsets."""
         for _, (entry, relation) in current.shown:
             case = self._cases.get(entry_key(entry))
             if relation.is_unowned and case is not None and case.has_log:

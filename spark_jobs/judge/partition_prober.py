@@ -48,10 +48,9 @@ class Questions:
     """The questions of one round.
 
     - `log_partitions`: partitions of the transaction log whose end offsets are requested.
-    - `entries`: the entries to observe. The value is the lowest offset at which the marker can lie if the entry is
-      closed.
-    - `facts`: the queries for facts, by entry for which a decision is to be derived.
-    - `producers`: producer ids about which the coordinators are asked, before the entries are observed.
+    - `entries`: the entries to observe. If an entry is closed, its marker lies at the offset in the value, or above.
+    - `facts`: by entry, the query for the facts from which the decision about the entry is derived.
+    - `producers`: producer ids whose owners the coordinators are asked for, before the entries are observed.
     """
 
     log_partitions: frozenset[int] = frozenset()
@@ -65,7 +64,8 @@ class Questions:
 
 class CoordinatorAnswers(NamedTuple):
     """The coordinators' answers, requested at `asked_at_ms` and received by `answered_at_ms`. `by_producer_id`: the
-    owners; None for a producer id if no coordinator has reported an owner, which proves nothing."""
+    owners; None for a producer id for which no coordinator has reported an owner. None does not prove that there is no
+    owner."""
 
     asked_at_ms: int
     answered_at_ms: int
@@ -201,8 +201,8 @@ class _Reads:
 
 
 def is_open(key: EntryKey, seen: CheckedPartition) -> bool:
-    """Returns whether the entry is still open. If DescribeProducers is denied, the entry counts as open while the LSO
-    has not passed it and the high watermark is above it."""
+    """Returns whether the entry is still open. If DescribeProducers is denied, the entry counts as open while its start
+    offset is in [LSO, high watermark)."""
     if not seen.described:
         return seen.ends.last_stable_offset <= key.start_offset < seen.ends.high_watermark
     found = seen.entry(key.producer_id)

@@ -33,7 +33,7 @@ PASS_S: Final = 1.0
 """Time (s) after which a pass reads no more partitions."""
 
 UNRESPONSIVE_AFTER_S: Final = 1.0
-"""A broker counts as unresponsive if a request to it fails only after this time (s)."""
+"""A broker counts as unresponsive if a request to the broker fails, and the failure took at least this time (s)."""
 
 MOST_TRANSACTIONS: Final = 200
 """Maximum number of open transactions that are read: the oldest ones."""
@@ -47,8 +47,8 @@ BEHIND_MS: Final = 10_000
 """Time (ms) after which a transaction that is not read completely is reported."""
 
 Pending = Mapping[str, Mapping[TopicPartition, int]]
-"""By group and partition, the producer id of the open transaction that commits an offset there. If there are several,
-the first one."""
+"""By group and partition, the producer id of the open transaction that commits an offset there. If there are several
+such transactions, the one with the lowest start offset."""
 
 _Key = tuple[int, int, int]
 """The key of a transaction: partition of `__consumer_offsets`, producer id, start offset."""
@@ -144,8 +144,8 @@ class PendingOffsets:
         return tuple(found)
 
     def _due(self, now_ms: int) -> list[tuple[int, list[tuple[Entry, _Progress]]]]:
-        """Returns the transactions with unread batches, grouped by partition. The partition that was read longest ago
-        comes first."""
+        """Returns the transactions with unread batches, grouped by partition. The partition whose last read is the
+        oldest comes first."""
         due: dict[int, list[tuple[Entry, _Progress]]] = {}
         for entry, reading in self._open.values():
             is_again = now_ms - self._read_ms.get(entry.partition, now_ms - READ_AGAIN_MS) >= READ_AGAIN_MS

@@ -53,13 +53,13 @@ PAUSE_FACTOR: Final = 20
 took. With this factor, such examinations use at most a twentieth of a processor."""
 
 FIRST_PAUSE_FACTOR: Final = 4
-"""PAUSE_FACTOR for ids that were never examined before."""
+"""The factor in place of PAUSE_FACTOR if some of the ids were examined for the first time."""
 
 
 class Recogniser:
-    """Examines the ids of one cluster. `knows_all_topics`: whether all topics are watched. If not, producers for each
-    input partition are not recognised, because the topic in their ids may be an unwatched one. `processor_s`: returns
-    the processor time of this thread."""
+    """Examines the ids of one cluster. `knows_all_topics`: whether all topics are watched. If some topic is not
+    watched, a producer that was made for one input partition is not recognised, because its id may contain the name of
+    such a topic. `processor_s`: returns the processor time of this thread."""
 
     def __init__(
         self,

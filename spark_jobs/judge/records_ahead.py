@@ -1,8 +1,8 @@
 """Completes the rows of groups with facts about the partition's log: the LSO at the time of the row, and whether there
 are records that the group could read.
 
-The log is read only for an offset that a group has kept for KEPT_MS, and once for each LSO. It is read again only if
-the group is above the LSO and the log has grown. So a group that advances costs nothing, and a group that does not
+The log is read only from an offset that a group has kept for KEPT_MS, and once for each LSO. If the group is above the
+LSO, the log is read again whenever it has grown. So a group that advances costs nothing, and a group that does not
 advance costs little.
 """
 
@@ -53,16 +53,17 @@ class _Offset:
     again_ms: int = 0
 
     def is_due(self, is_above: bool, high_watermark: int, now_ms: int) -> bool:
-        """Returns whether the log is to be read now. Below the LSO, the LSO bounds the search, so the log is read once.
-        Above the LSO, the log is read again whenever it has grown, until a record is found."""
+        """Returns whether the log is to be read now. An offset below the LSO needs one read only, because the read ends
+        at the LSO. For an offset above the LSO (`is_above`), the log is read again whenever it has grown, until a
+        record is found."""
         if self.has_records or now_ms - self.since_ms < KEPT_MS or now_ms < self.again_ms:
             return False
         return self.read_to is None or (is_above and self.read_to < high_watermark)
 
 
 class RecordsAhead:
-    """Adds facts about the log to the rows of groups, and remembers what was read. Use it from one thread only.
-    `unresponsive`: brokers to skip for a while."""
+    """Adds facts about the partition's log to the rows of groups, and remembers these facts. Call `complete` from one
+    thread only. `unresponsive`: brokers to skip for a while."""
 
     def __init__(self, unresponsive: UnresponsiveBrokers) -> None:
         self._unresponsive = unresponsive

@@ -30,7 +30,7 @@ MARKER_WAIT_MS: Final = 5_000
 The marker may lie above the high watermark, which was requested a moment earlier and waits for the followers."""
 
 LOG_WAIT_MS: Final = 30_000
-"""Maximum wait (ms) until the transaction log is read past the time of a marker, if the marker may be one of the
+"""Maximum wait (ms) until the transaction log is read past the time of a marker, if this marker may belong to the
 producer's next transaction. After this wait, the resolution names no writer."""
 
 

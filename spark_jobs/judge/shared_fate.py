@@ -37,8 +37,9 @@ from spark_jobs.judge.partition_prober import Answers, EntryKey, is_open
 from spark_jobs.judge.resolution import cases_of
 
 _CLOSING: Final = (RelationKind.OPEN, RelationKind.OVERDUE, RelationKind.COMPLETING)
-"""Relations of an entry to a transaction that will close it, and that may also have written it: the transaction began
-soon after the entry was first seen, or soon before the entry was last seen."""
+"""Relations of an entry to the transaction that will end the entry, if this transaction may also have written the
+entry: it began at most ADOPTED_AFTER_MS after the entry was first seen, or at most ADOPTED_AFTER_MS before the entry
+was last seen."""
 
 READ_EVERY_MS: Final = 1_000
 READ_AT_ONCE: Final = 4
@@ -56,7 +57,7 @@ _ENDED_BY: Final = {
 
 
 class OwnedEntry(NamedTuple):
-    """An open entry that its owner's present transaction will end, and its partition."""
+    """An open entry with its partition (`row`) and its owner. The owner's present transaction will end the entry."""
 
     row: PartitionState
     entry: Entry
@@ -81,8 +82,8 @@ class SharedFates:
 
     def __init__(self) -> None:
         self._taken_over_ms: dict[EntryKey, int] = {}
-        """By entry that had no owner at confirmation step 2, the time (ms) at which it got an owner. An entry that is
-        seen open after this time is older than the owner's present transaction."""
+        """By entry, the time (ms) at which the entry got an owner, if it had none at confirmation step 2. If the entry
+        is seen open after this time, it is older than the owner's present transaction."""
         self._lost: list[Observation] = []
         self._read: dict[EntryKey, int] = {}
         """By entry, the start time (ms) of the owner's transaction when the facts about the entry were last
@@ -123,7 +124,8 @@ class SharedFates:
         return was_seen or key in self._followed
 
     def lost(self) -> RoundResult:
-        """Returns the committed records that ABORT markers have ended since the last call."""
+        """Returns the round's result on lost records: the committed records that ABORT markers have ended since the
+        last call."""
         lost, self._lost = self._lost, []
         return RoundResult(tuple(lost), frozenset({Kind.LOST_RECORDS}), resolutions={})
 
@@ -135,9 +137,8 @@ class SharedFates:
             self._lost.append(_lost_by(case.subject, marker, by, case.proofs, rules))
 
     def resume(self, findings: Iterable[Finding]) -> None:
-        """Follows the entries with committed records that have an open finding, for example from before a restart.
-        `findings`: the open findings about adopted records. Of these, only critical findings are about committed
-        records."""
+        """Follows entries with committed records again, for example after a restart. `findings`: the open findings
+        about adopted records. Of these findings, only the critical ones are about committed records."""
         for one in findings:
             if one.severity == Severity.CRITICAL:
                 self._follow(key_of(one.subject), one.subject, one.observation.evidence)

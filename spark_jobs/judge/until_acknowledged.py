@@ -44,7 +44,7 @@ class TornObserver:
 
 
 def acknowledged(connection: Connection, cluster_id: int, known: Mapping[Key, Finding]) -> list[RoundResult]:
-    """Returns a round result for each kind that has open findings which were acknowledged. The result resolves these
+    """Returns a round result for each kind that has open and acknowledged findings. The result resolves these
     findings."""
     waiting = [one for one in known.values() if one.kind in UNTIL_ACKNOWLEDGED and one.is_open]
     given = read_acknowledgements(connection, cluster_id, waiting)

@@ -75,7 +75,7 @@ class Executors:
 
     def wait(self, ending: threading.Event, step: Callable[[], None]) -> None:
         """Waits for the first executor, and then until no further executor has registered for _SETTLED_S. Returns early
-        if `ending` is set. Raises SessionEnded."""
+        if `ending` is set. Raises SessionEnded if the session has ended."""
         before = 0
         while not (before and self._count() == before) and not ending.is_set():
             before = self._count()
@@ -84,8 +84,8 @@ class Executors:
             ending.wait(_SETTLED_S)
 
     def are_there(self) -> bool:
-        """Returns whether an executor is registered. Logs once if no executor is registered for long. Raises
-        SessionEnded."""
+        """Returns whether an executor is registered. Logs one line if no executor has been registered for long. Raises
+        SessionEnded if the session has ended."""
         if self._context._jsc.sc().isStopped():
             raise SessionEnded(describe_end(self._context.master))
         now_s = self._now_s()
@@ -107,7 +107,8 @@ class Executors:
 
     def watch(self, run: str) -> Callable[[], bool]:
         """Returns a function that reports whether a query makes progress: its tasks are at work, or the query waits
-        because no executor is registered. The function raises SessionEnded. `run`: the id of the query's run."""
+        because no executor is registered. The function raises SessionEnded if the session has ended. `run`: the id of
+        the query's run."""
         tasks = Tasks(self._context.statusTracker(), run)
         return lambda: not self.are_there() or tasks.are_at_work()
 

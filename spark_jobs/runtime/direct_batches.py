@@ -45,8 +45,8 @@ def _remove_abandoned() -> None:
 
 
 THROUGH_SPARK_EVERY_S: Final = 10.0
-"""Longest time (s) between two micro-batches of a source. By a micro-batch, a source without news proves that Spark
-still works."""
+"""Longest time (s) between two micro-batches of a source. A source without news still makes a micro-batch this often,
+because a micro-batch proves that Spark works."""
 
 
 class DirectBatches:

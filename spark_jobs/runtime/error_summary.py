@@ -1,8 +1,8 @@
 """Sums up in one line why a query ended, because Spark wraps a cause in pages of plans and stacks. Also stores the
 reason.
 
-Spark passes on only the text of an exception in its Python processes. So the text of a Kafka failure is its encoded
-reason.
+If an exception is raised in one of Spark's Python processes, Spark passes on only the text of the exception. So the
+text of a Kafka failure is its encoded reason.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def encoded_reason(text: str) -> Reason | None:
 
 
 def reason_of(failure: BaseException) -> Reason:
-    """Returns the reason why Kafka could not be read, if this ended the query. Otherwise returns a reason with one line
-    of the failure's text."""
+    """Returns the reason why Kafka could not be read, if a failure of Kafka ended the query. Otherwise returns a reason
+    with one line of the failure's text."""
     if isinstance(failure, KafkaFailure):
         return failure.reason
     return encoded_reason(str(failure)) or ErrorText(_line(str(failure)) or type(failure).__name__)

@@ -1,8 +1,9 @@
 """`python -m spark_jobs.runtime.fork_server SOCKET`: forks Spark's Python processes after all imports (docs/adr/0012).
 
-Spark starts a Python process for each kind of daemon and for each planner, one after the other, and each would import
-the same modules for a second. Instead `python_process`, which Spark starts, has this server fork a process, passes its
-own streams, arguments and environment to that process, and waits for its end.
+Without this server, Spark starts a Python process for each kind of daemon and for each planner, one process after the
+other, and each process imports the same modules for a second. With the server, Spark starts `python_process` instead.
+`python_process` has the server fork a process, passes streams, arguments and environment to the forked process, and
+waits until the forked process ends.
 
 The server ends when its standard input is closed: at the latest, when the application that started the server ends.
 """
@@ -30,10 +31,10 @@ from spark_jobs.runtime.python_process import STREAMS
 
 KEEP_FREED_MEMORY: Final = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
 """Settings of glibc that make Spark's Python processes keep freed memory. Without these settings, 8 MB go back to the
-kernel after each Fetch, which takes a third of the time of decoding."""
+kernel after each Fetch, at a cost of a third of the decoding time."""
 
 SOURCE_MODULES: Final = tuple(f"spark_jobs.source.{name}" for name in ("transaction_log", "partitions", "ledger"))
-"""Modules that every process of a source imports."""
+"""The modules of the sources. Every Python process in which Spark runs a source imports them."""
 
 _SPARK_MODULES: Final = (
     "pyspark.sql.worker.create_data_source",
@@ -115,8 +116,8 @@ def _become(connection: socket.socket) -> NoReturn:
 
 
 def _receive_request(connection: socket.socket) -> tuple[list[str], dict[str, str]]:
-    """Returns the module with its arguments, and the environment. Replaces this process's streams by those of the
-    process at the other end of `connection`."""
+    """Returns the module with its arguments, and the environment. Replaces this process's streams with the streams of
+    the process at the other end of `connection`."""
     ancillary_size = socket.CMSG_SPACE(len(STREAMS) * array.array("i").itemsize)
     request, ancillary, _, _ = connection.recvmsg(1 << 16, ancillary_size)
     descriptors = array.array("i")

@@ -113,7 +113,7 @@ exec '{home}/bin/java' "$@"
 
 def archived_classes(java: Java) -> Path:
     """Returns the path of the archive of Spark's classes for this Java and this environment. The file exists only if
-    `spark_jobs.runtime.rehearsal` made it (docs/adr/0011), and is removed with the environment."""
+    `spark_jobs.runtime.rehearsal` made it (docs/adr/0011). The file is removed with the environment."""
     return Path(sys.prefix) / "share" / "txnscope" / archive_name(f"spark-{pyspark.__version__}", java)
 
 
@@ -129,7 +129,7 @@ def archive_name(title: str, java: Java) -> str:
 
 
 def sharing_options(found: Path) -> list[str]:
-    """Returns the options with which Java uses an archive, and logs nothing about it."""
+    """Returns the options with which Java uses an archive, without log lines about the archive."""
     return [f"-XX:SharedArchiveFile={found}", "-Xshare:auto", "-Xlog:disable"]
 
 

@@ -45,10 +45,11 @@ def run_jobs(
     jobs: Sequence[Job], lease: Lease, liveness: Liveness, renew: Callable[[], None], stopping: threading.Event
 ) -> BaseException | None:
     """Runs `jobs` until `stopping` is set, then returns None. If no job may write under this lease any more, stops
-    earlier and returns the cause. In both cases, waits until all jobs have ended.
+    earlier and returns the cause. The causes TooManyFailures and StoreLost are raised, not returned. In all cases,
+    first waits until all jobs have ended.
 
     `renew` renews the lease, or raises LeaseLost. `renew` is called whenever every part that writes under the lease has
-    reported progress. Raises TooManyFailures and StoreLost.
+    reported progress.
     """
     shared_end = _SharedEnd()
     threads = [
@@ -72,7 +73,8 @@ def run_jobs(
 
 
 class _SharedEnd:
-    """The signal that ends all jobs of a lease, with its cause. One job that may not write any more sets it for all."""
+    """The signal that ends all jobs of a lease, with its cause. A single job that may not write any more sets the
+    signal."""
 
     def __init__(self) -> None:
         self.ending = threading.Event()

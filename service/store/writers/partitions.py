@@ -32,8 +32,8 @@ from service.store.writers.marker_audit import keep_markers
 from service.store.writers.source import NEVER_MS, SourceWriter, begin_generations, finish_ranges, plan
 
 ALL_FROM: Final = 500
-"""If a batch has at least this many partitions, one query reads all rows of the cluster. For a smaller batch, only its
-partitions' rows are read, by key."""
+"""If a batch has at least this many partitions, one query reads all rows of the cluster. For a smaller batch, only the
+rows of the batch's partitions are read, by key."""
 
 GONE_KEPT_MS: Final = 3_600_000
 """Time (ms) for which the row of a deleted partition is kept, so that the judge learns of the deletion. While the
@@ -78,8 +78,8 @@ class PartitionWriter(SourceWriter):
     source = SourceName.PARTITIONS
 
     def apply(self, batch: PartitionsBatch, now_ms: int, before_ms: int | None = None) -> bool:
-        """Writes everything in the batch that is new, in one transaction. Returns whether a read of a stalled partition
-        was new. `before_ms`: duration of the previous batch, which is counted.
+        """Writes everything in the batch that is new, in one transaction. Returns True if the batch has a new read of a
+        stalled partition. `before_ms`: duration of the previous batch, which is added to a histogram.
 
         Raises LeaseLost (stop) or StoreUnavailable (try again); then nothing was written.
         """
@@ -160,8 +160,8 @@ def _forget_others(
     partitions: Partitions, batch: PartitionsBatch, found: Container[TopicPartition], now_ms: int
 ) -> None:
     """Forgets the partitions that a full batch does not name, because these partitions are not watched any more. A
-    deleted partition is kept for GONE_KEPT_MS, and for as long as `found`, the partitions with open findings, contains
-    it."""
+    deleted partition is kept for GONE_KEPT_MS, and for longer if it has open findings. `found`: the partitions with
+    open findings."""
     named = {(look.topic, look.partition) for look in batch.observations}
     for place in partitions.rows.keys() - named:
         row = partitions.rows[place]
@@ -194,7 +194,8 @@ class LedgerWriter(SourceWriter):
     source = SourceName.LEDGER
 
     def apply(self, batch: LedgerBatch, now_ms: int, before_ms: int | None = None) -> None:
-        """Writes facts and positions in one transaction. `before_ms`: duration of the previous batch, which is counted.
+        """Writes facts and positions in one transaction. `before_ms`: duration of the previous batch, which is added to
+        a histogram.
 
         Raises OutOfSequence (start again at the store's progress), LeaseLost (stop) or StoreUnavailable (try again);
         then nothing was written.

@@ -122,8 +122,8 @@ def _step(before: Position | None, read: RangeRead) -> RangeStep | None:
 
 
 def _end(before: Position | None, read: RangeRead) -> RangeStep | None:
-    """Returns the step that ends the partition. Returns None if the store has no position of the partition, or if its
-    position is already that of the new topic."""
+    """Returns the step that ends the partition. Returns None if the store has no position of the partition, or has the
+    position of the new topic already."""
     if before is None or before.topic_id == read.topic_id:
         return None
     return RangeStep(read, before, counted_from=0, counts=True, begins_generation=False, gap=read.gap)
@@ -164,7 +164,7 @@ _GAPS = Upsert(data_gaps, columns=[column.name for column in data_gaps.c if colu
 
 
 class SourceWriter:
-    """The only writer of what `source` reports about a cluster, for as long as it has the lease."""
+    """Writes what `source` reports about a cluster. Under the lease, nothing else writes these data."""
 
     source: ClassVar[str]
 
@@ -179,8 +179,8 @@ class SourceWriter:
 
     @contextmanager
     def _transaction(self, before_ms: int | None = None, *, ahead: bool = False) -> Iterator[Connection]:
-        """Begins a transaction under the lease. `before_ms`: duration of the previous batch, which is counted. `ahead`:
-        a later transaction stores the progress, so this one need not wait for the disk.
+        """Begins a transaction under the lease. `before_ms`: duration of the previous batch, which is added to a
+        histogram. `ahead`: a later transaction stores the progress, so this transaction need not wait for the disk.
 
         Raises LeaseLost (stop) or StoreUnavailable (try again).
         """
@@ -193,8 +193,8 @@ class SourceWriter:
             yield connection
 
     def _save_status(self, connection: Connection, as_of_ms: int, trouble: Reason | None) -> None:
-        """Without `trouble`, writes that the source was read as of `as_of_ms`. With `trouble`, writes only the trouble.
-        If the trouble is that the log does not exist, writes both, because there is nothing to read."""
+        """Stores that the source was read as of `as_of_ms` or, if there is trouble, only the trouble. If the trouble is
+        that the log does not exist, stores both, because there is nothing to read."""
         if trouble is None or is_log_absent(trouble):
             _WELL.write(connection, [(self._cluster_id, self.source, as_of_ms, encode_if(trouble))])
         else:
@@ -272,7 +272,8 @@ def _after(step: RangeStep, now_ms: int) -> Position:
 
 
 def _witnessed_from(step: RangeStep) -> int:
-    """Returns the offset from which on the reads are complete: every record ever appended at or above it was read."""
+    """Returns the offset from which on the reads are complete: every record that was ever appended at this offset or
+    above was read."""
     read, gap = step.read, step.gap
     known = read.lo if step.before is None or step.begins_generation else step.before.witnessed_from
     return max(known, read.hole_end, gap.to_offset if gap is not None and gap.reason == "retention" else 0)

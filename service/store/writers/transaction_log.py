@@ -67,8 +67,8 @@ class TransactionLogWriter(SourceWriter):
         audited: Callable[[str], bool] | None = None,
     ) -> None:
         """Keeps every transition of ids that begin with one of `full_history_prefixes`, and only the notable
-        transitions of other ids. `audited`: returns whether the markers of a topic are compared with decisions; None if
-        those of no topic are compared."""
+        transitions of other ids. `audited`: a function that returns whether the markers of a topic are compared with
+        decisions; None if no markers are compared."""
         super().__init__(engine, lease)
         self._ids = IdWriter(lease.cluster_id, history_ms, full_history_prefixes)
         self._log = (lease.cluster_id, SourceName.TRANSACTION_LOG, TOPIC)
@@ -83,8 +83,8 @@ class TransactionLogWriter(SourceWriter):
         that do not count are written first, in short transactions without progress. After a crash in between, the same
         ranges are read again, and runs that are already stored are skipped.
 
-        `before_ms`: duration of the previous batch, which is counted. Raises OutOfSequence (start again at the store's
-        progress), LeaseLost (stop) or StoreUnavailable (try again); then nothing that counts was written.
+        `before_ms`: duration of the previous batch, which is added to a histogram. Raises OutOfSequence (start again at
+        the store's progress), LeaseLost (stop) or StoreUnavailable (try again); then nothing that counts was written.
         """
         facts = FoldedFacts.of(batch)
         with self._transaction(before_ms) as connection:
@@ -110,9 +110,9 @@ class TransactionLogWriter(SourceWriter):
     def _divided(
         self, connection: Connection, todo: RangePlan, batch: LogBatch
     ) -> tuple[LoneRuns | None, Sequence[Run]]:
-        """Divides the lone runs (`LoneRuns`) of the ranges to apply. The first value: the runs of log partitions from
-        which the store has no ids yet; their ids should all be new. None if there are no such runs. The second value:
-        the other runs."""
+        """Divides the lone runs (`LoneRuns`) of the ranges to apply into two parts. The first part has the runs of log
+        partitions in their first generation from which the store has no ids yet: all ids of these runs should be new.
+        The first part is None if it has no runs. The second part has all other runs."""
         if batch.lone is None:
             return None, ()
         of_cluster = coordinator_states.c.cluster_id == self._cluster_id
@@ -150,7 +150,7 @@ class TransactionLogWriter(SourceWriter):
     def _finish(
         self, connection: Connection, todo: RangePlan, batch: LogBatch, facts: FoldedFacts, now_ms: int
     ) -> Reason | None:
-        """Writes everything that must be written exactly once, together with the progress. Returns the same as
+        """Writes everything that must be written exactly once, together with the progress. Returns the result of
         `apply`."""
         runs = by_id(select_runs(todo.steps, batch.runs, counts=True))
         ended = self._ids.write(connection, todo, runs, facts, now_ms, counts=True)

@@ -17,8 +17,8 @@ ALIVE_WITHIN_MS: Final = 30_000
 """If a canary has not written to the store for longer than this time (ms), it is not running."""
 
 ROUND_LATE_MS: Final = 15_000
-"""Longest delay (ms) of a canary's round. If the next round is later than that, the coordinator's state is not
-known."""
+"""Time (ms) by which a canary's round may be late. If the next round with a coordinator is later than this, the state
+of the coordinator is not known."""
 
 
 class Health(StrEnum):
@@ -62,7 +62,7 @@ _FAILS: Final = {
 
 
 class CanaryHealth(NamedTuple):
-    """The canary of a cluster and its coordinators, by broker."""
+    """The canary of a cluster, and the health of each coordinator."""
 
     canary: Canary
     coordinators: tuple[CoordinatorHealth, ...]

@@ -48,7 +48,7 @@ class Frame(NamedTuple):
     - `expiring`: number of ids that expire within 24 hours.
     - `log_unread`: why the transaction log cannot be read; None if it can be read.
     - `has_log`: whether the brokers have a transaction log.
-    - `newer`: a sentence if a newer version of txnscope has added to the store.
+    - `newer`: a sentence that a newer version of txnscope has added to the store; None if no newer version has.
     """
 
     clusters: tuple[str, ...]
@@ -86,7 +86,7 @@ class Frame(NamedTuple):
     @property
     def left_out(self) -> str:
         """Returns a sentence about the conditions that have no finding because there are too many; an empty text if
-        every condition has one."""
+        there are no such conditions."""
         if not self.seen.truncated:
             return ""
         return f"Left out, too many at once: {describe_counts(self.seen.truncated)}. These have no finding."

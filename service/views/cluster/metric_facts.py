@@ -127,7 +127,7 @@ _HIGHEST_EPOCHS = (
 
 
 def all_facts(connection: Connection, now_ms: int) -> list[ClusterFacts]:
-    """Returns the facts of every cluster, by name."""
+    """Returns the facts of every cluster, sorted by the name of the cluster."""
     return [_facts(connection, cluster, now_ms) for cluster in all_clusters(connection)]
 
 
@@ -165,9 +165,9 @@ def _holder(connection: Connection, cluster_id: int) -> Holder | None:
 
 
 def _oldest(connection: Connection, cluster_id: int) -> dict[int, int]:
-    """Returns, by open state, the earliest time (ms) at which one of the ids in that state entered it. An id enters
-    Ongoing when its transaction starts. The query for the Prepare states reads all of their ids, because there are few
-    at a time."""
+    """Returns, by open state, the earliest time (ms) at which one of the ids in this state entered the state. An id
+    enters Ongoing when its transaction starts. The query for the Prepare states reads all ids in these states, because
+    there are few at a time."""
     ongoing = connection.execute(_OLDEST_FIRST.where(_T.cluster_id == cluster_id, _T.state == ONGOING).limit(1)).first()
     prepared = connection.execute(_PREPARED.where(_T.cluster_id == cluster_id))
     found = {int(state): int(since_ms) for state, since_ms in prepared}

@@ -1,4 +1,5 @@
-"""The sources of a cluster: the progress of reading and sampling, its age, and the reason why a source stalls."""
+"""The sources of a cluster: the progress of reading and sampling, the age of the data, and the reason why a source
+stalls."""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ def sources_of(
     stalls: Mapping[str, Stall],
     now_ms: int,
 ) -> list[Source]:
-    """Returns the sources by name. `coverage`: the coverage of the data partitions. `stalls`: the stalls by source."""
+    """Returns the sources, sorted by name. `coverage`: the coverage of the data partitions. `stalls`: the stalls by
+    source."""
     read_of = {source: list(rows) for source, rows in groupby(partitions, lambda row: row.source)}
     found = []
     for name in sorted(read_of.keys() | statuses.keys()):
@@ -105,9 +107,8 @@ def _read(partitions: Sequence[LogPartitionRow], status: StatusRow) -> Source:
 
 
 def _sampled(status: StatusRow, coverage: Coverage) -> Source:
-    """Returns the source of the data partitions. They are sampled, so they have no position. A broker that does not
-    answer is reported in `error`; the other brokers are still sampled.
-    """
+    """Returns the source of the data partitions. This source has no position, because the partitions are sampled. A
+    broker that does not answer is reported in `error`; the other brokers are still sampled."""
     has_looked = coverage.observed_at_ms is not None
     return Source(
         source=SourceName.PARTITIONS,

@@ -1,4 +1,4 @@
-"""The verdict on a cluster, which is the first line of its page: unknown, a transaction hangs, data were lost, a
+"""The verdict on a cluster, the first line of the cluster's page: unknown, a transaction hangs, data were lost, a
 partition is blocked, or nothing hangs."""
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class Seen(NamedTuple):
 
 def verdict_of(seen: Seen) -> Verdict:
     """Returns the verdict. If the data are neither missing nor too old, a hanging transaction decides the verdict, even
-    if partitions cannot be judged. The text "Nothing hangs" has no restriction only if the data are fresh and all
-    partitions are judged."""
+    if partitions cannot be judged. The verdict is "Nothing hangs" without a restriction only if the data are fresh and
+    all partitions are judged."""
     freshness = seen.freshness
     if freshness.word in (READING, NEVER, UNKNOWN):
         return Verdict(freshness.word, "unknown", _not_judged(seen))
@@ -123,7 +123,8 @@ def _nothing_hangs(seen: Seen) -> Verdict:
 
 
 def _judged(seen: Seen) -> Verdict:
-    """Returns the verdict for a cluster in which some partition can be judged, and nothing hangs."""
+    """Returns the verdict for a cluster in which some partition can be judged, and no transaction hangs, except muted
+    ones."""
     coverage, links = seen.coverage, seen.links
     nothing = f"{_nothing(seen, 'hangs', 'can')}."
     if links:
@@ -177,7 +178,8 @@ def unacknowledged(confirmed: Iterable[Finding], now_ms: int) -> list[Finding]:
 
 
 def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link], lost: Sequence[Finding]) -> Verdict:
-    """Returns the verdict on the cluster. A muted finding does not make the verdict worse."""
+    """Returns the verdict on the cluster. A muted finding does not make the verdict worse. `lost`: the findings that
+    stay open until somebody acknowledges them."""
     muted = sum(is_muted(one, frame.now_ms) for one in hanging)
     return verdict_of(
         Seen(
@@ -206,14 +208,16 @@ def is_silent(frame: Frame) -> bool:
 
 
 def stalled_alone(frame: Frame) -> str:
-    """Returns the names of the sources that stall while others do not; empty if all sources stall, or none."""
+    """Returns the names of the stalled sources, joined for a sentence. Returns an empty text if no source stalls, or if
+    all sources stall."""
     lines = frame.stall_lines
     is_all = frame.seen.statuses.keys() <= {source for line in lines for source in line.sources}
     return "" if is_all else join_names([line.names for line in lines])
 
 
 def left_ms(frame: Frame) -> int | None:
-    """Returns the approximate time that the first read still takes, at its speed so far; None if that is not known."""
+    """Returns the approximate time (ms) that the first read still takes, at its speed so far; None if this time is not
+    known."""
     read, since_ms, as_of_ms = frame.first_read, frame.cluster.counted_since_ms, frame.freshness.as_of_ms
     if read is None or since_ms is None or as_of_ms is None or read.share < _SAYS_SOMETHING:
         return None

@@ -43,8 +43,8 @@ was."""
 
 
 class Story(NamedTuple):
-    """The headline of a finding. `title`: one sentence, followed by `lead` and `text`. `tone`: of the drawing and its
-    icon."""
+    """The headline of a finding. `title`: one sentence, followed by `lead` and `text`. `tone`: the tone of the drawing
+    and of the icon."""
 
     title: str
     lead: str
@@ -83,8 +83,8 @@ def how_it_ended(finding: Finding) -> str:
 
 
 def cause_of(finding: Finding) -> tuple[str, str]:
-    """Returns two texts: why the transaction hangs, and how the decision about it was reached. A text is "" if its
-    reason is not known."""
+    """Returns two texts: why the transaction hangs, and how the decision about it was reached. Both texts are empty if
+    the reason is not known."""
     why = finding.observation.reason
     return (str(why), str(why.decided_by)) if isinstance(why, HangReason) else ("", "")
 

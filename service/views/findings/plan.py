@@ -109,8 +109,8 @@ def _plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
 
 
 def _commit(finding: Finding, *, can_resolve: bool) -> Plan:
-    """Returns the plan for a committed transaction. The plan has no command of Kafka's own tools: their only command
-    for this writes an ABORT marker, which would discard the committed records."""
+    """Returns the plan for a committed transaction. The plan has no command of Kafka's own tools, because these tools
+    can only write an ABORT marker, which would discard the committed records."""
     place = _place(finding)
     off = Step(
         "Switch resolving on:",
@@ -182,8 +182,8 @@ def _place(finding: Finding) -> str:
 def _never_helps(who: str, place: str) -> tuple[str, ...]:
     return (
         "Waiting: `transaction.timeout.ms` counts in the coordinator, which has no open transaction here.",
-        "`forceTerminateTransaction`: raises the epoch, and aborts the id's present transaction, if it has one, whose"
-        " records are discarded. These records stay open.",
+        "`forceTerminateTransaction`: raises the epoch, and aborts the id's present transaction, if there is one: the"
+        " records of that transaction are discarded. The records of the hanging transaction stay open.",
         f"Restarting {who}: if its next transaction includes {place}, the marker of that transaction also commits or"
         " aborts these records.",
     )

@@ -83,7 +83,7 @@ class _References:
         return self._of[text]
 
     def _in(self, value: Any) -> Any:
-        """Returns a value of facts or reasons with references in place of all texts in it. Enums are not replaced."""
+        """Returns a value of facts or reasons with references in place of the names in it. Enums are not replaced."""
         if type(value) is str:
             return self._text(value)
         if isinstance(value, Names):

@@ -77,8 +77,8 @@ class Link(NamedTuple):
 
     @property
     def state(self) -> str | None:
-        """Returns the state of the blocker's id while its coordinator completes the transaction, such as "in
-        PrepareCommit" or "stuck in PrepareCommit". Returns None if the coordinator is not completing it."""
+        """Returns the state of the blocker's id, such as "in PrepareCommit" or "stuck in PrepareCommit"; None unless
+        the coordinator is completing the blocker's transaction."""
         if self.relation != RelationKind.COMPLETING or self.judged.owner is None:
             return None
         is_stuck = self.finding is not None and self.finding.kind == Kind.STUCK_COMPLETION
@@ -143,8 +143,8 @@ def links(
 def _finding(
     judged: JudgedPartition, at_places: Mapping[Key, Finding], of_ids: Mapping[bytes, Finding]
 ) -> Finding | None:
-    """Returns the finding about the blocker's entry. If there is none, and the blocker does not hang, returns the
-    finding about the open transaction of the blocker's id. Returns None if there is neither."""
+    """Returns the finding about the blocker's entry. If there is no such finding, and the blocker does not hang,
+    returns the finding about the open transaction of the blocker's id. Returns None if there is neither finding."""
     start = None if judged.blocker is None else judged.blocker.entry.start_offset
     found = at_places.get((*judged.row.topic_partition, start))
     if found is None and judged.owner is not None and judged.relation != RelationKind.HANGING:
@@ -166,16 +166,16 @@ _PARTITIONS_JUDGED: Final = 50
 
 
 class Blocking(NamedTuple):
-    """By the key of an id: the confirmed hanging findings of the id, and the groups that its open transaction
-    blocks."""
+    """By the key (`id_key`) of an id: the confirmed findings about hanging transactions of the id, and the groups that
+    the open transaction of the id blocks."""
 
     hanging: Mapping[bytes, Sequence[Finding]]
     groups: Mapping[bytes, Sequence[str]]
 
 
 def read_blocking(connection: Connection, cluster_id: int, places: Collection[TopicPartition]) -> Blocking:
-    """Reads the hanging findings of all ids, and the groups that are blocked on `places`. `places`: the partitions of
-    the open transactions that a page shows."""
+    """Reads the findings about hanging transactions of all ids, and the groups that are blocked on `places`. `places`:
+    the partitions of the open transactions that a page shows."""
     selection = FindingSelection(frozenset({Kind.HANGING}), frozenset({Status.CONFIRMED}))
     found, _ = findings.read_page(connection, cluster_id, selection, None, MOST_OPEN)
     hanging: dict[bytes, list[Finding]] = {}

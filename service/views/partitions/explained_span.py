@@ -14,8 +14,8 @@ from service.views.words import Word, word_of
 
 
 class _Words(NamedTuple):
-    """The words for a kind of span. `head`: its outcome; `readers`: whether read_committed consumers get the records;
-    `icon`: "" if the tone has no icon."""
+    """The words for a kind of span. `head`: the outcome of the span; `readers`: whether read_committed consumers get
+    the records; `icon`: "" if the tone has no icon."""
 
     head: str
     readers: str
@@ -116,7 +116,7 @@ class ExplainedSpan(NamedTuple):
     @property
     def decided(self) -> str | None:
         """Returns a sentence about the coordinator's decision on the transaction that wrote the span. Returns None if
-        that decision is not known, or if the partition has its marker."""
+        that decision is not known, or if the partition has the marker of that decision."""
         if (own := self.own) is None:
             return None
         ended_by = None if self.span.marker_offset is None else f"{self.span.marker} at {self.span.marker_offset:,}"

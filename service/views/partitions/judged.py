@@ -54,7 +54,7 @@ _FOUND: Final = select(_F.kind, _F.topic, _F.partition, _F.producer_id, _F.start
 
 
 class JudgedEntry(NamedTuple):
-    """An open entry, and its relation to the transaction of its owner that will end the entry, if there is one."""
+    """An open entry, and its relation: which transaction of its owner will end the entry, if any."""
 
     entry: Entry
     relation: Relation
@@ -105,7 +105,7 @@ class Coverage(NamedTuple):
     - `blocked`: stalled partitions.
     - `not_covered`: partitions that exist but are not watched.
     - `observed_at_ms`: when all watched partitions were last observed; None before the first time.
-    - `answered_at_ms`: the same time or, while no partition answers, the time of the last answer.
+    - `answered_at_ms`: as `observed_at_ms`, but while no partition answers, the time of the last answer.
     - `missing`: the partitions that cannot be judged, by reason; the most common reason comes first.
     - `hides_all`: True if no partition is watched in a cluster that has used transactions, or that denies access to its
       transaction log. (Kafka hides topics that txnscope may not describe.)
@@ -137,8 +137,8 @@ def log_unread_reason(connection: Connection, cluster_id: int) -> Reason | None:
 
 
 def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionState]) -> list[JudgedPartition]:
-    """Returns the partitions of the rows with their entries judged, as of the last observation of all partitions.
-    Partitions that are not stalled have no entries."""
+    """Judges the open entries of the partitions in `rows`, as of the last observation of all partitions. A partition
+    that is not stalled gets no entries."""
     as_of_ms = observed_at_ms(connection, cluster_id)
     stalled = [row.topic_partition for row in rows if row.stalled_since_ms is not None]
     if as_of_ms is None or not stalled:
@@ -243,7 +243,7 @@ def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPar
 
 
 def _may_have_transactions(connection: Connection, cluster_id: int) -> bool:
-    """Returns whether the cluster has used transactions, or access to its transaction log is denied."""
+    """Returns True if the cluster has used transactions, or if access to its transaction log is denied."""
     return clusters.has_log(connection, cluster_id) or is_denied(log_unread_reason(connection, cluster_id))
 
 

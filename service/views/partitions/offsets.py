@@ -36,7 +36,7 @@ MOST_OWNERS: Final = 20
 
 
 class RunOwner(NamedTuple):
-    """A producer id with aborted transactions in a run, and their number."""
+    """A producer id that has aborted transactions in a run. `transactions`: the number of these transactions."""
 
     producer_id: int
     transactional_id: bytes | None
@@ -96,9 +96,9 @@ def explain(
     end: int,
     as_of_ms: int,
 ) -> ExplainedOffsets:
-    """Explains the offsets [offset, end). `reading` opens a connection to the store. `as_of_ms`: now. The explanation
-    may take seconds: meanwhile the caller should hold no connection to the store. Raises NoSuchPartition, NoSuchOffset,
-    KafkaUnavailable, KafkaRefused."""
+    """Explains the offsets [offset, end). `reading` opens a connection to the store. `as_of_ms`: the present time. The
+    explanation may take seconds, so the caller should hold no connection to the store in the meantime. Raises
+    NoSuchPartition, NoSuchOffset, KafkaUnavailable, KafkaRefused."""
     with client as asked:
         found, truncated_at = _read(asked, offsets_reading.find(asked, *place, offset), offset, end)
     # read after the log: a transaction that ended there may have been decided just before
@@ -114,9 +114,9 @@ def explain(
 
 
 def _read(client: KafkaClient, place: PartitionEnds, offset: int, end: int) -> tuple[SpanBuilder, int | None]:
-    """Reads batches. Returns the walk over the batches, and the offset at which reading stopped too early, else None.
-    Reading begins at offset 0 if the log begins there, `offset` is at most HEAD, and BOUNDS_OF_HEAD suffice. Otherwise
-    reading begins at `offset`."""
+    """Reads batches. Returns the walk over the batches, and the offset at which reading stopped too early; None if
+    reading did not stop too early. Reading begins at offset 0 if the log begins there, `offset` is at most HEAD, and
+    BOUNDS_OF_HEAD suffice. Otherwise reading begins at `offset`."""
     if 0 < offset <= offset_spans.HEAD and not place.log_start:
         from_start = SpanBuilder(0, end, run_from=offset)
         is_whole = offsets_reading.read(client, place, from_start, offsets_reading.BOUNDS_OF_HEAD) is None

@@ -51,8 +51,9 @@ class Counted(NamedTuple):
 def count_ids(
     connection: Connection, cluster_id: int, limits: Limits, as_of_ms: int, bounds_ms: Sequence[int]
 ) -> Counted:
-    """Counts the ids in one read of the index. Ids whose expiry time has passed count in the first part. `bounds_ms`:
-    the ends of the parts, in ms after `as_of_ms`; the last part has no end."""
+    """Counts the ids by the time left until they expire, in one read of the index. `bounds_ms`: the upper bounds of the
+    parts, in ms after `as_of_ms`; the last part has no upper bound. Ids whose expiry time has passed count in the first
+    part."""
     left_ms = sorted({_HOUR_MS, _DAY_MS, 3 * _DAY_MS, *bounds_ms, LAST_TIME_MS})
     until_ms = [min(as_of_ms + left, LAST_TIME_MS) - limits.expiration_ms for left in left_ms]
     found = dict(zip(left_ms, count_expiring(connection, cluster_id, until_ms), strict=True))

@@ -26,13 +26,13 @@ from service.views.transactions.next_step import open_since_ms
 class Life(NamedTuple):
     """A transaction, or several commits that ended in one minute (`number`: how many).
 
-    Of one transaction: `cause` is None if the outcome is not decided yet. `began_ms` is None if that time is not known.
-    `prepared_ms` and `ended_ms` are None if the transaction is not yet decided or ended. `offset` is that of its
-    PrepareX, if the PrepareX has a row.
+    For one transaction: `cause` is None if the outcome is not decided yet. `began_ms` is None if the start is not
+    known. `prepared_ms` is None if the transaction is not decided yet. `ended_ms` is None if the transaction has not
+    ended yet. `offset` is the offset of the PrepareX, if the PrepareX has a row.
 
-    Of several commits: `prepared_ms` and `ended_ms` are the times at which the first and the last of them ended.
-    `open_ms` and `longest_ms` are their average and their longest open time. `longest_ms` is 0 if another commit of
-    that minute, drawn by itself, may have been open for longer.
+    For several commits: `prepared_ms` and `ended_ms` are the times at which the first and the last of them ended.
+    `open_ms` and `longest_ms` are their average and their longest open time. `longest_ms` is 0 if the longest open time
+    may be that of another commit, which ended in the same minute and is drawn by itself.
     """
 
     cause: CauseCode | None
@@ -65,7 +65,8 @@ class Past(NamedTuple):
 
     @property
     def totals(self) -> dict[str, int]:
-        """Returns the number of commits, then of aborts by the word under which they count; zeros are left out."""
+        """Returns the numbers of transactions that ended in the window: first the commits as "commit", then the aborts
+        by cause. Zeros are left out."""
         ends = [ends_of(minute) for minute in self.minutes]
         totals = {word: sum(one[word] for one in ends) for word in (ends[0] if ends else ())}
         return {word: count for word, count in totals.items() if count}
@@ -106,7 +107,7 @@ def waiting_abort_ms(row: IdRow) -> int | None:
 
 
 def ends_of(minute: IdMinute) -> dict[str, int]:
-    """Returns the number of commits, then of aborts by the word under which they count."""
+    """Returns the minute's numbers of ended transactions: first the commits as "commit", then the aborts by cause."""
     return {"commit": minute.sums.commits, **minute.aborts._asdict()}
 
 
@@ -118,8 +119,8 @@ def lives(newest: IdRow, rows: Iterable[Row], minutes: Iterable[IdMinute]) -> li
 
 
 def of_transitions(rows: Sequence[Transition]) -> list[Life]:
-    """Returns the complete transactions that left rows of their own, oldest first; leaves out aborts of empty
-    transactions. `rows`: oldest first."""
+    """Returns the complete transactions in `rows`, oldest first; leaves out aborts of empty transactions. `rows`:
+    stored transitions, oldest first."""
     found: list[Life] = []
     prepared: Transition | None = None
     for row in rows:
@@ -157,8 +158,8 @@ def _complete(prepared: Transition | None, row: Transition) -> Life:
 
 
 def _of_minutes(rows: Sequence[Row], minutes: Iterable[IdMinute]) -> Iterable[Life]:
-    """Yields one `Life` for each minute: all commits of the minute that have no rows of their own. If there is only one
-    such commit, the `Life` has all its times, as far as they are known."""
+    """Yields one `Life` for each minute with commits that have no rows of their own. The `Life` covers all of these
+    commits. The `Life` of a single commit has the times of this commit, as far as they are known."""
     own: dict[int, list[Transition]] = {}
     for row in rows:
         if row.counted:

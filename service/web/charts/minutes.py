@@ -118,8 +118,8 @@ _WIDTHS_MS: Final = tuple(MINUTE_MS * minutes for minutes in (1, 2, 5, 10, 30, 6
 
 
 class Bin(NamedTuple):
-    """The transactions that ended in [from_ms, to_ms). `ends`: their numbers by the word under which they are counted,
-    commits first. `longest_ms`: the longest time for which one of these transactions was open; None if that is not
+    """The transactions that ended in [from_ms, to_ms). `ends`: the number of commits, then the numbers of aborts by
+    cause. `longest_ms`: the longest time for which one of these transactions was open; None if that time is not
     known."""
 
     from_ms: int

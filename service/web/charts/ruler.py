@@ -75,8 +75,8 @@ def inside(piece: Piece) -> tuple[Label, ...]:
 
 
 def below(piece: Piece, taken: list[tuple[float, float]]) -> tuple[Label, ...]:
-    """Returns a label below the piece. There is no label if the piece has no text, if the text is too long, or if the
-    label would touch another one. `taken`: the places of the labels so far; the place of the new label is added."""
+    """Returns a label below the piece. Returns no label if the piece has no text, if the text is too long, or if the
+    label would touch another label. `taken`: the places of the labels so far; the place of the new label is added."""
     span = piece.span
     lines = _lines(piece)
     is_critical = span.kind == HANGING
@@ -105,8 +105,8 @@ def _lines(piece: Piece) -> tuple[str, ...]:
 
 
 def place_pins(pins: Sequence[tuple[float, Pin]]) -> tuple[tuple[PinMark, ...], int, int]:
-    """Returns marks for at most MOST_PINS offsets, each for all pins at its offset, with the row of its text. Also
-    returns the number of rows, and the number of pins at the offsets without a mark."""
+    """Returns the marks of at most MOST_PINS offsets. A mark stands for all pins at its offset, and has the row of
+    their text. Also returns the number of rows, and the number of pins that have no mark."""
     at: dict[float, list[Pin]] = {}
     for x, pin in sorted(pins):
         at.setdefault(x, []).append(pin)
@@ -151,8 +151,8 @@ def _weight(pin: Pin) -> int:
 
 
 def _place(x: float, pins: Sequence[Pin], rows: _Rows) -> PinMark:
-    """Returns the mark of the pins at one offset, and reserves the place of its text in `rows`. `pins`: the worst
-    first."""
+    """Returns the mark for the pins at one offset, and reserves the place of the mark's text in `rows`. `pins`: the
+    worst first."""
     kind = pins[0].kind
     if len(pins) == 1:
         title, note = f"group {pins[0].group}", pins[0].note
@@ -211,7 +211,7 @@ class Axis(NamedTuple):
 class Ruler(NamedTuple):
     """The drawing of a partition's offsets. `levels`: number of rows of pins, 1 to 3. `hidden`: number of offsets from
     the LSO up to the high watermark. `spans`: all spans in order, for the table. `more_pins`: number of groups that are
-    not drawn, since they are at more than MOST_PINS offsets."""
+    not drawn, because pins are drawn for at most MOST_PINS offsets."""
 
     blocks: tuple[Block, ...]
     marks: tuple[Mark, ...]

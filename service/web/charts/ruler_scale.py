@@ -16,7 +16,8 @@ BROKEN: Final = 7.0
 """Least width, in percent, of a broken-off piece: a piece that is not drawn to scale."""
 
 TO_SCALE: Final = 55.0
-"""Maximum width, in percent, of all pieces drawn to scale together, if any piece is broken off."""
+"""Maximum width, in percent, of the pieces that are drawn to scale, all together. Applies only if some piece is broken
+off."""
 
 MOST_BROKEN: Final = 8
 MOST_SPANS: Final = 24
@@ -61,14 +62,14 @@ class Piece(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """Returns the weight of a broken-off piece in sharing out the width that is left. Decided offsets weigh half as
-        much as others, because consumers can read them."""
+        """Returns the weight of a broken-off piece, by which the remaining width is shared out. Decided offsets weigh
+        half as much as others, because consumers can read them."""
         return 1 if self.span.kind == DECIDED else 2
 
     @property
     def least(self) -> float:
-        """Returns the least width of the piece, in percent. If the piece would become narrower, the longest piece is
-        broken off."""
+        """Returns the least width of the piece, in percent. While some piece is narrower than this, the longest piece
+        is broken off."""
         return 1.6 if self.span.kind in SHOWN_FIRST else 0.0 if self.span.kind == MARKER else 0.5
 
 

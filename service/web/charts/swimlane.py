@@ -163,8 +163,9 @@ def spaced(labels: Iterable[Label]) -> tuple[Label, ...]:
 
 
 def bands_of(axis: Axis, now_ms: int, producers: Sequence[ProducerRow]) -> tuple[Band, ...]:
-    """Returns a band for each producer id. A band ends at the time at which the next producer id was first seen; the
-    last band ends now. The text of a band reports a rotation as routine."""
+    """Returns a band for each producer id of the drawn time. A band ends at the time at which the next producer id was
+    first seen; the last band ends now. If the previous producer id had used up its epochs, the text of the band reports
+    a routine rotation."""
     ordered = sorted(producers, key=lambda one: (one.first_seen_ms, one.last_seen_ms))
     bands = []
     for number, one in enumerate(ordered):

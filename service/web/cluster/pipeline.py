@@ -58,12 +58,13 @@ _TAKES: Final = {
     ),
     UnknownKind.CONFIGS: ("nothing; limits are assumed", _SEE_TO, "#configs"),
 }
-"""For each kind of unknown: the verdicts that are missing, the advice, and the address of a page with more, or None."""
+"""For each kind of unknown: the verdicts that are missing, the advice, and the address of the details (None if there
+are no details)."""
 
 
 class UnknownRow(NamedTuple):
-    """A row for something unknown. `takes`: the verdicts that are missing because of it. `commands`: command lines to
-    be pasted. `advice`: a text that is shown if there are no commands."""
+    """A row about something unknown. `takes`: the verdicts that the unknown makes impossible. `commands`: command lines
+    to be pasted. `advice`: a text that is shown if there are no commands."""
 
     what: str
     takes: str
@@ -140,8 +141,8 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
 
 class Cell(NamedTuple):
-    """A partition of the transaction log. `text`: its leader, or the problem of the partition; `css`: is-late, is-bad
-    or ""."""
+    """A cell for a partition of the transaction log. `text`: the leader of the partition, or the problem of the
+    partition; `css`: `is-late`, `is-bad`, or empty."""
 
     coordinator: Coordinator
     text: str
@@ -235,7 +236,8 @@ def pipeline_verdict(
     sources: Sequence[SourceRow],
 ) -> Verdict:
     """Returns the verdict of the page. `watched`: number of watched partitions; `others`: number of entries in the list
-    of unknowns. "Verdicts can be trusted" has no restriction only if the data are fresh and complete."""
+    of unknowns. The verdict is "Verdicts can be trusted." without a restriction only if the data are fresh and
+    complete."""
     if freshness.word == NEVER:
         return Verdict(NEVER, "unknown", "Nothing can be judged yet: not every source has been read.")
     if freshness.word == READING:

@@ -1,4 +1,5 @@
-"""The sources of the data on the pages: the age of each, its lag, its coverage, and what depends on it."""
+"""The sources of the data on the pages: the age, lag and coverage of each source, and the verdicts that need the
+source."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ _ABOUT: Final[Mapping[str, About]] = {
 
 
 class State(NamedTuple):
-    """The state of a source, as its pill shows it."""
+    """The state of a source, as a page shows it: tone, text and icon."""
 
     tone: str
     text: str

@@ -53,7 +53,7 @@ class Where(NamedTuple):
 
     @property
     def hidden_bytes(self) -> int | None:
-        """Returns the hidden bytes; None if the LSO has moved since the bytes were read."""
+        """Returns the number of bytes that read_committed consumers do not see; None if this number is not known."""
         return None if self.judged is None else self.judged.row.hidden_bytes
 
 

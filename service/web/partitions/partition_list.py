@@ -1,4 +1,4 @@
-"""The pages of partitions that hide records from read_committed consumers or cannot be observed, and of consumer
+"""Two pages: the partitions that hide records from read_committed consumers or cannot be observed, and the consumer
 groups."""
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ def get_groups(
 
 
 def denied_groups(connection: Connection, cluster_id: int) -> list[Finding]:
-    """Returns the confirmed coverage gaps about groups, by name of the group: whether these groups wait is not
-    known."""
+    """Returns the confirmed coverage gaps of groups, sorted by the name of the group. It is not known whether these
+    groups wait."""
     gaps = FindingSelection(kinds=frozenset({Kind.COVERAGE_GAP}), statuses=frozenset({Status.CONFIRMED}))
     found, _ = findings.read_page(connection, cluster_id, gaps, None, _GAPS_READ)
     return sorted((one for one in found if one.subject.group is not None), key=lambda one: one.subject.group or "")

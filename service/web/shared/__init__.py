@@ -1,1 +1,1 @@
-"""Helpers of every page: the frame around it, and rendering. Imports no page."""
+"""Helpers for all pages: the frame around a page, and rendering. Imports no page."""

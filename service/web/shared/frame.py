@@ -1,4 +1,4 @@
-"""Reads the frame of a page: the cluster, as far as the viewer may see it."""
+"""Reads the data of a cluster that every page shows (`Frame`), with the rights of the viewer."""
 
 from __future__ import annotations
 

@@ -116,8 +116,8 @@ _KINDS: Final = (ProblemError, RequestValidationError, StoreError, HTTPException
 
 
 def answer_errors_of_pages(app: FastAPI) -> None:
-    """Wraps the app's handlers of problems, so that a problem with a page is itself shown as a page. Call this function
-    after those handlers are installed."""
+    """Wraps the app's exception handlers, so that an error of a page is answered with a page. All other requests still
+    get the answer of the handler. Call this function after the handlers are installed."""
     for kind in _KINDS:
         handler: Any = app.exception_handlers[kind]
         app.add_exception_handler(kind, _as_page(handler))

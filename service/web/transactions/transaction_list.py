@@ -1,5 +1,7 @@
-"""The list of a cluster's transactional ids: the state of each, for how long it has been open, and its next event.
-The filters in the address of a page are those of REST, but a form also sends empty ones.
+"""The list of a cluster's transactional ids: the state of each id, how long its transaction has been open, and its next
+event.
+
+The filters in the address of a page are the filters of REST, but a form also sends empty filters.
 """
 
 from __future__ import annotations
@@ -92,7 +94,8 @@ class Filters(NamedTuple):
 
     @property
     def query(self) -> str:
-        """Returns the query for the address, without `?`; "" without filters and with the default order."""
+        """Returns the query string of the address, without `?`. Filters that are not set, and the default order, are
+        left out."""
         pairs: list[tuple[str, str | bytes]] = [("state", NAMES[state]) for state in sorted(self.states)]
         pairs += [("prefix", self.prefix), ("min_age", self.min_age)]
         pairs += [("producer_id", "" if self.producer_id is None else str(self.producer_id))]
@@ -294,8 +297,8 @@ def _listed(
 
 
 def _elsewhere(blocking: Blocking, rows: Sequence[IdRow]) -> list[tuple[bytes, str, Finding]]:
-    """Returns the hanging findings of ids that are not on this page, so that users need not search for them: (id, id as
-    shown, finding)."""
+    """Returns (id, id as shown, finding) for each hanging transaction of an id that is not on this page, so that users
+    need not search for the id."""
     listed = {id_key(row.transactional_id) for row in rows}
     return [
         (transactional_id, display_id(transactional_id), finding)

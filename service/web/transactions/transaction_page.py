@@ -140,9 +140,9 @@ def _one(connection: Connection, frame: Frame, row: IdRow, window: Window, older
 
 
 def _counted_since_ms(frame: Frame, timeline: TimelinePage) -> int | None:
-    """Returns the time (ms) since which ordinary commits are counted, for a note in the timeline. Returns None if
-    counting has not begun, if the timeline begins with the id's first record, or if this page ends after that time and
-    an older page follows."""
+    """Returns the time (ms) at which the counting of ordinary commits began, for a note in the timeline. Returns None
+    if counting has not begun, if the timeline begins with the id's first record, or if the note belongs on an older
+    page."""
     since_ms = frame.cluster.counted_since_ms
     oldest = timeline.items[-1] if timeline.items else None
     if since_ms is None or is_from_the_beginning(oldest):
@@ -152,8 +152,8 @@ def _counted_since_ms(frame: Frame, timeline: TimelinePage) -> int | None:
 
 
 def _newest_abort(past: Past) -> Sequence[Transition]:
-    """Returns the newest abort among all rows that were read, for a window that has no abort. Returns an empty list if
-    there is no abort."""
+    """Returns the newest abort among all rows that were read, as a list of one transition; an empty list if there is no
+    abort. Used for a window that has no abort."""
     return [row.transition for row in past.rows if is_abort(row.transition)][:1]
 
 
