@@ -25,7 +25,8 @@ def text(board: Board, site_url: str) -> str:
 
 
 def stale(folder: Path, site_url: str) -> list[str]:
-    """Returns a line for each file that differs from what would be written now."""
+    """Returns a line for each file that is missing, belongs to no dashboard, or differs from what would be written
+    now."""
     expected = {board.file: text(board, site_url) for board in BOARDS}
     found = {file.name: file.read_text(encoding="utf-8") for file in folder.glob("*.json")}
     return [

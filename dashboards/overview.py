@@ -78,7 +78,8 @@ _NOW: Final = [
     blocked(),
     big(
         "Open transactions",
-        "Ongoing, PrepareCommit and PrepareAbort. What is normal depends on the applications; watch the change.",
+        "Number of transactions that are Ongoing, PrepareCommit or PrepareAbort. What is normal depends on the"
+        " applications; watch the change.",
         total(catalogue.TRANSACTIONS, "state", where=(OPEN,)),
         page(of_series, "/transactions?sort=age"),
     ),
@@ -92,8 +93,8 @@ _NOW: Final = [
     ),
     big(
         "Confirmed findings",
-        "Everything that is wrong or worth knowing now, of any kind and severity. The page lists them, the worst"
-        " first.",
+        "Findings of any kind and severity: everything that is wrong or worth knowing now. The page lists the findings,"
+        " the worst first.",
         total(catalogue.FINDINGS, "kind", where=(CONFIRMED,)),
         page(of_series),
     ),
@@ -144,8 +145,8 @@ _HAPPENS: Final = [
     ),
     lines(
         "Open transactions",
-        "By state. Many transactions in a Prepare state mean that markers are not written. If Ongoing only grows,"
-        " transactions are begun and not ended.",
+        "Number of open transactions, by state. Many transactions in a Prepare state mean that markers are not written."
+        " If Ongoing only grows, transactions are begun and not ended.",
         [Query(value(catalogue.TRANSACTIONS, "state", where=(OPEN,)), "{{cluster}} {{state}}")],
         page(of_series, "/transactions?sort=age"),
         unit="short",

@@ -15,7 +15,7 @@ from service.metrics import catalogue
 _TOPIC: Final = 'topic=~"$topic"'
 _PLACE: Final = ("topic", "partition")
 _MOST: Final = 10
-"""Number of partitions in a panel of lines, which shows only the worst partitions."""
+"""Maximum number of partitions in a panel of lines. The panel shows the worst partitions."""
 
 
 def _of(metric: catalogue.Metric) -> str:
@@ -93,8 +93,8 @@ _STANDING: Final = [
     ),
     lines(
         "Offsets out of reach",
-        f"The {_MOST} partitions with the most such offsets. The number grows while producers write records that"
-        " readers cannot see yet.",
+        f"Offsets between the last stable offset and the high watermark, for the {_MOST} partitions with the most. The"
+        " number grows while producers write records that readers cannot see yet.",
         [Query(f"topk({_MOST}, {_of(catalogue.PARTITION_LSO_LAG)})", _PARTITION)],
         partition_page(of_series),
         unit="short",
@@ -160,7 +160,7 @@ _JUDGED: Final = [
     lines(
         "Findings left out",
         "Number, by kind, of findings that are not opened, or of data that are not read, because a bound was reached."
-        " They follow when other findings have ended.",
+        " What was left out follows when other findings have ended.",
         [Query(f"{value(catalogue.FINDINGS_TRUNCATED, 'kind')} > 0", "{{cluster}} {{kind}}")],
         page(of_series, "/pipeline"),
         unit="short",

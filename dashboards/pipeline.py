@@ -29,8 +29,8 @@ _NOW: Final = [
     big(
         "Age of the data",
         "Time since the last successful read, by source. `transaction_state` is the transaction log, `partitions` the"
-        " samples of data partitions. If red while no partition answers, there are no verdicts: look at the streaming"
-        " application's log and at the brokers. Decades mean that the source was never read.",
+        " samples of data partitions. If the time is red and no partition answers, there are no verdicts: look at the"
+        " streaming application's log and at the brokers. Decades mean that the source was never read.",
         data_age(),
         page(of_series, "/pipeline"),
         unit="s",
@@ -82,8 +82,9 @@ _NOW: Final = [
 _READING: Final = [
     lines(
         "Age of the data",
-        "While all is well, a second (because every heartbeat counts as a read) and the time since the last scrape. A"
-        " rising line is a source that is no longer read successfully. A source without a line was never read.",
+        "Time since the last successful read, by source. While all is well, this is a second (because every heartbeat"
+        " counts as a read) plus the time since the last scrape. A rising line is a source that is no longer read"
+        " successfully. A source without a line was never read.",
         [Query(f"time() - ({value(catalogue.LAST_SUCCESS, 'source')} > 0)", _SOURCE)],
         page(of_series, "/pipeline"),
         unit="s",
@@ -92,8 +93,8 @@ _READING: Final = [
     ),
     lines(
         "Offsets behind",
-        "By source. If the number is above the threshold and still grows, the application cannot keep up: look at its"
-        " CPU and at the store.",
+        "Number of offsets not yet read, by source. If the number is above the threshold and still grows, the streaming"
+        " application cannot keep up: look at its CPU and at the store.",
         [Query(value(catalogue.LAG, "source"), _SOURCE)],
         page(of_series, "/pipeline"),
         unit="short",
@@ -182,8 +183,8 @@ _CLUSTERS: Final = [
     ),
     lines(
         "Application that writes",
-        "1: this instance (host:process) may store the data of the cluster; 0: the instance has given this right"
-        " back. A new line is a takeover. Needs `honor_labels: true` in the scrape configuration.",
+        "1: this instance (host:process) may store the data of the cluster; 0: the instance has given up this right."
+        " A new line is a takeover. Needs `honor_labels: true` in the scrape configuration.",
         [Query(value(catalogue.LEASE_HELD, "instance"), "{{cluster}} {{instance}}")],
         page(of_series, "/pipeline"),
         unit="short",

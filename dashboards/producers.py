@@ -77,8 +77,8 @@ _NOW: Final = [
     ),
     big(
         "Transactional ids",
-        "Ids known to the coordinators. Each takes memory there until it expires, by default 7 days after its last"
-        " use.",
+        "Ids known to the coordinators. Each id takes memory of its coordinator until the id expires, by default 7 days"
+        " after its last use.",
         value(catalogue.TRANSACTIONAL_IDS),
         page(of_series, "/transactions"),
         unit="short",
@@ -107,8 +107,9 @@ _APPLICATIONS: Final = [
     ),
     lines(
         "Failures by application and cause",
-        f"Per second, the {_MOST} highest. timeout: a transaction took too long, or its application was gone. fenced:"
-        " another producer with the id started, as in a deployment or a rebalance. Empty if no application is known.",
+        f"Failed transactions per second, the {_MOST} highest rates. timeout: a transaction took too long, or its"
+        " application was gone. fenced: another producer with the id started, as in a deployment or a rebalance. Empty"
+        " if no application is known.",
         [Query(f"topk({_MOST}, {_failures()})", "{{cluster}} {{application}} {{cause}}")],
         application_page(of_series),
         unit="ops",
@@ -146,8 +147,8 @@ _PRODUCERS: Final = [
     ),
     lines(
         "New producer ids",
-        "Per second, producer ids seen for the first time under a transactional.id. Under the new protocol (KIP-890) a"
-        " transactional.id gets a new producer id every 32,767 transactions; these count, too.",
+        "Producer ids per second that are seen for the first time under a transactional.id. Under the new protocol"
+        " (KIP-890) a transactional.id gets a new producer id every 32,767 transactions; these ids count, too.",
         [Query(rate(catalogue.PRODUCER_IDS))],
         page(of_series, "/transactions"),
         unit="ops",
@@ -156,8 +157,8 @@ _PRODUCERS: Final = [
     ),
     lines(
         "Highest producer epoch",
-        "By protocol. Protocol 2 raises the epoch with every transaction, and takes a new producer id after the last"
-        " epoch, as a routine. The threshold is for protocol 1.",
+        "Highest epoch of a producer id, by protocol. Protocol 2 raises the epoch with every transaction, and takes a"
+        " new producer id after the last epoch, as a routine. The threshold is for protocol 1.",
         [Query(value(catalogue.EPOCH_MAX, "protocol"), "{{cluster}} protocol {{protocol}}")],
         page(of_series),
         steps=steps(orange=at.EPOCH_WARN),
@@ -165,7 +166,8 @@ _PRODUCERS: Final = [
     ),
     lines(
         "Transactional ids by state",
-        "Empty: initialised and not used since. CompleteCommit and CompleteAbort: at rest, in use before.",
+        "Number of ids in each state. Empty: initialised and not used since. CompleteCommit and CompleteAbort: used"
+        " before, and without an open transaction now.",
         [Query(value(catalogue.TRANSACTIONS, "state"), "{{cluster}} {{state}}")],
         page(of_series, "/transactions"),
         unit="short",

@@ -26,33 +26,36 @@ def selector(metric: Metric, *where: str, suffix: str = "") -> str:
 
 
 def value(metric: Metric, *by: str, where: tuple[str, ...] = ()) -> str:
-    """Returns the present value, by cluster and the labels `by`."""
+    """Returns the expression for the present value, by cluster and the labels `by`."""
     return f"{_max(*by)} ({selector(metric, *where)})"
 
 
 def total(metric: Metric, *by: str, where: tuple[str, ...] = ()) -> str:
-    """Returns, for each cluster, the sum of the values of `metric` over the labels `by`."""
+    """Returns the expression for the sum, by cluster, of all values of `metric`. `by`: the labels that distinguish
+    these values."""
     return f"sum by (cluster) ({value(metric, *by, where=where)})"
 
 
 def rate(metric: Metric, *by: str, where: tuple[str, ...] = (), over: str = INTERVAL) -> str:
-    """Returns the rate of a counter, in events per second."""
+    """Returns the expression for the rate of a counter, in events per second."""
     return f"{_max(*by)} (rate({selector(metric, *where)}[{over}]))"
 
 
 def increase(metric: Metric, *by: str, where: tuple[str, ...] = (), over: str = INTERVAL) -> str:
-    """Returns the number of events that a counter added."""
+    """Returns the expression for the number of events that a counter added within `over`."""
     return f"{_max(*by)} (increase({selector(metric, *where)}[{over}]))"
 
 
 def quantile(share: float, metric: Metric, *by: str) -> str:
-    """Returns the quantile `share` (from 0 to 1) of a histogram, by the labels `by`, over the last INTERVAL."""
+    """Returns the expression for the quantile `share` (from 0 to 1) of a histogram, by the labels `by`, over the last
+    INTERVAL."""
     buckets = f"{_max('le', *by)} (rate({selector(metric, suffix='_bucket')}[{INTERVAL}]))"
     return f"histogram_quantile({share}, {buckets})"
 
 
 def buckets(metric: Metric, *by: str) -> str:
-    """Returns the buckets of a histogram for a heatmap, all clusters together. `by`: labels of the histogram."""
+    """Returns the expression for the buckets of a histogram, for a heatmap of all clusters together. `by`: labels of
+    the histogram."""
     grown = f"{_max('le', *by)} (increase({selector(metric, suffix='_bucket')}[{INTERVAL}]))"
     return f"sum by (le) ({grown})"
 
@@ -63,14 +66,16 @@ def or_zero(expr: str) -> str:
 
 
 def abort_share(over: str = INTERVAL) -> str:
-    """Returns the share of aborts in the transactions that ended; no value if none did."""
+    """Returns the expression for the share of aborts among the transactions that ended. The share has no value while no
+    transaction ends."""
     aborted = rate(catalogue.COMPLETED, where=('outcome="abort"',), over=over)
     ended = f"sum by (cluster) ({rate(catalogue.COMPLETED, 'outcome', over=over)})"
     return f"{aborted} / ({ended} > 0)"
 
 
 def failed_share() -> str:
-    """Returns the share of each application's ended transactions that failed; no value if none ended."""
+    """Returns the expression for the share of failed transactions among each application's ended ones. The share has no
+    value while no transaction of the application ends."""
     failed = f'cause=~"{"|".join(catalogue.FAILED_CAUSES)}"'
     total = "sum by (cluster, application)"
     ended = rate(catalogue.APPLICATION_COMPLETED, "application", "outcome", "cause")
@@ -79,12 +84,13 @@ def failed_share() -> str:
 
 
 def data_age() -> str:
-    """Returns the age of the data in seconds, by source."""
+    """Returns the expression for the age of the data in seconds, by source."""
     return f"time() - {value(catalogue.LAST_SUCCESS, 'source')}"
 
 
 def groups_waiting() -> str:
-    """Returns the number of blocked consumer groups. A group counts once, on however many partitions it is blocked."""
+    """Returns the expression for the number of blocked consumer groups. A group counts once, on however many partitions
+    it is blocked."""
     return f"count by (cluster) ({value(catalogue.GROUP_BLOCKED, 'group')})"
 
 

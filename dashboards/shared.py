@@ -1,6 +1,6 @@
 """Panels that more than one dashboard has, and the thresholds of panels and alerts.
 
-If the service judges by such a threshold, too, a test checks that both values are equal.
+If the service has a threshold for the same thing, a test checks that the service's value equals the value here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dashboards.queries import groups_waiting, or_zero, value
 from service.metrics import catalogue
 
 SERVICE: Final = "txnscope"
-"""The label `service` of every alert, which dashboards draw as annotations."""
+"""Value of the label `service` of every alert. Dashboards select alerts by this label, and draw them as annotations."""
 
 ANY: Final = 1
 """Threshold for things that should not exist at all, such as a hanging transaction or a record that cannot be decoded.
@@ -62,8 +62,8 @@ EXPIRING_WITHIN: Final = "24h"
 
 EPOCH_WARN: Final = 30_000
 EPOCH_LAST: Final = 32_766
-"""Producer epochs under the old protocol (label protocol="1"): EPOCH_WARN is the threshold, EPOCH_LAST the last epoch.
-Under the new protocol, ids use up their epochs as a routine."""
+"""Epochs under the old protocol (label protocol="1"). Above EPOCH_WARN, dashboards and alerts warn; EPOCH_LAST is the
+last epoch. Under the new protocol, reaching the last epoch is normal: the id gets a new producer id."""
 
 STALE_WARN_S: Final = 30
 STALE_S: Final = 120
@@ -71,7 +71,7 @@ STALE_S: Final = 120
 no verdict is shown."""
 
 COVERAGE_LEAST: Final = 1.0
-"""Share of a source's partitions that answer. Below it, some partitions are not judged."""
+"""Share of a source's partitions that answer. If the share is lower, some partitions are not judged."""
 
 LAG_RECORDS: Final = 10_000
 LAG_WINDOW: Final = "10m"
@@ -91,8 +91,8 @@ DECODE_WINDOW: Final = "15m"
 """The window in which records that could not be decoded are counted."""
 
 SCRAPE_SLOW_S: Final = 0.25
-"""Time (s) to render the metrics from which on the service is slow. Prometheus gives up after its scrape_timeout (10 s
-by default)."""
+"""Time (s). If rendering the metrics takes longer, the service counts as slow. Prometheus gives up after its
+scrape_timeout (10 s by default)."""
 
 
 def hanging() -> Panel:

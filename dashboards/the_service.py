@@ -109,8 +109,8 @@ NOTIFICATIONS: Final = [
     ),
     lines(
         "Events that a receiver never gets",
-        "Number of events per interval that the receiver refused, or for which it was away too long. Findings that"
-        " are still open are sent all the same.",
+        "Number of events per interval that were given up, because the receiver refused them or was away for too long."
+        " Findings that are still open are sent all the same.",
         [
             Query(
                 f"max by (receiver) (increase({of_service(catalogue.NOTIFICATIONS_DROPPED)}[{INTERVAL}]))",
@@ -140,8 +140,8 @@ OTLP: Final = [
     ),
     lines(
         "What the OpenTelemetry endpoint never gets",
-        "Data points, traces and spans per interval, by reason: refused by the endpoint, above the cap, deleted from"
-        " the store before they were sent, or without a valid time.",
+        "Data points, traces and spans per interval that the endpoint never gets, by reason: refused by the endpoint,"
+        " above the cap, deleted from the store before they were sent, or without a valid time.",
         [
             Query(
                 f"max by (signal, reason) (increase({of_service(catalogue.OTLP_DROPPED)}[{INTERVAL}]))",

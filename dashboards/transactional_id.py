@@ -137,15 +137,15 @@ _AROUND: Final = [
     ),
     lines(
         "Open transactions of the cluster",
-        "By state. If the transactions of all applications pile up, look at brokers and coordinators rather than at"
-        " this application.",
+        "Number of open transactions of the cluster, by state. If the transactions of all applications pile up, look at"
+        " brokers and coordinators rather than at this application.",
         [Query(value(catalogue.TRANSACTIONS, "state", where=(OPEN,)), "{{cluster}} {{state}}")],
         page(of_series, "/transactions?sort=age"),
         unit="short",
     ),
     lines(
         "Aborts of the cluster",
-        "By cause, per second. The causes of this id's own aborts are in its timeline.",
+        "Aborts per second in the cluster, by cause. The causes of this id's own aborts are in its timeline.",
         [Query(rate(catalogue.ABORTS, "cause"), "{{cluster}} {{cause}}")],
         page(of_series),
         unit="ops",
@@ -153,7 +153,8 @@ _AROUND: Final = [
     ),
     lines(
         "How long transactions of the cluster are open",
-        "99th percentile by outcome, to compare with this id. Empty if no transaction ended.",
+        "Time for which transactions of the cluster are open (99th percentile, by outcome), to compare with this id."
+        " Empty if no transaction ended.",
         [Query(quantile(0.99, catalogue.DURATION, "outcome"), "{{cluster}} {{outcome}}")],
         unit="s",
         steps=_OPEN_STEPS,

@@ -1,1 +1,2 @@
-"""Ways to run txnscope: a container image, Compose, and the demo. The product imports none of them."""
+"""Ways to run txnscope (container images, Compose, the Helm chart, the demo), and the tools that build its releases and
+its site. The product imports nothing from this package."""

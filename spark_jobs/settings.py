@@ -56,7 +56,7 @@ class IngestSettings:
 
     @property
     def reader(self) -> ReaderSettings:
-        """Returns the settings that Spark's readers need on any machine: all except those of the store and of Spark."""
+        """Returns the settings that Spark's readers need: those of Kafka's client and of the data to read."""
         return ReaderSettings(
             client=self.client, watch=self.watch, full_history_prefixes=self.rules.kept_prefixes, tails=self.tails
         )

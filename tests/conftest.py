@@ -68,8 +68,8 @@ def _unit(item: pytest.Item, unit: str = "test") -> str:
 
 @pytest.fixture(scope="session")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Broker]]:
-    """Returns a function that starts one shared broker per version. Tests use ids and topics of their own, and never
-    stop the broker."""
+    """Yields a function that returns the shared broker of a version, and starts this broker at the first call. Tests
+    use ids and topics of their own, and never stop the broker."""
     with ExitStack() as running:
 
         @cache
@@ -97,8 +97,8 @@ def broker(request: pytest.FixtureRequest, brokers: Callable[[str], Broker]) -> 
 
 @pytest.fixture
 def make_broker(tmp_path: Path) -> Iterator[MakeBroker]:
-    """Starts brokers for one test: `make_broker("4.3.1", **{"some.property": "value"})`. Each is a Kafka cluster of its
-    own, and is discarded when the test ends."""
+    """Yields a function that starts a broker for one test: `make_broker("4.3.1", **{"some.property": "value"})`. Each
+    broker is a Kafka cluster of its own, and is discarded when the test ends."""
     with ExitStack() as running:
 
         def make(version: str = "4.3.1", **properties: Any) -> Broker:

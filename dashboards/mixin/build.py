@@ -66,8 +66,8 @@ def _board(board: frame.Board) -> dict[str, Any]:
 
 
 def _opened(value: Any, name: str = "") -> Any:
-    """Returns the value with expressions in parts, and with a placeholder for each name of the label `cluster`. `name`:
-    key of the value in its object."""
+    """Returns a copy of `value`, in which each expression is a list of its parts, and each name of the label `cluster`
+    is a placeholder. `name`: the key of `value` in its object."""
     if isinstance(value, dict):
         keys = {CLUSTER: THE_CLUSTER} if name == "indexByName" else {}
         return {keys.get(key, key): _opened(of, key) for key, of in value.items()}

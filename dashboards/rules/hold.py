@@ -3,15 +3,15 @@
 A recording rule records what the service reports. The alert uses the last sample of that rule, for up to HELD. A sample
 above 0 means that a finding is confirmed; 0 means that the finding has ended. The rule records 0 only
 
-- if the service reports the cluster, and no longer reports the finding. A new store has to find the transaction again
-  first. So a store that has never seen the end of a finding of that kind is believed only once it has judged all
-  partitions for a minute;
+- if the service reports the cluster, and no longer reports the finding. A new store first has to find the transaction
+  again. So if the store has no resolved finding of the kind, the rule waits until the store has judged all partitions
+  for a minute;
 - if the cluster was removed: for REMOVED_AFTER, all services of the scrape job that reported the cluster have answered
   from their stores, and no service has reported the cluster.
 
 The last sample is read by a range selector, which ignores the staleness markers of failed scrapes, and finds samples
-from before a restart of Prometheus. All other values are series of the same scrape of the service. Otherwise, a restart
-could combine old and new values, because Prometheus shows old samples for 5 minutes.
+from before a restart of Prometheus. All other values are series of one scrape of the service. With values of several
+scrapes, a restart could combine old and new values, because Prometheus shows an old sample for 5 minutes.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _REPORTED_LATELY: Final = most(f"present_over_time({pick(of.HANGING)}[{REMOVED_A
 _ONE_STORE: Final = (
     f"{most(f'max_over_time({pick(of.HANGING)}[2m])')} == on (cluster) {most(f'min_over_time({pick(of.HANGING)}[2m])')}"
 )
-"""True if the highest reported number of hanging transactions was the same for 2 minutes. The condition keeps the rule
-from believing a new store in the first 2 minutes after it replaced the store that had the finding."""
+"""True if the highest reported number of hanging transactions was the same for 2 minutes. A new store, which does not
+know the finding yet, may report 0. The condition ignores such a store for the first 2 minutes."""
 
 
 def _all_judged(when: str = "") -> str:

@@ -63,8 +63,9 @@ def _never(source: str, severity: str) -> Alert:
         severity=severity,
         wait="5m",
         summary=f"txnscope has never read {_WHAT}",
-        description=f"txnscope has never read {_WHAT} without trouble, and no part of it answers now. Verdicts that"
-        " depend on it are unknown. Possible causes are a missing permission, and brokers that cannot be reached.",
+        description=f"txnscope has never read {_WHAT} without trouble, and nothing of this source answers now."
+        " Verdicts that depend on the source are unknown. Possible causes are a missing permission, and brokers that"
+        " cannot be reached.",
     )
 
 

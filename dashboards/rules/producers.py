@@ -55,8 +55,8 @@ EXPIRING: Final = Alert(
     summary="{{ $value | humanize }} transactional.id(s) of {{ $labels.cluster }} expire within "
     + limits.EXPIRING_WITHIN,
     description="{{ $value | humanize }} transactional.id(s) of {{ $labels.cluster }} have not been used for long;"
-    f" their coordinator removes them within {limits.EXPIRING_WITHIN}. A producer that still has one open fails once"
-    " with INVALID_PRODUCER_ID_MAPPING afterwards. Any transaction renews an id. Ids of Apache Flink's naming strategy"
+    f" their coordinator removes them within {limits.EXPIRING_WITHIN}. A producer that still uses a removed id fails"
+    " once with INVALID_PRODUCER_ID_MAPPING. Any transaction renews an id. Ids of Apache Flink's naming strategy"
     " INCREMENTING are used for one checkpoint and expire all the time.",
     page=OF_CLUSTER + "/expiring",
 )

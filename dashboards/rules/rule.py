@@ -31,14 +31,14 @@ def pick(metric: Metric, **labels: str | tuple[str, ...]) -> str:
 
 
 def most(selector: str, *by: str) -> str:
-    """Returns the highest value for each cluster and the labels `by`. Several services may report the same value from
-    one store."""
+    """Returns the expression for the highest value, by cluster and the labels `by`. Several services may report the
+    same value from one store."""
     return f"max by ({', '.join((CLUSTER, *by))}) ({selector})"
 
 
 def grown(metric: Metric, window: str, *by: str, **labels: str | tuple[str, ...]) -> str:
-    """Returns the increase of one of the store's counters in the window. All services of a store report the same
-    counter, so the highest of their values is taken, not the sum."""
+    """Returns the expression for the increase in the window, by cluster and the labels `by`, of one of the store's
+    counters. All services of a store report the same counter, so the highest of their values counts, not the sum."""
     return most(f"increase({pick(metric, **labels)}[{window}])", *by)
 
 
@@ -47,8 +47,8 @@ WARNING: Final = "warning"
 INFO: Final = "info"
 NONE: Final = "none"
 SEVERITIES: Final = (CRITICAL, WARNING, INFO, NONE)
-"""Severities of alerts. CRITICAL pages somebody; WARNING opens a ticket; INFO is shown only on dashboards; NONE is that
-of the heartbeat."""
+"""Severities of alerts. CRITICAL pages somebody; WARNING opens a ticket; INFO is shown only on dashboards; NONE is the
+severity of the heartbeat."""
 
 OF_CLUSTER: Final = '/clusters/{{ $labels.cluster | urlquery | reReplaceAll "[+]" "%20" }}'
 """Path of a cluster's pages. Go's urlquery turns a space into a plus, and in a path a plus does not mean a space."""

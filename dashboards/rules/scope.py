@@ -36,7 +36,8 @@ class Scope(NamedTuple):
             raise ValueError(f"{self.job} is no pattern of job names: {error}") from None
 
     def fit(self, expr: str) -> str:
-        """Returns the expression with the matchers in every selector, and the labels in every grouping and matching."""
+        """Returns the expression with `matchers` added to its selectors. Adds `by`, and the labels in `matchers`, to
+        its groupings (`by`) and matchings (`on`)."""
         return "".join(str(self._fit(part)) for part in parts(expr))
 
     def _fit(self, part: Part) -> Part:

@@ -20,7 +20,7 @@ DOWN: Final = Alert(
     summary="txnscope at {{ $labels.instance }} cannot be scraped",
     description="Prometheus gets no metrics of {{ $labels.instance }} (job {{ $labels.job }}). If no other instance of"
     " the service is scraped, no other alert about transactions can fire: hanging transactions are not detected. Start"
-    " it again (`txnscope serve`, or `watch`): its log shows why it ended.",
+    " the service again (`txnscope serve`, or `watch`): its log shows why it ended.",
 )
 
 ABSENT: Final = Alert(
@@ -72,8 +72,8 @@ SLOW: Final = Alert(
 
 
 def _only_fails(attempts: of.Metric, label: str, success: str) -> str:
-    """Returns the expression for the number of failed attempts in 5 minutes, for each value of `label` with no attempt
-    that had the outcome `success`."""
+    """Returns the expression for the number of failed attempts in 5 minutes, by `label`. A value of `label` has a
+    result only if an attempt failed and none had the outcome `success`."""
     failed, succeeded = (
         f"max by ({label}) (increase({pick(attempts, outcome=outcome)}[5m]))" for outcome in ("failed", success)
     )

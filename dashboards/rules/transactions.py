@@ -52,7 +52,7 @@ _LATE: Final = Alert(
     description="The coordinator should have aborted {{ $value | humanize }} transaction(s) of {{ $labels.cluster }} by"
     " now, even with the wait for its next scan (every 10 s by default). They block their partitions until the"
     " coordinator aborts them; the abort discards their records. The finding names the cause, as far as it is known."
-    " Restarting the application does not help before that.",
+    " Until the abort, restarting the application does not help.",
 )
 OVERDUE: Final = (_LATE, _LATE._replace(severity=CRITICAL, wait="5m"))
 """The same alert twice: first a ticket, after 5 minutes a page. A coordinator that was just elected aborts overdue

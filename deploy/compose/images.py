@@ -1,8 +1,8 @@
 """Builds both container images with podman. If no registry can be reached, makes the base image from Debian's packages,
 without the files that Debian's slim images leave out.
 
-`python -m deploy.compose.images` builds the images of a release (`make release-image`): tags them with VERSION, and
-writes a list of their content for each into the folder DIST. Nothing is pushed.
+`python -m deploy.compose.images` builds the images of a release (`make release-image`). It tags the images with
+VERSION, and writes the list of each image's content into the folder DIST. Nothing is pushed.
 """
 
 from __future__ import annotations

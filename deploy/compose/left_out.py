@@ -134,8 +134,8 @@ PACKAGES: Final = (
 fails."""
 
 SHARED: Final = ("libcrypto", "libssl")
-"""Libraries of psycopg's wheel that the system has, too. The system's libraries have the same ABI (OpenSSL 3), and
-Debian's updates."""
+"""Libraries in psycopg's wheel of which the system has a copy. The copy has the same ABI (OpenSSL 3), and gets Debian's
+updates."""
 
 
 def left_out_jars(names: Iterable[str]) -> set[str]:
@@ -187,7 +187,7 @@ def is_of_another_system(entry: str, machine: str = platform.machine()) -> bool:
 
 
 def rewrite(jar: Path, is_left_out: Callable[[str], object]) -> None:
-    """Writes a jar again without some of its entries."""
+    """Writes the jar again without the entries for which `is_left_out` returns a true value."""
     with zipfile.ZipFile(jar) as old, zipfile.ZipFile(jar.with_suffix(".new"), "w") as new:
         for entry in old.infolist():
             if not is_left_out(entry.filename):

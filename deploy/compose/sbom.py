@@ -55,7 +55,8 @@ def python_packages(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def jars(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yields the jars by their Maven coordinates. If a jar has none, yields the name and version in its file name."""
+    """Yields a component for each jar in the folder. The component has the jar's Maven coordinates. If the jar contains
+    none, the component has the name and version in the file name."""
     for path in sorted(folder.glob("*.jar")):
         named = _JAR.fullmatch(path.name)
         name, version = (named["name"], named["version"]) if named else (path.stem, "unknown")

@@ -1,2 +1,2 @@
-"""`make demo`: runs a broker, a workload with every kind of trouble, and txnscope. Tests import the broker and the
-workload."""
+"""`make demo`: runs a broker, a workload, transactions that hang or get stuck, and txnscope. Tests import the broker
+and the workload."""

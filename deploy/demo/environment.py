@@ -56,8 +56,8 @@ class DemoEnvironment:
     """`with DemoEnvironment(options, directory, on_alert) as demo:` starts all programs. After the block, all of them
     have ended.
 
-    `on_alert` is called with each alert, in another thread. The start raises BrokerError, JarsError, WorkloadError,
-    JavaNotFound, NotInstalled.
+    `on_alert` is called, in another thread, with each alert and each notification of a finding. The start raises
+    BrokerError, JarsError, WorkloadError, JavaNotFound, NotInstalled.
     """
 
     def __init__(self, options: Options, directory: Path, on_alert: Callable[[Notice], None]) -> None:

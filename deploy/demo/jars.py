@@ -131,8 +131,8 @@ def _download(jars: Jars, directory: Path) -> None:
 
 
 def _complaint(output: str) -> str:
-    """Returns the most informative line of Ivy's output: the line of an exception if there is one, else a "not
-    found"."""
+    """Returns the most informative line of Ivy's output: the line of an exception, otherwise a line with "not found",
+    otherwise "no answer"."""
     lines = [line.strip() for line in output.splitlines()]
     telling = (next((line for line in lines if word in line), None) for word in ("Exception", "not found"))
     return next((line[:300] for line in telling if line), "no answer")

@@ -1,5 +1,5 @@
-"""Makes the troubles that the demo shows, on topics of their own. The workload's record does not contain these
-troubles."""
+"""Produces the hanging, stuck and long transactions that the demo shows, on topics of their own. The workload's record
+does not contain these transactions."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _BROKER_MAX_TIMEOUT_MS = 900_000  # Kafka's default transaction.max.timeout.ms
 
 
 class ScenarioError(Exception):
-    """A trouble could not be made. The message is one line for people."""
+    """A scenario could not be produced. The message is one line for people."""
 
 
 def run_until(bootstrap: str, stop: threading.Event) -> None:
-    """Makes all troubles. Then runs the blocked consumer and the archive job until `stop` is set. Raises ScenarioError.
-    At the end, stuck transactions stay as they are, because their topics are removed with the broker."""
+    """Produces all scenarios. Then runs the blocked consumer and the archive job until `stop` is set. Raises
+    ScenarioError. At the end, stuck transactions stay as they are, because their topics are removed with the broker."""
     try:
         with Connection(bootstrap, stop) as connection:
             create_topics(bootstrap, {REFUNDS: 1, INVOICES: 1, ARCHIVE: 2})

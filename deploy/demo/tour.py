@@ -82,7 +82,7 @@ def stops(apps: Sequence[App], finding: str) -> list[TourStop]:
 
 
 def text(options: Options, apps: Sequence[App], finding: str, key_file: Path) -> str:
-    """Returns the tour as text: each address with a line that says what it shows, then commands."""
+    """Returns the tour as text: each address, with a line about what the address shows, then commands."""
     base = f"http://127.0.0.1:{options.port}"
     lines = ["The page:", "", *_lines(base, pages(apps, finding)), "", "REST:", "", *_lines(base, rest(apps, finding))]
     if options.monitoring_ports is not None:
@@ -113,7 +113,7 @@ def text(options: Options, apps: Sequence[App], finding: str, key_file: Path) ->
 
 def _alerting(base: str, ports: MonitoringPorts) -> list[str]:
     return [
-        "Notifications of findings are printed here, and alerts when they fire and when they resolve. See also",
+        "Notifications of findings are printed here. Alerts are printed when they fire and when they resolve. See also",
         "",
         f"  {base}/notifications",
         "      the receivers of notifications, and how their deliveries go",

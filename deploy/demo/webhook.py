@@ -98,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _notices(body: bytes) -> list[tuple[str, Notice]]:
     """Returns the notices in `body`. From Alertmanager: (fingerprint, notice) of each alert, in the order of the body.
-    From txnscope: (id, notice) of the only finding. Raises ValueError."""
+    From txnscope: (id, notice) of the one finding. Raises ValueError."""
     try:
         content = json.loads(body)
         if "finding" in content:

@@ -27,8 +27,8 @@ CHECKSUMS: Final = "SHA256SUMS"
 
 
 def write_sbom(tree: Path, scratch: Path, out: Path, version: str) -> None:
-    """Writes the SBOM (CycloneDX): name, version and hashes of all packages with which requirements.lock installs
-    txnscope."""
+    """Writes the SBOM (CycloneDX): name, version and hashes of every package that requirements.lock pins for txnscope
+    with all EXTRAS."""
     needed = scratch / "requirements.txt"
     needed.write_text(role(tree, EXTRAS), "utf-8")
     cyclonedx = str(Path(sys.executable).with_name("cyclonedx-py"))

@@ -20,11 +20,12 @@ class Cut(NamedTuple):
 
 
 def cut(text: str, version: str, date: str) -> Cut:
-    """Returns the changelog with a section for `version` of `date`, and an empty section for the next changes. After a
-    release candidate, the empty section is for the final version.
+    """Returns the changelog with a section for `version`, dated `date`, and a new empty section for the next changes.
+    Also returns the notes of the new version. After a release candidate, the empty section is for the final version.
 
-    Raises ReleaseError if `version` is not valid, has a section already, or differs from the version that the first
-    section announces. Raises ReleaseError, too, if the first section is empty and there was no release candidate.
+    Raises ReleaseError if the first section is not unreleased, or announces a version other than `version`; if
+    `version` is not valid, or has a section already; or if the first section is empty and there was no release
+    candidate.
     """
     final = final_of(version)
     headings = list(_HEADING.finditer(text))

@@ -22,8 +22,8 @@ ANSWERS: Final = (("/-/ready", "OK"), ("/guide/stability.md", "Deprecation"), ("
 
 
 def install(wheel: Path, tree: Path, folder: Path) -> tuple[str, ...]:
-    """Installs the wheel in a new environment with the packages that the service needs, by their hashes in the lock of
-    `tree`. Returns the command."""
+    """Installs the wheel in a new environment. Also installs the packages that the service needs, with the versions and
+    hashes in the lock of `tree`. Returns the command that runs txnscope."""
     run((sys.executable, "-m", "venv", str(folder)), tree)
     needed = folder / "needed.txt"
     needed.write_text(role(tree, ("service",)), "utf-8")
@@ -57,7 +57,8 @@ def check(command: Sequence[str], version: str, revision: str, folder: Path) -> 
 
 
 def _expect(service: subprocess.Popen[bytes], url: str, word: str) -> None:
-    """Waits at most a minute until the answer at `url` contains `word`. Raises ReleaseError if it does not."""
+    """Waits at most a minute until the answer at `url` contains `word`. Raises ReleaseError after that time, or if the
+    service ends."""
     said, until = "no answer", time.monotonic() + _READY_S
     while time.monotonic() < until and service.poll() is None:
         try:

@@ -145,7 +145,7 @@ def start_spark(
 
 
 def _stay_here(scratch: Path) -> None:
-    """Sets the environment for a session that no other machine needs to reach."""
+    """Sets the environment variables for a session that runs on this machine alone."""
     interpreter = os.environ.get("PYSPARK_PYTHON", sys.executable)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = str(_python(scratch, interpreter))
     os.environ.setdefault("SPARK_CONF_DIR", str(NO_CONF))
@@ -172,8 +172,8 @@ def _sharing(java: Java, scratch: Path) -> Sequence[str]:
 
 
 def _settings(scratch: Path, master: Master, java_options: Sequence[str]) -> dict[str, str]:
-    """Returns the settings of the session. Settings of `spark-defaults.conf` override ours, and settings of `master`
-    override both. Options of the JVM do not override ours, but are appended to them."""
+    """Returns the settings of the session. `spark-defaults.conf` overrides our settings, and `master.conf` overrides
+    both. But options of the driver's JVM are appended to our options, and do not replace them."""
     here = {"spark.local.dir": str(scratch), "spark.network.timeout": f"{_PATIENCE_S}s"}
     ours = {**_everywhere(scratch, java_options), **(here if master.is_local else _ON_A_CLUSTER)}
     theirs = {**_spark_defaults(), **dict(master.conf)}
@@ -235,11 +235,11 @@ def _python(scratch: Path, interpreter: str) -> Path:
 
 
 def planners_path(scratch: Path, interpreter: str) -> Path:
-    """Makes a folder for the `PYTHONPATH` of a driver's JVM, and returns its path. With this folder, the planners that
-    the JVM starts become the program of `_python`.
+    """Makes a folder for the `PYTHONPATH` of a driver's JVM, and returns its path. Python processes that the JVM starts
+    as planners then run the program of `_python`.
 
-    With a cluster, `PYSPARK_PYTHON` cannot name that program, because the same path has to exist on every machine.
-    Daemons start without the program, because the JVM does not limit the time of their start.
+    On a Spark cluster, `PYSPARK_PYTHON` cannot name that program, because its path would have to exist on every
+    machine. Daemons do not run the program, because the JVM sets no time limit for their start.
     """
     program = str(_python(scratch, interpreter))
     folder = scratch / "planners"

@@ -41,9 +41,9 @@ class StoreSink(Generic[_Batch]):
         apply: Callable[[_Batch, int, int | None], Any],
         step: Callable[[], None],
     ) -> None:
-        """`apply` gets a batch, the time (ms), and the duration (ms) of the previous micro-batch, or None if that
-        duration was passed before or there is none. `step` is called to report progress: when a batch has arrived, when
-        it is stored, and while the store does not take it."""
+        """`apply` gets a batch, the time (ms), and the duration (ms) of the previous micro-batch. The duration comes
+        with the first batch after that micro-batch; otherwise None. `step` is called to report progress: when a batch
+        has arrived, when it is stored, and while the store does not take it."""
         self._batches, self._apply, self.step = batches_from_rows, apply, step
         self._ending = threading.Event()
         self._idle = threading.Event()
@@ -102,8 +102,8 @@ class StoreSink(Generic[_Batch]):
         self._idle.wait(END_S)
 
     def close(self) -> bool:
-        """Stops taking direct batches, then waits for the batch that is being stored, at most END_S each. Returns False
-        if that batch is not stored by then."""
+        """Stops taking direct batches, then waits for the batch that is being stored. Each of the two waits takes at
+        most END_S. Returns False if the batch is still not stored after the second."""
         self._ending.set()
         if self._taking is not None:
             self._taking.join(END_S)

@@ -36,8 +36,9 @@ class BadLiveness(Exception):
 
 
 class Watchdog:
-    """The watchdog of one process. Call `begin` once. While all parts make progress, the watchdog calls `beat`, which
-    reports to the supervisor, and `report_liveness`, if given, which reports as `--liveness` requires."""
+    """The watchdog of one process. Call `begin` once. While all parts make progress, the watchdog calls `beat`
+    and, if given, `report_liveness`. `beat` reports to the supervisor; `report_liveness` reports as `--liveness`
+    requires."""
 
     def __init__(
         self, liveness: Liveness, beat: Callable[[], None], report_liveness: Callable[[], None] | None = None

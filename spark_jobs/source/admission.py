@@ -27,12 +27,12 @@ memory."""
 
 
 def admit(positions: Mapping[int, LogPosition], ends: Mapping[int, int], limits: BatchLimits) -> dict[int, int]:
-    """Returns, for each partition of `ends`, the offset up to which this batch reads; never below the partition's
-    position.
+    """Returns, for each partition of `ends`, the offset at which this batch ends (exclusive). The offset is never below
+    the partition's position.
 
-    While history is read (below `counted_from`), a batch takes a few whole partitions, so that each id is folded once
-    and written once. Otherwise every partition gets a share of the limit in proportion to its lag. No range straddles
-    `counted_from`.
+    Records below `counted_from` are history. While any history is unread, a batch reads only history: of a few
+    partitions, each as far as possible, so that each id is folded once and written once. After that, every partition
+    gets a share of the limit in proportion to its lag. No range straddles `counted_from`.
     """
     history = {p: min(end, positions[p].counted_from) for p, end in ends.items()}
     unread = {p: until for p, until in history.items() if positions[p].next_offset < until}

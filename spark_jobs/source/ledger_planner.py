@@ -37,7 +37,7 @@ class LedgerBrokers(Brokers):
 
     def record_size(self, layout: TopicLayout, partition: int, offset: int) -> int | None:
         """Returns the bytes per record (strictly, per offset) at `offset`; None if there is no batch at this offset.
-        Raises KafkaRefused if the topic may not be read."""
+        Raises KafkaUnavailable, and KafkaRefused if the topic may not be read."""
         return self._ask(lambda client: _record_size(client, layout, partition, offset))
 
 
@@ -161,7 +161,7 @@ class LedgerPlanner:
         return BatchPlan(tuple(ranges), combined(troubles))
 
     def advance(self, plan: BatchPlan[TopicRange]) -> None:
-        """Moves the positions behind the batch of `plan`, which is being read now."""
+        """Moves the positions to the end of the batch of `plan`, so that the next plan begins there."""
         reads: dict[str, list[RangeRead]] = {}
         for topic, read in plan.ranges:
             reads.setdefault(topic, []).append(read)
@@ -214,8 +214,8 @@ class LedgerPlanner:
             return None if known is None else one
 
     def _followed(self, seen: LogObservation, known: Mapping[int, LogPosition]) -> Followed | None:
-        """Returns the positions in the observed logs. Returns None if the topic was deleted or created again, but the
-        layout is still the former topic's."""
+        """Returns the positions in the observed logs. Returns None if the layout is out of date: the topic was deleted,
+        or created again, after the layout was requested."""
         found = follow(seen, known, lambda p, position: self._kafka.divergence(seen, p, position), from_start=False)
         if any(gap.reason == "diverged" for gap in found.gaps.values()):
             now = self._kafka.topics().layouts.get(seen.layout.topic)

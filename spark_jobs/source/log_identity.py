@@ -81,7 +81,7 @@ def unanswered_reason(seen: LogObservation) -> Reason | None:
 
 class LogPosition(NamedTuple):
     """A position in a log: all records below `next_offset` of this generation are in the store. `leader_epoch`: the
-    epoch of the leader from which the newest of them were read; -1 if nothing was read yet.
+    epoch of the leader from which the newest of these records was read; -1 if nothing was read yet.
 
     Records below `counted_from` update the state but no counter: they were written before counting began, or were
     counted already. `stale`: the log was read so long ago that tombstones written since then may have been compacted
@@ -96,8 +96,8 @@ class LogPosition(NamedTuple):
     stale: bool = False
 
     def restarted(self, topic_id: str, begin: int, gap: Gap) -> LogPosition:
-        """Returns the position from which to read a log that differs from `gap.from_offset` on: the offset `begin` of a
-        new generation."""
+        """Returns the position from which to read a log again, in a new generation that begins at `begin`. The log
+        differs, from `gap.from_offset` on, from the log that was read."""
         return LogPosition(topic_id, self.generation + 1, begin, -1, gap.from_offset)
 
 

@@ -30,8 +30,8 @@ from spark_jobs.source.stream_reader import KafkaSource
 
 TICK_S: Final = 0.25
 TOO_LATE_MS: Final = 10_000
-"""Maximum age (ms) of a sample for which a task still reads stalled partitions. For an older sample the task only
-reports the observations, because the next sample is fresher."""
+"""Age (ms) from which on a sample is too old for a task to read its stalled partitions. The task then only reports the
+observations, because the next sample is fresher."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Decides which ranges of a log the next micro-batch reads. Runs in the driver's planner process, with an open
 connection to Kafka.
 
-The planner holds the positions while the query runs; the store keeps them. Spark's own offsets only number the plans,
-because a restart begins at the store's positions, not at Spark's checkpoint (docs/adr/0005).
+The planner has the newest positions in memory; the store has the positions at which the next start begins. Spark's own
+offsets only number the plans: a restart does not begin at Spark's checkpoint (docs/adr/0005).
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ LAYOUT_MAX_AGE_MS = 1_000
 TRY_AGAIN_MS = 5_000
 """Time (ms) between two attempts to fetch from partitions that could not be read."""
 LIST_EVERY_MS = 10_000
-"""Time (ms) between two requests to list transactional ids, while there is no topic and no broker has listed an id."""
+"""Time (ms) between two ListTransactions requests. The requests are sent while the topic does not exist and no broker
+has listed an id."""
 _TRY_BYTES = 1 << 20
 _TRY_TIMEOUT_MS = 3_000
 
@@ -55,9 +56,9 @@ class BatchPlan(Generic[Range]):
 
 
 class LogPlanner:
-    """Plans batches over one topic, from `positions` on. Time comes from `now_ms`. `unreadable`: the partitions that
-    ended an earlier query, and why. Each of them is read again after a fetch from it succeeds; the other partitions are
-    read meanwhile."""
+    """Plans batches over one topic, from `positions` on. Time comes from `now_ms`. `unreadable`: the partitions whose
+    failure ended an earlier query, and the reason. Such a partition is read again once a fetch from it succeeds. All
+    other partitions are read meanwhile."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class LogPlanner:
             return BatchPlan((), e.reason)
 
     def advance(self, plan: BatchPlan[RangeRead]) -> None:
-        """Moves the positions behind the batch of `plan`, which is being read now."""
+        """Moves the positions to the end of the batch of `plan`, so that the next plan begins there."""
         self._positions = advanced(self._positions, plan.ranges)
 
     def close(self) -> None:
@@ -135,8 +136,8 @@ class LogPlanner:
         return BatchPlan(ranges, combined([unanswered_reason(seen), self._unreadable]))
 
     def _try_again(self, client: KafkaClient, seen: LogObservation, positions: Mapping[int, LogPosition]) -> None:
-        """Tries a fetch, every TRY_AGAIN_MS, from each partition that could not be read. A partition stays unreadable
-        if its fetch fails, or does not begin within _TRY_TIMEOUT_MS."""
+        """Fetches, every TRY_AGAIN_MS, a piece of each partition that could not be read. A partition stays unreadable
+        if the fetch fails, or does not begin within _TRY_TIMEOUT_MS."""
         if self._unreadable is None or self._now_ms() - self._tried_at_ms < TRY_AGAIN_MS:
             return
         self._tried_at_ms = self._now_ms()
@@ -183,9 +184,9 @@ def follow(
     *,
     from_start: bool = True,
 ) -> Followed:
-    """Returns the positions after an observation. `find_divergence`: as `log_identity.divergence`. A log that differs
-    from the one that was read is read again: from its start, or without `from_start` from the offset at which the
-    difference begins."""
+    """Returns the positions after an observation, given the `known` ones. `find_divergence`: as
+    `log_identity.divergence`. If a log is no longer the one that was read, it is read again: from its start or, if not
+    `from_start`, from the offset at which the two logs begin to differ."""
     lost = {  # partitions that the topic no longer has since it was created again
         p: Gap(0, position.next_offset, "recreated")
         for p, position in known.items()
@@ -213,7 +214,7 @@ def ranges_to(until: Mapping[int, int], seen: LogObservation, followed: Followed
 
 
 def advanced(positions: Mapping[int, LogPosition], ranges: Iterable[RangeRead]) -> dict[int, LogPosition]:
-    """Returns the positions moved behind `ranges`."""
+    """Returns the positions, each moved to the end of its range in `ranges`."""
     moved = {
         r.partition: positions[r.partition]._replace(next_offset=r.hi, leader_epoch=r.leader_epoch)
         for r in ranges

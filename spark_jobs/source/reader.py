@@ -107,7 +107,8 @@ class RangeReader(ABC):
 
     @abstractmethod
     def _keep(self, chunks: Sequence[Chunk]) -> None:
-        """Keeps the whole batches of `chunks`, and moves `_next_offsets`, `_bytes` and `_records` behind them."""
+        """Keeps the whole batches of `chunks`. Moves `_next_offsets` past these batches, and counts their bytes and
+        records in `_bytes` and `_records`."""
 
     def step(self) -> None:
         """Sends one Fetch to each leader, and keeps the records. If a Fetch fails, refreshes the leaders. Raises

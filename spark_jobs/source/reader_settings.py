@@ -31,8 +31,8 @@ class WatchedTopics(NamedTuple):
         return any(fnmatchcase(topic, glob) for glob in self.mirrored)
 
     def tails(self, topic: str) -> bool:
-        """Returns True if every batch of `topic` is to be read. Kafka's own topics are never tailed; a source of its
-        own reads the transaction log."""
+        """Returns True if every batch of `topic` is to be read. Kafka's own topics are never tailed: a separate source
+        reads the transaction log."""
         return self.covers(topic) and not topic.startswith(_INTERNAL)
 
 
@@ -53,5 +53,5 @@ class ReaderSettings(BaseModel):
 
     @property
     def option(self) -> dict[str, str]:
-        """Returns the option in the form in which Spark passes it on."""
+        """Returns the source's option that holds these settings, as Spark passes it on (strings)."""
         return {OPTION: self.model_dump_json()}

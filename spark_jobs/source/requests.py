@@ -39,7 +39,8 @@ class Listing(NamedTuple):
 
 
 class Brokers:
-    """The sampler's requests to a cluster. Every request raises KafkaUnavailable or, except `listing`, KafkaRefused."""
+    """The sampler's requests to a cluster. Every request may raise KafkaUnavailable. Every request except `listing` may
+    raise KafkaRefused."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings

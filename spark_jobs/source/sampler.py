@@ -27,8 +27,8 @@ from spark_jobs.source.watched import Rounds, Urgency, WatchedPartition, is_over
 
 LAYOUT_EVERY_MS: Final = 2_000
 LAYOUT_SOON_MS: Final = 1_000
-"""Time (ms) between two refreshes of the layouts while some partition does not answer, because another broker may lead
-it by now."""
+"""Time (ms) between two requests for the layouts while a partition does not answer. Another broker may have become its
+leader."""
 LOG_STARTS_EVERY_MS: Final = 10_000
 FULL_EVERY_MS: Final = 30_000
 HEARTBEAT_MS: Final = 1_000
@@ -188,7 +188,8 @@ class Sampler:
                     kept.pop(place, None)
 
     def _apply_ends(self, found: Mapping[Place, Ends], asked_at_ms: int, *, with_start: bool) -> list[WatchedPartition]:
-        """Applies the answers of a round. Returns the partitions that are stalled at an LSO that was not read yet."""
+        """Applies the answers of a round. Returns the stalled partitions that were not yet read at their present
+        LSO."""
         stalled = []
         number, watched = self._rounds.number, self._watched
         for place, ends in found.items():

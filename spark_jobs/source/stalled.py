@@ -1,7 +1,7 @@
 """Reads stalled partitions, in an executor: finds the writer of the batch at the LSO, and the open entries.
 
-A broker that does not answer is reported at once, and not tried again: the next sample comes soon, with a request to
-the leader of that time.
+A broker that does not answer is reported at once, and not tried again: the next sample comes soon, and is requested
+from the broker that leads the partition by then.
 """
 
 from __future__ import annotations

@@ -129,7 +129,8 @@ class PlanningReader(DataSourceStreamReader, Generic[Range]):
 
     @abstractmethod
     def read_ranges(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of the ranges: in a worker, or in the planner if there is no data to read."""
+        """Yields the rows of the ranges. Called in a worker, or in the planner if the batch goes to the driver without
+        Spark."""
 
     def _tasks(self, plan: BatchPlan[Range]) -> list[ReadTask[Range]]:
         tasks = into_tasks(plan.ranges, self._cores)

@@ -23,9 +23,9 @@ LogEnds = Mapping[int, LogEnd]
 _ROUNDS: Final = 64
 """Number of rounds (16 s) for which the ends of the transaction log are remembered."""
 _BEFORE: Final = 2
-"""Number of stretches kept before the newest. Even if every round begins a stretch, the oldest stretch kept was over
-before `ends_before_last` was requested. So if a transaction ended after that request, its markers lie at the high
-watermark of the oldest stretch or above."""
+"""Number of stretches that are kept before the newest one. With two, the oldest was always over before
+`ends_before_last` was requested. So if a transaction ended after that request, its markers are at or above the high
+watermark of the oldest stretch."""
 _MAX_CLOSED: Final = 16
 _SELECTED_FIRST: Final = 5
 _SELECTED_LAST: Final = 3
@@ -45,14 +45,14 @@ class Rounds:
         self.number += 1
 
     def set_ends(self, ends: LogEnds) -> None:
-        """Stores the ends that this round found."""
+        """Stores the ends of the transaction log that the newest round received."""
         self._ends[self.number] = self.newest = ends
         if len(self._ends) > _ROUNDS:
             del self._ends[next(iter(self._ends))]
 
     def before(self, number: int) -> tuple[int, LogEnds]:
-        """Returns the newest ends received before round `number` began, and the number of the round that requested
-        them. Returns 0 and no ends if they are no longer remembered."""
+        """Returns the newest ends received before round `number` began, as (number of the round that requested the
+        ends, the ends). Returns (0, no ends) if no such ends are remembered."""
         return next(((one, self._ends[one]) for one in reversed(self._ends) if one < number), (0, _NOTHING))
 
     def after(self, number: int) -> Iterable[LogEnds]:
@@ -66,8 +66,8 @@ class Stretch:
     """The rounds `first` to `last`, in all of which the partition's leader reported the same high watermark.
 
     `after`: by partition of the transaction log, the oldest end requested after round `first` was over. `before`: the
-    newest ends received before round `last` began, and the number of the round that requested them; None while `last`
-    may still be the newest round. `after` and `before` keep these ends, because `Rounds` forgets them if a transaction
+    newest ends received before round `last` began, in the form of `Rounds.before`; None while `last` may still be the
+    newest round. `after` and `before` keep these ends, because `Rounds` forgets them if a transaction
     stays open for long, or a leader does not answer for long.
     """
 
@@ -79,8 +79,8 @@ class Stretch:
     before: tuple[int, LogEnds] | None = None
 
     def note_ends(self, rounds: Rounds) -> None:
-        """Adds to `after` the ends that are still missing there. If `after` has ends already, only the newest round can
-        add some, because every earlier round has added its own."""
+        """Adds to `after` the ends of partitions that have none there yet. Once `after` has any ends, only the newest
+        round can contribute, because all earlier rounds were added already."""
         for ends in (rounds.newest,) if self.after else rounds.after(self.first):
             if not ends.keys() <= self.after.keys():
                 self.after = {**ends, **self.after}
@@ -95,7 +95,7 @@ class Samples:
     _closed: list[Sample] = field(default_factory=list)
 
     def add_round(self, rounds: Rounds, high_watermark: int, leader_epoch: int, last_stable_offset: int) -> None:
-        """Adds the leader's answer of this round."""
+        """Adds the leader's answer in the newest of `rounds`."""
         newest = self.stretches[-1] if self.stretches else None
         if newest is None or (newest.high_watermark, newest.leader_epoch) != (high_watermark, leader_epoch):
             if last_stable_offset < high_watermark:
@@ -143,8 +143,8 @@ def _first_relevant(samples: Sequence[Sample], last_stable_offset: int) -> int:
 
 
 def _sample(rounds: Rounds, stretches: Sequence[Stretch]) -> Sample:
-    """Returns the sample of the last stretch. Its `earlier_high_watermark` comes from a round that was over before the
-    transaction log's end in `ends_before_last` was requested."""
+    """Returns the sample of the last stretch. Its `earlier_high_watermark` was observed in a round that was over before
+    `ends_before_last` was requested."""
     one = stretches[-1]
     one.note_ends(rounds)
     requested_in, ends_before = one.before or rounds.before(one.last)

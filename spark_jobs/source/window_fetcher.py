@@ -55,8 +55,8 @@ class WindowFetcher:
     def read(
         self, client: KafkaClient, node: int, requests: Sequence[PartitionEnds], limits: Mapping[PartitionEnds, int]
     ) -> dict[PartitionEnds, WindowRead]:
-        """Returns the result for each of `requests`, which `node` leads. Each window is read up to the bytes in
-        `limits`. Raises KafkaUnavailable or KafkaRefused; the bytes read until then are kept."""
+        """Returns the result for each of `requests`, whose partitions `node` leads. Each window is read up to the
+        number of bytes in `limits`. Raises KafkaUnavailable or KafkaRefused; the bytes read until then are kept."""
         known = self._cache.find(_key(request) for request in requests)
         before = {key: _progress(window) for key, window in known.items()}
         reads = {request: WindowRead(_window(request, known)) for request in requests}
@@ -121,8 +121,9 @@ class _Fetching:
         self._spent = 0
 
     def advance(self, requests: Sequence[PartitionEnds], rounds: Sequence[tuple[int, int]]) -> list[PartitionEnds]:
-        """Fetches for each of `requests`, within BUDGET. A request that returned nothing is sent again in the next of
-        `rounds`. Returns the requests whose window is longer now."""
+        """Fetches for each of `requests`, until BUDGET is spent. `rounds`: (bytes of each partition, partitions in one
+        request) of each round; a round repeats the requests that returned nothing in the round before. Returns the
+        requests whose window is longer now."""
         todo = list(requests)
         extended: list[PartitionEnds] = []
         for size, at_once in rounds:

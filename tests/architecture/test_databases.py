@@ -12,8 +12,8 @@ from tests.helpers.paths import ROOT
 
 BACKENDS = ROOT / "service" / "store" / "backends"
 OWN_FILE = ROOT / "spark_jobs" / "source" / "window.py"
-"""The only other module that names SQLite: it uses a small SQLite file to share data between Spark's workers. The file
-is not a store."""
+"""The only module outside BACKENDS that names SQLite. It shares data between Spark's workers in a small SQLite file,
+which is not a store."""
 DATABASE = re.compile(r"(?i)sqlite|postgres|psycopg|libpq|dialect\.name")
 
 

@@ -70,7 +70,7 @@ def main(argv: Sequence[str]) -> int:
         "--probes", type=int, default=200, help="commits that `freshness` and `following` await (default: 200)"
     )
     parser.add_argument(
-        "--held-seconds", type=float, default=300, help="for which `stalls` holds transactions open (default: 300)"
+        "--held-seconds", type=float, default=300, help="time for which `stalls` holds transactions open (default: 300)"
     )
     arguments = parser.parse_args(argv)
     names = arguments.names or NAMES

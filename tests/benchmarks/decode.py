@@ -101,7 +101,7 @@ _UPDATED = bytes.fromhex("1122334455667788")
 
 
 def _template(status: int, variant: int) -> tuple[bytes, int]:
-    """Returns a batch, and the position of the last update time in it."""
+    """Returns a batch, and the position in the batch of the field with the time of the last update."""
     topics = {EMPTY: None, COMPLETE_COMMIT: ()}.get(status, TOPICS[variant])
     data = value(
         status=status,

@@ -43,7 +43,6 @@ def _amount(value: float) -> str:
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """Returns a percentile: the smallest value that at least the part `share` (0 to 1) of all values does not
-    exceed."""
+    """Returns a percentile by the nearest-rank method: the result is one of `values`. `share`: from 0 to 1."""
     ordered = sorted(values)
     return ordered[max(0, -(-int(len(ordered) * share * 1000) // 1000) - 1)]

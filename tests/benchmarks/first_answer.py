@@ -82,7 +82,7 @@ def _figures(first: FirstAnswer, ids: int, database: str) -> list[Figure]:
 
 
 def _stages(watched: Watched) -> list[Figure]:
-    """Returns the parts of the time that the application's log shows."""
+    """Returns the durations of the stages that the application's log shows."""
     reads = [second for second, line in watched.said if "first read of the transaction log" in line]
     bound = next((second for second, line in watched.said if " cluster " in line), 0.0)
     if not reads:

@@ -68,7 +68,7 @@ def _measure(
 
 
 def _probe(bootstrap: str, watched: Watched, probes: int) -> Iterator[float]:
-    """Yields, for each commit, the seconds from its return until the service's answer has counted it."""
+    """Yields, for each commit, the seconds from the commit's return until the service has counted the commit."""
     with closing(Probe(bootstrap, watched.rest())) as probe:
         for _ in range(probes):
             yield probe.commit()

@@ -1,5 +1,5 @@
-"""Counts on the network the reads of 1,000 partitions, while long but healthy transactions hold their LSOs for
-minutes."""
+"""Counts how often the record batches of 1,000 partitions are read over the network, while long but healthy
+transactions hold the LSOs of these partitions for minutes."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class LogWriter:
         self._answers = self._socket.makefile("rb")
 
     def send(self, batches: Mapping[int, bytes]) -> None:
-        """Sends a ProduceRequest v7 with acks=all, which has one batch for each partition in `batches`."""
+        """Sends one ProduceRequest (v7, acks=all) with one batch for each partition in `batches`."""
         head = struct.pack(f">hhih{len(_CLIENT)}s", _PRODUCE, _VERSION, 0, len(_CLIENT), _CLIENT)
         head += struct.pack(f">hhiih{len(TOPIC)}si", -1, -1, 30_000, 1, len(TOPIC), TOPIC.encode(), len(batches))
         parts = [struct.pack(">ii", partition, len(data)) + data for partition, data in batches.items()]

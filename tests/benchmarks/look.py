@@ -60,7 +60,8 @@ def _measure(client: KafkaClient, layouts: dict[str, TopicLayout], count: int) -
 
 
 def create(bootstrap: str, topics: int, there: int = 0) -> None:
-    """Creates `topics` more topics of OF_A_TOPIC partitions each. `there` is the number of existing topics."""
+    """Creates `topics` topics of OF_A_TOPIC partitions each. `there`: the number of topics that earlier calls
+    created."""
     admin = admin_of(bootstrap)
     for number in range(there, there + topics):
         wanted = NewTopic(f"look-{number}", OF_A_TOPIC, 1)

@@ -1,7 +1,7 @@
 """Measures the comparison of markers with decisions: `python -m tests.benchmarks.marker_audit [TRANSACTIONS [STORE]]`.
 
-TRANSACTIONS is 100,000 by default. Each transaction is on two partitions, and half of them are of the old protocol.
-STORE is as for `store_write`.
+TRANSACTIONS is 100,000 by default. Each transaction writes to two partitions. Half of the transactions use the old
+protocol. STORE is as for `store_write`.
 """
 
 from __future__ import annotations

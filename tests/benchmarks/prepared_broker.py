@@ -49,7 +49,7 @@ class BenchmarkBroker(Broker):
         """Measures the time of Kafka's console consumer from its start until it has formatted the first `records`
         records.
 
-        Uses the Java options of Kafka's own start scripts, not those for short runs that `tool` uses.
+        Uses the Java options of Kafka's own start scripts. The options that `tool` uses are for short runs.
         """
         java, *_ = super()._java()
         began, cpu_before = time.monotonic(), _children_cpu_s()

@@ -1,5 +1,5 @@
 """Measures the cost of each id, transition, partition and cluster. Fits a straight line to each cost, and extrapolates
-it to sizes that this machine cannot hold. docs/sizing.md has the conclusions."""
+the line to sizes that this machine cannot hold. docs/sizing.md has the conclusions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FIRST_READS = (250_000, 500_000, 1_000_000)
 RECORDS_AN_ID = 5
 MEASURED_S, SETTLE_S = 30.0, 10.0
 WORTH_TELLING = 0.03
-"""Number of cores: a kind of process is reported if it uses at least this number at the largest measured size."""
+"""A kind of process is reported only if it uses at least this number of cores at the largest measured size."""
 TIMEOUT_S = 120
 
 TRANSITIONS, WATCHED, STORED, CLUSTERS = 200_000, 1_000_000, 10_000_000, 100
@@ -38,8 +38,8 @@ TRANSITIONS, WATCHED, STORED, CLUSTERS = 200_000, 1_000_000, 10_000_000, 100
 
 
 class Line(NamedTuple):
-    """A line y = `at_zero` + `slope` x, fitted by least squares. `errors` is the covariance of both parameters,
-    `at_zero` first."""
+    """A line y = `at_zero` + `slope` x, fitted by least squares. `errors`: the covariance matrix of (`at_zero`,
+    `slope`)."""
 
     at_zero: float
     slope: float
@@ -50,7 +50,7 @@ class Line(NamedTuple):
         return math.sqrt(max(self.errors[1][1], 0.0))
 
     def at(self, x: float) -> tuple[float, float]:
-        """Returns y at `x` and its standard error."""
+        """Returns y at `x`, and the standard error of y."""
         (a, both), (_, b) = self.errors
         return self.at_zero + self.slope * x, math.sqrt(max(a + 2 * x * both + x * x * b, 0.0))
 

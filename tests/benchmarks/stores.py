@@ -20,7 +20,7 @@ STORES: Final = ("sqlite", "postgresql")
 @contextmanager
 def database(store: str) -> Iterator[str]:
     """Yields the URL of an empty database of the kind `store`, and removes the database afterwards. For PostgreSQL,
-    starts a server whose files are durable, on disk. If `store` is a URL, yields it."""
+    starts a server whose files are durable, on disk. If `store` is itself a URL, yields `store`."""
     if store == "sqlite":
         with tempfile.TemporaryDirectory(prefix="txnscope-bench-") as directory:
             yield f"sqlite:///{directory}/store.db"

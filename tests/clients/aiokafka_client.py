@@ -43,7 +43,8 @@ class Application:
         await self._producer.abort_transaction()
 
     async def late(self) -> None:
-        """Commits a transaction after its timeout. The commit must be refused; the application then begins again."""
+        """Commits a transaction after its timeout. The commit must be refused. Then starts a new producer under the
+        same id."""
         try:
             await self._producer.commit_transaction()
         except KafkaError as error:

@@ -19,7 +19,7 @@ LEAVE_OPEN: Final = "open"
 """The command that begins a transaction, writes to it, and leaves it open."""
 LATE: Final = "late"
 """The command that commits a transaction after its timeout. The library has to refuse the commit. The application then
-begins the next transaction under the same id."""
+starts a new producer under the same id."""
 DONE: Final = "done"
 
 
@@ -43,7 +43,7 @@ class Client:
         threading.Thread(target=_read, args=(self._process.stdout, self._said), daemon=True).start()
 
     def wait_for(self, line: str) -> None:
-        """Waits until the next line of the process is `line`."""
+        """Waits for the next line of the process. Asserts that it equals `line`."""
         try:
             said = self._said.get(timeout=LIMIT_S)
         except queue.Empty:

@@ -208,7 +208,7 @@ class Scenario:
         return [name for name, row in ids if name.startswith(ours) and name.endswith(f"-{number}") and row.commits]
 
     def _working_threads(self) -> list[str]:
-        """Returns the newest thread of each Kafka Streams process."""
+        """Returns the transactional id of the newest thread of each Kafka Streams instance."""
         newest = {name.rpartition("-")[0]: name for number in "12" for name in self._threads(number)}
         return [*newest.values()]
 

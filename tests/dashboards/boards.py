@@ -18,7 +18,7 @@ def load(file: str) -> Json:
 
 
 def panels(board: Json) -> list[Json]:
-    """Returns the panels that show data. No row of a board may be folded."""
+    """Returns the panels that show data. Asserts that no row of the board is folded."""
     assert all(not panel.get("panels") for panel in board["panels"])
     return [panel for panel in board["panels"] if panel["type"] != "row"]
 

@@ -36,7 +36,7 @@ def failures(url: str, given: Mapping[str, str] | None = None) -> list[str]:
     """Returns a line for each query that fails, whose result lacks a label of the legend, or that has no result
     although it should have one. `given`: values of variables. A query variable that is not in `given` takes all its
     values. A text variable that is not in `given` takes its default; without a default, the first value of the label
-    with its name."""
+    that has the variable's name."""
     boards = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(FOLDER.glob("*.json"))]
     return failures_of(boards, asking(url), given or {})
 

@@ -35,8 +35,8 @@ def boards() -> dict[str, Json]:
 
 
 def failures_in_demo(url: str) -> list[str]:
-    """Returns a line for each query that the demo's Prometheus at `url` refuses, or that has no result without a reason
-    in EMPTY_IN_DEMO."""
+    """Returns a line for each query that the demo's Prometheus at `url` refuses, and for each query without a result,
+    unless EMPTY_IN_DEMO has the reason."""
     return failures_of(
         [*boards().values()], asking(url), GIVEN, lambda _, where: where.removeprefix(PREFIX) in EMPTY_IN_DEMO
     )

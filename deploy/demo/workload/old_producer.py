@@ -27,8 +27,8 @@ the leader adds partitions to the transaction by itself."""
 
 
 class OldProducer(HandMadeProducer):
-    """A producer of the old protocol. If `transactional_id` is None, requests other than InitProducerId contain the id
-    `as_id`."""
+    """A producer of the old protocol. If `transactional_id` is None, InitProducerId contains no id, and all other
+    requests contain `as_id`."""
 
     def __init__(self, connection: Connection, transactional_id: str | None, as_id: str = "") -> None:
         super().__init__(connection, transactional_id, transactional_id or as_id)
@@ -57,8 +57,8 @@ class OldProducer(HandMadeProducer):
         producer_epoch: int | None = None,
         retry_on: frozenset[int] = frozenset(),
     ) -> int:
-        """Writes one batch, even if the partition was not added. Returns the first offset of the batch. Raises
-        Refused."""
+        """Writes one batch, even if the partition was not added. Returns the first offset of the batch. Raises Refused,
+        Stopped."""
         sequence = self._sequences.get((topic, partition), 0)
         epoch = self.producer_epoch if producer_epoch is None else producer_epoch
         records = batch(values, self.producer_id, epoch, sequence, timestamp_ms)

@@ -55,8 +55,7 @@ class Connection:
         self, what: str, attempt: Callable[[KafkaClient], tuple[int, Any]], retry_on: frozenset[int] = frozenset()
     ) -> Any:
         """Repeats `attempt`, which returns (error code, answer), until the code is 0. Returns the answer. `retry_on`:
-        codes after which this attempt is repeated, in addition to the codes after which every attempt is repeated.
-        Raises Refused, Stopped."""
+        further codes after which to repeat, besides the transient errors. Raises Refused, Stopped."""
         give_up = time.monotonic() + PATIENCE_S
         while True:
             code, answer = self._try(attempt)
@@ -243,10 +242,10 @@ def append(
     versions: tuple[int, int],
     retry_on: frozenset[int] = frozenset(),
 ) -> int:
-    """Produces `records`, acknowledged by all replicas. Returns their first offset.
+    """Produces `records` with acks=all. Returns the offset of the first record.
 
-    `versions`: the oldest and the newest version of the request that may be sent. The newest of them that the broker
-    knows is sent.
+    `versions`: the oldest and the newest version of Produce that may be sent. The newest of these versions that the
+    broker knows is sent.
     """
     data = ProduceRequest.TopicProduceData
     part = data.PartitionProduceData(index=partition, records=records)

@@ -13,17 +13,17 @@ from service.kafka.client import KafkaClient
 
 CONFIG: Final = "transaction.partition.verification.enable"
 GUARDED: Final = frozenset({48, 120})
-"""Errors of the guard: INVALID_TXN_STATE, TRANSACTION_ABORTABLE. Brokers still return them for some 100 ms after the
-guard was switched off. A batch that is under way when the guard is switched on again gets one, too: such a batch was
-not checked on arrival, and is refused when it is appended."""
+"""Errors of the guard: INVALID_TXN_STATE, TRANSACTION_ABORTABLE. Brokers still return these errors for some 100 ms
+after the guard was switched off. A batch that is under way when the guard is switched on again also gets such an error:
+the batch was not checked on arrival, and is refused when it is appended."""
 
 _BROKER, _EVERY, _SET = 4, "", 0
 
 
 @contextmanager
 def verification_off(connection: Connection) -> Iterator[None]:
-    """Switches the guard off on all brokers until the block ends. Writes that the guard would refuse must be repeated
-    if they fail with one of GUARDED."""
+    """Switches the verification guard (KIP-890 part 1) off on all brokers until the block ends. A write that the guard
+    would refuse can still fail with an error in GUARDED: repeat the write then."""
     _set(connection, "false")
     try:
         yield

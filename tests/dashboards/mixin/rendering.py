@@ -22,7 +22,8 @@ def boards(**config: object) -> dict[str, Json]:
 
 
 def groups(**config: object) -> list[Json]:
-    """Returns the groups of rules, recording rules first. Argument and errors are those of `boards`."""
+    """Returns the groups of rules, recording rules first. Takes the same arguments as `boards`, and raises the same
+    errors."""
     found: list[Json] = _rendered("m.prometheusRules.groups + m.prometheusAlerts.groups", config)
     return found
 

@@ -1,1 +1,1 @@
-"""Draws each dashboard from a Prometheus' answers to its queries, for docs/boards. Needs no Grafana."""
+"""Draws each dashboard for docs/boards, from Prometheus' answers to the queries of the dashboard. Needs no Grafana."""
