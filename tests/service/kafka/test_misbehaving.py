@@ -40,6 +40,7 @@ LATE_S = 10.0
 a bound would never end."""
 INVALID = "gives no valid answer: "
 NONE = "does not answer: "
+LATE = f"{NONE}no answer in time"
 MEMORY = 400 << 20
 """Limit of the allocated bytes: more than three frames of 96 MB (MAX_RESPONSE_BYTES), which are a frame being read, its
 copy, and the next frame."""
@@ -61,10 +62,6 @@ def bounded() -> Iterator[None]:
 class TestFirstContact:
     """Tests of the first connection to a server that is no broker, or that is a broken broker."""
 
-    @pytest.fixture(autouse=True)
-    def short_timeout(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(client_module, "CONNECT_TIMEOUT_MS", 1_000)
-
     @pytest.mark.parametrize(
         ("served", "failure"),
         [
@@ -81,21 +78,28 @@ class TestFirstContact:
             ),
             (Served(struct.pack(">ii", 8, 77) + bytes(4)), f"{INVALID}Correlation IDs do not match: sent 1, recv 77"),
             (Served(), f"{NONE}it closed the connection"),
-            (Served(is_silent=True), f"{NONE}no answer in time"),
-            (Served(struct.pack(">i", 90 << 20), 0.02, b"x" * 1000), f"{NONE}no answer in time"),
+            (Served(is_silent=True), LATE),
+            (Served(struct.pack(">i", 90 << 20), 0.02, b"x" * 1000), LATE),
             (
                 Served(struct.pack(">i", 90 << 20), 0, b"x" * (1 << 20)),
-                f"{INVALID}Correlation IDs do not match: .*|{NONE}no answer in time",
+                f"{INVALID}Correlation IDs do not match: .*|{LATE}",
             ),
         ],
         ids=["http", "tls", "2 GB", "negative", "garbage", "other", "closed", "silent", "drip", "flood"],
     )
-    def test_a_failure_is_one_line_with_host_and_reason(self, served: Served, failure: str) -> None:
+    def test_a_failure_is_one_line_with_host_and_reason(
+        self, served: Served, failure: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if LATE in failure:
+            monkeypatch.setattr(client_module, "CONNECT_TIMEOUT_MS", 1_000)
         with serving(served) as address, bounded(), pytest.raises(KafkaUnavailable) as raised:
             KafkaClient(ClientSettings.load(address, None))
         assert re.fullmatch(f"{address} ({failure})", str(raised.value))
 
-    def test_a_tls_listener_that_never_answers_is_given_up(self, tmp_path: Path) -> None:
+    def test_a_tls_listener_that_never_answers_is_given_up(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(client_module, "CONNECT_TIMEOUT_MS", 1_000)
         with serving(Served(is_silent=True)) as address, bounded(), pytest.raises(KafkaUnavailable) as failure:
             KafkaClient(ClientSettings.load(address, tls(tmp_path)))
         assert re.fullmatch(
