@@ -79,8 +79,10 @@ demo-broker:
 
 .PHONY: test
 test: venv system-packages chart-tools ## the whole test suite, real brokers and a real PostgreSQL included
+	@# for the hundreds of processes that tests start, where Python may not write it (PYTHONDONTWRITEBYTECODE)
+	$(BIN)/python -m compileall -q service spark_jobs dashboards deploy tests/helpers
 	$(BIN)/pytest -m "not alone" --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 30 --durations-min 5
-	$(BIN)/pytest -m alone --durations 30 --durations-min 5
+	$(BIN)/pytest -m alone --durations 30 --durations-min 5 tests/integration
 
 .PHONY: matrix
 matrix: venv ## what `make test` runs on one Kafka version each (truth, causes, hanging, survival), on every one from 3.3 to 4.4; renews docs/compatibility.md (VERSIONS, WORKERS)

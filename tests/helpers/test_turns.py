@@ -2,17 +2,21 @@ from __future__ import annotations
 
 import pytest
 
-from tests.helpers.turns import left_to_others
+from tests.helpers.turns import PARTS, left_to_others
 
-IDS = ["a.py::test[1]", "a.py::test[2]", "b.py::test", "c.py::test"]
+IDS = ["a.py::test[1]", "a.py::test[2]", "b.py::test", "c.py::test", "c.py::test_next"]
 
 
-@pytest.mark.parametrize("turn", [0, 1, 7, 1262])
-def test_two_turns_together_do_everything_and_each_does_half(turn: int) -> None:
-    now, then = left_to_others(IDS, turn), left_to_others(reversed(IDS), turn + 1)
-    assert not now & then
-    assert now | then == set(IDS)
-    assert len(now) == 2
+@pytest.mark.parametrize("first", [0, 1, 7, 1262])
+def test_turns_in_a_row_do_everything_once(first: int) -> None:
+    done = [set(IDS) - left_to_others(reversed(IDS), turn) for turn in range(first, first + PARTS)]
+    assert sorted(one for units in done for one in units) == IDS
+    assert {len(units) for units in done} == {1, 2}
+
+
+def test_a_test_meets_both_versions_of_kafka_which_alternate() -> None:
+    turns = [turn for turn in range(2 * PARTS) if IDS[0] not in left_to_others(IDS, turn)]
+    assert {turn % 2 for turn in turns} == {0, 1}
 
 
 def test_a_run_without_a_turn_does_everything() -> None:

@@ -1,4 +1,4 @@
-"""Divides long test runs of CI: each run does half of the longest tests, and the next run does the other half."""
+"""Divides long test runs of CI: each run does a third of the longest tests, and the next two runs do the others."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ from typing import Final
 TURN: Final = int(os.environ["TXNSCOPE_TEST_TURN"]) if "TXNSCOPE_TEST_TURN" in os.environ else None
 """The number of the run, or None if the run executes all tests. CI uses the number of commits."""
 IS_ODD: Final = TURN is not None and TURN % 2 == 1
+PARTS: Final = 3
+"""Number of runs that together execute all tests. The number is odd, so that a test of every third run meets both
+versions of Kafka, which alternate."""
 
 
 def left_to_others(units: Iterable[str], turn: int | None) -> set[str]:
-    """Returns the units (ids of tests or files) that a run with the number `turn` skips: every second unit in sorted
-    order, or none if `turn` is None. The runs before and after this run execute the skipped units. So each run executes
-    half of neighboring units, such as the cases of one test."""
-    return set() if turn is None else set(sorted(set(units))[(turn + 1) % 2 :: 2])
+    """Returns the units (ids of tests or files) that a run with the number `turn` skips: of each PARTS units in sorted
+    order all but one, or none if `turn` is None. The next runs execute the skipped units. So each run executes some of
+    neighboring units, such as the cases of one test."""
+    if turn is None:
+        return set()
+    ordered = sorted(set(units))
+    return set(ordered) - set(ordered[turn % PARTS :: PARTS])
