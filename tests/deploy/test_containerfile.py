@@ -90,13 +90,14 @@ def test_packages_are_installed_by_hash(name: str) -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_an_image_has_the_labels_of_the_project(name: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    (labels,) = stages()[name].all("LABEL")
+    labels = " ".join(label for stage in lineage(name) for label in stage.all("LABEL"))
     found = dict(re.findall(r'org\.opencontainers\.image\.([a-z.]+)="([^"]*)"', labels))
     assert found["licenses"] == project["license"]
     assert (found["version"], found["revision"], found["source"]) == ("${VERSION}", "${REVISION}", "${SOURCE}")
+    assert found["title"] == f"txnscope {name}"
     assert f'\nARG VERSION="{project["version"]}"\n' in (COMPOSE / "Containerfile").read_text("utf-8")
     declared = [name for name, stage in stages().items() if "VERSION" in stage.all("ARG")]
-    assert declared == ["build-service", "build-job", "service", "job"]
+    assert declared == ["build-service", "build-job", "runtime"]
 
 
 @pytest.mark.parametrize("name", OURS)
