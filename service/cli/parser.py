@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -46,6 +47,8 @@ _HELP: Final = {
     "port": ("PORT", "port to serve on"),
     "url": ("URL", "address of the service"),
 }
+_LIKE: Final = 0.75
+"""Least likeness (`difflib`) of a flag that is suggested in place of an unknown one."""
 _LISTS: Final = ("topics", "mirrored", "spark_conf", "allowed_hosts")
 _SWITCHES: Final = ("insecure", "mcp")
 _SPARK: Final = ("spark_master", "spark_conf")
@@ -85,6 +88,17 @@ class Parser(argparse.ArgumentParser):
         formatter = argparse.HelpFormatter(self.prog, max_help_position=32, width=120)
         formatter._action_max_length = 16  # argparse forgets the indent of commands and breaks the longest lines
         return formatter
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Raises SystemExit(2) for an unknown argument. Its message suggests the command's flag that is most like the
+        argument."""
+        flags, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            known = [name for action in self._actions for name in action.option_strings if name.startswith("--")]
+            near = difflib.get_close_matches(unknown[0].partition("=")[0], known, 1, _LIKE)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return flags, unknown
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE, f"{self.prog}: {message}\n")
