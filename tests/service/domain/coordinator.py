@@ -1,8 +1,8 @@
 """A model of a transaction coordinator and of the producers of one transactional.id.
 
-The model writes the transaction log, and notes the true cause of each record. Source: TransactionCoordinator
-(endTransaction, prepareInitProducerIdTransit), TransactionMetadata.prepareIncrementProducerEpoch. The module `lives`
-chooses the actions of producers at random.
+The model writes the transaction log, and notes the true cause of each record that has one. Source:
+TransactionCoordinator (endTransaction, prepareInitProducerIdTransit),
+TransactionMetadata.prepareIncrementProducerEpoch. The module `lives` chooses the actions of producers at random.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ class EndCopy(NamedTuple):
 
 @dataclass(frozen=True)
 class Memory:
-    """The coordinator's in-memory state of the id. A late EndTxn is still accepted with `last_epoch`."""
+    """The coordinator's in-memory state of the id. With `last_epoch`, two late requests are still accepted: an
+    InitProducerId, and under TV2 an EndTxn that aborts a transaction which the coordinator has already aborted."""
 
     state: int = states.NEVER_SEEN
     pid: int = NO_ID
@@ -95,8 +96,12 @@ class Memory:
 
 @dataclass
 class Coordinator:
-    """A coordinator. `truth` has the true cause of each record, by offset. `aborts` is the number of aborted
-    transactions."""
+    """A coordinator of one id.
+
+    - `truth`: the true causes of records, by offset. A record without a cause, such as an added partition, is not in
+      it.
+    - `aborts`: the number of completed aborts of transactions with at least one partition.
+    """
 
     rng: Random
     broker: Broker
@@ -117,8 +122,8 @@ class Coordinator:
     # requests of producers and administrators
 
     def init(self, instance: Instance, *, gives_up: bool = False, is_admin: bool = False) -> None:
-        """Handles InitProducerId without a producer id. With `gives_up`, the client does not retry after the abort has
-        begun."""
+        """Handles InitProducerId without a producer id. With `gives_up`, the client does not retry after the abort of
+        an open transaction. With `is_admin`, an administrator sends the request, and `instance` stays as it is."""
         if not self._abort_open(CauseCode.ADMIN if is_admin else CauseCode.FENCED, gives_up=gives_up):
             return
         self._initialize(instance.timeout_ms)
@@ -129,8 +134,10 @@ class Coordinator:
     def init_own(self, instance: Instance, *, gives_up: bool = False, misses_answer: bool = False) -> None:
         """Handles InitProducerId with the producer's own id and epoch (KIP-360).
 
-        An open transaction is aborted, whichever epoch the request has. If the request has the previous epoch, the
-        answer has the current one. With `misses_answer`, the producer asks again with its old epoch.
+        A request with another producer id is refused. Otherwise, an open transaction is aborted, whichever epoch the
+        request has. If the request has the current epoch, the epoch rises; with `misses_answer`, the producer then asks
+        again with its old epoch. If the request has the previous epoch, the answer has the current one. A producer
+        whose request is refused has to initialize again.
         """
         if instance.pid != self.memory.pid or instance.epoch < 0 or self.memory.state == states.NEVER_SEEN:
             instance.epoch = -1
@@ -156,7 +163,7 @@ class Coordinator:
 
     def _abort_open(self, cause: str, *, gives_up: bool) -> bool:
         """Aborts the open transaction, if there is one, for an InitProducerId. Returns whether the request, or the
-        client's retry after the abort, finds the id idle."""
+        client's retry after the abort, finds the id idle or unknown."""
         if self.memory.state == states.ONGOING:
             self._abort_by_itself(cause)
             if gives_up or self.memory.state == states.ONGOING:
@@ -172,10 +179,9 @@ class Coordinator:
             self._end(commit=commit, tv2=False)
 
     def deliver_late(self) -> None:
-        """Delivers a duplicate of an earlier EndTxn.
-
-        A duplicate with the current producer id and epoch ends the open transaction. Under TV2, a duplicate cannot end
-        a later transaction, because every end raises the epoch.
+        """Delivers one of the duplicates of earlier EndTxn requests, if there is one. A duplicate with the current
+        producer id and epoch ends the open transaction. Under TV2, a duplicate cannot end a later transaction, because
+        every end raises the epoch.
         """
         if not self.copies:
             return
@@ -230,8 +236,8 @@ class Coordinator:
 
     def _end_late(self, instance: Instance, commit: bool) -> None:
         """Handles an EndTxn with an epoch that is no longer current. If the coordinator has aborted the transaction, an
-        abort from a TV2 producer is accepted without a record, and the producer goes on. Any other producer has to
-        initialize again."""
+        abort from a TV2 producer with the epoch before that is accepted without a record, and the producer goes on. Any
+        other producer has to initialize again."""
         was = (instance.pid, instance.epoch)
         accepted = was in {(self.memory.pid, self.memory.last_epoch), (self.memory.last_pid, self.memory.last_epoch)}
         if instance.tv2 and not commit and accepted and self.memory.state == states.COMPLETE_ABORT:
@@ -271,7 +277,7 @@ class Coordinator:
 
     def move(self, skew_ms: int) -> None:
         """Moves the id to another coordinator, which has its own clock. The new coordinator restores the id's state
-        from the newest record."""
+        from the newest record, and completes a transaction that was being committed or aborted."""
         self.now_ms += skew_ms if self.skewed else 0
         self.next_scan_ms = self.now_ms + SCAN_MS
         self.loses = False

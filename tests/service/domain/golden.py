@@ -12,7 +12,11 @@ from tests.helpers.paths import GOLDEN
 
 
 def logs(version: str) -> dict[str, list[LogRecord]]:
-    """Returns the records of each id. The records that were planted with a key of a future version are left out."""
+    """Returns the records of each id in the golden segments of the Kafka version `version`.
+
+    Control records are left out, and so are records with an undecodable key (they were planted, with a key of a future
+    version). A record with an undecodable value has the state UNKNOWN.
+    """
     found: dict[str, list[LogRecord]] = {}
     for segment in sorted((GOLDEN / version).glob("*/__transaction_state-*/*.log")):
         for batch in read_batches(segment.read_bytes()):

@@ -14,8 +14,8 @@ TIMEOUTS_MS = (*[60_000] * 12, *[900_000] * 4, 120_000, 45_000, 30_000, 15_000, 
 
 
 def a_life(rng: Random, steps: int, *, skewed: bool = True) -> Coordinator:
-    """Draws a history of `steps` steps. With `skewed`, the clocks of coordinators differ and acknowledgements are
-    lost."""
+    """Draws a history of `steps` steps. With `skewed`, the clocks of coordinators differ, and some acknowledgements of
+    appends are lost."""
     broker = rng.choice(BROKERS)
     coordinator = Coordinator(rng, broker, broker.versions[0], skewed=skewed)
     timeout_ms = rng.choice(TIMEOUTS_MS)

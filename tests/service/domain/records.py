@@ -29,8 +29,10 @@ def log(text: str) -> list[LogRecord]:
     comments are ignored.
 
     An Ongoing after an idle state starts a transaction. Later records keep the start time of the transaction until an
-    Empty. Each record keeps the timeout of the record before, unless it gives its own. By default a record has no
-    tagged fields, and an open transaction has one partition. Offsets count from 0.
+    Empty. An Empty has none. Any other record without a start time to keep starts at its own time. Each record keeps
+    the timeout of the record before, unless it gives its own; without one before, the timeout is 60 s. By default a
+    record has no tagged fields, and an open transaction has one partition. Offsets count from 0. Of a `tombstone` and
+    of a record in an unknown state, only the offset, the time and the state are set.
     """
     records: list[LogRecord] = []
     for line in filter(None, (line.partition("#")[0].split() for line in text.splitlines())):
@@ -55,7 +57,8 @@ def _record(before: LogRecord | None, offset: int, at: str, what: str, *fields: 
 
 
 class Told(NamedTuple):
-    """The result of judging a whole log: rows with their final causes, and the counts."""
+    """The result of judging a whole log: all rows, the notable ones, and the number of aborts by cause. All causes are
+    final, unless `judged` was called with `settles=False`: then the last one may be preliminary."""
 
     last_abort: LastAbort
     rows: tuple[Transition, ...]
@@ -64,7 +67,7 @@ class Told(NamedTuple):
 
     @property
     def causes(self) -> list[str]:
-        """Returns `State cause confidence` of every row with a cause, except ordinary commits."""
+        """Returns `State cause confidence` of every row with a cause, except commits."""
         named = [row for row in self.rows if row.cause not in (None, CauseCode.COMMIT)]
         return [f"{WORDS[row.to_state]} {row.cause} {row.confidence}" for row in named]
 

@@ -36,8 +36,8 @@ from tests.helpers.waiting import wait_for, wait_until
 from tests.integration.producers import create_topic
 
 LATE_S = 10.0
-"""Limit in seconds for a `with` block of these tests. Bounded waits end earlier, even on a slow machine. A wait without
-a bound would never end."""
+"""Limit in seconds for a `with bounded()` block, and for a sample. Bounded waits end earlier, even on a slow machine. A
+wait without a bound would never end."""
 INVALID = "gives no valid answer: "
 NONE = "does not answer: "
 LATE = f"{NONE}no answer in time"

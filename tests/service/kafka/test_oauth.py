@@ -49,8 +49,6 @@ class Issuer:
 
 
 class TestOneToken:
-    """Tests of the token that a provider caches."""
-
     def test_a_new_token_is_fetched_before_the_old_token_expires(self) -> None:
         now_ms, issuer = [0], Issuer()
         provider = TokenProvider(issuer, (), lambda: now_ms[0])  # type: ignore[arg-type]
@@ -89,8 +87,6 @@ class TestOneToken:
 
 
 class TestExpiry:
-    """Tests of the expiry that a token contains."""
-
     @pytest.mark.parametrize(
         ("printed", "token", "expires_at_ms"),
         [
@@ -122,8 +118,6 @@ class TestExpiry:
 
 
 class TestCommand:
-    """Tests of token commands that do not end or do not exist."""
-
     def test_a_command_that_does_not_end_is_ended_with_its_children(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -148,8 +142,6 @@ def asking(answer: Served) -> Iterator[ClientCredentials]:
 
 
 class TestEndpoint:
-    """Tests of token endpoints that misbehave."""
-
     @pytest.mark.parametrize(
         ("answer", "why"),
         [

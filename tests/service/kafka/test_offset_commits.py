@@ -38,7 +38,7 @@ def commit(
     value: bytes | None = b"value",
     is_transactional: bool = True,
 ) -> bytes:
-    """Returns batch `number` of a log. By default its timestamp is 1,000 + `number`."""
+    """Returns batch `number` of a log. By default its timestamp is 1,000 + `number` (ms)."""
     return batch(
         [Rec(one, value, delta) for delta, one in enumerate(records or [key(BILLING)])],
         EACH * number,
@@ -136,7 +136,7 @@ def test_a_batch_that_cannot_be_decompressed_counts_its_records(monkeypatch: pyt
 
 
 def test_reading_ends_after_the_newest_batches_of_open_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Later commits of other groups are not read."""
+    """Reading stops at the first later batch of another producer id. The batches after it are not read."""
     others = [commit(n, producer_id=9) for n in range(3, 50)]
     same_ms = commit(2, key(BILLING._replace(partition=1)), at_ms=1_001)
     log = Log(monkeypatch, commit(0), commit(1), same_ms, *others, at_once=5)

@@ -85,7 +85,8 @@ SILENT = None
 
 
 class Brokers:
-    """Brokers 1 to 3, and the answer of each about the id `exp-a`.
+    """Brokers 1 to 3, and the answer of each about the id `exp-a`: error code and producer id. A broker whose answer is
+    None does not answer.
 
     The transaction log has 8 partitions. The id hashes to partition 1, which broker `leader` leads. Broker 1 leads the
     other partitions.

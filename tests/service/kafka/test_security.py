@@ -36,7 +36,6 @@ def address(secured: SecuredBroker, name: str) -> str:
 
 
 def connected(secured: SecuredBroker, name: str, *lines: str) -> str:
-    """Connects with the login `name` and returns the cluster id."""
     settings = ClientSettings.load(address(secured, name), secured.properties(name, *lines))
     with KafkaClient(settings) as client:
         return cluster_id(client)
@@ -120,7 +119,6 @@ def cut(client: KafkaClient) -> None:
 
 
 def failure_of(client: KafkaClient) -> str:
-    """Returns the text of the error that a request raises."""
     with pytest.raises(KafkaUnavailable) as failure:
         cluster_id(client)
     return str(failure.value)
@@ -132,8 +130,6 @@ def eventually(client: KafkaClient) -> None:
 
 
 class TestTokens:
-    """Tests of the sources of tokens for OAUTHBEARER."""
-
     def test_one_token_serves_all_connections_until_it_runs_out(self, secured: SecuredBroker) -> None:
         before = len(secured.issuer.given)
         scope = 'sasl.oauthbearer.scope="of this test"'  # no other test uses this scope, so no cached token fits

@@ -192,7 +192,8 @@ def own_lines(self_signed: Path, password: str = PASSWORD) -> list[str]:
 
 
 def answer_of_server(self_signed: Path, context: ssl.SSLContext, trusted: Path | None = None) -> bytes:
-    """Connects to a TLS server with `context`. Returns the name in the client's certificate as the server reads it.
+    """Connects with `context` to a TLS server that has the certificate and the key in `self_signed`. Returns the name
+    in the client's certificate as the server reads it.
 
     The server accepts only certificates that `trusted` signed. By default, `trusted` is the server's own certificate.
     """

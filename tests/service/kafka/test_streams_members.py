@@ -153,7 +153,7 @@ def test_a_missing_group_or_a_short_answer_has_no_members() -> None:
 
 
 def heartbeat(client: KafkaClient, group: str, member: str, member_epoch: int, source: str) -> tuple[int, int]:
-    """Sends StreamsGroupHeartbeat v0 with a topology of one source topic. Epoch 0 joins, and -1 leaves.
+    """Sends StreamsGroupHeartbeat v0. Epoch 0 joins, with a topology of one source topic, and epoch -1 leaves.
 
     Returns the error and the member's epoch.
     """

@@ -181,7 +181,7 @@ def test_a_committed_hang_has_no_command_of_kafkas(cluster: WithPartitions) -> N
 
 
 def test_answers_stay_short_where_everything_is_wrong(cluster: WithPartitions) -> None:
-    """200 ids hang, 200 are overdue, 300 groups wait, and there are a dozen more clusters."""
+    """Each of 200 ids has a hanging and an overdue transaction, 301 groups wait, and there are 12 more clusters."""
     cluster.read([Id(b"pay-%03d" % n, producer_id=n) for n in range(200)])
     cluster.look(stalled_partition(), *(stalled_partition(n) for n in range(1, 60)), read(entry()))
     names = [f"group-{n:03d}" for n in range(300)]

@@ -50,8 +50,8 @@ HOSTILE = (
 PLAIN = "pay"
 NAME_FIELDS = {"transactional_id", "topic", "group", "prefix", "owner", "blocked_groups", "names"}
 OF_SUBJECT = {"id", "command", "dry_run"}
-"""Fields that contain the id of a finding. The id is a digest of the finding's subject, and so changes with the
-names."""
+"""Other fields that change with the names. `command` contains the topic. `id` and `dry_run` contain the id of the
+finding, which is a digest of the finding's subject."""
 
 
 class Names(NamedTuple):
@@ -63,8 +63,8 @@ class Names(NamedTuple):
 @contextmanager
 def incident(folder: Path, names: Names) -> Iterator[str]:
     """Yields the address of a service over a store that uses these names everywhere. An id hangs, is overdue and has
-    timed out. A finding of churn has the id as prefix, and a source has the id as text of its error. A group is
-    blocked."""
+    timed out. A finding of churn has the id as prefix. The errors of a source and of a coverage gap have the id as
+    text. A group is blocked."""
     folder.mkdir()
     cluster = WithPartitions(f"sqlite:///{folder / 'store.db'}")
     raw, topic = names.id.encode(), names.topic

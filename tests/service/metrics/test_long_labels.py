@@ -31,8 +31,8 @@ CONTROLS = b"\x01" * (LONGEST - 2) + "é".encode()
 
 
 def stored(cluster: WithPartitions) -> None:
-    """Stores open and hanging transactions with long ids, whose owner has a long name. Also stores two blocked groups
-    with long names."""
+    """Stores open and hanging transactions with long ids. The owner of the hanging ones has a long name. Also stores
+    two blocked groups with long names."""
     cluster.read([open_id(one, 9_000 + number) for number, one in enumerate((*TWINS, CONTROLS))])
     cluster.look(*(stalled_partition(number) for number in range(2)))
     cluster.see(*(hanging_finding(number, name=one, owner="o" * 5_000) for number, one in enumerate(TWINS)))

@@ -1,4 +1,4 @@
-"""Tests of /metrics over a real store. The tests read the page with Prometheus' own parsers."""
+"""Tests of /metrics over a real store. The tests read the page of metrics with Prometheus' own parsers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def shown(cluster: WithPartitions) -> Iterator[Callable[[int], Samples]]:
 
 
 def bind(engine: Engine, name: str = "orders") -> TransactionLogWriter:
-    """Creates a cluster whose transaction log has two partitions. No record of the log was read yet."""
+    """Creates a cluster whose transaction log has two partitions, and returns a writer for the log. No record of the
+    log was read yet."""
     number = clusters.bind(engine, name, f"kafka-{name}", NOW_MS)
     held = lease.acquire(engine, number, "driver", NOW_MS)
     assert held is not None
@@ -240,7 +241,8 @@ def test_a_missing_store_leaves_the_metrics_of_the_process(url: str) -> None:
 
 @pytest.mark.parametrize("revision", ["0016", "future"])
 def test_a_store_of_another_revision_is_not_read(engine: Engine, metrics: Metrics, revision: str) -> None:
-    """A column may have another meaning in another revision. REST refuses a store of another revision, too."""
+    """This version can read neither of these revisions: a column may have another meaning there. REST refuses such a
+    store, too."""
     bind(engine)
     assert page(metrics)["kafka_txn_exporter_up", ()] == 1
     with engine.begin() as connection:
@@ -441,7 +443,7 @@ def test_the_50_transactions_that_hang_longest_are_named(
 
 
 def test_a_mute_shows_until_its_end(cluster: WithPartitions, shown: Callable[[int], Samples]) -> None:
-    """A rule mutes finding 0, and an operator mutes finding 1."""
+    """A rule mutes the finding on partition 0, and an operator mutes the one on partition 1."""
     cluster.see(
         *(hanging_finding(n, muted_until_ms=until) for n, until in ((0, SEEN_MS + 5_000), (1, None), (2, None)))
     )

@@ -62,7 +62,6 @@ def app(metrics: Metrics) -> FastAPI:
 
 
 def ask(app: Any, path: str, method: str = "GET") -> tuple[int, list[bytes]]:
-    """Sends a request to the ASGI application. Returns the status and the parts of the body."""
     messages: list[Message] = []
 
     requests = iter([{"type": "http.request", "body": b"", "more_body": False}])

@@ -33,8 +33,9 @@ class Request(NamedTuple):
 
 @dataclass
 class Endpoint:
-    """A real HTTP server. `answers` has the statuses of the next answers; after these, the server answers 200. `taken`
-    has the requests that were answered with 200."""
+    """A real HTTP server. `answers` has the statuses of the next answers; after these, the server answers 200.
+    `headers` are sent with each answer. `requests` has all requests, and `taken` has those that were answered with
+    200."""
 
     url: str = ""
     requests: list[Request] = field(default_factory=list)

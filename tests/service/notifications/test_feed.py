@@ -186,7 +186,7 @@ WAITS = "SELECT count(*) FROM pg_locks WHERE NOT granted"
 
 
 def test_events_of_two_clusters_appear_in_the_order_of_their_numbers(postgres: Postgres) -> None:
-    """Two judges write events at the same time. PostgreSQL numbers an event before the commit, so event 2 may be
+    """Two judges write events at the same time. PostgreSQL numbers an event before the commit, so event 2 could be
     committed before event 1."""
     held, go_on = threading.Event(), threading.Event()
 

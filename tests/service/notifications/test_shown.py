@@ -1,4 +1,4 @@
-"""Tests that REST, the page, the command line and the metrics show the deliveries of notifications."""
+"""Tests that REST, the page /notifications, the command line and the metrics show the deliveries of notifications."""
 
 from __future__ import annotations
 

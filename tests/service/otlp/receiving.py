@@ -36,7 +36,7 @@ class Answer(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A request that was answered with 200. `resource`: the attributes of its only resource."""
+    """A decoded request. `resource`: the attributes of its only resource."""
 
     headers: Mapping[str, str]
     resource: dict[str, str]
@@ -52,7 +52,7 @@ class Receiver:
       otherwise 200 without a body.
     - `requests`: the number of requests so far.
     - `taken`: the requests that were answered with 200.
-    - `works`: while it is not set, no request is answered.
+    - `works`: while it is not set, each request waits for its answer, at most LIMIT_S.
     """
 
     url: str = ""
@@ -144,7 +144,6 @@ def texts(attributes: Iterable[KeyValue]) -> dict[str, str]:
 
 
 def values(span: Span) -> dict[str, Any]:
-    """Returns the attributes of a span."""
     return {one.key: getattr(one.value, str(one.value.WhichOneof("value"))) for one in span.attributes}
 
 
@@ -165,7 +164,6 @@ def samples(metrics: Iterable[Metric]) -> Samples:
 
 
 def refusing(rejected: int, words: str) -> Answer:
-    """Returns an answer that refuses some data points."""
     answer = ExportMetricsServiceResponse()
     answer.partial_success.rejected_data_points = rejected
     answer.partial_success.error_message = words

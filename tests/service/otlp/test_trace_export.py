@@ -1,4 +1,5 @@
-"""Tests that a real HTTP receiver of OTLP gets a trace of each notable transaction, once, whatever fails meanwhile."""
+"""Tests that a real HTTP receiver of OTLP gets one trace of each notable transaction, whatever fails meanwhile, and
+that traces which are left out are counted."""
 
 from __future__ import annotations
 
@@ -93,7 +94,6 @@ def position(cluster: WithPartitions) -> TracePosition | None:
 
 
 def write(cluster: WithPartitions, entries: list[Entry]) -> None:
-    """Stores the records as the next ones of the log."""
     first = entries[0].record.offset
     cluster.writer.apply(batch(entries, read(first, first + len(entries), topic_id="T")), NOW_MS)
 

@@ -36,7 +36,7 @@ _NAMES_ITSELF = "from service.processes.identity import own_identity; print(own_
 
 @pytest.fixture
 def other() -> Iterator[subprocess.Popen[str]]:
-    """Yields a process that has printed its identity and waits."""
+    """Yields a process that prints its identity, and then waits."""
     with subprocess.Popen(
         [sys.executable, "-c", _NAMES_ITSELF], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

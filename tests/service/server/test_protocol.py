@@ -150,7 +150,6 @@ def test_a_slow_answer_and_a_stream_are_not_closed(running: Running) -> None:
 
 
 def test_a_slow_reader_gets_the_whole_answer(running: Running) -> None:
-    """The server serves a slow client as long as the client keeps reading."""
     client, received = running.connect(REQUEST.replace(b"1.1", b"1.0") % b"large"), 0
     while chunk := client.recv(1_000_000):
         received += len(chunk)

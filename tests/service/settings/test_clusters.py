@@ -44,7 +44,6 @@ def settings(text: str = TWO.replace("billing/eu", "billing"), **flags: str) -> 
 
 
 def passed_on(environment: Mapping[str, str]) -> Settings:
-    """Returns the settings of a child process with this environment."""
     return Settings.model_validate_json(environment[DOCUMENT])
 
 

@@ -30,13 +30,14 @@ BACKENDS = tuple(URL_FORMS)
 
 
 def only_on(backend: str, fixture: str = "url") -> pytest.MarkDecorator:
-    """Makes a test run only on the database `backend`, because other databases lack the tested feature."""
+    """Makes a test run only on the database `backend`, for example because the other one lacks the tested feature.
+    `fixture` is the fixture that otherwise runs the test on each database."""
     return pytest.mark.parametrize(fixture, [backend], indirect=True)
 
 
 @contextmanager
 def new_store(request: pytest.FixtureRequest, directory: Path, *, is_empty: bool = False) -> Iterator[str]:
-    """Yields the URL of a new store of the kind `request.param`. Its connections do not wait for a lock."""
+    """Yields the URL of a new store of the kind `request.param`. Its connections wait at most 10 ms for a lock."""
     if request.param == "sqlite":
         yield f"sqlite:///{directory / 'store.db'}?timeout=0.01"
         return
@@ -70,7 +71,7 @@ class Cluster(NamedTuple):
 
 
 def take_over(engine: Engine, cluster_id: int, owner: str = "standby", now_ms: int = NOW_MS) -> Lease | None:
-    """Takes over the lease if its holder has not renewed it for long enough. Returns the lease, or None if the holder
+    """Takes over the lease at once, as if its newest renewal had expired. Returns the lease, or None if the holder
     renewed it meanwhile."""
     return lease.acquire(engine, cluster_id, owner, now_ms, expired=lease.newest_renewal(engine, cluster_id))
 
@@ -90,15 +91,15 @@ def next_version(tmp_path: Path) -> Iterator[Callable[[], str]]:
 
 @pytest.fixture(params=BACKENDS)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Yields the URL of a store with the newest tables. A test that uses this fixture runs on every kind of
-    database."""
+    """Yields the URL of a new store: a database with the newest tables on PostgreSQL, and a file that does not exist
+    yet on SQLite. A test that uses this fixture runs on every kind of database."""
     with new_store(request, tmp_path) as url:
         yield url
 
 
 @pytest.fixture(params=BACKENDS)
 def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Yields the URL of a database without tables."""
+    """Yields the URL of a database without tables. On SQLite, the file does not exist yet."""
     with new_store(request, tmp_path, is_empty=True) as url:
         yield url
 

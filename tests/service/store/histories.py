@@ -1,4 +1,4 @@
-"""Histories of ids for tests of retention: whole transactions at given times near NOW_MS."""
+"""Histories of ids for tests: whole transactions at given times near NOW_MS."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from service.domain.transaction_log.id_delta import MINUTE_MS, minute_of
 from tests.service.store.logs import NOW_MS, Entry, entry
 
 MINUTE = minute_of(NOW_MS)
-"""The minute of NOW_MS."""
+"""The beginning (ms) of the minute of NOW_MS."""
 
 
 def ended(offset: int, at_ms: int, outcome: int, key: bytes = b"pay", markers_ms: int = 10, **more: Any) -> list[Entry]:

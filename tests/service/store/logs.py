@@ -56,7 +56,8 @@ def entry(
     topics: tuple[Participants, ...] | None = None,
     version: int = 0,
 ) -> Entry:
-    """Returns a record of an old client at `offset`. By default the times of the record are 10,000 + `offset` (ms)."""
+    """Returns a record of an old client at `offset`. By default the record was appended and updated at 10,000 +
+    `offset` (ms)."""
     timestamp_ms = 10_000 + offset if at_ms is None else at_ms
     if state >= states.EXPIRED:
         return Entry(transactional_id, NO_RECORD._replace(offset=offset, timestamp_ms=timestamp_ms, state=state), ())
@@ -170,7 +171,8 @@ def batch(entries: Sequence[Entry], span: RangeRead, *more: LogBatch, rejects: S
 
 
 def rows(engine: Engine, table: Table, cluster_id: int, *leave_out: str) -> list[dict[str, Any]]:
-    """Returns all rows of a cluster as dictionaries, in the order of the key."""
+    """Returns all rows of a cluster as dictionaries, in the order of the key, without `cluster_id` and the columns
+    `leave_out`."""
     columns = [c for c in table.c if c.name not in ("cluster_id", *leave_out)]
     query = select(*columns).where(table.c.cluster_id == cluster_id).order_by(*table.primary_key.columns)
     with engine.connect() as connection:
@@ -185,7 +187,7 @@ def row(engine: Engine, cluster_id: int, transactional_id: bytes = b"pay") -> di
 
 
 def counters(engine: Engine, cluster_id: int) -> dict[str, int]:
-    """Returns the counters by name, or by name/label if there is a label. Histograms are left out: see `histograms`."""
+    """Returns the counters by name, or by name/label if there is a label. Histograms are left out."""
     found = [r for r in rows(engine, schema.counters, cluster_id) if "_ms_" not in r["name"]]
     return {"/".join(filter(None, (r["name"], r["label"]))): r["value"] for r in found}
 
@@ -212,8 +214,8 @@ TABLES = (
 
 
 def everything(engine: Engine, cluster_id: int) -> dict[str, list[dict[str, Any]]]:
-    """Returns, by table, all rows of a cluster. Leaves out the lease holders, the generated row numbers, and
-    `is_examined`, which only shows how soon the application of an id was found."""
+    """Returns, by table, all rows of a cluster in TABLES. Leaves out the generated row numbers, and `is_examined`,
+    which only shows how soon the application of an id was found."""
     return {table.name: rows(engine, table, cluster_id, "id", "is_examined") for table in TABLES}
 
 

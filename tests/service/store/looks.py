@@ -51,7 +51,7 @@ class Watched:
 
     def see(self, *facts: PartitionObservation | StalledRead, now_ms: int = 0, **more: Any) -> bool:
         """Applies one batch, and returns whether the batch had a new read. By default, all partitions were sampled at
-        the time of the batch's newest sample."""
+        the time of the batch's newest sample, or at NOW_MS if the batch has no sample."""
         looks = tuple(fact for fact in facts if isinstance(fact, PartitionObservation))
         reads = tuple(fact for fact in facts if isinstance(fact, StalledRead))
         observed_at_ms = max((one.observed_at_ms for one in looks), default=NOW_MS)

@@ -28,7 +28,8 @@ def statements(of: Engine | Connection) -> Iterator[Ran]:
 
 
 def plans(engine: Engine, ask: Callable[[Connection], object]) -> list[str]:
-    """Returns the steps of the query plans of all SELECT and DELETE statements that `ask` executes."""
+    """Returns the steps of the query plans of all SELECT and DELETE statements that `ask` executes. Fails if there are
+    none."""
     with engine.connect() as connection, statements(connection) as ran:
         ask(connection)
     return steps_of(engine, ran)

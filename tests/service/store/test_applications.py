@@ -52,7 +52,7 @@ def seen(cluster: Cluster) -> dict[str, ApplicationRow]:
 
 
 def assert_counts_are_right(cluster: Cluster) -> None:
-    """Asserts that the stored numbers of ids by state equal the numbers of rows of ids in these states."""
+    """Asserts that the stored numbers of ids by application, framework and state equal the numbers of rows of ids."""
     t = schema.transactional_ids.c
     count = (
         select(t.application, t.framework, t.state, func.count())

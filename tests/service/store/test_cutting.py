@@ -93,7 +93,8 @@ class Coordinator:
 
 
 def feed(cluster: Cluster, log: list[Entry], cuts: Iterable[int], counted_from: int) -> dict[str, list[dict[str, Any]]]:
-    """Applies the log in pieces that end at `cuts`. Returns the contents of the store."""
+    """Applies the log in pieces that end at `counted_from` and at `cuts` (modulo the length of the log + 1). Returns
+    the rows of the cluster, without coordinator states that no id has."""
     cluster.start({0: counted_from})
     edges = sorted({cut % (len(log) + 1) for cut in cuts} | {0, counted_from, len(log)})
     for lo, hi in pairwise(edges):
@@ -143,8 +144,11 @@ class Killed(Exception):
 
 
 def long_log() -> LogBatch:
-    """Returns a log of ten ids in partition 0 below `counted_from`, and of one id in partition 1 above `counted_from`.
-    To store the ten ids takes four database transactions."""
+    """Returns the records of ten ids in partition 0, and of one id in partition 1.
+
+    In the tests, counting begins behind the records of partition 0 (at offset 30), and at the first record of partition
+    1. To store the ten ids takes four database transactions.
+    """
     old = [e for i in range(9) for e in transaction(3 * i, b"id-%d" % i, start_ms=i, pid=i)]
     old += [
         entry(27, states.ONGOING, b"id-3", pid=3),
@@ -180,7 +184,7 @@ def expected(new_cluster: Callable[[], Cluster]) -> dict[str, list[dict[str, obj
 
 def test_a_large_batch_in_several_database_transactions_counts_once(cluster: Cluster) -> None:
     cluster.start({0: 30, 1: 0})
-    die_at_commit(cluster, 1 + 4 + 1)  # the plan, four transactions of three runs each, the progress
+    die_at_commit(cluster, 1 + 4 + 1)  # the plan, four transactions of up to three runs, the progress
     with pytest.raises(Killed):
         cluster.writer.apply(long_log(), NOW_MS)
     assert len(rows(cluster.engine, schema.transactional_ids, cluster.id)) == 10
@@ -243,8 +247,8 @@ HISTORY = batch(LONE_IDS, read(0, 7, counts=False))
 
 
 def of_ids(engine: Engine, cluster: Cluster) -> list[list[dict[str, Any]]]:
-    """Returns the rows of ids, without `is_examined`. This column differs on purpose: ids of a first read are not
-    examined at once."""
+    """Returns the rows of ids, without `is_examined`. This column differs on purpose: ids that are stored as columns
+    are left to a later walk over all ids."""
     found = [rows(engine, table, cluster.id) for table in ID_TABLES]
     return [[{key: value for key, value in row.items() if key != "is_examined"} for row in some] for some in found]
 

@@ -60,7 +60,6 @@ def test_the_error_names_a_bad_store_url_in_one_line(url: str) -> None:
     ],
 )
 def test_a_password_is_not_shown(url: str) -> None:
-    """No error contains the password, even if the URL cannot be parsed."""
     with pytest.raises(StoreError) as caught:
         open_engine(url)
     assert "secret" not in str(caught.value)
@@ -138,7 +137,8 @@ def locked(url: str) -> Iterator[None]:
 
 
 def test_a_process_waits_while_another_sets_up_the_same_new_file(tmp_path: Path) -> None:
-    """If two processes start at the same time, SQLite itself refuses the second one, whatever the lock timeout is."""
+    """If two processes start at the same time, SQLite itself refuses the second one, whatever the lock timeout is. So
+    the store itself waits for the lock."""
     engine = open_engine(f"sqlite:///{tmp_path}/new.db?timeout=300")
     with ThreadPoolExecutor(1) as starts:
         other = sqlite3.connect(tmp_path / "new.db", isolation_level=None)

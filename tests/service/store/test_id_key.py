@@ -31,7 +31,7 @@ from tests.service.store.logs import NOW_MS, batch, counters, entry, read, rows,
 
 
 def incompressible(length: int, seed: int = 0) -> bytes:
-    """Returns random letters, which PostgreSQL cannot compress."""
+    """Returns `length` random letters and digits as UTF-8. PostgreSQL cannot compress them."""
     rng = random.Random(seed)
     return "".join(
         rng.choices("abcdefghijklmnopqrstuvwxyzäöüßéèñçABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", k=length)

@@ -40,7 +40,8 @@ def marker(offset: int, generation: int = 0, topic: str = "pay", partition: int 
 
 
 def batch(*ranges: RangeRead, topic: str = "pay", trouble: Reason | None = None) -> LedgerBatch:
-    """Returns a batch in which each range has one record for each offset, and a marker at its last offset."""
+    """Returns a batch in which each range has one record for each offset, and a marker at its last offset. An empty
+    range has neither."""
     read_ = [r for r in ranges if r.hi > r.lo]
     return LedgerBatch(
         tuple(TopicRange(topic, r) for r in ranges),

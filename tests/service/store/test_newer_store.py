@@ -177,7 +177,8 @@ def test_tables_that_are_too_new_are_refused_and_left_as_they_are(engine: Engine
 
 @only_on("postgresql")
 def test_a_migration_neither_disturbs_a_reader_nor_is_its_victim(engine: Engine, tmp_path: Path) -> None:
-    """A reader of two tables and a migration that locks one table after the other would wait for each other."""
+    """If the migration locked one table after the other, the migration and a reader of two tables could wait for each
+    other."""
     with ThreadPoolExecutor(1) as at_once, engine.connect() as reader:
         reader.exec_driver_sql("SELECT * FROM transitions").all()
         migrating = at_once.submit(migrate_by_next_version, engine, tmp_path)
@@ -198,7 +199,8 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Returns a function that runs a module of this version to its end, in an empty folder."""
+    """Returns a function that runs a module of this version to its end: in the folder of the test, and without the
+    TXNSCOPE_ variables of the environment."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("TXNSCOPE_")}
 
     def begin(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -107,8 +107,8 @@ def test_entries_of_requested_partitions_are_sorted_by_place_and_start(watched: 
 
 @pytest.fixture
 def twelve(cluster: Cluster) -> Watched:
-    """Stores samples of orders-0 to orders-11 and of another topic. Every third partition is stalled. The higher the
-    number of a partition, the longer the stall."""
+    """Stores samples of orders-0 to orders-11 and of Orders.2-0. Every third partition of orders is stalled, and so is
+    Orders.2-0. The higher the number of a partition of orders, the longer its stall."""
     twelve = Watched(cluster)
     free = [look(NOW_MS, 110, partition=n) for n in range(12) if n % 3]
     standing = [look(NOW_MS, partition=n, stalled_since_ms=NOW_MS - n) for n in range(0, 12, 3)]

@@ -45,7 +45,7 @@ def test_an_id_that_changed_its_producer_id_is_returned_for_both(cluster: Cluste
 
 
 def test_the_present_owner_comes_first_then_the_latest_former_one(cluster: Cluster) -> None:
-    """Two ids have the same producer id only after an error of a person or of Kafka. Both ids are returned."""
+    """Several ids have the same producer id only after an error of a person or of Kafka. All these ids are returned."""
     log(cluster, [entry(0, states.EMPTY, b"a"), entry(1, states.EMPTY, b"b"), entry(2, states.EMPTY, b"c")])
     log(cluster, [entry(3, states.EMPTY, b"b", pid=8), entry(4, states.EMPTY, b"c", pid=9)], lo=3)
     assert [one.transactional_id for one in found(cluster, 7)[7]] == [b"a", b"c", b"b"]

@@ -33,7 +33,8 @@ def context(*rules: Rule, until_ms: int = NOW_MS, assumed: Sequence[str] = (), s
 
 
 def id_now(name: str = "pay-1", state: int = states.ONGOING, age_ms: int = 0, **fields: Any) -> IdState:
-    """Returns an id whose transaction began `age_ms` ago. The id's newest record has the same age."""
+    """Returns an id whose newest record was written `age_ms` before NOW_MS. In an open state, the id's transaction
+    began at the same time, on two partitions."""
     at_ms = NOW_MS - age_ms
     started = at_ms if state in states.OPEN else None
     topics = (("orders", 0), ("orders", 3)) if state in states.OPEN else ()
@@ -44,7 +45,6 @@ def id_now(name: str = "pay-1", state: int = states.ONGOING, age_ms: int = 0, **
 def event(
     sequence: int, name: str = "pay-1", cause: CauseCode = CauseCode.TIMEOUT, ago_ms: int = 0, **fields: Any
 ) -> Event:
-    """Returns an event of the id `name`. The event happened `ago_ms` ago."""
     from_state = states.ONGOING if cause in (CauseCode.TIMEOUT, CauseCode.FENCED) else states.EMPTY
     one = Event(
         sequence,
@@ -65,5 +65,4 @@ def event(
 
 
 def with_record(owner: Owner, **fields: Any) -> Owner:
-    """Returns `owner` with changed fields of its newest record."""
     return owner._replace(record=owner.record._replace(**fields))

@@ -1,4 +1,4 @@
-"""Tests of the advice for every combination of its facts: what the advice contains, and what it must not claim."""
+"""Tests of the advice for combinations of its facts: what the advice contains, and what it must not claim."""
 
 from __future__ import annotations
 

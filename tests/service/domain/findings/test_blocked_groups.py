@@ -1,5 +1,5 @@
-"""Tests of findings about blocked groups. A finding has the severity of the group's blocker. There is no finding for a
-group that is not blocked."""
+"""Tests of findings about blocked groups, and about groups that cannot be judged. A finding about a blocked group has
+the severity of the group's blocker. There is no such finding for a group that is not blocked."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def blocker(
 
 
 def known(kind: Kind, severity: Severity, subject: Subject, confirmed: bool = True) -> dict[Key, Finding]:
-    """Returns a finding that the judge has already stored, by its key."""
+    """Returns a finding that the judge has already stored, under its key."""
     observation = Observation(kind, severity, subject, finding_facts(kind), (), confirmed=confirmed)
     (change,) = reconcile({}, RoundResult((observation,), frozenset({kind})), NOW_MS, "kafka")
     return {(kind, subject): change.finding}

@@ -1,5 +1,5 @@
-"""Tests that a new kind of finding needs one catalogue entry, one rule and one runbook. Only the catalogue may list
-more than a few kinds."""
+"""Tests that every kind of finding has a catalogue entry and a rule that observes it, and that every alert of an entry
+has a runbook. Only the catalogue may list more than a few kinds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from tests.helpers.paths import ROOT
 
 MODULES: Final = sorted(path for top in ("service", "spark_jobs", "dashboards") for path in (ROOT / top).rglob("*.py"))
 FEW: Final = 4
-"""The largest number of kinds in one collection of a module: the kinds of one rule, or of one page."""
+"""The largest number of kinds in one collection (dict, set, tuple or list) outside of the catalogue: the kinds of one
+rule, or of one page."""
 
 
 def kinds_in(tree: ast.AST) -> set[str]:
@@ -70,7 +71,8 @@ def test_the_alert_of_a_kind_without_one_is_an_error() -> None:
 
 
 def observations() -> Iterator[tuple[Kind, ast.expr]]:
-    """Yields the kind and the severity of every Observation that a rule creates directly or with `about_id`."""
+    """Yields each kind, and the expression of its severity, of every Observation that a rule creates directly or with
+    `about_id`."""
     for module in sorted((ROOT / "service" / "domain" / "findings").glob("*.py")):
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Observation", "about_id"):

@@ -1,5 +1,5 @@
-"""Tests of churn. New transactional ids are churn if the application has abandoned its earlier ids. A normal start is
-no churn."""
+"""Tests of churn. New transactional ids are churn if the application has abandoned its earlier ids, or if there are
+very many new ids. A normal start is no churn."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def born(sequence: int, name: str, ago_ms: int = 0) -> Event:
 
 
 def one_by_one(names: Iterable[str], every_ms: int = 10 * S) -> list[Event]:
-    """Returns the first event of each id, one every `every_ms`. The last event happens now."""
+    """Returns the first event of each id, one every `every_ms`. The last event happens at NOW_MS."""
     names = list(names)
     return [born(n, name, (len(names) - 1 - n) * every_ms) for n, name in enumerate(names)]
 
@@ -39,7 +39,7 @@ def streams(process: int, thread: int = 1) -> str:
 
 
 def used_for(events: Iterable[Event], for_ms: int) -> dict[bytes, int]:
-    """Returns the time of each id's last use, which is `for_ms` after the id's event."""
+    """Returns the time of each id's last use: `for_ms` after the id's event."""
     return {e.transactional_id: e.at_ms + for_ms for e in events}
 
 

@@ -65,7 +65,7 @@ def test_a_transaction_is_overdue_after_its_timeout_scan_and_slack(
 
 
 def test_overdue_needs_the_log_read_to_an_end_requested_after_the_deadline() -> None:
-    """Until the transaction log is read past the deadline, the abort may be among the unread records."""
+    """Until the transaction log is read up to the deadline, the abort may be among the unread records."""
     one = id_now(age_ms=DUE + M)
     assert overdue([one], context(until_ms=NOW_MS - M - 1)) == []
     assert len(overdue([one], context(until_ms=NOW_MS - M))) == 1

@@ -35,7 +35,7 @@ def marker(offset: int, *, commit: bool = True, ends: int = 0, topic: str = "b")
 
 def gone(*markers: SeenMarker, unended: int | None = None, seen_ms: int = 1_000) -> EndedLog:
     """Returns the log of partition b-0 up to its deletion. The log has `markers`. At `seen_ms`, the records from offset
-    `unended` on had no marker."""
+    `unended` on had no marker; if `unended` is None, no record was without a marker."""
     records = () if unended is None else (UnendedRecords(3, unended, seen_ms),)
     return EndedLog(*B, "T0", GONE_MS, markers, records)
 
@@ -102,14 +102,14 @@ def test_a_decision_that_is_appended_again_is_as_old_as_the_first() -> None:
 class World(NamedTuple):
     """Two transactions of one producer id, both with b-0 among their partitions.
 
-    Each transaction has four steps of one second: write, decision, marker on b-0, completion. The steps of both
-    transactions are counted from 0. The topic is deleted before step `deleted`. The steps below `read` were read from
-    b-0 before the deletion. The deletion becomes known before step `known`.
+    Each transaction has four steps of one second: write, decision, marker on b-0, completion. The steps of the first
+    transaction have the numbers 0 to 3, those of the second 4 to 7. The topic is deleted before step `deleted`. The
+    steps below `read` were read from b-0 before the deletion. The deletion becomes known before step `known`.
     """
 
     commits: tuple[bool, bool]
     writes: tuple[bool, bool]
-    is_skipped: bool  # the first transaction's marker on b-0 (KAFKA-20734)
+    is_skipped: bool  # the first transaction gets no marker on b-0 (KAFKA-20734)
     bumps: bool
     deleted: int
     read: int

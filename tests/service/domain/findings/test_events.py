@@ -63,8 +63,8 @@ def test_many_ids_of_a_prefix_share_a_finding_and_findings_are_bounded() -> None
 
 
 def outage(ids: int = 8, name: str = "svc-{}", back_after_ms: int | None = 90 * S) -> list[Event]:
-    """Returns the events of `ids` ids. All their transactions timed out 2 minutes ago, after 61 s. If `back_after_ms`
-    is not None, each id was initialized again `back_after_ms` after its timeout."""
+    """Returns the events of `ids` ids. All their transactions timed out 2 minutes before NOW_MS, after 61 s. If
+    `back_after_ms` is not None, each id was initialized again `back_after_ms` after its timeout."""
     events = [
         event(n, name.format(n), ago_ms=2 * M - n, partition=n % 2, transactional_id=b"%d" % n) for n in range(ids)
     ]

@@ -21,7 +21,8 @@ from tests.service.domain.records import reported
 
 
 def events_of(log: str, name: str = "pay-1", at_ms: int = 0) -> list[Event]:
-    """Returns the events that the judge reads from `log`, the log of one id. The log begins at `at_ms`."""
+    """Returns the events that the judge reads from `log`, the log of one id. `at_ms` is added to all times of the
+    log."""
     rows = reported(log).rows
     return [
         Event(

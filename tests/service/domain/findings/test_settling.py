@@ -28,9 +28,10 @@ LIMITS = Limits(10 * S, 168 * H, H, frozenset())
 
 
 class Judged:
-    """Rounds of the judge over events. The judge knows an event as soon as the event's log partition is read.
+    """Runs rounds of the judge over events. The judge knows an event as soon as the event's log partition is read up to
+    the event.
 
-    `used` has the first and the last time of use of each id.
+    `used` has the first and the last time of use of each id that was used.
     """
 
     def __init__(self, written: Sequence[Event], used: Mapping[bytes, tuple[int, int]] | None = None) -> None:
@@ -65,7 +66,8 @@ class Judged:
             self.findings[change.finding.kind, change.finding.subject] = change.finding
 
     def _uses(self, ids: Iterable[bytes], now_ms: int) -> Uses:
-        """Returns the last use of each id. The judge asks only for ids whose log partition is read to its end."""
+        """Returns the last use, at most `now_ms`, of each id that was used by then. The judge asks only for ids whose
+        log partition is read to its end."""
         spans = {one: self.used[one] for one in ids if one in self.used}
         return {one: min(end_ms, now_ms) for one, (begin_ms, end_ms) in spans.items() if begin_ms <= now_ms}
 
@@ -161,8 +163,8 @@ def test_findings_do_not_depend_on_how_events_are_split_into_rounds(
 
 def test_a_conflict_is_reported_once_no_later_fence_can_change_it() -> None:
     """A fence may belong to a restart of the whole application, unless its id is fenced again within ROUND_MS (10 s).
-    So a conflict is certain only ten seconds after its fences. The conflicts of pay-3 and pay-4 change the subject of
-    the finding from one id to the prefix."""
+    So a conflict is certain only after that time. The conflicts of pay-3 and pay-4 change the subject of the finding
+    from one id to the prefix."""
     fences = [(4, "pay-2", 0), (5, "pay-3", 0), (6, "pay-4", 0), (104, "pay-2", 97), (105, "pay-3", 0)]
     fences += [(107, "pay-4", 1), (108, "pay-1", 0), (207, "pay-2", 98), (515, "pay-1", 307), (1_176, "pay-1", 660)]
     fences += [(3_176, "pay-3", 1_999), (11_900, "pay-1", 3_000), (13_900, "pay-4", 1_999), (16_901, "pay-4", 3_000)]

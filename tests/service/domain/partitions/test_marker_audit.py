@@ -29,7 +29,7 @@ def marker(
     place: TopicPartition, offset: int, at_ms: int, epoch: int = 0, *, commit: bool = True, ends: int | None = None
 ) -> SeenMarker:
     """Returns a marker that ends the records from `ends` on. By default, the marker ends only the record before the
-    marker."""
+    marker. With `ends=-1`, the marker ends no record."""
     return SeenMarker(*place, offset, 3, epoch, commit, at_ms, offset - 1 if ends is None else ends)
 
 
@@ -162,8 +162,8 @@ class Written(NamedTuple):
     """The true history of one transaction with two partitions.
 
     The tuples have a value for each partition. `writes`: the transaction wrote to the partition, and did not only list
-    it. `by_hand`: an administrator's marker with the other outcome ended the records on the partition. `again`: the
-    number of times that the coordinator repeated the marker.
+    it. `by_hand`: an administrator's marker with the other outcome ended the records on the partition, if there are
+    any. `again`: the number of times that the coordinator repeated the marker. `bumps`: the end raised the epoch.
     """
 
     commit: bool

@@ -1,5 +1,5 @@
 """Tests of the cause of a marker. If a decision was in progress at the marker's time, the marker has the cause of the
-decision. Otherwise, an administrator bypassed the coordinator."""
+decision. Otherwise, an administrator bypassed the coordinator, if all decisions of that time are known."""
 
 from __future__ import annotations
 

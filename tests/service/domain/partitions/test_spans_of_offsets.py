@@ -14,7 +14,7 @@ AT_MS = 1_790_000_000_000
 
 
 def parse(text: str) -> list[BatchOffsets | None]:
-    """Parses a log.
+    """Parses a log: batches, separated by commas.
 
     - `7+3 a`: a transactional batch of producer a with offsets 7 to 9.
     - `7 C a`, `7 A a`: a COMMIT or ABORT marker of producer a.
@@ -54,7 +54,7 @@ def walked(pieces: Sequence[BatchOffsets | None], offset: int, to: int, most_spa
 
 def reported(walk: SpanBuilder, hanging: dict[str, int] | None = None) -> list[str]:
     """Returns the spans as text. For example, `7-9 committed a 12` stands for records of producer a that the marker at
-    12 ended."""
+    12 ended. `hanging` has the first offset of the hanging transaction of a producer, by the producer's name."""
     lines = []
     for span in walk.spans({ord(name): start for name, start in (hanging or {}).items()}):
         producer = None if span.producer_id is None else chr(span.producer_id)

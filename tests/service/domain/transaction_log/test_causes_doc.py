@@ -33,7 +33,7 @@ def logs(text: str) -> list[Annotated]:
 
 
 def possible_pairs() -> set[Pair]:
-    """Returns the cause and the confidence of every `Cause(word, confidence, …)` call in the code.
+    """Returns the cause and the confidence of every `Cause(word, confidence, …)` call in `causes` and `journal`.
 
     If an expression or a function chooses the cause or the confidence, every value that it can choose is returned.
     """

@@ -1,5 +1,5 @@
-"""Tests that the rules for transitions and causes give the same results for columns as for records. Every code must
-have a text."""
+"""Tests that the rules for transitions and outcomes give the same results for columns as for records, that every log
+can be judged, and that every cause of an abort has an explanation."""
 
 from __future__ import annotations
 

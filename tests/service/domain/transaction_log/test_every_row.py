@@ -2,7 +2,8 @@
 writes it, and then read back.
 
 The kinds of brokers differ in the record's value. A value of v0 has no tags, v1 contains the client's transaction
-version, and from 4.3 on v1 also contains the producer ids. The comment beside a record gives its expected cause.
+version, and from 4.3 on v1 also contains the previous producer id. The comment beside a record gives its expected
+cause.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def test_a_certain_cause_is_never_wrong(life: Coordinator) -> None:
 @given(lives(), st.data())
 @settings(max_examples=300)
 def test_a_certain_cause_is_never_wrong_where_records_are_gone(life: Coordinator, data: st.DataObject) -> None:
-    """Compaction may have removed any record but the newest, and some of the others may be undecodable."""
+    """Compaction may have removed any records except the newest, and up to two of the others may be undecodable."""
     gone = data.draw(st.sets(st.integers(0, max(len(life.log) - 2, 0))))
     broken = data.draw(st.sets(st.integers(0, len(life.log) - 1), max_size=2))
     left = [damaged(r) if r.offset in broken else r for r in life.log if r.offset not in gone or r is life.log[-1]]
@@ -79,7 +79,7 @@ def test_a_complete_log_without_failed_appends_has_no_anomalies(life: Coordinato
 @given(lives())
 @settings(max_examples=300)
 def test_plain_pairs_change_no_result(life: Coordinator) -> None:
-    """Executors leave out plain pairs, which are neighbouring records of an ordinary commit."""
+    """Executors leave out plain pairs: the steps of an ordinary commit that get no row of their own."""
     steps = pairs(life.log)
     every, some = judged(steps), judged([pair for pair in steps if not is_plain(*pair)])
     assert (every.last_abort, every.notable, every.counts) == (some.last_abort, some.notable, some.counts)
@@ -94,7 +94,7 @@ def test_a_growing_log_gives_the_same_causes_as_the_whole_log(life: Coordinator)
 
 
 def test_the_model_shows_every_cause_on_every_broker() -> None:
-    """The tests above draw from the same model, so they cover every cause."""
+    """The tests above draw their histories from the same model, so every true cause can occur in them."""
     lived = [a_life(Random(seed), 60) for seed in range(1_200)]
     for name, never in {"3.9": {CauseCode.EMPTY_ABORT}, "4.0.0": set(), "4.2": set(), "4.3": set()}.items():
         truths = {true for life in lived if life.broker.name == name for true in life.truth.values()}

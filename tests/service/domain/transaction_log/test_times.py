@@ -66,7 +66,6 @@ def test_the_store_selects_the_ids_that_the_domain_calls_overdue(
     ],
 )
 def test_hash_and_coordinator_partition_equal_those_of_java(name: str, hashed: int, partition: int) -> None:
-    """Java printed the expected values."""
     assert java_hash(name) == hashed
     assert coordinator_partition(name.encode(), 50) == partition
 

@@ -164,7 +164,6 @@ def test_a_standby_waits_for_a_running_transaction_and_takes_over(url: str, post
 @only_on("postgresql")
 @pytest.mark.parametrize("opens", [open_engine, open_reader])
 def test_a_password_in_the_query_of_the_url_reaches_the_server(url: str, opens: Callable[[str], Engine]) -> None:
-    """The server gets the password, and the repr of the engine does not show it."""
     password = "m4rk%2Bed"
     engine = opens(f"{url}{'&' if '?' in url else '?'}password={password}")
     with engine.connect() as connection:

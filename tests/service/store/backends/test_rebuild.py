@@ -1,5 +1,5 @@
-"""Tests of rebuilding a damaged store: the rebuild copies the rows that the transaction log no longer contains, and
-counting continues."""
+"""Tests of the rebuild of a damaged SQLite store: all rows that can be read are copied. Counting continues if the
+clusters, counters and positions can be read whole."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LOG = [one for i in range(300) for one in transaction(3 * i, b"id-%d" % i * 20, 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """Overrides the fixture for all databases: only SQLite files are rebuilt."""
+    """Overrides the fixture that runs a test on each database: only SQLite files can be rebuilt."""
     return f"sqlite:///{tmp_path / 'store.db'}"
 
 
@@ -126,7 +126,7 @@ def test_an_unreadable_file_gives_an_empty_store_at_head(
 
 
 def again(engine: Engine, cluster: Cluster) -> Cluster:
-    """Returns the cluster as the job sees it after its next start."""
+    """Returns the cluster with a new lease, as after the next start of the job."""
     held = lease.acquire(engine, cluster.id, "another driver", NOW_MS)
     assert held is not None
     return Cluster(engine, cluster.id, held, TransactionLogWriter(engine, held))

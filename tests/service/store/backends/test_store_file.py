@@ -205,7 +205,7 @@ def test_a_writer_that_meets_damage_stops(cluster: Cluster, url: str, file: Path
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Yields the directory of a mounted file system of 2 MB."""
+    """Yields the directory of a mounted file system of 2 MB. Skips the test if none can be mounted."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", disk], capture_output=True, text=True)
@@ -246,8 +246,8 @@ def test_a_full_disk_stores_nothing_and_takes_the_same_batch_later(on_disk: Clus
 
 
 def test_a_read_only_disk_stores_nothing_and_takes_the_same_batch_later(on_disk: Cluster, small_disk: Path) -> None:
-    """If a disk has errors, Linux remounts the disk read-only. After the disk is writable again, the refused batch can
-    be applied."""
+    """If a disk has errors, Linux may remount the disk read-only. After the disk is writable again, the refused batch
+    can be applied."""
     on_disk.writer.apply(NEW, NOW_MS)
     assert counters(on_disk.engine, on_disk.id)["commits"] == 1
     on_disk.engine.dispose()
