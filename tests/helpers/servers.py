@@ -25,10 +25,10 @@ def get_json(url: str) -> Any:
 
 
 @contextmanager
-def serving_app(app: FastAPI) -> Iterator[str]:
-    """Yields the URL of an application that runs in a thread."""
+def serving_app(app: FastAPI, port: int = 0) -> Iterator[str]:
+    """Yields the URL of an application that runs in a thread. `port`: 0 for any free port."""
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with socket.create_server(("127.0.0.1", port)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

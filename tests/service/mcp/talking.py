@@ -29,10 +29,11 @@ Talk = Callable[[Script[Any]], Any]
 
 
 @contextmanager
-def served(store_url: str) -> Iterator[str]:
+def served(store_url: str, port: int = 0) -> Iterator[str]:
     """Yields the address of a service with tools for language models. The service uses the store at `store_url`, and
     its clock shows NOW_MS."""
-    with serving_app(create_app(store_url, "1.2.3", now_ms=lambda: NOW_MS, mcp=McpEndpoint("1.2.3"))) as url:
+    app = create_app(store_url, "1.2.3", now_ms=lambda: NOW_MS, mcp=McpEndpoint("1.2.3"))
+    with serving_app(app, port) as url:
         yield url
 
 

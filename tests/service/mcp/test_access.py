@@ -26,7 +26,7 @@ from service.store import api_keys
 from tests.helpers.access import WHO, bearer
 from tests.helpers.brokers import free_port
 from tests.helpers.partitions import PID, WithPartitions, entry, hanging_finding, read, stalled_partition
-from tests.helpers.servers import get_json, serving_app
+from tests.helpers.servers import serving_app
 from tests.helpers.stores import NOW_MS, Id, SeededCluster
 from tests.helpers.waiting import LIMIT_S
 from tests.service.cli.test_running import Command
@@ -167,10 +167,20 @@ def test_a_service_that_is_away_is_reported_until_it_is_back(cluster: WithPartit
     """A client starts the process `txnscope mcp` once and keeps the process. If the service does not answer, the
     process must go on."""
     cluster.read([Id(b"pay")])
-    with served(cluster.url) as url:
-        assert get_json(f"{url}/api/v1/clusters")["items"]
-    said = answered(lambda script: by_stdio(url, script), "what_is_wrong")
-    assert said == {"error": f"no answer from {url} (--url): Connection refused"}
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+
+    async def script(client: Client) -> list[dict[str, Any]]:
+        with served(cluster.url, port):
+            before = await ask(client, "what_is_wrong")
+        away = await ask(client, "what_is_wrong")
+        with served(cluster.url, port):
+            return [before, away, await ask(client, "what_is_wrong")]
+
+    before, away, after = by_stdio(url, script)
+    assert away == {"error": f"no answer from {url} (--url): Connection refused"}
+    assert before["clusters"] == after["clusters"]
+    assert before["clusters"][0]["cluster"] == "orders"
 
 
 def test_serve_answers_models_with_its_flag(cluster: WithPartitions, tmp_path: Path) -> None:
