@@ -45,7 +45,8 @@ class Link(NamedTuple):
 
 
 def page(at: At, path: str = "") -> Link:
-    """Returns the link to a page of the cluster; `path` begins with a slash."""
+    """Returns the link to a page of the cluster. `path` begins with a slash; if it is empty, the link goes to the
+    cluster's first page."""
     return Link("Open in txnscope", f"{SITE}/clusters/{at('cluster')}{path}")
 
 
@@ -69,7 +70,8 @@ def application_page(at: At) -> Link:
 
 
 def board(uid: str, title: str, at: At) -> Link:
-    """Returns the link to another dashboard, for this cluster and time."""
+    """Returns the link to another dashboard, for this cluster and time, and with the same values of all variables in
+    _KEPT."""
     return Link(title, f"/d/{uid}?var-cluster={at('cluster')}&{_KEPT}")
 
 

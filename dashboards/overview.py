@@ -93,8 +93,8 @@ _NOW: Final = [
     ),
     big(
         "Confirmed findings",
-        "Findings of any kind and severity: everything that is wrong or worth knowing now. The page lists the findings,"
-        " the worst first.",
+        "Findings of any kind and severity: everything that is wrong or worth knowing now. The cluster's page in"
+        " txnscope lists the findings, the worst first.",
         total(catalogue.FINDINGS, "kind", where=(CONFIRMED,)),
         page(of_series),
     ),

@@ -10,7 +10,7 @@ from dashboards.sdk import common, dashboard, heatmap, prometheus, stat, table, 
 
 DATASOURCE: Final = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
 MAY_BE_EMPTY: Final = "(may be empty)"
-"""The last words of the description of a panel that is empty when all is well."""
+"""The last words of the description of a panel that may be empty although nothing is wrong."""
 
 TEXT: Final = "string"
 
@@ -42,7 +42,7 @@ class Column(NamedTuple):
 
 class Shown(TypedDict, total=False):
     """Parts that any panel may have. `alert`: name of the alert that fires at the panel's thresholds; `empty`: True if
-    the panel is empty when all is well; `width`: in columns of the grid."""
+    the panel may be empty although nothing is wrong; `width`: in columns of the grid."""
 
     unit: str
     steps: Steps
@@ -52,21 +52,22 @@ class Shown(TypedDict, total=False):
 
 
 def steps(orange: float | None = None, red: float | None = None, *, blue: float | None = None) -> Steps:
-    """Returns the colour steps of a panel: green up to the first value given, then blue (worth knowing), orange (a
-    warning) and red (critical), each from its value on."""
+    """Returns the colour steps of a panel: green below the first value given, then blue (worth knowing), orange (a
+    warning) and red (critical), each from its value on. A value of 0 counts as not given."""
     return ((None, "green"), *((n, colour) for n, colour in ((blue, "blue"), (orange, "orange"), (red, "red")) if n))
 
 
 def at_least(green: float) -> Steps:
-    """Returns colour steps for a value that should not be low: green from `green` on, orange below, red at 0."""
+    """Returns colour steps for a value that should not be low: green from `green` on, orange below, red below
+    a millionth of `green` (in practice: at 0)."""
     return ((None, "red"), (green / 1e6, "orange"), (green, "green"))
 
 
 def big(
     title: str, meaning: str, expr: str, *links: Link, legend: str = "{{cluster}}", **shown: Unpack[Shown]
 ) -> Panel:
-    """Returns a panel with one big number for each cluster. If there are several clusters, each number has its
-    cluster's name."""
+    """Returns a panel with one big number for each series of `expr`. If there are several series, each number has its
+    `legend`."""
     options = stat.Options(
         graph_mode=common.BigValueGraphMode.NONE,
         color_mode=common.BigValueColorMode.BACKGROUND if shown.get("steps") else common.BigValueColorMode.NONE,
@@ -192,8 +193,8 @@ def _panel(
     size: tuple[int, int],
     shown: Shown,
 ) -> Panel:
-    """Returns a panel without queries. `config`: field settings of this kind of panel; `size`: its width and height,
-    unless `shown` has another width."""
+    """Returns a panel without queries. `config`: field settings of this kind of panel, to which this function adds the
+    settings in `shown`; `size`: width and height, unless `shown` has another width."""
     config.unit = shown.get("unit", "none")
     steps = [dashboard.Threshold(value, colour) for value, colour in shown.get("steps") or ((None, "text"),)]
     config.thresholds = dashboard.ThresholdsConfig(mode=dashboard.ThresholdsMode.ABSOLUTE, steps=steps)

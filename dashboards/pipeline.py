@@ -41,7 +41,8 @@ _NOW: Final = [
     big(
         "Partitions that answer",
         "Share of a source's partitions that answered in the last 30 s. Below 100 %, verdicts on the other partitions"
-        " are missing: a leader is away, or a permission is missing. The page names the cause.",
+        " are missing: a leader is away, or a permission is missing. The page of the pipeline in"
+        " txnscope names the cause.",
         value(catalogue.COVERAGE, "source"),
         page(of_series, "/pipeline"),
         unit="percentunit",
@@ -150,8 +151,8 @@ _READING: Final = [
     ),
     lines(
         "Undecodable records",
-        "Number of undecodable records per interval, by reason. Each record is kept with its position; the page lists"
-        " them.",
+        "Number of undecodable records per interval, by reason. Each record is kept with its position; the page of the"
+        " pipeline in txnscope lists them.",
         [
             Query(
                 increase(catalogue.DECODE_ERRORS, "source", "reason"),

@@ -69,7 +69,8 @@ _NOW: Final = [
     big(
         f"Expire within {at.EXPIRING_WITHIN}",
         "Unused ids that their coordinator will remove. Harmless for retired applications; an application that comes"
-        " back gets a new producer id. The page lists the ids, soonest first.",
+        " back gets a new producer id. The page of expiring ids in txnscope lists the ids,"
+        " soonest first.",
         value(catalogue.EXPIRING, where=(_EXPIRES_SOON,)),
         page(of_series, f"/expiring?within={at.EXPIRING_WITHIN}"),
         steps=steps(blue=at.ANY),

@@ -9,8 +9,8 @@ from service.metrics.catalogue import Metric
 
 CLUSTER: Final = 'cluster=~"$cluster"'
 TARGET: Final = 'job=~"$job",namespace=~"$namespace"'
-"""Matchers of the service's targets. The variables' value for "all" is `.*`, which also matches a target without a
-namespace."""
+"""Matchers of the service's targets. The value of the variable `namespace` for "all" is `.*`, which also matches a
+target without a namespace."""
 
 INTERVAL: Final = "$__rate_interval"
 PREPARED: Final = 'state=~"PrepareCommit|PrepareAbort"'
@@ -37,18 +37,18 @@ def total(metric: Metric, *by: str, where: tuple[str, ...] = ()) -> str:
 
 
 def rate(metric: Metric, *by: str, where: tuple[str, ...] = (), over: str = INTERVAL) -> str:
-    """Returns the expression for the rate of a counter, in events per second."""
+    """Returns the expression for the rate of a counter, in units (events, bytes) per second."""
     return f"{_max(*by)} (rate({selector(metric, *where)}[{over}]))"
 
 
 def increase(metric: Metric, *by: str, where: tuple[str, ...] = (), over: str = INTERVAL) -> str:
-    """Returns the expression for the number of events that a counter added within `over`."""
+    """Returns the expression for the increase of a counter within `over`, by cluster and the labels `by`."""
     return f"{_max(*by)} (increase({selector(metric, *where)}[{over}]))"
 
 
 def quantile(share: float, metric: Metric, *by: str) -> str:
-    """Returns the expression for the quantile `share` (from 0 to 1) of a histogram, by the labels `by`, over the last
-    INTERVAL."""
+    """Returns the expression for the quantile `share` (from 0 to 1) of a histogram, by cluster and the labels `by`,
+    over the last INTERVAL."""
     buckets = f"{_max('le', *by)} (rate({selector(metric, suffix='_bucket')}[{INTERVAL}]))"
     return f"histogram_quantile({share}, {buckets})"
 
@@ -61,7 +61,8 @@ def buckets(metric: Metric, *by: str) -> str:
 
 
 def or_zero(expr: str) -> str:
-    """Returns an expression with the values of `expr`, and 0 for each reported cluster without a series of `expr`."""
+    """Returns an expression with the values of `expr`, and 0 for each reported cluster without a series of `expr`. The
+    series of `expr` must have no label but `cluster`."""
     return f"({expr}) or 0 * {value(catalogue.TRANSACTIONAL_IDS)}"
 
 
@@ -100,7 +101,7 @@ def of_service(metric: Metric, *where: str, suffix: str = "") -> str:
 
 
 def ours(expr: str) -> str:
-    """Limits an expression to the service's targets. Metrics that any process may export, such as the memory of a
+    """Returns `expr`, limited to the service's targets. Metrics that any process may export, such as the memory of a
     process, need this."""
     return f"{expr} and on (job, instance) {of_service(catalogue.UP)}"
 

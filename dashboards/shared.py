@@ -44,11 +44,11 @@ days is spent in two days; at ABORT_SLOW_BURN times (over 6h and 30m), in five d
 
 ABORT_FAST: Final = round(ABORT_FAST_BURN * ABORT_BUDGET, 6)
 ABORT_SLOW: Final = round(ABORT_SLOW_BURN * ABORT_BUDGET, 6)
-"""Shares of aborted transactions at which the alerts fire: ABORT_FAST over 1h, ABORT_SLOW over 6h."""
+"""Shares of aborted transactions above which the alerts fire: ABORT_FAST over 1h and 5m, ABORT_SLOW over 6h and 30m."""
 
 FENCED_WINDOW: Final = "2m"
 FENCED_MANY: Final = 4
-"""FENCED_MANY: the number of producers fenced within FENCED_WINDOW at which the alert's condition holds. The alert
+"""FENCED_MANY: the number of producers fenced within FENCED_WINDOW above which the alert's condition holds. The alert
 fires only if the condition holds for longer than the window, because a restart, rebalance or reconfiguration of an
 application fences many producers, but only once."""
 
@@ -150,7 +150,8 @@ def not_judged() -> Panel:
     return big(
         "Partitions not judged",
         "Watched partitions whose open transactions cannot be judged: a leader, a permission or the transaction log is"
-        " missing, and a transaction may hang there unseen. The page says what is missing.",
+        " missing, and a transaction may hang there unseen. The page of the partitions in txnscope says what is"
+        " missing.",
         value(catalogue.PARTITIONS, where=('judged="no"',)),
         page(of_series, "/partitions"),
         steps=steps(orange=ANY),

@@ -1,8 +1,8 @@
 """`python -m deploy.vulnerabilities`: lists the packages of requirements.lock for which pip-audit finds known
 vulnerabilities.
 
-pip-audit reports success even if its source has no data about vulnerabilities, as many mirrors of the package index
-have none. So this module reads pip-audit's JSON, and counts the packages that were checked.
+pip-audit reports success even if its source has no data about vulnerabilities. Many mirrors of the package index have
+no such data. So this module reads pip-audit's JSON, and counts the packages that were checked.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _COMMAND: Final = ("--require-hashes", "--disable-pip", "--progress-spinner=off"
 
 
 def pip_audit(lock: Path) -> str | None:
-    """Returns pip-audit's JSON about a requirements file with hashes; None if pip-audit's source could not be
-    reached."""
+    """Returns pip-audit's JSON about a requirements file with hashes. Returns None if pip-audit prints no JSON, as when
+    its source cannot be reached, or does not end within _AT_MOST_S."""
     command = [sys.executable, "-m", "pip_audit", "--requirement", str(lock), *_COMMAND]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=_AT_MOST_S, check=False)

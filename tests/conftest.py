@@ -52,8 +52,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves two thirds of the tests with the mark `in_turns` to other runs. Puts the longest test files first (those
-    with Spark, then those with brokers), so that all workers end at about the same time."""
+    """If TXNSCOPE_TEST_TURN is set, leaves two thirds of the tests with the mark `in_turns` to other runs. Puts the
+    longest test files first (those with Spark, then those with brokers), so that all workers end at about the same
+    time."""
     units = {item: _unit(item, *mark.args) for item in items if (mark := item.get_closest_marker("in_turns"))}
     files = {unit for unit in units.values() if "::" not in unit}
     left = left_to_others(files, TURN) | left_to_others({*units.values()} - files, TURN)
@@ -91,7 +92,7 @@ def broker_392(brokers: Callable[[str], Broker]) -> Broker:
 
 @pytest.fixture(params=VERSIONS)
 def broker(request: pytest.FixtureRequest, brokers: Callable[[str], Broker]) -> Broker:
-    """The shared broker. A test that uses this fixture runs on every version."""
+    """The shared broker. A test that uses this fixture runs on each of VERSIONS, unless it has the mark `on_broker`."""
     return brokers(request.param)
 
 

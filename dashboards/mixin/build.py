@@ -57,7 +57,7 @@ def files() -> dict[str, str]:
 
 def _board(board: frame.Board) -> dict[str, Any]:
     """Returns the board as Grafana reads it, with placeholders. Leaves out the settings that `_config` sets for all
-    boards: tags, time zone and refresh."""
+    boards: tags, time zone, refresh, and the prefix of the title."""
     model = json.loads(JSONEncoder().encode(frame.model(board, _LINKS.page)))
     opened: dict[str, Any] = _opened(model)
     for name in ("tags", "timezone", "refresh"):
@@ -67,7 +67,8 @@ def _board(board: frame.Board) -> dict[str, Any]:
 
 def _opened(value: Any, name: str = "") -> Any:
     """Returns a copy of `value`, in which each expression is a list of its parts, and each name of the label `cluster`
-    is a placeholder. `name`: the key of `value` in its object."""
+    is a placeholder. Without a selector or a grouping, a `query` or `definition` stays as it is. `name`: the key of
+    `value` in its object."""
     if isinstance(value, dict):
         keys = {CLUSTER: THE_CLUSTER} if name == "indexByName" else {}
         return {keys.get(key, key): _opened(of, key) for key, of in value.items()}

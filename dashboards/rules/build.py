@@ -44,8 +44,8 @@ GROUPS: Final[tuple[Group, ...]] = (
 EVERYWHERE: Final = Scope()
 
 _ONE_LINE: Final = 10_000
-"""A line width so large that YAML folds no line. Folded URLs would be hard to read; they have spaces in their
-templates."""
+"""A line width so large that YAML folds no line. YAML would fold URLs, too, because their templates contain spaces; a
+folded URL is hard to read."""
 
 _HEAD: Final = "# Made by `python -m dashboards.rules`: change dashboards/rules/*.py, not this.\n"
 
@@ -91,9 +91,9 @@ _Dumper.add_multi_representer(StrEnum, _Dumper.represent_text)
 
 
 def save(made: Mapping[str, str], folder: Path, module: str, *, check: bool) -> int:
-    """Writes the files into the folder, or with `check` lists the files that differ. Returns the exit code: 1 if
-    `check` found a difference, otherwise 0. `made`: contents by file name; `module`: the module to run to renew the
-    files."""
+    """Writes the files into the folder, or with `check` lists on stderr the files that differ or are missing. Returns
+    the exit code: 1 if `check` found such a file, otherwise 0. `made`: contents by file name; `module`: the module to
+    run to renew the files."""
     differ = False
     for name, text in made.items():
         path = folder / name

@@ -21,7 +21,7 @@ FAILING: Final = Alert(
     summary="Transactions fail at coordinator {{ $labels.coordinator_broker }} of {{ $labels.cluster }}",
     description="The canary's own transactions at broker {{ $labels.coordinator_broker }} of {{ $labels.cluster }}"
     " fail, or the broker has left the cluster. Applications whose ids this broker coordinates cannot commit either."
-    " The page has the step that fails, Kafka's name of the error, and since when.",
+    " The cluster's page in txnscope shows the step that fails, Kafka's name of the error, and since when.",
 )
 
 LEADERLESS: Final = Alert(

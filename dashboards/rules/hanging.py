@@ -1,8 +1,8 @@
 """The alerts about hanging transactions. They page at once, because three confirmation steps have already confirmed
 each transaction.
 
-An alert fires until the service reports the end of the transaction (hold.py). The alerts have no label `source`, so
-that old data do not mute them (alertmanager.example.yml).
+An alert fires until the service reports the end of the transaction, or has reported nothing for HELD (hold.py). The
+alerts have no label `source`, so that old data do not mute them (alertmanager.example.yml).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ end."""
 
 UNNAMED: Final = "cluster:kafka_txn_hanging_unnamed:last_reported"
 """Name of a recorded series: the last reported number of hanging transactions that the metrics do not name one by
-one."""
+one; 0 after their end."""
 
 _NAMED = most(pick(of.HANGING_INFO), SCRAPE_JOB, *of.HANGING_INFO.labels)
 _COUNTED = most(pick(of.HANGING), SCRAPE_JOB)

@@ -4,14 +4,14 @@ A recording rule records what the service reports. The alert uses the last sampl
 above 0 means that a finding is confirmed; 0 means that the finding has ended. The rule records 0 only
 
 - if the service reports the cluster, and no longer reports the finding. A new store first has to find the transaction
-  again. So if the store has no resolved finding of the kind, the rule waits until the store has judged all partitions
-  for a minute;
+  again. So if the store has no resolved finding of the kind, the rule waits until all partitions are judged, and were
+  judged a minute ago, and until _ONE_STORE holds;
 - if the cluster was removed: for REMOVED_AFTER, all services of the scrape job that reported the cluster have answered
   from their stores, and no service has reported the cluster.
 
 The last sample is read by a range selector, which ignores the staleness markers of failed scrapes, and finds samples
-from before a restart of Prometheus. All other values are series of one scrape of the service. With values of several
-scrapes, a restart could combine old and new values, because Prometheus shows an old sample for 5 minutes.
+from before a restart of Prometheus. All other values of one moment come from one scrape of the service. With values of
+several scrapes, a restart could combine old and new values, because Prometheus shows an old sample for 5 minutes.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def last(record: str) -> str:
 
 def recorded(record: str, kind: Kind, reported: str) -> str:
     """Returns the expression of the recording rule `record` about findings of the kind. The expression yields
-    `reported`: values above 0, with the labels `cluster` and `job`. If a series of `record` was above 0 and its finding
-    has ended, the expression yields 0 for that series, once."""
+    `reported`: values above 0, with the labels `cluster` and `job`. If a series of `record` was above 0, and its
+    finding has ended or its cluster was removed, the expression yields 0 for that series, once."""
     return f"""\
 {reported}
   or
@@ -103,6 +103,7 @@ def recorded(record: str, kind: Kind, reported: str) -> str:
 
 
 def held_count(record: str, kind: Kind) -> Recording:
-    """Returns the rule that records the number of confirmed findings of the kind, by cluster and job."""
+    """Returns the rule that records the number of confirmed findings of the kind, by cluster and job, and 0 once after
+    their end."""
     confirmed = most(pick(of.FINDINGS, kind=kind, status=Status.CONFIRMED), SCRAPE_JOB)
     return Recording(record, recorded(record, kind, f"{confirmed} > 0"))

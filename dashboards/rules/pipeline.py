@@ -1,5 +1,5 @@
-"""Alerts about the reading of Kafka: data that are old, late, not covered or not decoded. The label `source` comes from
-the metric."""
+"""Alerts about the reading of Kafka: data that are old, late, not covered or not decoded. An alert has the label
+`source` if its metric has this label."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ STALE: Final = Alert(
     summary=f"Nothing of {_WHAT} is read any more",
     description=f"Nothing of {_WHAT} has answered for more than {limits.STALE_S // 60} minutes; the last complete"
     " read was at {{ $value | humanizeTimestamp }}. Either no streaming application runs, or it makes no progress,"
-    " or the brokers or the store refuse its requests. The page shows which, and since when. New hanging transactions"
-    " may not be detected. Alerts that depend on these data are muted; confirmed hanging transactions are not.",
+    " or the brokers or the store refuse its requests. The page of the pipeline shows which, and since when. New"
+    " hanging transactions may not be detected. Alerts that depend on these data are muted; confirmed hanging"
+    " transactions are not.",
 )
 
 
@@ -70,8 +71,8 @@ def _never(source: str, severity: str) -> Alert:
 
 
 NEVER: Final = (_never(SourceName.PARTITIONS, CRITICAL), _never(SourceName.TRANSACTION_LOG, WARNING))
-"""Alerts about a source that was never read. For the transaction log, the severity is only that of a ticket: some
-managed services let nobody read that log, and somebody would be paged forever."""
+"""Alerts about a source that was never read. For the transaction log, the alert is only a ticket: some managed
+services let nobody read that log, so that a page would never end."""
 
 LAGGING: Final = Alert(
     name="KafkaTxnPipelineLagging",

@@ -14,8 +14,9 @@ _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 class Scope(NamedTuple):
     """The targets and series that the rules are about. `job`: pattern of the names of the service's scrape jobs, for
-    `up`; `matchers`: added to every selector, such as `env="prod"`; `by`: further labels of targets by which all
-    expressions group and match, besides those in `matchers`; `labels`: (name, value) that every alert gets."""
+    `up`; `matchers`: added to every selector, such as `env="prod"` (a matcher of `cluster` only if the metric has this
+    label); `by`: further labels of targets by which all expressions group and match, besides those in `matchers`;
+    `labels`: (name, value) that every alert gets."""
 
     job: str = JOB
     matchers: tuple[str, ...] = ()
@@ -23,7 +24,7 @@ class Scope(NamedTuple):
     labels: tuple[tuple[str, str], ...] = ()
 
     def check(self) -> None:
-        """Raises ValueError for the first matcher, label or pattern that Prometheus would not accept."""
+        """Raises ValueError for the first matcher, label or pattern that is not valid."""
         for matcher in self.matchers:
             if label_of(matcher) is None:
                 raise ValueError(f'{matcher} is no matcher: write env="prod", env!="test" or env=~"a|b"')
@@ -36,8 +37,8 @@ class Scope(NamedTuple):
             raise ValueError(f"{self.job} is no pattern of job names: {error}") from None
 
     def fit(self, expr: str) -> str:
-        """Returns the expression with `matchers` added to its selectors. Adds `by`, and the labels in `matchers`, to
-        its groupings (`by`) and matchings (`on`)."""
+        """Returns the expression with `matchers` added to its selectors, and `up` selected by `job`. Adds `by`, and the
+        labels in `matchers`, to its groupings (`by`) and matchings (`on`)."""
         return "".join(str(self._fit(part)) for part in parts(expr))
 
     def _fit(self, part: Part) -> Part:

@@ -11,7 +11,7 @@ from service.metrics import catalogue as of
 _DOWN: Final = f'up{{job=~"{JOB}"}} == 0'
 _NO_STORE: Final = f"{pick(of.UP)} == 0"
 
-# These two describe the remedy themselves: the service, which shows their runbooks, is down.
+# the descriptions of DOWN and ABSENT contain the remedy: the service, which shows the runbooks, is down
 DOWN: Final = Alert(
     name="KafkaTxnExporterDown",
     expr=_DOWN,

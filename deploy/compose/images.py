@@ -1,8 +1,9 @@
 """Builds both container images with podman. If no registry can be reached, makes the base image from Debian's packages,
 without the files that Debian's slim images leave out.
 
-`python -m deploy.compose.images` builds the images of a release (`make release-image`). It tags the images with
-VERSION, and writes the list of each image's content into the folder DIST. Nothing is pushed.
+`python -m deploy.compose.images` builds the images of a release (`make release-image`). The environment variables
+VERSION and REVISION name the version and the commit, DIST the folder for the lists of the images' content. Nothing is
+pushed.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Built(NamedTuple):
 
 
 def podman(*words: str, timeout_s: float = 300.0, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Runs podman with runc. With `check`, raises PodmanError if podman fails."""
+    """Runs podman with runc. With `check`, raises PodmanError if podman fails. Raises subprocess.TimeoutExpired after
+    `timeout_s`."""
     command = ["podman", "--runtime", "runc", *words]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     if check and ended.returncode != 0:

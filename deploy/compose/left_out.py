@@ -1,5 +1,5 @@
 """Removes files that nothing in an image uses. `python left_out.py environment ROOT [all-jars]` removes them from a
-Python environment, `python left_out.py system` from the Debian system.
+Python environment (with `all-jars`, Spark's jars stay as they are), `python left_out.py system` from the Debian system.
 
 tests/deploy/test_left_out.py runs a query of Spark on the remaining jars; `make images` runs the images.
 """
@@ -79,7 +79,8 @@ JARS: Final = (
 before the version."""
 
 NATIVE: Final = ("zstd-jni", "snappy-java", "lz4-java")
-"""Jars with a library for each system and processor. An image needs only one of these libraries."""
+"""Jars that contain their native library once for each operating system and processor. An image needs only one of the
+libraries of each jar."""
 
 INSIDE: Final = {
     # YARN, its web pages, and clients of ZooKeeper, web sockets, OAuth and ssh
@@ -206,8 +207,8 @@ def share_libraries(own: Path, system: Path) -> None:
 
 def drop_debug_information(library: Path) -> None:
     """Cuts off everything behind the last segment of an ELF library: the symbols and debug information, which no loader
-    reads, and the table of sections that describes them. Keeps the library as it is if nothing follows its last
-    segment."""
+    reads, and the table of sections that describes them. Keeps the file as it is if nothing follows its last
+    segment, or if it is no ELF file (64 bits, little-endian)."""
     content = library.read_bytes()
     if not content.startswith(_ELF64):
         return

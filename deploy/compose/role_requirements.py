@@ -28,7 +28,7 @@ class Locked(NamedTuple):
 
 def role(root: Path, extras: Iterable[str]) -> str:
     """Returns the lock's lines for the dependencies in pyproject.toml, for those of `extras`, and for all packages that
-    these require."""
+    these require. Raises SystemExit if the lock lacks one of the dependencies."""
     project = _read(root)["project"]
     lines = [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
     return _locked(root, lines)
@@ -36,7 +36,7 @@ def role(root: Path, extras: Iterable[str]) -> str:
 
 def group(root: Path, name: str) -> str:
     """Returns the lock's lines for a dependency group in pyproject.toml, and for all packages that the group
-    requires."""
+    requires. Raises SystemExit if the lock lacks a package of the group."""
     return _locked(root, _read(root)["dependency-groups"][name])
 
 

@@ -55,8 +55,8 @@ def python_packages(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def jars(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yields a component for each jar in the folder. The component has the jar's Maven coordinates. If the jar contains
-    none, the component has the name and version in the file name."""
+    """Yields a component for each jar in the folder. Name and version come from the file name. The Maven group comes
+    from the coordinates in the jar, if one of them has this name; otherwise the component has no group."""
     for path in sorted(folder.glob("*.jar")):
         named = _JAR.fullmatch(path.name)
         name, version = (named["name"], named["version"]) if named else (path.stem, "unknown")

@@ -1,8 +1,9 @@
 """`make demo`: runs a real broker, applications, and txnscope, which watches them, on one machine until Ctrl-C.
 
-`--full` (`make demo-full`) adds Prometheus, the alert rules and Alertmanager; alerts are printed. `--fetch` only
-downloads the broker. Exit codes: 0 if the demo ended normally; 2 for a bad value in the environment; 3 if a program is
-missing, cannot start, or died.
+`--full` (`make demo-full`) adds Prometheus, the alert rules and Alertmanager; alerts and notifications are printed.
+`--fetch` only downloads the broker. Exit codes: 0 if the demo ended normally; 2 for an unknown argument, or a bad value
+in the environment; 3 for any other failure: a port is taken, the download failed, or a program is missing, cannot
+start, or died.
 """
 
 from __future__ import annotations

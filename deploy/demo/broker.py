@@ -91,7 +91,7 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        """Ends the broker by SIGTERM: a controlled shutdown."""
+        """Ends the broker by SIGTERM: a controlled shutdown. After 20 s, ends it by SIGKILL."""
         if self._process is not None:
             self._process.stop()
             self._process = None
@@ -124,13 +124,14 @@ class Broker:
         return self._running.poll()
 
     def log_tail(self, lines: int = 20) -> str:
-        """Returns the last `lines` lines of the log. Leaves out stack frames, because they would displace more
-        informative lines."""
+        """Returns the last `lines` lines of the log; empty if there is no log yet. Leaves out stack frames, because
+        they would displace more informative lines."""
         log = self.directory / "broker.log"
         return "\n".join(_without_frames(log.read_text(errors="replace"))[-lines:]) if log.exists() else ""
 
     def tool(self, main_class: str, *arguments: str, timeout_s: float = 60) -> str:
-        """Runs one of Kafka's own command-line tools, and returns what it prints. Raises CalledProcessError."""
+        """Runs one of Kafka's own command-line tools, and returns its output. Raises CalledProcessError, and
+        TimeoutExpired after `timeout_s`."""
         command = self.tool_command(main_class, *arguments)
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=timeout_s).stdout
 
@@ -241,7 +242,7 @@ def _answers(settings: ClientSettings) -> bool:
 
 
 def is_free(port: int) -> bool:
-    """Returns True if a server could listen on `port` now."""
+    """Returns True if a server could listen on `port` of 127.0.0.1 now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

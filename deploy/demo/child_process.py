@@ -1,5 +1,5 @@
-"""Runs child processes that end with this process, even if `kill -9` ends it. Also handles the demo's signals: the
-first Ctrl-C ends the demo; later ones are ignored, so that the demo ends cleanly.
+"""Runs child processes that end with this process, even if `kill -9` ends this process. Also handles the demo's
+signals: the first Ctrl-C ends the demo; later ones are ignored, so that the demo ends cleanly.
 
 A child runs under a keeper, `python -m deploy.demo.child_process FD command…`, that holds the reading end of a pipe.
 Only this process holds the writing end. When this process is gone, the keeper reads the end of the pipe and stops the
@@ -54,7 +54,7 @@ _SENT_AS = {passed_on: sent for sent, passed_on in _FORWARDED.items()}
 
 class ChildProcess:
     """A child process that ends with this process. The child has a session of its own, so that a Ctrl-C in the terminal
-    does not reach it first."""
+    reaches this process, and not the child."""
 
     def __init__(self, command: list[str], output: IO[bytes], environment: dict[str, str] | None = None) -> None:
         reading_end, self._writing_end = os.pipe()
@@ -89,7 +89,8 @@ class ChildProcess:
             time.sleep(0.01)
 
     def stop(self, timeout_s: float = 20.0) -> int:
-        """Sends SIGTERM, and if the child still runs after `timeout_s`, SIGKILL. Returns the child's exit code."""
+        """Resumes the child if it is frozen, and sends SIGTERM; if the child still runs after `timeout_s`, SIGKILL.
+        Returns the child's exit code."""
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
         return self._finish(timeout_s)
@@ -112,7 +113,8 @@ class ChildProcess:
 
 
 def run_child(reading_end: int, command: list[str]) -> int:
-    """Runs `command` until it ends. If the pipe is closed before, stops the command. Returns the command's exit code.
+    """Runs `command` until it ends. If the pipe is closed before, stops the command: by SIGTERM, and after GRACE_S by
+    SIGKILL. Returns the command's exit code (128 + signal if a signal ended it).
 
     The keeper has one thread and reads signals from a descriptor, because Python would run a handler only in the main
     thread, and only after this thread's wait for the child is over.

@@ -29,7 +29,7 @@ from deploy.demo.workload.workload import Workload, WorkloadError
 from service.http_client import NoAnswer, send
 
 SEED = 1
-READY_TIMEOUT_S = 900.0  # a machine at a tenth of its speed gets there; longer than the applications' patience, too
+READY_TIMEOUT_S = 900.0  # enough at a tenth of the usual speed; longer than the applications' PATIENCE_S
 WORKLOAD_END_S = 3.0
 PRODUCT_END_S = 14.0
 TAIL_LINES = 20
@@ -56,8 +56,9 @@ class DemoEnvironment:
     """`with DemoEnvironment(options, directory, on_alert) as demo:` starts all programs. After the block, all of them
     have ended.
 
-    `on_alert` is called, in another thread, with each alert and each notification of a finding. The start raises
-    BrokerError, JarsError, WorkloadError, JavaNotFound, NotInstalled.
+    With `options.monitoring_ports`, `on_alert` is called, in another thread, with each change of an alert or a finding.
+    Without them, it is never called. The start raises BrokerError, JarsError, WorkloadError, JavaNotFound,
+    NotInstalled.
     """
 
     def __init__(self, options: Options, directory: Path, on_alert: Callable[[Notice], None]) -> None:

@@ -75,14 +75,14 @@ def versions() -> list[str]:
 
 def fetch(version: str) -> Path:
     """Returns a directory with exactly the pinned jars of Kafka `version`. Downloads the jars if they are not cached.
-    Raises JarsError."""
+    Raises JarsError, and JavaNotFound if there is no Java for the download."""
     if version not in versions():
         raise JarsError(f"Kafka {version} is not pinned here: choose one of {', '.join(versions())}")
     return fetch_pinned(_broker(version))
 
 
 def fetch_pinned(jars: Jars) -> Path:
-    """Returns a directory with exactly the pinned jars, as `fetch` does. Raises JarsError."""
+    """Returns a directory with exactly the pinned jars, as `fetch` does. Raises the same errors."""
     with _locked():
         if not jars.directory.is_dir():
             _download(jars, jars.directory)
@@ -168,7 +168,8 @@ def _digests(directory: Path) -> dict[str, str]:
 
 
 def pin(jars: Jars) -> None:
-    """Downloads `jars`, and writes the checksums of the downloaded files to `jars.pins`."""
+    """Downloads `jars` into the cache, and writes the checksums of the downloaded files to `jars.pins`. Raises
+    JarsError, JavaNotFound."""
     with _locked() as cache, tempfile.TemporaryDirectory(prefix="pin-", dir=cache) as scratch:
         _download(jars, Path(scratch) / "jars")
         lines = [f"{digest}  {name}\n" for name, digest in _digests(Path(scratch) / "jars").items()]

@@ -17,7 +17,7 @@ EXAMPLE: Final = Path(rules.__file__).with_name("alertmanager.example.yml")
 SCRAPE_EVERY_S: Final = 15
 REPLACED_RECEIVERS: Final = ("page", "ticket")
 """Receivers of the example configuration that the webhook replaces. The heartbeat's receiver is not replaced, because
-the heartbeat would print a line every minute."""
+the heartbeat always fires."""
 _HOST: Final = "127.0.0.1"
 
 
@@ -61,7 +61,7 @@ class Monitoring:
         return f"http://{_HOST}:{self._ports.alertmanager_port}"
 
     def start(self) -> None:
-        """Starts both programs. They take about a second until they answer at /-/ready."""
+        """Starts both programs. After about a second, they answer at /-/ready."""
         self._configure()
         at = f"--web.listen-address={_HOST}"
         here = self._directory
@@ -90,7 +90,8 @@ class Monitoring:
         self._running.clear()
 
     def ended_program(self, lines: int = 20) -> str | None:
-        """Returns the name of a program that has ended, with the end of its log; None while both run."""
+        """Returns a text about a program that has ended: its name, its exit code and the end of its log. Returns None
+        while both run."""
         for name, process in self._running.items():
             if (code := process.poll()) is not None:
                 log = self._log(name).read_text(errors="replace").splitlines()[-lines:]

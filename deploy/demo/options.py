@@ -1,4 +1,4 @@
-"""Options of `make demo` and `make demo-full`, read from the environment; each bad value is reported in one line. Also
+"""Options of `make demo` and `make demo-full`, read from the environment; a bad value is reported in one line. Also
 has the settings of the demo's broker. With these settings, events that take hours or days in a real cluster take about
 a minute."""
 
@@ -29,7 +29,7 @@ LAST_PORT = 65_535
 
 
 class BadOption(Exception):
-    """A value is not valid. The message names the variable."""
+    """A value is not valid, or two ports conflict. The message names the variables."""
 
 
 class PortTaken(Exception):
@@ -87,7 +87,7 @@ def read(environment: Mapping[str, str] = os.environ, *, full: bool = False) -> 
 
 
 def check_ports(options: Options) -> None:
-    """Raises PortTaken if a port of the demo is taken. The message contains a command with free ports."""
+    """Raises PortTaken if a port of the demo is taken. The message contains a setting with a free port."""
     all_ports = _all_ports(options)
     ours = {port for program_ports in all_ports for port in program_ports.ports}
     for program_ports in all_ports:

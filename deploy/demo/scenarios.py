@@ -91,7 +91,7 @@ def _open(archive: OldProducer) -> None:
 
 
 def _read(mails: Consumer, stop: threading.Event, seconds: float) -> None:
-    """Reads refunds and commits offsets for `seconds`. Raises Stopped when `stop` is set."""
+    """Reads refunds and commits their offsets, for at most `seconds`. Raises Stopped when `stop` is set."""
     for _ in range(round(seconds / 0.2)):
         if (message := mails.poll(0.2)) is not None and message.error() is None:
             mails.commit(message=message, asynchronous=False)

@@ -139,5 +139,4 @@ def _quoted(transactional_id: str) -> str:
 
 
 def _short(program: Path) -> str:
-    """Returns the path: relative if it lies below the current directory, otherwise in full."""
     return str(program.relative_to(Path.cwd())) if program.is_relative_to(Path.cwd()) else str(program)

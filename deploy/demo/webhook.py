@@ -52,7 +52,7 @@ class Webhook:
         return f"http://127.0.0.1:{self._server.server_port}/"
 
     def receive(self, body: bytes) -> None:
-        """Handles a notification of Alertmanager (version 4) or of txnscope. Raises ValueError."""
+        """Handles a notification of Alertmanager (version 4) or of txnscope. Raises ValueError for any other body."""
         notices = _notices(body)
         with self._lock:
             for fingerprint, notice in notices:

@@ -14,7 +14,7 @@ from deploy.helm.values_table import README, VALUES, Undocumented, values, with_
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Writes the table, checks it (`--check`) or writes the package (`--package`). Returns the exit code: 1 if the
-    checked README differs, or a value has no comment; otherwise 0."""
+    checked README differs, a value has no comment, or the README has no place for the table; otherwise 0."""
     parser = argparse.ArgumentParser(prog="python -m deploy.helm", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the README is not up to date")
     parser.add_argument(

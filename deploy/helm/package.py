@@ -13,7 +13,7 @@ from deploy.helm.values_table import CHART
 from deploy.release.artifacts import write_tar
 
 _LEFT_OUT: Final = (".lint",)
-"""Names of files that are not packed: those of `.helmignore`."""
+"""Names of files that are not packed. The other patterns of `.helmignore` match no file of the repository."""
 
 
 def write_package(folder: Path) -> Path:

@@ -44,14 +44,14 @@ def add(tree: Path, out: Path, version: str, revision: str, epoch: str, target: 
 
 
 def write_checksums(out: Path) -> None:
-    """Writes SHA256SUMS, as sha256sum reads it, of all files in the folder."""
+    """Writes SHA256SUMS, as sha256sum reads it, of all other files in the folder."""
     lines = [f"{digest}  {name}\n" for name, digest in digests(out).items() if name != CHECKSUMS]
     (out / CHECKSUMS).write_text("".join(lines), "utf-8")
 
 
 def write_tar(path: Path, files: Iterable[tuple[str, bytes]]) -> Path:
     """Writes the files (name, content) in this order to a compressed archive at `path`, without times, owners or modes
-    of this machine. Returns `path`."""
+    of this machine. Creates missing folders of `path`. Returns `path`."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, content in files:

@@ -24,8 +24,8 @@ def build(root: Path, commit: str, scratch: Path, out: Path) -> tuple[Path, ...]
     archive.
 
     The commit is built twice, each time in a new folder, and the second time with another umask, time zone and
-    language. The wheel is built a third time, from the source archive. Raises ReleaseError if a file differs. All times
-    in the files are the time of the commit.
+    language. The wheel is built a third time, from the source archive. Raises ReleaseError if a file differs or a build
+    fails. All times in the files are the time of the commit.
     """
     epoch = {"SOURCE_DATE_EPOCH": git(root, "show", "--no-patch", "--format=%ct", commit)}
     first, second = scratch / "first", scratch / "second"

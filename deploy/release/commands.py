@@ -20,7 +20,8 @@ class ReleaseError(Exception):
 def run(
     command: Sequence[str], folder: Path, variables: Mapping[str, str] = MappingProxyType({}), umask: int = -1
 ) -> str:
-    """Runs a program and returns its output. If the program fails, raises ReleaseError with the end of the output."""
+    """Runs a program and returns its output. Raises ReleaseError if the program cannot be started, runs for longer than
+    _LIMIT_S, or fails. After a failure, the message contains the end of the output."""
     try:
         ended = subprocess.run(
             command,

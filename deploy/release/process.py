@@ -82,7 +82,8 @@ def release(project: Project, version: str, say: Callable[[str], None]) -> Relea
 
 
 def check(root: Path, version: str) -> str:
-    """Returns the tag for `version`. Raises ReleaseError if the checkout is not ready for the release."""
+    """Returns the tag for `version`. Raises ReleaseError if `version` is not valid, or the checkout is not ready for
+    the release."""
     tag, final = f"v{version}", changelog.final_of(version)
     if changed := git(root, "status", "--porcelain"):
         raise ReleaseError(f"the tree is not clean:\n{changed}")

@@ -57,8 +57,8 @@ def check(command: Sequence[str], version: str, revision: str, folder: Path) -> 
 
 
 def _expect(service: subprocess.Popen[bytes], url: str, word: str) -> None:
-    """Waits at most a minute until the answer at `url` contains `word`. Raises ReleaseError after that time, or if the
-    service ends."""
+    """Repeats a GET until the answer has status 200 and contains `word`. Raises ReleaseError if there is no such answer
+    within about a minute, or if the service ends."""
     said, until = "no answer", time.monotonic() + _READY_S
     while time.monotonic() < until and service.poll() is None:
         try:

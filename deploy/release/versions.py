@@ -44,7 +44,7 @@ PLACES: Final = (
 
 def write_version(tree: Path, version: str) -> None:
     """Writes the version into all its places below `tree`. Raises ReleaseError if a place is not there, or is there
-    twice."""
+    more than once."""
     for file, pattern, value in PLACES:
         path = tree / file
         text, count = re.subn(pattern, rf"\g<1>{value(version)}", path.read_text("utf-8"), flags=re.MULTILINE)

@@ -50,8 +50,8 @@ def toctree(caption: str, entries: tuple[Entry, ...]) -> str:
 
 
 def add_navigation(_app: Sphinx, document: str, source: list[str]) -> None:
-    """Adds to a page a toctree of the pages that docs/index.md lists below it. The start page gets a toctree for each
-    section."""
+    """Adds to the page of a folder (README.md) a toctree of the other pages in the folder. The start page gets a
+    toctree for each section of docs/index.md."""
     if document == root_doc:
         source[0] += "".join(toctree(section.title, section.entries) for section in sections())
     elif document.endswith(FOLDER.removesuffix(".md")):

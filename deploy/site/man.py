@@ -24,7 +24,7 @@ def man_page() -> str:
     set, otherwise today."""
     parser = build_parser()
     for command in commands_of(parser).values():
-        # one paragraph: the library fills lines, and takes those of argparse for words
+        # in one line: the library breaks lines itself, and takes the line breaks of argparse for parts of words
         command.usage = " ".join(command.format_usage().split()).removeprefix("usage: ")
     about = {
         "project_name": "txnscope",

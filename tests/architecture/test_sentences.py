@@ -33,8 +33,8 @@ def files() -> tuple[tuple[Path, ast.Module], ...]:
 
 @cache
 def sentences() -> frozenset[str]:
-    """Returns the names of attributes that hold text for people: attributes annotated with a type in MADE_FOR_PEOPLE,
-    the fields of `Words`, and the text of evidence and proofs."""
+    """Returns the names of attributes that hold text for people: attributes and decorated methods annotated with a type
+    in MADE_FOR_PEOPLE, the fields of `Words`, and the text of evidence and proofs; without ALSO_CODES."""
     found = {name for kind in (Words, Evidence, Proof) for name in kind._fields if name in (*Words._fields, "text")}
     for _, tree in files():
         for cls in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):

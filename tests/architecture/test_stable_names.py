@@ -75,7 +75,8 @@ def test_a_need_that_ends_breaks_nothing() -> None:
 def test_a_name_leaves_the_list_only_on_purpose(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """After a rename, renewing the list ends with an error that contains the lost name."""
+    """After a rename, the program that renews the list fails, and names the lost name. With `--remove`, the program
+    removes the name from the list."""
     file = tmp_path / "stable-names.json"
     file.write_text(document({"metrics": ["old gauge"]}))
     for module in ("tests.helpers.stable_names", "tests.helpers.stable_names.__main__"):

@@ -123,7 +123,6 @@ def _with_checksums(log: npt.NDArray[np.uint8], start: list[int], end: list[int]
 
 
 def main() -> None:
-    """Runs the benchmark, and prints one table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=500_000)
     parser.add_argument("--runs", type=int, default=9)
@@ -150,7 +149,6 @@ def cut(log: bytes, size: int) -> list[bytes]:
 
 
 def _report(name: str, calls: list[list[Chunk]], runs: int) -> None:
-    """Prints one line with the median run and the spread of all runs."""
     rows = sum(len(decode(chunks)) for chunks in calls)
     seconds = []
     for _ in range(runs):

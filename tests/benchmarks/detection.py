@@ -93,8 +93,8 @@ def _decisions(watch: _Watch, cases: int) -> Iterator[Figure]:
 
 
 def _stages(watch: _Watch, injected: list[Injected]) -> Iterator[Figure]:
-    """Yields the median time from the late write to each sample, and to the opening and the confirmation, as the
-    findings report them."""
+    """Yields the median time from the late write to four events: the first two samples of the partition, the opening
+    of the finding, and its confirmation. The times are those in the findings."""
     stages: dict[str, list[float]] = {"seen open": [], "end of the log requested": [], "opened": [], "confirmed": []}
     for one in injected:
         if (finding := watch.findings.get(one.partition)) is None:
@@ -131,8 +131,9 @@ def _mark(connection: Connection, one: Injected) -> tuple[int, float]:
 
 
 def _find_hanging(broker: Broker, hanging: set[int]) -> Iterator[Figure]:
-    """Runs Kafka's tool several times with its default age of 15 minutes, and several times with age 0. Yields the
-    transactions found, the false alarms and the time of a run."""
+    """Runs Kafka's tool several times with its default age of 15 minutes, and several times with age 0. Yields, for
+    each age, the largest number of transactions found in a run, the false alarms of all runs, and the median time of a
+    run."""
     for name, more in (("at its default", ()), ("at 0 minutes", ("--max-transaction-timeout", "0"))):
         seconds, false, right = [], 0, 0
         for _ in range(TOOL_RUNS):

@@ -25,8 +25,8 @@ CALM_PROBES = 50
 
 
 def run(rate: int = 200, ids: int = 20, times: int = 3) -> list[Figure]:
-    """Runs a standalone cluster of two workers over PostgreSQL. Kills executors `times` times in turn, then kills one
-    worker for good; the other worker has to continue alone."""
+    """Runs a standalone cluster of two workers over PostgreSQL. Kills an executor `times` times, one after another,
+    then kills one worker for good; the other worker has to continue alone."""
     with ExitStack() as running:
         folder = Path(running.enter_context(TemporaryDirectory(prefix="txnscope-bench-")))
         store = running.enter_context(database("postgresql"))

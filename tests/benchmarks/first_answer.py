@@ -19,7 +19,6 @@ TIMEOUT_S = 400
 
 
 def run(records: int = 5_000_000, ids: int = 1_000_000) -> list[Figure]:
-    """Runs the benchmark on a broker of its own."""
     with prepared_broker(records, ids) as broker:
         return measure(broker, ids)
 
@@ -82,7 +81,8 @@ def _figures(first: FirstAnswer, ids: int, database: str) -> list[Figure]:
 
 
 def _stages(watched: Watched) -> list[Figure]:
-    """Returns the durations of the stages that the application's log shows."""
+    """Returns the durations of the stages that the application's log shows; empty if the log has no line about the
+    first read."""
     reads = [second for second, line in watched.said if "first read of the transaction log" in line]
     bound = next((second for second, line in watched.said if " cluster " in line), 0.0)
     if not reads:

@@ -30,7 +30,7 @@ TIMEOUT_S = 120
 
 
 class BatchCounter:
-    """Counts the batches of the topic in Fetch responses. The threads of the proxy call the counter."""
+    """Counts the batches of the topic HELD in Fetch responses. The threads of the proxy call the counter."""
 
     def __init__(self) -> None:
         self.reads: Counter[tuple[int, int, int]] = Counter()  # (partition, LSO, base offset of a batch)
@@ -94,6 +94,5 @@ def _measure(producers: Sequence[Producer], watched: Watched, counter: BatchCoun
 
 
 def _blocked(watched: Watched) -> int:
-    """Returns the number of blocked partitions in the answer about the cluster."""
     with closing(watched.rest()) as rest:
         return int(rest.get("")["partitions"]["blocked"])

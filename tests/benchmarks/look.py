@@ -82,7 +82,6 @@ def _layouts(client: KafkaClient) -> dict[str, TopicLayout]:
 
 
 def _first(layouts: dict[str, TopicLayout], count: int) -> dict[str, TopicLayout]:
-    """Returns the layouts of the first `count` partitions."""
     watched = {}
     for topic, layout in sorted(layouts.items())[: -(-count // OF_A_TOPIC)]:
         leaders = {p: leader for p, leader in layout.leaders.items() if p < count}

@@ -25,7 +25,6 @@ NOW_MS = 1_790_000_000_000
 
 
 def main(kind: str = "sqlite") -> None:
-    """Runs the benchmark on a new database of the kind `kind`."""
     with opened(kind) as engine:
         _measure(engine)
 

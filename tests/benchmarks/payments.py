@@ -20,7 +20,7 @@ POLL_S = 0.02
 
 @contextmanager
 def payments_broker(properties: Mapping[str, str] | None = None) -> Iterator[Broker]:
-    """Runs a broker that is a Kafka cluster of its own, with the topic and a transaction log."""
+    """Runs a broker that is a Kafka cluster of its own, with the topic TOPIC and a transaction log."""
     with bench_broker(properties) as broker:
         create_topic(broker.bootstrap, TOPIC, partitions=10)
         open_producer(broker.bootstrap, "creates-the-log")

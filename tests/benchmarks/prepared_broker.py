@@ -46,8 +46,8 @@ class BenchmarkBroker(Broker):
         return super()._java(*options, "-Xmx3g")  # Java uses the last option of a name
 
     def console_consumer(self, records: int) -> Spent:
-        """Measures the time of Kafka's console consumer from its start until it has formatted the first `records`
-        records.
+        """Measures the time and the CPU of Kafka's console consumer from its start until it has formatted the first
+        `records` records.
 
         Uses the Java options of Kafka's own start scripts. The options that `tool` uses are for short runs.
         """
@@ -89,7 +89,8 @@ def bench_broker(properties: Mapping[str, str] | None = None, heap_mb: int | Non
 
 @contextmanager
 def prepared_broker(records: int, ids: int) -> Iterator[BenchmarkBroker]:
-    """Runs a broker whose log holds about `records` records of exactly `ids` ids. Its data are removed at the end."""
+    """Runs a broker whose log holds about `records` records of `ids` ids. `ids`: a multiple of PARTITIONS; otherwise
+    the log holds fewer ids. The broker's data are removed at the end."""
     began = time.monotonic()
     with TemporaryDirectory(prefix="txnscope-bench-") as directory:
         broker = BenchmarkBroker(VERSION, free_port(), Path(directory) / "kafka", PROPERTIES)

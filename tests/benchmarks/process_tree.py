@@ -59,7 +59,8 @@ class ProcessTree:
 
 
 class PeakMemory:
-    """Measures the largest `pss_mb` while the block runs: `with PeakMemory(tree) as peak: …; peak.mb`."""
+    """Measures the largest `pss_mb` while the block runs: `with PeakMemory(tree) as peak: …; peak.mb`. At the end of
+    the block, raises ValueError if the driver or its JVM was missing."""
 
     def __init__(self, tree: ProcessTree, every_s: float = 0.5) -> None:
         self.mb = 0.0
@@ -93,7 +94,8 @@ class CpuMeter:
         self._before, self._began = tree.cpu_s(), time.monotonic()
 
     def cores(self) -> dict[str, float]:
-        """Returns the number of cores used, by kind of process."""
+        """Returns the number of cores used, by kind of process. Raises ValueError if the driver or its JVM is
+        missing."""
         seconds, now = time.monotonic() - self._began, self._tree.cpu_s()
         _check_whole(now)
         return {kind: (spent - self._before.get(kind, 0.0)) / seconds for kind, spent in now.items()}
@@ -157,4 +159,4 @@ _KINDS = (
     ("spark_jobs.runtime.fork_server\0", "Python workers and planner"),
     ("pyspark", "Python workers and planner"),
 )
-"""The kind of each process, by a part of its command line."""
+"""The kind of each process, by a part of its command line. The first part that is found counts."""

@@ -18,8 +18,8 @@ from tests.helpers.processes import send
 from tests.helpers.waiting import LIMIT_S, wait_until
 
 FIRST_READ, STANDS_BY = "first read of the transaction log", "standing by"
-"""Parts of log lines of `ingest`. FIRST_READ: the line reports progress of the first read; written from the first
-stored batch on. STANDS_BY: the line reports that the process waits for the lease."""
+"""Parts of log lines of `ingest`. A line with FIRST_READ reports the progress of the first read, and is first written
+when a batch is stored. A line with STANDS_BY reports that the process waits for the lease."""
 PLANNER = "python_streamin"
 """The name of planner processes, as Linux truncates it."""
 
@@ -57,7 +57,7 @@ class Program:
         return "\n".join(line for _, line in self.said[-20:])
 
     def stop(self) -> None:
-        """Ends the command by SIGTERM, and kills processes that remain."""
+        """Ends the command by SIGTERM. If the command does not end within LIMIT_S, kills all its processes."""
         self._process.terminate()
         try:
             self._process.wait(LIMIT_S)
@@ -76,7 +76,6 @@ class Program:
         send(signal.SIGSTOP, self.tree.processes()[1:])
 
     def freeze_planners(self) -> None:
-        """Freezes the processes that plan the reads."""
         send(signal.SIGSTOP, [one for one in self.tree.processes() if one.name() == PLANNER])
 
     def _all_said(self) -> str:

@@ -28,7 +28,6 @@ PAGES = tuple(f"/clusters/{CLUSTER}{page}" for page in ("", "/findings", "/parti
 
 
 def run(stores: tuple[str, ...] = STORES, ids: int = IDS) -> list[Figure]:
-    """Measures each database in turn, on a new store."""
     figures = [figure for store in stores for figure in _on(store, ids)]
     show(f"readers: each client asks for a page every {POLL_S:.0f} s, {ids:,} ids", figures)
     return figures

@@ -46,7 +46,6 @@ class Times(NamedTuple):
 
 
 def run(ids: int = 1_000_000, stores: tuple[str, ...] = STORES) -> list[Figure]:
-    """Measures each database in turn, on a new store."""
     return [figure for store in stores for figure in _on(store, ids)]
 
 
@@ -73,7 +72,7 @@ def _slowest(kind: str, pages: dict[str, Times]) -> Figure:
 
 
 def queries(store: LargeStore) -> Iterator[Query]:
-    """Yields every request that people and their tools send, with pages of 50 items."""
+    """Yields a query for each kind of request that people and their tools send. Pages have 50 items."""
     ids, producer_ids = store.ids, store.producer_ids
 
     def one(path: str) -> Callable[[random.Random], str]:

@@ -24,7 +24,6 @@ BAR_MS = 250.0
 
 
 def run(stores: tuple[str, ...] = STORES, ids: int = IDS) -> list[Figure]:
-    """Measures each database in turn, on a new store."""
     figures = [figure for store in stores for figure in _on(store, ids)]
     show(f"scrape: {ids:,} ids, {LAGGING:,} lagging partitions, {SCRAPES} scrapes", figures)
     return figures

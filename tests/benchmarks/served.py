@@ -21,14 +21,14 @@ START_S = 30.0
 
 
 class Client:
-    """A client of the service with process id `pid`. Raises RuntimeError if the status of an answer is not 200."""
+    """A client of the service with process id `pid`."""
 
     def __init__(self, port: int, pid: int) -> None:
         self.port, self.pid = port, pid
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
     def get(self, path: str, **headers: str) -> bytes:
-        """Returns the body of the answer."""
+        """Returns the body of the answer. Raises RuntimeError if its status is not 200."""
         self._connection.request("GET", path, headers=headers)
         answer = self._connection.getresponse()
         body = answer.read()

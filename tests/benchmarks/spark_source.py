@@ -34,8 +34,9 @@ TIMEOUT_S = 300
 
 
 def main(bootstrap: str, tasks: int) -> None:
-    """Reads with `tasks` parallel tasks. Prints a list for each batch with data: [seconds since this process began,
-    records, runs, CPU seconds of all processes so far]."""
+    """Reads with `tasks` parallel tasks. Prints a JSON list with one item for each batch that has data: [seconds since
+    this process began, records, runs, CPU seconds of all processes so far]. If the log is not read within TIMEOUT_S,
+    exits with an error after that."""
     began = time.monotonic()
     client = ClientSettings.load(bootstrap, None)
     ends = log_ends(bootstrap)

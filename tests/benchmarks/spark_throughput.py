@@ -47,7 +47,6 @@ class Rate(NamedTuple):
 
 
 def run(records: int = 5_000_000, ids: int = 1_000_000) -> list[Figure]:
-    """Runs the benchmark on a broker of its own."""
     with prepared_broker(records, ids) as broker:
         return measure(broker)
 

@@ -46,7 +46,6 @@ def run(held_s: float = 300) -> list[Figure]:
 
 
 def _idle(bootstrap: str, watched: Watched) -> list[Figure]:
-    """Measures the CPU of the same application before and after the 10,000 partitions are created."""
     few = cores_at_rest(watched.tree, SETTLE_S, IDLE_S)
     create(bootstrap, MANY // OF_A_TOPIC)
     wait_until_watched(watched, MANY)
@@ -62,7 +61,7 @@ def _idle(bootstrap: str, watched: Watched) -> list[Figure]:
 
 
 def stopping(bootstrap: str, watched: Watched) -> list[Figure]:
-    """Opens transactions of 50 partitions each, holds them open together, commits them, and begins again."""
+    """Opens transactions of 50 partitions each, holds them open together, and commits them; all this ROUNDS times."""
     create_topic(bootstrap, STOPPED, partitions=STOPPED_PARTITIONS)
     producers = [open_producer(bootstrap, f"stops-{n}") for n in range(STOPPED_PARTITIONS // OF_A_TRANSACTION)]
     with closing(watched.rest()) as rest:
@@ -97,8 +96,8 @@ def _stop_once(producers: Sequence[Producer], rest: Rest) -> tuple[float, float,
 
 
 def _wait_for_names(rest: Rest, expected: dict[int, str]) -> tuple[float, float]:
-    """Walks through the pages again and again, until exactly the blocking transactions in `expected` are found. Returns
-    the end (monotonic) and the duration of the last walk."""
+    """Walks through the pages again and again, until exactly the blocking transactions in `expected` (transactional.id
+    by partition) are found. Returns the end (monotonic) and the duration of the last walk."""
     give_up = time.monotonic() + TIMEOUT_S
     while True:
         began = time.monotonic()
@@ -113,7 +112,7 @@ def _wait_for_names(rest: Rest, expected: dict[int, str]) -> tuple[float, float]
 
 
 def _lagging(rest: Rest) -> Iterator[Any]:
-    """Yields the lagging partitions, one page after the other."""
+    """Yields the lagging partitions of the topic STOPPED, one page after the other."""
     cursor: dict[str, str] = {}
     while True:
         page = rest.get("/partitions", lagging="true", topic=STOPPED, limit=PAGE, **cursor)

@@ -78,7 +78,7 @@ def _on(kind: str, rate: int, ids: int, times: int) -> list[Figure]:
 
 
 def _wait_for_commit(bootstrap: str, port: int) -> float:
-    """Commits once, and returns the seconds until REST shows it."""
+    """Starts a producer and commits once. Returns the seconds from the call until REST shows the commit."""
     began = time.monotonic()
     with closing(Probe(bootstrap, Rest(port))) as probe:
         probe.commit()

@@ -27,7 +27,7 @@ class Rest:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
 
     def get(self, path: str, **query: Any) -> Any:
-        """Returns the JSON at a path below the cluster, or None if the status is not 200."""
+        """Returns the JSON at a path below the cluster, or None if there is no answer, or its status is not 200."""
         try:
             self._connection.request("GET", f"/api/v1/clusters/{self._cluster}{path}?{urlencode(query)}")
             answer = self._connection.getresponse()
@@ -57,7 +57,7 @@ class Watched(Program):
 
     def wait_until_read(self, ids: int, timeout_s: float) -> float:
         """Waits until REST shows all `ids` ids, and every partition is read to its end. Returns the seconds since the
-        start."""
+        start. Raises RuntimeError after `timeout_s`, or if the application ends."""
         with closing(self.rest()) as rest:
             while not self._is_read(rest, ids):
                 if not self.is_running or self.elapsed_s() > timeout_s:

@@ -1,5 +1,5 @@
-"""Runs a process that uses a client library. Each line on the process's standard input is a command, which the process
-answers with one line."""
+"""Runs a process that uses a client library. The process prints READY when it has started. Each line on its standard
+input is a command, after which the process prints DONE."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Client:
         threading.Thread(target=_read, args=(self._process.stdout, self._said), daemon=True).start()
 
     def wait_for(self, line: str) -> None:
-        """Waits for the next line of the process. Asserts that it equals `line`."""
+        """Waits at most LIMIT_S for the next line of the process. Asserts that it equals `line`."""
         try:
             said = self._said.get(timeout=LIMIT_S)
         except queue.Empty:

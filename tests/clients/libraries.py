@@ -70,7 +70,8 @@ def aiokafka() -> list[str]:
 
 
 def kafkajs(directory: Path) -> list[str]:
-    """Installs KafkaJS into `directory`, as package-lock.json pins it, and returns the command."""
+    """Installs KafkaJS into `directory`, as package-lock.json pins it, and returns the command. Raises NotHere without
+    Node.js or npm."""
     node, npm = (_found(name, "KafkaJS needs it") for name in ("node", "npm"))
     shutil.copytree(KAFKAJS, directory)
     install = [npm, "ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund"]

@@ -90,7 +90,8 @@ class Scenario:
     killed_ms: int = 0
 
     def run(self) -> None:
-        """Runs until all clients are done, and the store has all their transactions."""
+        """Runs until all clients are done, and the store has all their transactions, and the findings about churn and
+        timeouts."""
         for topic, partitions in _TOPICS.items():
             create_topic(self.broker.bootstrap, topic, partitions)
         rolled_out = threading.Event()
@@ -228,7 +229,7 @@ class Scenario:
 
 @contextmanager
 def _feeding(bootstrap: str) -> Iterator[Order]:
-    """Sends orders to every partition, continuously during the block."""
+    """Sends orders to every partition, continuously during the block. Yields a function that sends one more order."""
     producer = plain_producer(bootstrap)
 
     def order(text: str, partition: int) -> None:

@@ -81,7 +81,6 @@ def targets(board: Json) -> Iterator[tuple[Json, Json]]:
 
 
 def labels_of(legend: str) -> list[str]:
-    """Returns the labels that a legend shows."""
     return re.findall(r"{{\s*(\w+)\s*}}", legend)
 
 
@@ -91,8 +90,6 @@ def substituted(expr: str, values: Mapping[str, str]) -> str:
 
 
 def asking(url: str) -> Ask:
-    """Returns a function that sends requests to the Prometheus at `url`."""
-
     def ask(path: str, parameters: Mapping[str, str]) -> Any:
         try:
             with urlopen(f"{url.rstrip('/')}/api/v1/{path}?{urlencode(parameters)}", timeout=ANSWER_S) as answer:

@@ -30,13 +30,12 @@ EMPTY_IN_DEMO: Final = {
 
 
 def boards() -> dict[str, Json]:
-    """Returns the dashboards by file name."""
     return {board.file: json.loads((FOLDER / board.file).read_text("utf-8")) for board in BOARDS}
 
 
 def failures_in_demo(url: str) -> list[str]:
-    """Returns a line for each query that the demo's Prometheus at `url` refuses, and for each query without a result,
-    unless EMPTY_IN_DEMO has the reason."""
+    """Returns the lines of `check_queries.failures` for the demo's Prometheus at `url`. A query may have no result only
+    if EMPTY_IN_DEMO has the reason."""
     return failures_of(
         [*boards().values()], asking(url), GIVEN, lambda _, where: where.removeprefix(PREFIX) in EMPTY_IN_DEMO
     )

@@ -25,7 +25,7 @@ def test_the_service_and_the_alerts_use_the_same_limits() -> None:
 
 
 def steps_of(panel: Json) -> set[float]:
-    """Returns the thresholds of the panel, or of the columns of a table."""
+    """Returns the thresholds of the panel, and of the columns if the panel is a table."""
     config = panel["fieldConfig"]
     found = [config["defaults"]["thresholds"]["steps"]]
     for override in config["overrides"]:

@@ -57,12 +57,11 @@ def compose(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
 
 
 def variables() -> set[str]:
-    """Returns the names of the variables that compose.yml uses."""
     return {match["name"] for match in _VARIABLE.finditer((COMPOSE / "compose.yml").read_text("utf-8"))}
 
 
 def mounts(service: Mapping[str, Any]) -> Iterator[Mount]:
-    """Yields the mounts of files, without named volumes."""
+    """Yields the mounts of files and folders of the repository. A named volume is not one of them."""
     for volume in service.get("volumes", ()):
         source, target, *mode = volume.split(":")
         if source.startswith("."):
@@ -70,7 +69,8 @@ def mounts(service: Mapping[str, Any]) -> Iterator[Mount]:
 
 
 def behind(service: Mapping[str, Any], path: str) -> Path:
-    """Returns the path on the host that is mounted at this path of the container."""
+    """Returns the path on the host that is mounted at this path of the container. Raises AssertionError if there is
+    none."""
     for mount in mounts(service):
         if PurePosixPath(path).is_relative_to(mount.target):
             return mount.source / PurePosixPath(path).relative_to(mount.target)

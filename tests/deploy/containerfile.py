@@ -12,7 +12,8 @@ _ESCAPED: Final = re.compile(r"\\\n\s*")
 
 
 class Stage(NamedTuple):
-    """A stage of the Containerfile. `base` is an image or another stage."""
+    """A stage of the Containerfile. `base`: an image or another stage; `lines`: (instruction, its arguments) in
+    order."""
 
     name: str
     base: str
@@ -22,7 +23,7 @@ class Stage(NamedTuple):
         return [rest for name, rest in self.lines if name == instruction]
 
     def words(self, instruction: str) -> list[str]:
-        """Returns the JSON list of the last CMD or ENTRYPOINT."""
+        """Returns the arguments of the stage's last `instruction` (CMD or ENTRYPOINT), which are a JSON list."""
         words: list[str] = json.loads(self.all(instruction)[-1])
         return words
 

@@ -144,8 +144,8 @@ def test_copied_files_exist_and_are_not_ignored_by_the_build() -> None:
 
 
 def test_the_health_check_uses_the_address_of_the_service() -> None:
-    """All five places that give a port must give the same port, and the health check must request an existing
-    address."""
+    """All places that give a port (command, health check, EXPOSE, compose.yml) must give the same port, and the health
+    check must request an existing address."""
     service = stages()["service"]
     flags = parse_command(service.words("CMD"))
     (check,) = service.all("HEALTHCHECK")
@@ -160,7 +160,7 @@ def test_the_health_check_uses_the_address_of_the_service() -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_a_role_contains_every_requirement_of_its_packages(name: str) -> None:
-    """Requirements for other systems or Python versions are exempt."""
+    """Requirements of extras, and those for other systems or Python versions, are exempt."""
     chosen = parse(role(ROOT, extras(name)))
     for package in chosen:
         try:

@@ -21,7 +21,6 @@ PROVISIONING = COMPOSE / "grafana" / "provisioning"
 
 
 def rule_files() -> list[Path]:
-    """Returns the files that match Prometheus' patterns for rule files."""
     found: list[Path] = []
     for pattern in read_yaml(PROMETHEUS)["rule_files"]:
         path = PurePosixPath(pattern)
@@ -41,7 +40,8 @@ def flag(service: str, name: str) -> str:
 
 
 def serves(target: str, *, on: str) -> bool:
-    """Returns whether `host:port`, as the container `on` resolves it, is a port of a container."""
+    """Returns whether `host:port`, as the container `on` resolves it, is a published port of a container. Raises
+    KeyError if no container has this name."""
     host, _, port = target.rpartition(":")
     name = on if host == "localhost" else host
     return int(port) in [container for _, _, container in published(SERVICES[name])]

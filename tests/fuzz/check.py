@@ -48,7 +48,7 @@ class Fault(NamedTuple):
 
 
 class Hung(Exception):
-    """Raised if a group of inputs takes too long."""
+    """Raised if a group of inputs takes too long, or too many fetches."""
 
 
 class Checked(NamedTuple):

@@ -212,7 +212,6 @@ def _mutate_record(rng: Random, one: Batch, record: Record) -> None:
 
 
 def _rearranged(rng: Random, one: Batch, record: Record) -> None:
-    """Repeats or removes the record, removes its key or its value, or shuffles the records."""
     kind = rng.randrange(5)
     if kind == 0:
         one.records.append(record.copy())
@@ -268,7 +267,6 @@ def _changed(rng: Random, piece: Piece) -> bytes:
 
 
 def _nudged(rng: Random, piece: Piece) -> bytes:
-    """Returns the field's number with a small change."""
     if piece.kind in SIZES.values():
         return number_of(piece.kind, int.from_bytes(piece.data, "big") + rng.randint(-3, 3))
     return bytes([piece.data[0] ^ rng.choice((1, 2, 3, 4, 0x80))]) + piece.data[1:]
@@ -286,8 +284,8 @@ def _flip(rng: Random, data: bytearray, start: int) -> None:
 
 
 def _blindly(rng: Random, data: bytearray) -> bytearray:
-    """Flips bits, cuts off the end, or inserts a piece of another batch. After a cut or an insertion, corrects the
-    length in most cases."""
+    """Flips bits, cuts off the end, or puts a piece of another batch in place of some bytes. After a cut or a
+    replacement, corrects the length in most cases."""
     kind = rng.random()
     if kind < 0.5:
         _flip(rng, data, rng.choice((0, HEADER_SIZE - 4, HEADER_SIZE)))

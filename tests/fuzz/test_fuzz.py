@@ -43,8 +43,7 @@ def test_inputs_are_repeatable_and_surround_the_mutated_batch_by_good_ones() -> 
 
 
 def test_a_batch_is_unchanged_after_splitting_and_joining() -> None:
-    """Batches that real brokers wrote are the same after splitting and joining. So mutations start from the bytes that
-    Kafka writes."""
+    """Mutations have to start from the bytes that real brokers write."""
     for log in segments("*/__transaction_state-*"):
         data = log.read_bytes()
         first = data[: 12 + int.from_bytes(data[8:12], "big")]
@@ -52,8 +51,6 @@ def test_a_batch_is_unchanged_after_splitting_and_joining() -> None:
 
 
 def test_the_seeds_cover_every_kind_of_record_and_batch() -> None:
-    """The seeds have both versions, every state and tag, tombstones, all codecs, and batches with several and with no
-    records."""
     found: Counter[str] = Counter()
     for seed in seeds():
         found[f"codec {seed.codec}"] += 1

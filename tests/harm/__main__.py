@@ -1,6 +1,6 @@
 """`python -m tests.harm`: kills and freezes every kind of process, alone and in pairs, at rest, under load and during a
-first read. Then limits the application to half a core for ten minutes. Writes the figures into
-docs/killed-and-frozen.md."""
+first read. Then limits the application to half a core for ten minutes. Prints the figures, or with `--report` writes
+them into a file (docs/killed-and-frozen.md)."""
 
 from __future__ import annotations
 

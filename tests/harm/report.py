@@ -21,8 +21,8 @@ freezes ([why and how](adr/0009-progress-keeps-the-lease.md)).
 
 
 def put(page: str, section: str) -> str:
-    """Returns the page with the new section, which replaces the section of the same title if there is one. Other
-    sections stay as they are."""
+    """Returns the page with the new section, which replaces the section of the same title if there is one, also one
+    about another version of Kafka. Other sections stay as they are; the text above them is renewed."""
     sections = {_title(part): part for part in page.split(_SECTION)[1:]}
     sections[_title(section)] = section
     return _SECTION.join([_HEAD, *sections.values()])

@@ -53,8 +53,8 @@ class BrokerWithAcls:
     """A broker on which users initially have no permission: `with BrokerWithAcls("4.3.1", directory, ["ann"]) as
     guarded`.
 
-    `users` log in at `bootstrap`; `properties(user)` is a user's client.properties. At `admin`, every client may do
-    everything.
+    `users` log in at `bootstrap`; `properties(user)` writes a user's client.properties, and returns its path. At
+    `admin`, every client may do everything.
     """
 
     def __init__(

@@ -20,8 +20,8 @@ PROGRAMS: Final = ("prometheus-alertmanager", "alertmanager")
 
 @contextmanager
 def alertmanager(config: Path, folder: Path) -> Iterator[str]:
-    """Yields the URL of an Alertmanager with this configuration, whose log and data are in `folder`. Skips the test if
-    Alertmanager is not installed."""
+    """Yields the URL of an Alertmanager with the configuration `config`. Its log and data are in `folder`. Skips the
+    test if Alertmanager is not installed."""
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         pytest.skip("Alertmanager is not installed (make system-packages)")

@@ -83,7 +83,8 @@ class Described(NamedTuple):
 
 def on(version: str) -> pytest.MarkDecorator:
     """Returns a mark that runs a test on `version`. If TXNSCOPE_TEST_TURN is odd, the test runs on the other one of the
-    two VERSIONS. If TXNSCOPE_TEST_VERSIONS is set, the test runs on all VERSIONS."""
+    two VERSIONS, unless `version` is not one of the two. If TXNSCOPE_TEST_VERSIONS is set, the test runs on all
+    VERSIONS."""
     return pytest.mark.parametrize("version", VERSIONS if FULL_MATRIX else (_in_turn(version),))
 
 
@@ -150,7 +151,8 @@ def second_listener(
 class Cluster:
     """Three brokers, each also a controller: `with Cluster("4.3.1", directory) as cluster`. One broker may fail.
 
-    By default, the transaction log is on all three brokers. `properties` adds settings, or overrides the default ones.
+    By default, each partition of the transaction log has a replica on every broker. `properties` adds settings, or
+    overrides the default ones.
     """
 
     def __init__(self, version: str, directory: Path, properties: Mapping[str, str] | None = None) -> None:
@@ -255,8 +257,8 @@ def describe_transaction(bootstrap: str, transactional_id: str) -> Described:
 
 
 def kafka_transactions(broker: Broker, *arguments: str) -> list[dict[str, str]]:
-    """Returns the rows that `kafka-transactions.sh` prints, as values by column. `arguments`: `"list"`, or
-    `"describe", "--transactional-id", ID`."""
+    """Returns the rows that `kafka-transactions.sh` prints, as values by column. `arguments`: the command of the
+    tool and its flags, such as `"list"`, or `"describe", "--transactional-id", ID`."""
     printed = broker.tool(
         "org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", broker.bootstrap, *arguments
     )

@@ -79,13 +79,12 @@ def document() -> dict[str, dict[str, Any]]:
 
 
 def recorded() -> dict[str, dict[str, Any]]:
-    """Returns the content of the committed file."""
     found: dict[str, dict[str, Any]] = json.loads(FILE.read_text())
     return found
 
 
 def sample(key: str, entry: Mapping[str, Any]) -> str:
-    """Returns a value that the key may have."""
+    """Returns the value with which the key is tried."""
     first: str = next(iter(entry.get("values", ())), "1")
     return _SAMPLES.get(key, first)
 

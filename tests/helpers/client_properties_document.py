@@ -40,7 +40,6 @@ _CAUSE: Final = re.compile(
 
 
 def main() -> None:
-    """Tries every row, and writes the table."""
     with TemporaryDirectory() as directory, staged(Path(directory)) as stage:
         rows = [line(row, by_kafka(stage, row), by_doctor(stage, row)) for row in ROWS]
     text = DOCUMENT.read_text("utf-8")
@@ -48,7 +47,8 @@ def main() -> None:
 
 
 class staged:  # noqa: N801  # used like a function
-    """Context manager that yields the broker and the files of the rows: `with staged(directory) as stage`."""
+    """Context manager that yields a Stage: a broker, and the files that rows of the table in docs/running.md name. Use:
+    `with staged(directory) as stage`."""
 
     def __init__(self, directory: Path) -> None:
         self._secured = SecuredBroker(VERSION, directory)
@@ -106,7 +106,6 @@ def by_kafka(stage: Stage, row: Row) -> str:
 
 
 def by_doctor(stage: Stage, row: Row) -> str:
-    """Returns the outcome of a row with `txnscope doctor`."""
     servers = stage.servers(row)
     flags = ["--kafka-config", str(stage.properties(row, {}))] + (["--bootstrap-servers", servers] if servers else [])
     out, err = io.StringIO(), io.StringIO()

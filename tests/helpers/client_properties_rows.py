@@ -38,7 +38,7 @@ class Row(NamedTuple):
     """A row of the table.
 
     - `shown`: the input as the document shows it.
-    - `text`: the text of the file, with SEC for the folder of secrets.
+    - `text`: the text of the file, with SEC for the folder of secrets, and //HOST for // and the address.
     - `listener`: the attribute of SecuredBroker that has the address.
     - `servers`: the value of the flag for the bootstrap servers, with HOST for the address; None if the file names the
       servers.

@@ -67,8 +67,8 @@ class App(ABC):
         return self.start(self.example)
 
     def start(self, transactional_id: str, timeout_ms: int = 60_000) -> Producer:
-        """Starts a producer. Returns when the coordinator has aborted the id's open transaction and its markers are
-        written."""
+        """Starts a producer. If the id has an open transaction, returns once the coordinator has aborted it and its
+        markers are written. Raises KafkaException, Stopped."""
         started = clients.producer(self.context.bootstrap, transactional_id, timeout_ms)
         retry(self.context.stop, started.init_transactions)
         self.book.initialised(transactional_id)
@@ -91,7 +91,7 @@ class App(ABC):
             self.end(producer, transactional_id, commit=False)
 
     def end(self, producer: Producer, transactional_id: str, *, commit: bool) -> None:
-        """Ends the open transaction."""
+        """Ends the open transaction, and records its end. Raises KafkaException, Stopped."""
         if commit:
             retry(self.context.stop, producer.commit_transaction)
             self.book.committed(transactional_id)

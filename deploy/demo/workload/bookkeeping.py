@@ -20,11 +20,12 @@ class Aborts(NamedTuple):
 
 
 class Account(NamedTuple):
-    """The record of one transactional.id. Counts only transactions that have ended, with their markers written.
+    """The record of one transactional.id. Counts only transactions that have ended.
 
     `empty_aborts`: number of EndTxn(abort) requests without any partition added (KIP-890). Kafka writes a record for
     each, although there was no transaction. `participants`: every partition that was ever part of a transaction of the
-    id, sorted. `state`: the state that DescribeTransactions must return now; None while a transaction may be open.
+    id, sorted. `state`: the state that DescribeTransactions must return once all markers are written; None while a
+    transaction may be open.
     """
 
     app: str

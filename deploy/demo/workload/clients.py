@@ -33,7 +33,7 @@ class Stopped(Exception):
 
 
 class Undelivered(Exception):
-    """Records of an open transaction did not reach the broker."""
+    """Records of an open transaction were not acknowledged within PATIENCE_S."""
 
 
 class Refused(Exception):
@@ -98,7 +98,8 @@ def retry(stop: threading.Event, call: Callable[..., Any], *arguments: Any) -> A
     `arguments`.
 
     After a retriable error, and if no broker answers, the call is repeated; the repeated call continues the former
-    call. Raises Stopped if `stop` is set; KafkaException for any other error, or for any error after PATIENCE_S.
+    call. If `stop` is set, raises Stopped instead of repeating the call. Raises KafkaException for any other error, and
+    for any error after PATIENCE_S.
     """
     give_up = time.monotonic() + PATIENCE_S
     while True:
@@ -129,8 +130,8 @@ def create_topics(bootstrap: str, partitions: dict[str, int]) -> None:
 
 
 def partition_count(bootstrap: str, topic: str, stop: threading.Event) -> int:
-    """Returns the number of partitions; 0 if the topic does not exist. If the broker restarts, waits until it answers
-    again. Raises KafkaException, Stopped."""
+    """Returns the number of partitions; 0 if the topic does not exist or cannot be read. If the broker restarts, waits
+    until it answers again. Raises KafkaException, Stopped."""
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=_null_logger)
     found = retry(stop, admin.list_topics, topic).topics[topic]
     return 0 if found.error is not None else len(found.partitions)

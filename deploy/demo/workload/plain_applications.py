@@ -92,7 +92,7 @@ class Reports(App):
         self._connection = Connection(context.bootstrap, context.stop)
 
     def step(self) -> None:
-        # the coordinator has fenced the last run's producer: every run is a new one
+        # the coordinator has fenced the last run's producer, so every run starts a new producer
         report = self.start(self.example, self.context.timeout_ms)
         self.begin(report, self.example, [((self.named(REPORTS), 0), b"page 1 of 1000")])
         wait_for_state(self._connection, self.example, "CompleteAbort")

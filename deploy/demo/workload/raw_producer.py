@@ -34,7 +34,7 @@ TRANSACTIONS, GROUPS = 1, 0
 
 
 class Refused(Exception):
-    """Kafka answered with an error that does not go away."""
+    """Kafka answered with an error that no repetition mends, or with the same kind of error for PATIENCE_S."""
 
     def __init__(self, what: str, code: int) -> None:
         super().__init__(f"{what}: error {code}")
@@ -126,7 +126,7 @@ def describe(connection: Connection, transactional_id: str) -> Any:
 
 
 def wait_for_state(connection: Connection, transactional_id: str, state: str) -> None:
-    """Waits until the coordinator reports `state`. Raises Stopped, and TimeoutError after PATIENCE_S."""
+    """Waits until the coordinator reports `state`. Raises Refused, Stopped, and TimeoutError after PATIENCE_S."""
     give_up = time.monotonic() + PATIENCE_S
     while (now := describe(connection, transactional_id).transaction_state) != state:
         if time.monotonic() > give_up:
@@ -159,7 +159,6 @@ class HandMadeProducer:
         self._set_identity(ask_coordinator(self.connection, request, self.transactional_id))
 
     def _end(self, version: int, *, commit: bool) -> Any:
-        """Sends EndTxn in `version` of the request, and returns the answer."""
         request = EndTxnRequest(
             transactional_id=self.name,
             producer_id=self.producer_id,
@@ -198,9 +197,9 @@ class RawProducer(HandMadeProducer):
             self._accept_ended(e, "Commit" if commit else "Abort")
 
     def _accept_ended(self, refused: Refused, outcome: str) -> None:
-        """Accepts a refused EndTxn if the transaction has ended with `outcome`; otherwise raises `refused`. An EndTxn
-        is refused, for example, if its first answer was lost in a restart of the coordinator: the repeated request has
-        an old epoch."""
+        """Accepts an EndTxn that was refused as fenced, if the coordinator has decided `outcome` for the transaction;
+        otherwise raises `refused`. An EndTxn is refused, for example, if its first answer was lost in a restart of the
+        coordinator: the repeated request has an old epoch."""
         now = describe(self.connection, self.name)
         done = now.producer_epoch == self.producer_epoch + 1 and now.transaction_state.endswith(outcome)
         if refused.code not in _FENCED or not done:
@@ -242,7 +241,7 @@ def append(
     versions: tuple[int, int],
     retry_on: frozenset[int] = frozenset(),
 ) -> int:
-    """Produces `records` with acks=all. Returns the offset of the first record.
+    """Produces `records` with acks=all. Returns the offset of the first record. Raises Refused, Stopped.
 
     `versions`: the oldest and the newest version of Produce that may be sent. The newest of these versions that the
     broker knows is sent.

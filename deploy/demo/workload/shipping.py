@@ -34,8 +34,8 @@ class Shipping(App):
         self._consumer.subscribe([self.named(ORDERS)])
 
     def step(self) -> None:
-        """Ships as many orders as one step of the orders application writes, so that neither application waits for
-        long."""
+        """Ships as many records of orders as one step of the orders application commits, so that neither application
+        waits for long."""
         orders = self._read(ORDER_PARTITIONS)
         if self.choices.random() < ABORT_RATE:
             self._ship(orders, commit=False)  # then ships the same orders again

@@ -57,7 +57,7 @@ class Workload:
         """Runs every application at its own pace until `stop` is set, then waits up to two seconds for all of them.
         Transactions may stay open.
 
-        Raises WorkloadError as soon as an application fails.
+        If an application fails, stops the others in the same way, and raises WorkloadError.
         """
 
         def work(app: App) -> None:

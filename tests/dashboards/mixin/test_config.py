@@ -129,7 +129,6 @@ def test_mixins_can_be_added_to_each_other() -> None:
 
 
 def test_alerts_work_with_another_label_of_the_cluster(tmp_path: Path) -> None:
-    """Runs promtool's tests of the rules with a new name for the label of the cluster."""
     write(tmp_path, groups(clusterLabel=EXPORTED))
     label = re.compile(r"(?<![-\w$.])cluster(?=[=!]|: )|(?<!scope: )(?<=[({ ])cluster(?=[,)])|(?<=\$labels\.)cluster\b")
     names = [f"{name}.test.yml" for name in QUICK_TESTS]

@@ -23,7 +23,8 @@ NUMBERS: Final = {"le": ("0.1", "1", "+Inf"), "partition": ("0", "1")}
 
 def answer(path: str, parameters: Mapping[str, str]) -> Any:
     """Returns an answer of Prometheus. A request for the values of a label gets one value. A query gets two series with
-    the labels of its first `by` clause, or three series if it groups by `le`."""
+    the labels of its first `by` clause (without one: `job` and `instance`), or three series if it groups by `le`
+    only."""
     if path.startswith("label/"):
         return ["one"]
     grouped = re.search(r"by \(([^)]*)\)", parameters["query"])

@@ -1,4 +1,4 @@
-"""Reads each file of dashboards/rules and docs/runbooks once, and runs the programs that check them."""
+"""Reads the files of dashboards/rules, and runs the programs that check them."""
 
 from __future__ import annotations
 
@@ -56,6 +56,5 @@ def run(program: str, *arguments: str | Path, cwd: Path = FOLDER) -> subprocess.
 
 
 def accepts(program: str, *arguments: str | Path) -> None:
-    """Asserts that the program exits with 0 for these arguments."""
     done = run(program, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr

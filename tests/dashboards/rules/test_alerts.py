@@ -1,4 +1,4 @@
-"""Tests that each alert has a meaning, a page and a remedy, and that urgent alerts fire without delay. Also runs
+"""Tests that each alert has a meaning, a page and a remedy, and that a hanging transaction pages at once. Also runs
 promtool: the rules must be well formed, and each alert must fire in one test and not fire in another one."""
 
 from __future__ import annotations

@@ -60,12 +60,12 @@ class Demo:
         return re.findall(r"http://\S+$", self.said, re.MULTILINE)
 
     def end(self) -> int:
-        """Waits until the demo ends by itself, and returns its exit code."""
+        """Waits until the demo ends, and returns its exit code."""
         self.said += self.process.communicate(timeout=LIMIT_S)[0].decode()
         return self.process.returncode
 
     def processes(self) -> list[psutil.Process]:
-        """Returns the descendants that still run."""
+        """Returns the processes that still run: the demo and its descendants."""
         return with_environment(MARK, self.mark)
 
     def leftovers(self) -> list[str]:
@@ -74,15 +74,15 @@ class Demo:
         return [f"port {port}" for port in ports] + files + [command_of(one) for one in self.processes()]
 
     def kill(self) -> None:
-        """Kills all remaining processes of the demo."""
         send(signal.SIGKILL, self.processes())
         self.process.communicate()
 
 
 @contextmanager
 def showing(scratch: Path) -> Iterator[Demo]:
-    """Runs a demo until it has printed its tour. At the end of the block, sends SIGTERM to the demo, and checks that no
-    process of the demo remains."""
+    """Runs a demo until it has printed its tour. At the end of the block, sends SIGTERM to the demo, and asserts that
+    the demo exits with 0, and that no process, file or open port of the demo remains. After a failure, kills the
+    demo."""
     demo = Demo(scratch)
     try:
         demo.read_until("Ctrl-C ends the demo.")

@@ -83,7 +83,8 @@ def notices() -> list[Notice]:
 
 @pytest.fixture
 def monitoring(tmp_path: Path, notices: list[Notice]) -> Iterator[Monitoring]:
-    """Runs Prometheus and Alertmanager for a txnscope that does not exist."""
+    """Runs Prometheus and Alertmanager for a txnscope that does not exist. Skips the test if one of the programs is not
+    installed."""
     try:
         programs = find_programs()
     except NotInstalled as e:

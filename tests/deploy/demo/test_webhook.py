@@ -1,4 +1,4 @@
-"""Tests that the demo's webhook prints Alertmanager's notifications."""
+"""Tests that the demo's webhook reports each change of an alert or a finding once, as one line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ LINK = "http://127.0.0.1:8080/clusters/demo/findings/1f0c"
 
 
 def alert(status: str = "firing", fingerprint: str = "a", summary: str = "A transaction hangs") -> dict[str, Any]:
-    """Returns an alert as Alertmanager sends it."""
     return {
         "status": status,
         "labels": {"alertname": "KafkaTransactionHanging", "severity": "critical", "topic": "refunds"},

@@ -92,7 +92,6 @@ def test_the_workload_stops_without_waiting_for_a_transaction(broker_431: Broker
     stop, stopped_after = threading.Event(), -1.0
 
     def is_amid_work() -> bool:
-        """Returns whether a transaction is committed, and the nightly report is in the middle of its transaction."""
         book = merged(app.book for app in workload.apps)
         report = next((account for i, account in book.items() if i.endswith("nightly-report")), None)
         return commits(book) > 0 and report is not None and report.state is None and bool(report.participants)
@@ -130,8 +129,8 @@ def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker) -> 
 
 @pytest.mark.broker
 def test_a_transaction_with_a_refused_record_is_aborted_and_repeated(broker_431: Broker) -> None:
-    """The workload aborts a transaction with a refused record, and repeats it, as applications do. Brokers refuse
-    records while their verification guard is switched on again. Such a refusal once ended the demo."""
+    """Brokers refuse records while their verification guard is switched on again. Such a refusal once ended the
+    demo."""
     app = Imports(AppContext(broker_431.bootstrap, 7, a_prefix(), 1_000, threading.Event()))
     bootstrap, topic, name = broker_431.bootstrap, app.context.prefix + IMPORTS, app.example
     create_topic(bootstrap, topic)
@@ -163,7 +162,7 @@ class Dropped:
 
 
 class DiesOnce:
-    """A producer whose first commit of offsets fails with an error after which librdkafka refuses all further work."""
+    """A producer whose commits of offsets fail with an error after which librdkafka refuses all further work."""
 
     def __init__(self, real: Producer) -> None:
         self._real = real

@@ -50,7 +50,7 @@ class ApiServer:
                 *("--cert-dir", self._folder / "certificates", "--token-auth-file", tokens),
                 *("--service-account-issuer", "https://tests", "--service-account-key-file", key),
                 *("--service-account-signing-key-file", key, "--service-cluster-ip-range", "10.0.0.0/24"),
-                # which would want the default account of each namespace, made by a controller
+                # without ServiceAccount: it needs the default account of each namespace, which a controller would make
                 *("--authorization-mode", "RBAC", "--disable-admission-plugins", "ServiceAccount"),
             )
             self._running = starting.pop_all()
@@ -72,7 +72,7 @@ class ApiServer:
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None, kind: str = "application/json") -> Any:
         """Sends a request. Returns the answer, decoded if the answer is a JSON object. If the server refuses the
-        request, raises AssertionError with the server's message."""
+        request, raises AssertionError with the server's message, or HTTPError for /readyz."""
         request = urllib.request.Request(
             self._url + path,
             None if body is None else json.dumps(body).encode(),

@@ -23,7 +23,7 @@ ON: Final = "--set=prometheusRule.enabled=true,dashboards.enabled=true,serviceMo
 
 
 def boards(manifests: list[Manifest]) -> dict[str, str]:
-    """Returns the content of each dashboard's file."""
+    """Returns the content of each dashboard's file, by file name."""
     found: dict[str, str] = {}
     for manifest in of_kind(manifests, "ConfigMap"):
         if "grafana_dashboard" in manifest["metadata"]["labels"]:

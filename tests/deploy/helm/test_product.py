@@ -57,7 +57,8 @@ COMMANDS: Final = {"job": "ingest", "service": "serve", "migration": "migrate"}
 
 
 def environment(container: Manifest) -> dict[str, str]:
-    """Returns the variables as the container gets them, with SECRETS in place of those that come from secrets."""
+    """Returns the variables as the container gets them. The value of a variable that comes from elsewhere is that in
+    SECRETS, or the pod's address 10.0.0.7."""
     found: dict[str, str] = {}
     for variable in container.get("env", ()):
         value = variable.get("value", SECRETS.get(variable["name"], "10.0.0.7"))
@@ -72,7 +73,8 @@ def flags_of(container: Manifest) -> Namespace:
 
 
 def settings_of(manifests: list[Manifest], pod: Manifest, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Settings:
-    """Returns the settings with which the pod's only container runs."""
+    """Returns the settings with which the pod's only container runs. Changes the environment of this process to that of
+    the container, and writes the file of settings into `folder`."""
     (container,) = pod["containers"]
     for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:
         monkeypatch.delenv(name)

@@ -18,7 +18,6 @@ from tests.helpers.waiting import LIMIT_S
 
 
 def plain(page: str) -> str:
-    """Returns the text of the page without its markup."""
     return re.sub(r"\\f[BIR]|\\[,/]", "", page).replace(r"\-", "-")
 
 

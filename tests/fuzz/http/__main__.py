@@ -84,7 +84,8 @@ def main() -> int:
 
 @contextmanager
 def serving() -> Iterator[Service]:
-    """Runs a service over a small store with some data of each kind. Requests that read need no authentication."""
+    """Runs a service over a small store: ids in all states, and a finding. Requests that read need no
+    authentication."""
     with tempfile.TemporaryDirectory(prefix="txnscope-fuzz-") as directory:
         cluster = WithFindings(f"sqlite:///{directory}/store.db", CLUSTER)
         cluster.read(mixed_ids())
@@ -129,7 +130,8 @@ def status(port: int, request: bytes) -> str:
 
 
 def _beginning(client: socket.socket) -> bytes:
-    """Returns the first line of the answer, or the whole answer if its status is 5xx."""
+    """Returns the beginning of the answer, with its first line; if its status is 5xx, the answer to its end, or to the
+    end of a JSON object."""
     received = b""
     while b"\r\n" not in received or received.startswith(b"HTTP/1.1 5"):
         chunk = client.recv(65_536)
