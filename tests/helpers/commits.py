@@ -13,7 +13,8 @@ _LOADING = (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_
 
 
 def commit_offsets(group: Consumer, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Commits the offsets, given by topic and partition. Repeats the commit until the group has a coordinator."""
+    """Commits the offsets, given by topic and partition. Repeats the commit until the group has a coordinator. Raises
+    KafkaException if the commit fails for another reason."""
     wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
 
     def is_committed() -> bool:
@@ -29,7 +30,6 @@ def commit_offsets(group: Consumer, offsets: Mapping[tuple[str, int], int]) -> N
 
 
 def commit_idle(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Commits the offsets of a group without members."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "logger": NULL_LOGGER})
     commit_offsets(consumer, offsets)
     consumer.close()

@@ -1,5 +1,5 @@
 """Writes docs/compatibility.md from the records of runs on each version of Kafka: `python -m
-tests.helpers.compatibility_document`. `make matrix` makes the records, and then runs this module."""
+tests.helpers.compatibility_document`. `make matrix` renews the records, and the document after each version."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _told_of(name: str, records: Sequence[TriedVersion]) -> str:
 
 
 def _without_numbers(told: Told) -> tuple[str, str]:
-    """Returns the kind and the text without offsets, times and producer ids, which differ between runs."""
+    """Returns the kind, and the text without its digits: offsets, times and producer ids differ between runs."""
     return told.kind, "".join(char for char in told.text if not char.isdigit())
 
 

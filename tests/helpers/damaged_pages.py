@@ -23,7 +23,7 @@ def all_of(file: Path) -> list[Path]:
 
 
 def pages_of(file: Path, name: str) -> list[int]:
-    """Returns the numbers of the pages that hold the rows of a table or index, in order."""
+    """Returns the numbers of the leaf pages of a table or index, in ascending order. Leaf pages hold the rows."""
     with closing(sqlite3.connect(file)) as raw:
         found = raw.execute("SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf'", (name,)).fetchall()
     return sorted(number for (number,) in found)

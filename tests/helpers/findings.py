@@ -47,7 +47,8 @@ class WithFindings(SeededCluster):
     """A cluster in a store, with findings stored as the judge stores them."""
 
     def see(self, *observations: Observation, now_ms: int = NOW_MS) -> None:
-        """Stores the result of a judge round with these observations. Open findings without an observation end."""
+        """Stores the result of a judge round with these observations. An open finding about a condition ends if
+        `observations` lacks the condition."""
         with self.engine.connect() as connection:
             stored: dict[Key, Finding] = load(connection, self.id, now_ms)
         look = RoundResult(observations, frozenset(Kind), frozenset({0}), True)

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 BUILD_S: Final = 2_400
-"""Longest time (s) of a build. With an empty cache, Helm took 4 minutes of processor time, and kube-score took one more
-minute."""
+"""Longest time (s) of one command of Go. With an empty cache, Helm took 4 minutes of processor time, and kube-score
+took one more minute."""
 
 
 class GoTool(NamedTuple):
@@ -81,8 +81,8 @@ def _build(tool: GoTool) -> None:
 
 
 def _write_module(tool: GoTool, folder: Path) -> None:
-    """Writes a module that requires the tool, and replaces Kubernetes' modules by their published versions: v0.37.2 for
-    v1.37.2."""
+    """Writes a module that requires the tool. The tool's own module requires other modules of Kubernetes in version
+    v0.0.0. The written module replaces these by their published versions: v0.37.2 for v1.37.2."""
     described = json.loads(_go(tool, str(folder), "mod", "download", "-json", f"{tool.module}@{tool.version}"))
     theirs = Path(described["GoMod"]).read_text("utf-8")
     beside = sorted(set(re.findall(r"^\s*(k8s\.io/[a-z-]+) v0\.0\.0$", theirs, re.MULTILINE)))
@@ -94,7 +94,8 @@ def _write_module(tool: GoTool, folder: Path) -> None:
 
 
 def _go(tool: GoTool, folder: str, *words: str) -> str:
-    """Runs Go in `folder`, into which `go install` also writes programs. Raises ToolMissing if Go fails."""
+    """Runs Go in `folder`, into which `go install` also writes programs. Returns the output. Raises ToolMissing if Go
+    fails, or takes longer than BUILD_S."""
     environment = os.environ | {"GOBIN": folder}
     try:
         done = subprocess.run(

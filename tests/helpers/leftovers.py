@@ -24,7 +24,8 @@ _LIMIT_S = 20
 
 
 class Guard:
-    """A guard process. The guard outlives this process, and then ends everything that this process started."""
+    """A guard process. After `end`, or once this process has ended, the guard kills all processes that this process has
+    started since the guard began, and their descendants."""
 
     def __init__(self) -> None:
         mark = uuid4().hex
@@ -39,7 +40,7 @@ class Guard:
         os.environ[MARK] = mark
 
     def end(self) -> list[str]:
-        """Ends the processes that the run has left. Returns their process ids and command lines."""
+        """Kills the processes that the run has left. Returns their process ids and command lines."""
         os.environ.pop(MARK, None)
         ended, _ = self._process.communicate("the run has ended\n", timeout=2 * _LIMIT_S)
         return [line for line in ended.splitlines() if line]

@@ -50,7 +50,7 @@ from tests.service.store.logs import batch, read
 DOCUMENT: Final = ROOT / "docs" / "metrics.md"
 SHOWN: Final = 6
 """Maximum number of series of a metric in the document. Series that are 0 are left out, unless all are 0. A histogram
-is shown for one set of labels."""
+is shown for one set of labels, with all its buckets."""
 
 OURS: Final = (*OF_RECEIVERS, OTLP_REQUESTS, OTLP_DROPPED, UP, RENDER_SECONDS, HTTP_REQUESTS, HTTP_SECONDS)
 
@@ -172,7 +172,8 @@ def _names_of_process() -> Iterator[str]:
 
 
 def page() -> str:
-    """Returns the metrics of a service that has served one request, over a cluster with some data of each kind."""
+    """Returns the metrics of a service that has answered one request and made one export over OTLP. The service's store
+    has one cluster, with some data of each kind."""
     with TemporaryDirectory() as directory:
         cluster = WithPartitions(f"sqlite:///{directory}/store.db", partitions=2)
         fill(cluster)

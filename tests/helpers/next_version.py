@@ -42,7 +42,8 @@ _CHANGES: Final = """    op.execute("ALTER TABLE clusters RENAME COLUMN name TO 
 
 def add_made_up_revision(scripts: Path, *, only_adds: bool) -> None:
     """Adds a revision to the migrations in `scripts`. With `only_adds`, the revision adds a table, an index, and
-    columns in every table. Otherwise the revision renames a column that this version needs."""
+    columns in every table except `alembic_version` and `readable_since`. Otherwise the revision renames a column that
+    this version needs."""
     head = ScriptDirectory(str(scripts)).get_current_head()
     text = _HEAD.format(revision=REVISION, head=head, since=head if only_adds else REVISION)
     (scripts / "versions" / f"{REVISION}_made_up.py").write_text(text + (_ADDS if only_adds else _CHANGES))
@@ -50,7 +51,8 @@ def add_made_up_revision(scripts: Path, *, only_adds: bool) -> None:
 
 @contextmanager
 def as_next_version(directory: Path, *, only_adds: bool = True) -> Iterator[None]:
-    """In the block, this process has the migrations of the next version (`add_made_up_revision`)."""
+    """In the block, this process has the migrations of the next version (`add_made_up_revision`). The first call makes
+    them in `directory`. A later call with the same directory uses them again, and ignores `only_adds`."""
     scripts, own = directory / "migrations", migrate._SCRIPTS
     if not scripts.exists():
         shutil.copytree(own, scripts)

@@ -50,7 +50,6 @@ class OtherBrokers:
     has_features: bool = False
 
     def proxies(self, brokers: Mapping[int, str]) -> Proxies:
-        """Returns a context manager that runs proxies for these brokers (addresses by id)."""
         return Proxies(brokers, rewrite=self._rewrite)
 
     def _rewrite(self, api_key: int, version: int, response: bytes) -> bytes:

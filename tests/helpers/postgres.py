@@ -122,7 +122,7 @@ class Postgres:
         return f"postgresql://{_SUPERUSER}@/{database}?{query}"
 
     def execute(self, sql: str) -> list[tuple[Any, ...]]:
-        """Runs `sql` as the superuser, outside of any store and transaction. Returns the rows."""
+        """Runs `sql` as the superuser, in the database `postgres` and outside of a transaction. Returns the rows."""
         with self._connect() as connection:
             cursor = connection.execute(sql.encode())
             return cursor.fetchall() if cursor.description else []
@@ -145,8 +145,8 @@ class Postgres:
             raise PostgresError(f"initdb of {self._programs}: {made.stderr.strip()}")
 
     def _command(self, program: str, *arguments: str) -> list[str]:
-        """Returns the command line for `program`. PostgreSQL refuses to run as root. So root runs `program` as the
-        package's user, who can read the working directory."""
+        """Returns the command line for `program`, which runs in the server's directory. PostgreSQL refuses to run as
+        root. So root runs `program` as the package's user, to whom this directory belongs."""
         as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"] if os.geteuid() == 0 else []
         return [*as_user, "env", f"--chdir={self.directory}", str(self._programs / program), *arguments]
 
@@ -169,8 +169,8 @@ class Postgres:
 
 
 def _new_home(*, in_memory: bool) -> tempfile.TemporaryDirectory[str]:
-    """Returns a new directory. With `in_memory`, the directory is in memory if there is enough space, because a
-    database has 300 files. Also removes the directories of killed processes."""
+    """Returns a new directory. With `in_memory`, the directory is in memory if there is enough space: a database has
+    300 files. Also removes directories that processes did not remove before they ended."""
     has_room = in_memory and _SHARED.is_dir() and shutil.disk_usage(_SHARED).free >= _ROOM
     place = _SHARED if has_room else Path(tempfile.gettempdir())
     for home in place.glob(f"{_PREFIX}*"):

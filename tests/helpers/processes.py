@@ -15,15 +15,15 @@ import psutil
 
 
 def all_processes() -> Iterator[psutil.Process]:
-    """Yields every running process. Clears psutil's cache first: psutil caches processes by number, and refuses to
-    signal a cached process whose number was reused."""
+    """Returns an iterator over all processes, zombies included. Clears psutil's cache first: psutil caches processes by
+    number, and refuses to signal a cached process whose number was reused."""
     psutil.process_iter.cache_clear()
     return psutil.process_iter()
 
 
 def with_environment(name: str, value: str) -> list[psutil.Process]:
     """Returns the running processes with this environment variable, oldest first: the process that was started with the
-    variable, and its descendants."""
+    variable, and its descendants. Leaves out processes whose environment cannot be read."""
     found = []
     for process in all_processes():
         with suppress(psutil.Error):
@@ -40,7 +40,7 @@ def is_alive(pid: int) -> bool:
 
 
 def command_of(process: psutil.Process) -> str:
-    """Returns the command line of the process, or an empty text if the process has ended."""
+    """Returns the command line of the process, or an empty text if the process has ended or cannot be read."""
     with suppress(psutil.Error):
         return " ".join(process.cmdline())
     return ""
@@ -52,7 +52,6 @@ def still_running(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
 
 
 def send(number: signal.Signals, processes: Iterable[psutil.Process]) -> None:
-    """Sends the signal to the processes that have not ended."""
     for one in still_running(processes):
         with suppress(psutil.NoSuchProcess):
             one.send_signal(number)

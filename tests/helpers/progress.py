@@ -24,8 +24,8 @@ class Progress:
         self._running: dict[str, float] = {}
 
     def collect(self, ids: Iterable[str]) -> None:
-        """Sets the tests of the run. Every pytest-xdist worker calls `collect` with the same tests. Until a test has
-        started, each call replaces the result of the previous call."""
+        """Sets the tests of the run. `collect` is called with the same tests once for every pytest-xdist worker. Calls
+        are ignored once a test has started."""
         if not self._done and not self._running:
             self._left = Counter(map(_file, ids))
             self._all = self._left.total()

@@ -40,18 +40,18 @@ def garbage(response: bytes) -> bytes:
 
 
 def huge(response: bytes) -> bytes:
-    """Returns the start of a frame of 2 GB."""
+    """Returns the start of a frame of 2 GiB, whose rest is never sent."""
     return _SIZE.pack(2**31 - 1) + response
 
 
 def endless(response: bytes) -> bytes:
-    """Returns the start of a frame of 90 MB, whose rest is never sent."""
+    """Returns the start of a frame of 90 MiB, whose rest is never sent."""
     return _SIZE.pack(90 << 20) + response
 
 
 def flood(response: bytes) -> bytes:
-    """Returns the right response. After this response, `Proxies` sends noise until the client stops reading, or until
-    `behave` is called."""
+    """Returns the right response. After this response, `Proxies` sends noise until the client closes the connection, or
+    until `behave` is called."""
     return framed(response)
 
 
@@ -179,7 +179,7 @@ def _address(text: str) -> bytes:
 
 
 def _frame(connection: socket.socket) -> bytes:
-    """Returns the next message, or an empty one at the end of the connection."""
+    """Returns the next message without its length, or an empty one at the end of the connection."""
     head = _read(connection, _SIZE.size)
     return _read(connection, *_SIZE.unpack(head)) if head else b""
 

@@ -1,5 +1,5 @@
-"""Runs a service that may end hanging transactions. Its store has one hanging transaction. A test sets the answers of
-its brokers."""
+"""Runs a service that may end hanging transactions. The service's store has one hanging transaction. A test sets the
+answers of the service's brokers."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ class Brokers:
     - `before_look`: called before each observation, with its number.
     - `facts`: the facts from which the verdict is derived.
     - `answer`: returns the error code for a marker.
+    - `looks`: the number of observations so far; `sent`: the markers that were requested.
     """
 
     def __init__(self) -> None:
@@ -81,8 +82,8 @@ class Brokers:
 
 
 class ResolveApi:
-    """The REST interface that ends hanging transactions. `client` sends requests to it. `cluster` is in the store
-    behind the service. `brokers` are the brokers of the service."""
+    """The REST interface that ends hanging transactions. `client` sends requests to the interface. `cluster` is in the
+    store behind the service. `brokers` are the brokers of the service."""
 
     def __init__(self, cluster: WithPartitions, client: TestClient, brokers: Brokers) -> None:
         self.cluster, self.client, self.brokers = cluster, client, brokers

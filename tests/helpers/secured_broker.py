@@ -1,4 +1,5 @@
-"""Runs a broker whose listeners have the usual kinds of security: a login over TLS, or a client certificate."""
+"""Runs a broker whose listeners have the usual kinds of security: a login with or without TLS, a client certificate, or
+only TLS."""
 
 from __future__ import annotations
 
@@ -30,14 +31,14 @@ _HASHES: Final = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")
 
 
 class SecuredBroker:
-    """A broker with secured listeners: `with SecuredBroker("4.3.1", directory) as secured`. The attributes are the
-    addresses of the listeners.
+    """A broker with secured listeners: `with SecuredBroker("4.3.1", directory) as secured`. These attributes are the
+    addresses of its listeners:
 
     - `login`: PLAIN, SCRAM or OAUTHBEARER over TLS.
     - `clear`: PLAIN without TLS.
     - `mutual`: a client certificate.
     - `tls`: only TLS.
-    - `admin`: every client may do everything.
+    - `admin`: neither a login nor TLS.
     """
 
     def __init__(self, version: str, directory: Path) -> None:
@@ -107,7 +108,7 @@ class SecuredBroker:
         return file
 
     def set_scram(self, secret: str, user: str = SCRAM_USER) -> None:
-        """Sets the password of the SCRAM user."""
+        """Sets the password of `user` for both SCRAM mechanisms."""
         wanted = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
         with connect(self.admin) as client:
             for mechanism, hash_name in _HASHES.values():

@@ -32,7 +32,7 @@ class SparkCluster:
         self._master = self._start("master", f"{_DEPLOY}.master.Master", *arguments)
 
     def add_worker(self) -> ChildProcess:
-        """Starts a worker with one core."""
+        """Starts a worker with one core, and waits until the worker has registered."""
         (web,) = free_ports(1)
         name = f"worker-{len(self.workers)}"
         arguments = ["--host", "127.0.0.1", "--webui-port", str(web), "--cores", "1", "--memory", "1g"]
@@ -71,7 +71,6 @@ class SparkCluster:
 
 @contextmanager
 def spark_cluster(folder: Path, workers: int) -> Iterator[SparkCluster]:
-    """Yields a cluster with `workers` workers of one core each."""
     cluster = SparkCluster(folder)
     try:
         for _ in range(workers):

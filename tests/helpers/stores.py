@@ -157,7 +157,8 @@ def _ends(run: Run, one: Id) -> tuple[list[Step], Minute]:
 
 
 def open_id(name: str | bytes, age_ms: int, *topics: str, state: int = states.ONGOING, **fields: Any) -> Id:
-    """Returns an id with a transaction that began `age_ms` before NOW_MS, on partitions 0 and 1 of each topic."""
+    """Returns an id with a transaction that began `age_ms` before NOW_MS, on partitions 0 and 1 of each topic (by
+    default `payments`)."""
     raw = name.encode() if isinstance(name, str) else name
     parts = tuple(Participants(topic, (0, 1)) for topic in topics or ("payments",))
     start_ms = NOW_MS - age_ms
@@ -165,7 +166,7 @@ def open_id(name: str | bytes, age_ms: int, *topics: str, state: int = states.ON
 
 
 def mixed_ids(count: int = 500) -> Sequence[Id]:
-    """Returns `count` ids in all states. Ages and update times repeat, and a few times are impossible. The order by
+    """Returns `count` ids in all states. Ages and update times repeat, and some timestamps are impossible. The order by
     name differs from the order by age."""
     cycle = (*sorted(states.PERSISTED), states.EXPIRED, states.UNKNOWN)
     absurd = {11: INT64_MAX, 13: -1, 17: INT64_MIN, 19: INT64_MAX - 5}

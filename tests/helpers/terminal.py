@@ -16,7 +16,7 @@ Ask = Callable[..., tuple[int, str, str]]
 
 
 def service_of(store_url: str) -> AbstractContextManager[str]:
-    """Yields the URL of a service over the store. The service runs in a thread."""
+    """Returns a context manager that runs a service over the store in a thread, and yields its URL."""
     return serving_app(create_app(store_url, "1.2.3"))
 
 

@@ -19,13 +19,13 @@ AUDIENCE: Final = "kafka"
 
 class TokenIssuer:
     """Issues tokens at `issuer.url` for `clients` (id: secret): `with TokenIssuer(directory, {"ann": "secret"}) as
-    issuer`. `issuer.keys` is the file with the public key (JWKS). `life_s` is the lifetime of a token."""
+    issuer`. `issuer.keys` is the file with the public key (JWKS). `life_s` is the lifetime of a token in seconds."""
 
     def __init__(self, directory: Path, clients: dict[str, str], life_s: float = 600) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.clients, self.life_s = clients, life_s
         self.given: list[str] = []
-        """The client of each token given so far."""
+        """The client of each request that got a token."""
         self.forms: list[str] = []
         """The body of each request that got a token."""
         self._key, self.keys = directory / "issuer.key", directory / "jwks.json"
@@ -42,7 +42,6 @@ class TokenIssuer:
         return f"http://127.0.0.1:{self._server.server_port}/token"
 
     def token(self, client: str, life_s: float | None = None) -> str:
-        """Returns a signed token of `client`."""
         now = int(time.time())
         life = self.life_s if life_s is None else life_s
         claims = {"sub": client, "aud": AUDIENCE, "iat": now, "exp": now + int(life), "scope": "kafka"}

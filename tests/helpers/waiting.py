@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 LIMIT_S: Final = 600.0
-"""Longest time that a test waits for an event."""
+"""Longest time (s) that a test waits for an event."""
 ANSWER_S: Final = 90.0
-"""Maximum time that a client in a test waits for one answer. librdkafka gives up earlier, after 60 s, and reports the
-cause."""
+"""Maximum time (s) that a client in a test waits for one answer. librdkafka gives up earlier, after 60 s, and reports
+the cause."""
 OPEN_MS: Final = 800_000
-"""The timeout of a transaction that a test leaves open. Its coordinator does not end the transaction during the
-test."""
+"""The timeout of a transaction that a test leaves open: longer than the test, so that the coordinator does not end the
+transaction meanwhile."""
 
 _FIRST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 0.2
@@ -27,7 +27,8 @@ T = TypeVar("T")
 def wait_for(
     probe: Callable[[], T | None], what: str, timeout_s: float = LIMIT_S, *, retry_on: tuple[type[Exception], ...] = ()
 ) -> T:
-    """Calls `probe` until its answer is truthy, and returns that answer. `what` names the event in the failure.
+    """Calls `probe` until its answer is truthy, and returns that answer. Raises AssertionError after `timeout_s`. The
+    error names the event `what`.
 
     An exception of `probe` ends the wait, unless its type is in `retry_on`.
     """

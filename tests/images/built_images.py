@@ -76,7 +76,7 @@ def images() -> dict[str, Built]:
 
 
 def in_image(image: Built, script: str) -> str:
-    """Runs a Python script in a new container of the image."""
+    """Runs a Python script in a new container of the image. Returns what the script writes to stdout."""
     return podman(
         "run", "--rm", "--network", "none", *LIMITS, "--entrypoint", "python", image.name, "-c", script
     ).stdout
@@ -137,7 +137,7 @@ print("\\0", pathlib.Path("/var/lib/dpkg/status").read_text())
 
 
 class Stand(NamedTuple):
-    """The job and the service on one empty store, and the broker that they read."""
+    """The job and the service over one store, which was empty before, and the broker that they use."""
 
     job: Container
     service: Container
@@ -146,7 +146,6 @@ class Stand(NamedTuple):
 
 @pytest.fixture(scope="session")
 def stand(images: Mapping[str, Built], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
-    """Starts the service, checks that it waits, and then starts the job."""
     assert is_free(PORT), f"port {PORT} is taken; the images' own health check needs it"
     with (
         Broker("4.3.1", free_port(), tmp_path_factory.mktemp("kafka")) as broker,

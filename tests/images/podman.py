@@ -37,8 +37,8 @@ class Container:
         return ended.stdout + ended.stderr
 
     def run(self, *words: str) -> str:
-        """Runs a program in the container, and returns what the program prints. Raises AssertionError if the program
-        fails."""
+        """Runs a program in the container, and returns what the program writes to stdout. Raises PodmanError if the
+        program fails."""
         return podman("exec", self.id, *words).stdout
 
     def python(self, script: str) -> str:

@@ -1,1 +1,1 @@
-"""Tests of docs/install, which run the commands on its pages."""
+"""Tests of docs/install, which run or check the commands on its pages."""

@@ -24,7 +24,8 @@ class Machine(Protocol):
     """A machine that runs blocks of commands with bash. A folder has the same path on the machine and for the tests."""
 
     def run(self, block: str, folder: Path, environment: Mapping[str, str], timeout_s: float) -> str:
-        """Runs a block, and returns what it prints. Raises AssertionError if one of its commands fails."""
+        """Runs a block, and returns its stdout. Raises AssertionError if one of its commands fails, and TimeoutExpired
+        after `timeout_s`."""
         ...
 
     @contextmanager
@@ -45,8 +46,8 @@ class ThisMachine(Machine):
 
 
 class EmptyMachine(Machine):
-    """A container of Debian with `packages`, and nothing else. The home directory is empty, there is no cache, and the
-    user has no privileges. The container shares the network of this machine, and the folder `shared`."""
+    """A container of Debian with `packages`, and nothing else: there is no cache, and the user has no privileges. The
+    container shares the network of this machine, and the folder `shared`, which is the user's home directory."""
 
     def __init__(self, packages: Sequence[str], shared: Path) -> None:
         image = f"localhost/txnscope-empty:{'-'.join(packages)}"

@@ -35,7 +35,9 @@ def show_transactions(machine: Machine, after: list[str], folder: Path, environm
         producers = [open_producer(broker.bootstrap, name) for name in IDS]
         for producer in producers:
             transact(producer, "orders", commit=True)
-        machine.run(examine.replace(BROKERS, broker.bootstrap), folder, mine, 120)  # exit code 0: it may see everything
+        machine.run(
+            examine.replace(BROKERS, broker.bootstrap), folder, mine, 120
+        )  # exit code 0: no permission is missing
         with machine.started(watch.replace(BROKERS, broker.bootstrap), folder, mine):
 
             def ended() -> dict[str, str]:

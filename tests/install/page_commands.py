@@ -13,11 +13,9 @@ PAGES: Final = {file.stem: file for file in sorted((ROOT / "docs" / "install").g
 
 
 def blocks(page: str, language: str = "sh") -> list[str]:
-    """Returns the code blocks of a page with this language, in order."""
     tokens = MarkdownIt("commonmark").parse(PAGES[page].read_text("utf-8"))
     return [token.content for token in tokens if token.type == "fence" and token.info == language]
 
 
 def commands(page: str) -> list[list[str]]:
-    """Returns the words of each command of a page, in order."""
     return [shlex.split(line) for block in blocks(page) for line in block.splitlines()]

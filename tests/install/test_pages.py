@@ -49,7 +49,7 @@ def test_what_helm_installs_is_what_the_page_speaks_of(tmp_path: Path) -> None:
     assert install[:2] == ["helm", "install"]
     linted = helm(*at(lint[1:], values))
     assert linted.returncode == 0, linted.stdout
-    # `helm install --dry-run` asks a cluster for its version: `template` takes the same arguments, and none
+    # `helm install --dry-run` needs a cluster; `helm template` takes the same arguments, and needs no cluster
     done = helm("template", *at(install[2:], values), "--kube-version", NEWEST)
     assert done.returncode == 0, done.stderr
     manifests: list[dict[str, Any]] = [found for found in yaml.safe_load_all(done.stdout) if found]

@@ -62,6 +62,7 @@ class Ingest:
     """Runs `python -m spark_jobs`, and keeps its log in `directory`.
 
     - `more`: further flags of `txnscope ingest`.
+    - `name`: the name of the cluster in the store.
     - `rules`: rules as in a settings file.
     - `host`: a simulated host; None for this host.
     - `url`: the URL of the store; None for a SQLite file in `directory`.
@@ -117,7 +118,8 @@ class Ingest:
         self.process.wait(LIMIT_S)
 
     def stop(self, timeout_s: float = LIMIT_S) -> int:
-        """Ends the application by SIGTERM, and returns its exit code."""
+        """Ends the application by SIGTERM, unless it has ended already, and returns its exit code. If the application
+        does not end within `timeout_s`, kills it and raises AssertionError."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -140,7 +142,6 @@ class Ingest:
 
     @property
     def _tail(self) -> str:
-        """Returns the end of the application's log."""
         return f"\n{self.log.read_text()[-3000:]}"
 
     @contextmanager
@@ -160,11 +161,12 @@ class Ingest:
             return list(connection.execute(own))
 
     def log_status(self) -> list[Any]:
-        """Returns the status rows of the source for the transaction log: one row, or none before the first batch."""
+        """Returns the status rows of the source for the transaction log: one row, or none before the first read of the
+        log has succeeded or failed."""
         return [row for row in self.rows(source_status) if row.source == SourceName.TRANSACTION_LOG]
 
     def log_trouble(self) -> Reason | None:
-        """Returns the reason why the transaction log cannot be read, or None if it can be read."""
+        """Returns the reason why the transaction log cannot be read, or None if there is none (yet)."""
         return next((decode(row.error) for row in self.log_status() if row.error), None)
 
     def findings(self, kind: str, **subject: Any) -> list[Any]:
@@ -217,11 +219,12 @@ class Ingest:
             wait_until_equal(counts, expected, f"the counts ({self.log})")
 
     def wait_for_more_commits(self, names: list[str]) -> None:
-        """Waits until the store has counted further commits of each of these ids."""
+        """Waits until the store has counted a further commit or abort of each of these ids."""
         before = self.counts()
 
         def still() -> dict[str, tuple[int, int] | None]:
-            """Returns the counts of the ids without further commits. An id that the store does not have gets None."""
+            """Returns the counts of the ids whose counts have not grown. An id that the store does not have gets
+            None."""
             self.is_running()
             now = self.counts()
             return {name: now.get(name) for name in names if now.get(name, (0, 0)) <= before.get(name, (0, 0))}
@@ -249,7 +252,6 @@ class Ingest:
         }
 
     def state(self, name: str) -> str | None:
-        """Returns the state of an id, or None if the store does not have the id."""
         stored = self.ids().get(name)
         return None if stored is None else stored.state
 
@@ -264,7 +266,6 @@ AnyIngest = TypeVar("AnyIngest", bound=Ingest)
 
 
 def log_ends(bootstrap: str) -> dict[int, int]:
-    """Returns the current end of each partition of the transaction log."""
     return _offsets(bootstrap, LATEST)
 
 
@@ -283,7 +284,8 @@ def _offsets(bootstrap: str, which: int) -> dict[int, int]:
 
 @contextmanager
 def running(app: AnyIngest) -> Iterator[AnyIngest]:
-    """Runs the application during the block, and stops it cleanly at the end, unless the test has killed it."""
+    """Runs the application, and the block once the first start is complete. At the end, stops the application, unless
+    it has ended already, and checks that its exit code is 0."""
     app.start()
     try:
         app.wait_until_counting()

@@ -24,7 +24,7 @@ from tests.helpers.waiting import LIMIT_S, wait_until
 
 TOPIC = "txnscope-canary-test"
 NAMED_WITHIN_S = 15.0
-"""Time within which a failure has to be named."""
+"""Time (s) within which a failure has to be named."""
 
 
 class Watched:
@@ -51,7 +51,8 @@ class Watched:
         return wait_until(self.coordinators, is_it, what, within_s)
 
     def wait_for_rounds(self, number: int, *brokers: int) -> dict[int, Coordinator]:
-        """Waits until each of the brokers has `number` more rounds, and its newest round did not fail."""
+        """Waits until each of the brokers has finished `number` more rounds, and its newest round did not fail. Returns
+        all coordinators."""
         before = {broker: one.rounds for broker, one in self.coordinators().items()}
         return self.wait(
             lambda found: all(
@@ -64,13 +65,13 @@ class Watched:
         )
 
     def failing(self) -> dict[int, str]:
-        """Returns the errors of the coordinators that fail."""
+        """Returns the error of each coordinator that fails, by broker."""
         return {broker: one.failure.error for broker, one in self.coordinators().items() if one.failure is not None}
 
 
 @contextmanager
 def store_of(bootstrap: str, directory: Path) -> Iterator[Watched]:
-    """Yields a new store with an entry for the cluster."""
+    """Yields a new store in which the cluster has the name `lab`."""
     engine = migrated(open_engine(f"sqlite:///{directory / 'canary.db'}"))
     with connect(bootstrap) as client:
         number = clusters.bind(engine, "lab", cluster_id(client), wall_clock_ms())
@@ -84,7 +85,6 @@ def store_of(bootstrap: str, directory: Path) -> Iterator[Watched]:
 def running_canary(
     watched: Watched, settings: ClientSettings, *, every_ms: int = 1_000, coordinators: tuple[int, ...] = ()
 ) -> Iterator[Canary]:
-    """Runs a canary, and ends it as a service does."""
     plan = Plan(settings, TOPIC, every_ms, coordinators)
     one = Canary(watched.engine, plan, Clocks(wall_clock_ms, time.monotonic))
     one.start()

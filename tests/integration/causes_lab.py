@@ -90,13 +90,13 @@ class Lab:
         return producer
 
     def begin(self, name: str, topic: str, timeout_ms: int = 60_000, partitions: Iterable[int] = (0,)) -> Producer:
-        """Returns a producer of the old protocol with an open transaction, whose records are all acknowledged. Only the
-        test ends or continues the transaction."""
+        """Returns a producer of the old protocol with an open transaction, whose records are all acknowledged. The
+        producer does nothing more by itself: the transaction stays open until the test or the coordinator ends it."""
         self._open.append(begin(self.bootstrap, name, topic, timeout_ms, partitions))
         return self._open[-1]
 
     def expect(self, expected: dict[str, IdHistory]) -> None:
-        """Waits until the store has exactly these histories."""
+        """Waits until the store has exactly these histories of these ids. Then records their causes (`tell`)."""
         wait_until_equal(lambda: self.id_history(expected), expected, f"the histories ({self.app.log})")
         for row in (row for one in expected.values() for row in one.rows):
             tell(CAUSE, row.partition(" ")[2])
@@ -106,13 +106,15 @@ class Lab:
         return {name: IdHistory(r.commits, self._rows(name), aborts_of(r)) for name, r in ids.items() if name in names}
 
     def marker_ms(self, name: str) -> int | None:
-        """Returns the time in ms that the markers of the id's newest transaction took, or None if no row has a time."""
+        """Returns the time (ms) that the markers took, from the newest row of the id's history that has this time.
+        Returns None if no row has this time."""
         rows = [r for r in self.transitions(name) if r.marker_ms is not None]
         return rows[-1].marker_ms if rows else None
 
     def _rows(self, name: str) -> list[str]:
-        """Returns the rows of the history, with their notes about odd records. Without data loss, there are no notes.
-        Rows of slow commits are left out, because they depend on the speed of the machine."""
+        """Returns the rows of the history, with their notes about odd records. Leaves out rows of commits, and rows
+        without a cause, unless they have a note: the store has such rows only of slow transactions, so they depend on
+        the speed of the machine."""
         return [
             " ".join(filter(None, (_WORDS[r.to_state], r.cause, r.confidence, r.note)))
             for r in self.transitions(name)
@@ -159,7 +161,6 @@ def aborts_of(row: Any) -> dict[str, int]:
 
 @contextmanager
 def lab(broker: Broker, directory: Path) -> Iterator[Lab]:
-    """Runs the application in `directory`, on a running broker."""
     with ingesting(broker.bootstrap, directory) as app, Connection(broker.bootstrap, threading.Event()) as connection:
         yield Lab(broker, app, connection)
 

@@ -55,7 +55,7 @@ class Watched:
         self.watch = GroupProber(self.reader, groups, self.cluster.id, asks_as)
 
     def look(self) -> None:
-        """Samples all partitions, and stores the samples as the sampler would."""
+        """Samples all partitions of the topics, reads the stalled ones, and stores both as the sampler would."""
         now_ms = wall_clock_ms() + self._ahead_ms
         layouts = {name: layout for name in self.topics if (layout := topic_layout(self.client, name)) is not None}
         looks = []
@@ -128,7 +128,6 @@ class Watched:
         return offsets_partition(group, len(layout.leaders))
 
     def entries(self, topic: str, partition: int) -> list[Entry]:
-        """Returns the open entries of the partition."""
         with self.reader.connect() as connection:
             return partitions.entries(connection, self.cluster.id, [(topic, partition)])
 
@@ -144,7 +143,7 @@ class Watched:
 
 
 def hold_open(bootstrap: str, name: str, topic: str, records: int) -> Producer:
-    """Returns a producer with an open transaction of `records` records on the topic."""
+    """Returns a producer with an open transaction of `records` records on partition 0 of the topic."""
     producer = open_producer(bootstrap, name, OPEN_MS)
     producer.begin_transaction()
     write(producer, topic, records)
@@ -207,7 +206,7 @@ def relations(found: dict[tuple[str, str, int], AffectedGroup], topic: str) -> d
 
 
 def read_all(one: Consumer, topic: str, until: int) -> None:
-    """Reads the records below the offset `until`, and commits this offset."""
+    """Reads the records of partition 0 below the offset `until`, and commits this offset."""
     read = [-1]
 
     def has_read() -> bool:

@@ -74,7 +74,6 @@ class HangLab(NamedTuple):
         self.broker.tool(TOOL, *arguments)
 
     def run_command(self, command: str | None) -> None:
-        """Runs the command of a finding, as an operator would."""
         program, *arguments = shlex.split(command or "")
         assert Path(program).name == "kafka-transactions.sh", command
         self.tool(*arguments)
@@ -99,8 +98,8 @@ class HangLab(NamedTuple):
 
     def wait_until_confirmed(self, hang: Hang) -> Any:
         """Waits until the finding about the transaction is confirmed with a decision, and checks the fields of the
-        finding. The decision may come later than the confirmation: for a decision about many transactions, the log is
-        read again from an earlier offset."""
+        finding. The decision may come later than the confirmation: while the decision is unknown, the judge reads the
+        transaction log further back."""
         where = self._where(hang)
         row = self.wait_for_finding(
             Kind.HANGING, lambda one: one.status == Status.CONFIRMED and one.decision != Decided.UNKNOWN, **where
@@ -135,8 +134,8 @@ class HangLab(NamedTuple):
         )
 
     def wait_until_resolved(self, hang: Hang, resolution: str) -> Any:
-        """Waits until the finding is resolved, checks the resolution, and returns the finding. The test does not ask
-        txnscope to end the transaction."""
+        """Waits until the finding about the transaction is resolved. Checks that the resolution is `resolution`, and
+        that the finding was confirmed before. Returns the finding."""
         where = self._where(hang)
         row = self.wait_for_finding(Kind.HANGING, lambda one: one.status == Status.RESOLVED, **where)
         assert row.resolution == resolution, f"the finding was resolved as {row.resolution}; {self.app.log}"
@@ -144,7 +143,6 @@ class HangLab(NamedTuple):
         return row
 
     def end_by_command(self, hang: Hang) -> None:
-        """Runs the command of the finding after its confirmation, and waits until the finding is resolved."""
         self.run_command(command_of(self.wait_until_confirmed(hang)))
         self.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
 
@@ -162,7 +160,8 @@ class HangLab(NamedTuple):
         wait_until_equal(reported, (now.high_watermark, now.high_watermark, None, []), what)
 
     def wait_for_finding(self, kind: str, is_so: Callable[[Any], bool], **subject: Any) -> Any:
-        """Waits until the only finding of the kind about this subject fulfils `is_so`. Returns the finding."""
+        """Waits until the only finding of the kind about this subject fulfils `is_so`. Returns the finding. Records the
+        finding (`tell`), unless it is resolved."""
 
         def row() -> Any:
             rows = self.app.findings(kind, **subject)
@@ -187,7 +186,7 @@ class HangLab(NamedTuple):
         return wait_until(blocker, lambda reported: reported is not None and reported["relation"] == word, what)
 
     def assert_nothing_hung(self, topic: str) -> None:
-        """Asserts that no hanging finding was ever confirmed. A withdrawn candidate was never confirmed."""
+        """Asserts that no finding about a hanging transaction on the topic was ever confirmed."""
         reported = [row for row in self.app.findings(Kind.HANGING, topic=topic) if row.confirmed_at_ms is not None]
         assert reported == []
 

@@ -107,7 +107,8 @@ def begin(
 
 
 def transact(producer: Producer, topic: str, commit: bool = True) -> None:
-    """Runs a transaction with one record, and repeats failed requests as applications do."""
+    """Runs a transaction with one record. Repeats the request for its end after retriable errors. If a commit fails
+    with an error that requires an abort, aborts the transaction."""
     producer.begin_transaction()
     producer.produce(topic, b"payload")
     producer.flush(ANSWER_S)

@@ -79,7 +79,7 @@ class ResolveClients(NamedTuple):
         return found
 
     def claimed(self, hang: Hang) -> Finding:
-        """Returns a made-up finding about the transaction, which has all that a confirmed finding has."""
+        """Returns a made-up finding about the transaction: confirmed, and with the decision of `hang`."""
         name = None if hang.transactional_id is None else hang.transactional_id.encode()
         subject = Subject(
             topic=hang.topic,
@@ -95,7 +95,8 @@ class ResolveClients(NamedTuple):
         return Finding("claimed", observation, Life(Status.CONFIRMED, 0, 0, 0, count=1))
 
     def refusal(self, finding: Finding) -> str:
-        """Returns the reason why no marker may be written for the finding now."""
+        """Returns the reason why no marker may be written for the finding now. Raises AssertionError if a marker may be
+        written."""
         with self.lab.app.reader() as engine, connect(self.bootstrap) as client:
             with engine.connect() as connection:
                 cluster = clusters.find_cluster(connection, CLUSTER)
@@ -130,7 +131,7 @@ def resolve_clients(lab: HangLab, bootstrap: str) -> Iterator[ResolveClients]:
 
 
 def committed_on(bootstrap: str, topic: str, partitions: int) -> list[bytes]:
-    """Reads the topic to its end, and returns all committed records."""
+    """Returns all committed records of the topic below the present high watermarks."""
     reader = consumer(bootstrap, f"all-of-{topic}")
     try:
         all_of_it = [TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)]
@@ -141,7 +142,7 @@ def committed_on(bootstrap: str, topic: str, partitions: int) -> list[bytes]:
         values: list[bytes] = []
 
         def unread() -> dict[int, int]:
-            """Returns the end of each partition that is not read to its end."""
+            """Reads a record, if there is one. Returns the end of each partition that is not read to its end."""
             message = reader.poll(0.1)
             if message is not None:
                 assert message.error() is None, message.error()

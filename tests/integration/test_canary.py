@@ -1,4 +1,4 @@
-"""Tests the canary on one real broker: its transactions run, are measured, and leave nothing behind."""
+"""Tests the canary on one real broker: its transactions run, are measured, and leave no records behind."""
 
 from __future__ import annotations
 

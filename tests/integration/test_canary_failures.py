@@ -79,8 +79,8 @@ class Lab:
         assert seen.keys() <= wanted.keys(), seen
 
     def settle(self) -> None:
-        """Makes each broker lead a partition of the transaction log, and waits until the canary has probed each broker
-        once more."""
+        """Makes each broker lead a partition of the transaction log and one of the canary's topic. Waits until the
+        canary has probed each broker once more."""
         order = {at: [*ALL[at:], *ALL[:at]] for at in range(len(ALL))}
 
         def seen_after_election() -> list[Replicas]:

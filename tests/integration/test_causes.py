@@ -48,7 +48,6 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @pytest.fixture(scope="module")
 def lab(brokers: Callable[[str], Broker], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Lab]]:
-    """Yields a function that returns the lab of a version. All tests of this module share the labs."""
     with labs(brokers, tmp_path_factory.mktemp("causes")) as of:
         yield of
 
@@ -122,8 +121,8 @@ def test_java_and_librdkafka_in_every_codec(here: Lab) -> None:
 
 @on("4.3.1")
 def test_an_administrator_ends_it(here: Lab, version: str) -> None:
-    """An administrator ends a transaction with Kafka's own tool. A tool before 4.1 cannot do this, so the test sends
-    the request of Admin.fenceProducers to older brokers."""
+    """Kafka's own tool cannot do this before 4.1. To older brokers, the test sends the request of
+    Admin.fenceProducers."""
     create_topic(here.bootstrap, "q-force")
     here.begin("q-old", "q-force", 120_000)
     names = ["q-old"]

@@ -1,7 +1,8 @@
 """Tests of transactions that end late: after a timeout, or because a participant does not answer. Also tests the expiry
 of ids.
 
-All tests share one pair of brokers, whose ids expire after seconds. So every history here ends with an expiry.
+The tests on one version share one pair of brokers, whose idle ids expire after seconds. So the histories here end with
+an expiry, unless a transaction is still open.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ EXPIRE_SOON = {
 
 class Pair(NamedTuple):
     """Two brokers. `lab` uses the broker that has the whole transaction log. `other` is the broker that leads partition
-    0 of each topic."""
+    0 of the topics that `create_topic` creates."""
 
     lab: Lab
     other: Broker

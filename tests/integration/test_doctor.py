@@ -38,8 +38,8 @@ Of = Callable[[str], BrokerWithAcls]
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Of]:
-    """Yields a function that starts one broker for each version. Tests share the broker's ids, groups and topics, and
-    do not change them. Each test has its own user."""
+    """Yields a function that starts one broker for each version. Tests share the broker's ids, groups and topics. Only
+    the test of the clock adds an id. Each test has its own user."""
     with ExitStack() as running:
 
         @cache

@@ -43,8 +43,8 @@ def test_a_full_store_takes_the_batches_once_there_is_space_again(make_broker: M
 
 @contextmanager
 def no_room(app: Ingest, size: int) -> Iterator[None]:
-    """Limits the files that the driver writes to `size` bytes. A file that already has this size cannot grow, as on a
-    full disk.
+    """Limits the size of each file that the driver writes to `size` bytes. A file that already has this size cannot
+    grow, as on a full disk.
 
     The limit needs no privilege. It affects neither the JVM, which is another process than the driver, nor the driver's
     log, which is far shorter.

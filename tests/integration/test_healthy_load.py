@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.in_turns]
 CASES = 30
 """Number of hanging transactions. The benchmark makes 100, and measures times."""
 SHARE = 0.5
-"""Minimum share of partitions that are judged, on a slow machine. Half of the time, one of the brokers has a fault. The
-long run (`make soak`) requires a larger share."""
+"""Minimum share of the time for which a partition whose leader is up is judged, on a slow machine. Half of the time,
+one of the brokers has a fault. The long run (`make soak`) requires a larger share."""
 
 
 def test_all_late_writes_are_found_and_nothing_else() -> None:

@@ -41,7 +41,7 @@ APIS: Final = {
     "StreamsGroupDescribe": 89,
     "DescribeShareGroupOffsets": 90,
 }
-"""API keys of the requests on which abilities depend."""
+"""API keys of the requests whose support by a broker decides what txnscope can do."""
 FEATURES: Final = ("metadata.version", "transaction.version", "group.version", "share.version", "streams.version")
 NODE: Final = 1
 JOINS_WITHIN_S: Final = 30.0
@@ -91,7 +91,8 @@ def _lists(client: KafkaClient, reported: Versions, version: int, **filters: Any
 
 
 def _refuses(write: Callable[[], Hang]) -> bool:
-    """Returns True if the broker refuses the write, and False if the write leaves a hanging transaction."""
+    """Returns True if the broker's verification guard refuses the write, and False if the write leaves a hanging
+    transaction. Raises Refused if the write fails for another reason."""
     try:
         write()
     except Refused as refused:
@@ -117,7 +118,8 @@ def _has_groups(reported: Versions, kind: str, described_by: str) -> bool:
 
 
 def _joins(bootstrap: str, reported: Versions) -> bool:
-    """Returns whether a member that uses the new protocol of consumer groups (KIP-848) is assigned a partition."""
+    """Returns False if the broker does not have the new protocol of consumer groups (KIP-848), and True once a member
+    that uses the protocol gets a partition. Raises AssertionError if that takes longer than JOINS_WITHIN_S."""
     if not _has_groups(reported, "consumer", "ConsumerGroupDescribe"):
         return False
     config = {"bootstrap.servers": bootstrap, "group.id": "new", "group.protocol": "consumer", "logger": NULL_LOGGER}

@@ -1,8 +1,8 @@
 """Tests each way in which a transaction can hang, on real brokers with the whole application. The findings must have
 the right owner, entry and remediation.
 
-By default, these tests run on 4.3.1 and those of test_lab_stories on 3.9.2. If TXNSCOPE_TEST_VERSIONS is set, all run
-on each of its versions.
+By default, these tests run on 4.3.1 and those of test_lab_stories on 3.9.2. If TXNSCOPE_TEST_VERSIONS is set, each test
+runs on all of its versions that have what the test needs.
 """
 
 from __future__ import annotations
@@ -97,8 +97,7 @@ def test_records_of_a_producer_id_that_nobody_ever_had(here: HangLab) -> None:
 
 @on_those(WITH_TV2, "4.3.1")
 def test_a_committed_transaction_that_did_not_list_the_partition(here: HangLab) -> None:
-    """A committed transaction wrote records to the partition without adding the partition. An ABORT would destroy these
-    records."""
+    """An ABORT would destroy the records of the committed transaction."""
     here.create_topic("c3-unlisted", 2)
     hang = committed_without_listing(here.connection, "c3-unlisted-1", "c3-unlisted")
     row = here.wait_for_finding(

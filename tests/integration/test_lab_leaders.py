@@ -43,8 +43,7 @@ only after its former session has expired."""
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Callable[..., tuple[Cluster, HangLab]]]:
-    """Yields a function that starts three brokers and the application. The brokers and the application are stopped at
-    the end."""
+    """Yields a function that starts three brokers and the application."""
     with ExitStack() as everything:
 
         def start(version: str, properties: dict[str, str]) -> tuple[Cluster, HangLab]:

@@ -110,7 +110,7 @@ def wait_for_leaders(app: Ingest, bootstrap: str) -> dict[int, Leader]:
 
 
 def make_leaders(bootstrap: str, chosen: dict[int, int]) -> None:
-    """Makes the given broker the leader of each partition."""
+    """Makes each broker in `chosen` (node by partition) the leader of its partition of the transaction log."""
     order = {p: [node, *sorted({1, 2, 3} - {node})] for p, node in chosen.items()}
 
     def elected() -> dict[int, int]:
@@ -125,7 +125,7 @@ def make_leaders(bootstrap: str, chosen: dict[int, int]) -> None:
 def test_partitions_that_are_added_are_read_from_their_start_and_counted(
     make_broker: MakeBroker, tmp_path: Path
 ) -> None:
-    """Brokers use added partitions only after their next restart. After that, ids may have another coordinator."""
+    """Brokers use added partitions only after their next restart. After that, ids may hash to another partition."""
     broker = make_broker("3.9.2", **{"transaction.state.log.num.partitions": 1})
     create_topic(broker.bootstrap, "grown")
     names = [f"grown-{n}" for n in range(3)]

@@ -35,8 +35,7 @@ def tailing(broker: Broker, directory: Path) -> Ingest:
 
 
 def write(producer: Producer, transactions: int) -> None:
-    """Aborts every third transaction, and commits the others. Each transaction has compressed batches on both
-    partitions."""
+    """Aborts every third transaction, and commits the others. Each transaction has records on both partitions."""
     for n in range(transactions):
         producer.begin_transaction()
         for partition, records in ((0, 5), (1, 1 + n % 3)):

@@ -1,5 +1,5 @@
-"""Tests of partitions that are added to a real broker's transaction log. After a restart of the broker, ids hash to
-other partitions, and their old records are left behind."""
+"""Tests of partitions that are added to a real broker's transaction log. After a restart of the broker, some ids hash
+to other partitions, and their old records are left behind."""
 
 from __future__ import annotations
 

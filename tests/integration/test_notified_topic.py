@@ -1,5 +1,5 @@
-"""Tests that a topic on a real broker gets findings as CloudEvents, unless the broker belongs to the watched
-cluster."""
+"""Tests that a topic on a real broker gets findings as CloudEvents. A topic of the watched cluster gets them only with
+`allow_watched_cluster`."""
 
 from __future__ import annotations
 

@@ -64,7 +64,6 @@ def log_source(lab: HangLab) -> Any:
 
 
 def wait_until_unjudged(lab: HangLab, topic: str) -> Any:
-    """Waits until the partition is reported as not judged. Returns the partition."""
     return wait_until(lambda: lab.partition(topic), lambda one: not one["judged"], f"{topic} to be not judged")
 
 

@@ -74,5 +74,5 @@ def errors(app: Ingest) -> set[str | None]:
 
 
 def counted(app: Ingest) -> tuple[int, int]:
-    """Returns (commits, aborts) of this test's id. The broker has ids of other tests."""
+    """Returns (commits, aborts) of this test's id, or (-1, -1) if the store does not have the id."""
     return app.counts().get("postgresql", (-1, -1))

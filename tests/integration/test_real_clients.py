@@ -66,8 +66,8 @@ class Ends(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The results after the whole scenario, by id. `history` has the records as Kafka prints them. `timeline` has the
-    newest items first."""
+    """The results after the whole scenario: `counted`, `timeline` and `history` by id, `named` by client. `history` has
+    the records as Kafka prints them. `timeline` has the newest items first."""
 
     scenario: Scenario
     findings: list[Any]
@@ -125,8 +125,8 @@ def _about(finding: Any) -> str:
 
 
 def test_timeouts_and_churn_are_the_only_findings(seen: Seen) -> None:
-    """The only findings are timeouts, and the churn of the application with random ids. No transaction hangs. A restart
-    is no fencing conflict, and a first rolling start is no churn."""
+    """Only the application with random ids has churn: a first rolling start is no churn. No transaction hangs. A
+    restart is no fencing conflict."""
     assert {one.kind for one in seen.findings} <= {Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS, Kind.CHURN}, (
         seen.reported()
     )

@@ -107,7 +107,8 @@ def test_a_log_that_lost_its_end_is_read_again(version: str, make_broker: MakeBr
 
 
 def cut_before(segment: Path, transactional_id: bytes) -> None:
-    """Truncates the segment before the first batch that contains the id."""
+    """Truncates the segment before the first batch that contains the id. Also removes the segment's indexes, and the
+    broker's mark of a clean shutdown."""
     data = segment.read_bytes()
     at = 0
     while at < len(data):

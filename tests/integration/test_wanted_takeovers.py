@@ -94,7 +94,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
 
 
 def relay(broker: Broker, app: Ingest, spring: Spring, directory: Path) -> None:
-    """Runs one instance of the relay, and starts and stops a second one during the block."""
+    """Runs one instance of the relay. Meanwhile starts and stops a second one, REBALANCES times."""
     command = spring.command(SOURCE, TARGET, "g")
     with feeding(broker.bootstrap), Client(command, directory / "spring-1.log") as first:
         first.wait_for(READY)
@@ -112,7 +112,7 @@ def relay(broker: Broker, app: Ingest, spring: Spring, directory: Path) -> None:
 
 @contextmanager
 def feeding(bootstrap: str) -> Iterator[None]:
-    """Writes records to every partition, continuously during the block."""
+    """Writes a record to each partition of SOURCE every 0.2 s during the block."""
     producer = plain_producer(bootstrap)
 
     def feed() -> None:
@@ -146,8 +146,7 @@ def test_each_id_has_the_application_that_its_framework_is_configured_with(
 
 
 def test_connect_fenced_its_tasks_in_each_round(seen: Seen) -> None:
-    """Connect fences its tasks at least once in each round. If a worker waits too long for the others, Connect begins
-    the round again, and fences the tasks again."""
+    """If a worker waits too long for the others, Connect begins the round again, and fences the tasks again."""
     fences = {
         name: sum(one.state == states.EMPTY and one.timeout_ms == FENCED_WITH_MS for one in seen.history[name])
         for name in TASK_IDS

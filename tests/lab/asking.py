@@ -44,7 +44,8 @@ def open_on(connection: Connection, topic: str, partition: int) -> list[Open]:
 
 
 def coordinator_epoch(connection: Connection, topic: str, partition: int, producer_id: int) -> int:
-    """Returns the coordinator epoch of the producer id's last marker on the partition, or -1 if there is no marker."""
+    """Returns the coordinator epoch of the producer id's last marker on the partition, or -1 if there is no marker.
+    Raises KeyError if the leader does not know the producer id."""
     epochs = {p.producer_id: p.coordinator_epoch for p in _producers(connection, topic, partition)}
     return int(epochs[producer_id])
 
@@ -115,7 +116,8 @@ def _offset(connection: Connection, topic: str, partition: int, isolation: int, 
 def _at_leader(
     connection: Connection, what: str, topic: str, partition: int, ask: Callable[[KafkaClient, int], tuple[int, Any]]
 ) -> Any:
-    """Returns the answer of the leader of the partition. Repeats the request while no broker has the partition."""
+    """Returns the answer of the leader of the partition. Repeats the request while the partition has no leader, and
+    after transient errors. Raises Refused after other errors, or if the errors last."""
 
     def attempt(client: KafkaClient) -> tuple[int, Any]:
         layout = topic_layout(client, topic)

@@ -1,7 +1,7 @@
-"""Makes hanging transactions. Each function makes one, and returns the right answer about it.
+"""Makes hanging transactions. A function that makes one returns the right answer about it (`Hang`).
 
-The functions need a broker without KIP-890's guard (`UNGUARDED`). Each function checks with the broker that the
-transaction is open, and that the LSO is not above the first record of the transaction.
+These functions need a broker without KIP-890's guard (`UNGUARDED`). They check with the broker that the transaction is
+open, and that the LSO is not above the first record of the transaction.
 """
 
 from __future__ import annotations
@@ -186,7 +186,6 @@ def outlives_its_records(producer: OldProducer, topic: str, partition: int) -> t
 
 
 def offsets_partition(connection: Connection, group: str) -> int:
-    """Returns the partition of `__consumer_offsets` that has the group's offsets."""
     return abs(java_hash(group)) % partition_count(connection.bootstrap, OFFSETS, threading.Event())
 
 

@@ -39,8 +39,8 @@ LOST, LIVING = 0, 1
 
 
 class Torn(NamedTuple):
-    """A transaction on the partitions LIVING and LOST. Only LIVING gets its marker. `start_offset` is the offset of the
-    transaction's first record on LOST."""
+    """A transaction on the partitions LIVING and LOST. While the leader of LOST is frozen or stopped, only LIVING gets
+    a marker. `start_offset` is the offset of the transaction's first record on LOST."""
 
     topic: str
     transactional_id: str
@@ -65,7 +65,7 @@ class Torn(NamedTuple):
 
 
 Story = Callable[[OldProducer, Torn], None]
-"""The actions of a client while LOST has no leader."""
+"""A function that does what a client does while LOST has no leader."""
 
 
 def commits(producer: OldProducer, _: Torn) -> None:
@@ -186,7 +186,8 @@ def _controller(client: KafkaClient) -> int:
 
 
 def _continued(connection: Connection, torn: Torn) -> OldProducer:
-    """Returns the producer of the transaction. Its connection has never used the victim."""
+    """Returns a producer that continues the transaction over `connection`. During an outage, `connection` is a new one,
+    which has never used the victim."""
     producer = OldProducer(connection, torn.transactional_id)
     producer.producer_id, producer.producer_epoch = torn.producer_id, torn.producer_epoch
     return producer

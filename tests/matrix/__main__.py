@@ -30,7 +30,6 @@ SCENARIOS: Final = (
 
 
 def main() -> int:
-    """Returns the exit code: 0 if everything passed on all versions, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
     parser.add_argument("--versions", default=",".join(EVERY_VERSION), help="divided by commas")
     parser.add_argument("--workers", type=int, default=1, help="processes that run tests side by side")

@@ -1,6 +1,6 @@
 """A pytest plugin (`-p tests.matrix.recorder`) that records a run on one version of Kafka.
 
-Only tests that run on the version of TXNSCOPE_TEST_VERSIONS are recorded, because a test on another version shows
+Only tests with the version of TXNSCOPE_TEST_VERSIONS as a parameter run and are recorded, because any other test shows
 nothing about the recorded version. Tests add three things to the record: the abilities of the version
 (`record_property(ABILITIES, …)`), behavior that only some versions have (SEEN), and the findings and causes that
 txnscope reported (`tell`).
@@ -37,7 +37,7 @@ _told: Final[dict[tuple[str, str], str]] = {}
 
 def tell(kind: str, text: str, why: str = "") -> None:
     """Records what txnscope reported in the current test: the kind of a finding, or CAUSE; the text; and the reason."""
-    _told.setdefault((str(kind), text), why)  # pytest-xdist sends plain values only, and no words of an enum
+    _told.setdefault((str(kind), text), why)  # pytest-xdist sends plain values only, and no members of an enum
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

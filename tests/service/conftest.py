@@ -24,7 +24,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def client(store: str) -> Iterator[TestClient]:
-    """Yields a client of the service over `store`."""
     with client_of(store) as client:
         yield client
 
@@ -45,6 +44,7 @@ def here(url: str) -> Iterator[Guarded]:
 
 @pytest.fixture(scope="module")
 def own_server() -> Iterator[Postgres]:
-    """Yields a PostgreSQL server for one test file alone. Its tests may restart the server and change its settings."""
+    """Yields a PostgreSQL server for one test file alone. The tests of the file may restart the server, and change the
+    settings of the server."""
     with Postgres() as server:
         yield server

@@ -19,7 +19,7 @@ def sections() -> dict[str, list[str]]:
 
 def _names(parser: argparse.ArgumentParser) -> Iterator[str]:
     """Yields a name for each flag and argument, and for each of its choices. A flag with a value ends with `VALUE`, or
-    with `VALUE…` for several values."""
+    with `VALUE…` for several values. Also yields `needs NAME` for each argument that is required."""
     for action in parser._actions:  # argparse has no public way to get them
         if isinstance(action, argparse._SubParsersAction):
             continue

@@ -30,7 +30,7 @@ def sections() -> dict[str, list[str]]:
 
 def _keys(table: type[BaseModel], before: str) -> Iterator[str]:
     """Yields the keys of a table, the keys of its inner tables, and the allowed values of keys. `NAME` stands for a key
-    that users choose, `[]` for one of several tables."""
+    that users choose, `[]` for one of several tables. Also yields `TABLE needs KEY` for each required key."""
     for name, field in table.model_fields.items():
         key = f"{before}{name}"
         yield key

@@ -1,4 +1,4 @@
-"""Helpers that read REST answers, and that fill a store with rows for every route."""
+"""Helpers that read REST answers, and that fill a store with rows for most routes."""
 
 from __future__ import annotations
 

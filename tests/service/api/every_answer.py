@@ -1,4 +1,4 @@
-"""The addresses of every kind of answer and page, and a store that has something to show at each address."""
+"""The addresses of every kind of answer and page, and a store that has something to show at most of them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ PAGES = [
 
 
 def fill(url: str) -> None:
-    """Fills an empty store with ids, partitions and a finding."""
+    """Fills an empty store with two clusters: `orders`, with ids, partitions and a finding, and `another`, which has no
+    data."""
     SeededCluster(url, "another").close()
     cluster = WithPartitions(url, partitions=2)
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)

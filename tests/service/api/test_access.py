@@ -27,7 +27,7 @@ PLACES: Final = {
 
 
 class Row(NamedTuple):
-    """The status of the answer for each role. `query` is the query string of a valid request."""
+    """The status of the answer to each kind of sender. `query` is the query string of a valid request."""
 
     nobody: int
     viewer: int

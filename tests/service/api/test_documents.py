@@ -45,8 +45,8 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 
 
 def spelt(body: Any) -> Iterator[tuple[str, int | None, str | None]]:
-    """Yields (key, value, text) for every integer field at any depth. `value` is None up to 2^53, because a double
-    represents such a number exactly. `text` is the content of the field `<key>_str`, or None."""
+    """Yields (key, value, text) for every integer field at any depth. `value`: the integer if it is beyond ±2^53, where
+    a double may round it; else None. `text`: the content of the field `<key>_str`, or None."""
     if isinstance(body, dict):
         for key, item in body.items():
             if isinstance(item, int):
@@ -254,7 +254,8 @@ NAMES = {
     "name": "a",
 }
 STREAMS = ("/api/v1/events",)
-"""Streams. A GET of a stream does not end, so tests/service/api/test_process.py tests HEAD over a socket."""
+"""Paths of streams, which the test of HEAD leaves out: the test compares HEAD with GET, and a GET of a stream does not
+end. tests/service/api/test_process.py tests HEAD of a stream over a socket."""
 
 
 @pytest.fixture

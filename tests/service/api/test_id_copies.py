@@ -69,7 +69,6 @@ def everything(client: TestClient, path: str) -> list[Any]:
 
 
 def in_json(client: TestClient) -> dict[int, str]:
-    """Returns the names in the JSON list, by producer id."""
     return {one["producer_id"]: one["transactional_id"] for one in everything(client, f"{API}/transactions")}
 
 

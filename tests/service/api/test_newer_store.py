@@ -137,6 +137,6 @@ def test_a_migration_gets_through_while_pages_are_asked_for(url: str, tmp_path: 
             over.set()
         for one in asking:
             assert one.result(LIMIT_S).keys() <= {200, 503}, (
-                "503: the tables were locked for longer than a reader waits"
+                "only 200, or 503 while the tables are locked for longer than a reader waits"
             )
         assert "(revision r9998" in client.get("/-/ready").text

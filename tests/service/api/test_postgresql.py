@@ -58,8 +58,7 @@ def test_an_id_of_30_kb_is_listed_linked_and_found(both: tuple[str, str]) -> Non
 
 
 def test_a_client_that_moves_to_another_service_gets_each_event_once(postgres: Postgres) -> None:
-    """Two services behind a load balancer read the same store. A client that reconnects to the other service misses no
-    event."""
+    """Two services behind a load balancer read the same store."""
     with postgres.database() as url, closing(WithFindings(url)) as cluster:
         cluster.read(now_ms=NOW_MS)
         with closing(Listener(url)) as first:

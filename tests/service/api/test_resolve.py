@@ -362,8 +362,8 @@ def test_a_refusal_has_its_reason(here: ResolveApi, change: Callable[[ResolveApi
 
 
 def test_an_owner_that_is_read_during_the_checks_prevents_the_marker(here: ResolveApi) -> None:
-    """The log's end offset is requested first. The store then has to be read up to this offset. If these records
-    contain an owner, no marker is written."""
+    """The end offset of the log is requested first. Then the request waits until the store has the log up to this
+    offset. If the records read meanwhile contain an owner, no marker is written."""
     here.brokers.log_ends(2)
     late = threading.Timer(0.05, lambda: here.cluster.read([FENCED._replace(state=states.ONGOING, topics=LISTED)]))
     late.start()

@@ -198,7 +198,7 @@ def test_a_damaged_batch_leaves_outcomes_unknown(halves: list[Path], capsys: pyt
 
 
 def test_a_long_run_of_aborted_records_has_a_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """1,051 aborted transactions have more spans than a table shows. The answer contains a sum of the spans instead."""
+    """1,051 aborted transactions have more spans than a table shows."""
     log, offset, nine = bytearray(), 0, [Rec(b"k", b"v", n) for n in range(9)]
     for number in range(1_050):
         for _ in range(2):

@@ -110,7 +110,7 @@ def test_unjudged_partitions_leave_no_all_clear(cluster: WithPartitions, ask: As
 
 def test_the_reason_is_named_where_nothing_was_sampled_and_nothing_fails() -> None:
     """The coverage contains no reason, for example if the cluster has no transaction log."""
-    asked = Service.__new__(Service)  # it is not asked
+    asked = Service.__new__(Service)  # gets no request
     assert hanging._gap({"why": None}, None, asked) == "no data partition has been sampled yet"
 
 

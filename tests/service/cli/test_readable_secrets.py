@@ -145,7 +145,7 @@ def test_a_readable_file_of_each_cluster_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_command_warns_once_and_goes_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """`serve` fails after the warning, because its store does not exist."""
+    """`serve` fails after the warning, because the directory of its store does not exist."""
     security = "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
     file = written(tmp_path / "client.properties", f"{security}sasl.jaas.config={LOGIN}\n")
     code = main(["serve", "--kafka-config", str(file), "--bootstrap-servers", "h:1", "--store", "sqlite:///no/dir.db"])

@@ -61,7 +61,8 @@ def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
 
 
 class Service:
-    """A running `txnscope serve` with the arguments `more`, and methods that send it requests."""
+    """A running `txnscope serve`, or another `command`, with the arguments `more`; and methods that send requests to
+    the service."""
 
     def __init__(self, directory: Path, *more: str, trusted: Path | None = None, command: str = "serve") -> None:
         self._directory, self.port = directory, free_port()
@@ -167,7 +168,6 @@ def services(tmp_path: Path) -> Iterator[Any]:
 def test_a_key_works_from_its_creation_until_it_is_revoked(
     cluster: WithPartitions, services: Any, tmp_path: Path
 ) -> None:
-    """A key is created, used by commands and by a stream, audited, and revoked. Then the stream ends."""
     served = services()
     assert served.run("hanging").returncode == 2
     assert "needs credentials" in served.run("hanging").stderr
@@ -335,7 +335,7 @@ def test_a_public_address_is_served_with_insecure_or_with_auth_and_tls(
 def test_watch_serves_with_the_same_tls_and_authentication(
     cluster: WithPartitions, tmp_path: Path, authority: Authority
 ) -> None:
-    """`watch` passes the TLS files to its child as flags, and password hashes in the environment only."""
+    """`watch` passes the settings to the service in its environment, so no command line contains a password hash."""
     application = tmp_path / "spark_jobs"
     application.mkdir()
     (application / "__init__.py").touch()

@@ -21,8 +21,6 @@ SHOWN = COMMIT[:12]
 
 
 class Installed(Distribution):
-    """A distribution with these files of metadata."""
-
     def __init__(self, files: Mapping[str, str]) -> None:
         self._files = files
 
@@ -53,7 +51,6 @@ def package(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with one commit."""
     made = tmp_path / "checkout"
     (made / "service").mkdir(parents=True)
     (made / "pyproject.toml").write_text("[project]\n")

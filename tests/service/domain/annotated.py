@@ -14,7 +14,6 @@ from tests.service.domain.records import judged, log, pairs, reported
 _SAID = re.compile(r"([a-z_]+), ([a-z]+)(?: \(at first ([a-z_]+), ([a-z]+)\))?")
 
 Pair = tuple[CauseCode, Confidence]
-"""(cause, confidence)."""
 
 
 class Said(NamedTuple):
@@ -32,7 +31,8 @@ class Annotated(NamedTuple):
 
 
 def annotated(text: str) -> Annotated:
-    """Parses the notation of `records.log`, and the expected causes in its comments. Other comments are ignored."""
+    """Parses the records of one id, in the notation of the function `log` (tests.service.domain.records), and the
+    expected causes in the comments. Other comments are ignored."""
     lines = [line for line in text.splitlines() if line.partition("#")[0].strip()]
     said = {}
     for offset, line in enumerate(lines):
@@ -44,7 +44,8 @@ def annotated(text: str) -> Annotated:
 
 
 def judgement(records: Sequence[LogRecord]) -> dict[int, Said]:
-    """Returns the first and the last cause that the journal gives to each record, by offset. Offsets count from 0."""
+    """Returns, by offset (counted from 0), the causes that the journal gives to each record: the first one right after
+    the record, the last one after the whole log. A record without a cause is left out."""
     last = _causes(records)
     return {offset: Said(_causes(records[: offset + 1])[offset], pair) for offset, pair in last.items()}
 
