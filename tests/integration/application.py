@@ -219,18 +219,17 @@ class Ingest:
             wait_until_equal(counts, expected, f"the counts ({self.log})")
 
     def wait_for_more_commits(self, names: list[str]) -> None:
-        """Waits until the store has counted a further commit or abort of each of these ids."""
+        """Waits until the store has counted a further commit of each of these ids."""
         before = self.counts()
 
-        def still() -> dict[str, tuple[int, int] | None]:
-            """Returns the counts of the ids whose counts have not grown. An id that the store does not have gets
-            None."""
+        def still() -> list[str]:
+            """Returns the ids without further commits, or that the store does not have."""
             self.is_running()
             now = self.counts()
-            return {name: now.get(name) for name in names if now.get(name, (0, 0)) <= before.get(name, (0, 0))}
+            return [name for name in names if now.get(name, (0, 0))[0] <= before.get(name, (0, 0))[0]]
 
         with self._showing_its_log():
-            wait_until_equal(still, {}, f"the ids without more commits ({self.log})")
+            wait_until_equal(still, [], f"the ids without more commits ({self.log})")
 
     def counts(self) -> dict[str, tuple[int, int]]:
         return {name: (stored.commits, stored.aborts) for name, stored in self.ids().items()}
