@@ -53,8 +53,9 @@ def send(
     with_proxies: bool = False,
     is_timed_as_a_whole: bool = False,
 ) -> HttpAnswer:
-    """Sends a request and returns the answer, at most `most_bytes` of its body. Follows at most `most_redirects`
-    redirects, and no redirect that would repeat a write. `tls` makes the context for https. Raises NoAnswer.
+    """Sends a request and returns the answer, at most `most_bytes` of its body (None: the whole body). Follows at most
+    `most_redirects` redirects, and no redirect that would repeat a write. `tls` makes the context for https. Raises
+    NoAnswer.
 
     `timeout_s` limits the connection, the TLS handshake, and each wait for the next byte. With `is_timed_as_a_whole` it
     also limits the time from the first byte of the request to the last byte of the answer."""

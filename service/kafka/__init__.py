@@ -1,6 +1,6 @@
-"""Sends all requests to brokers, including the one that writes a marker. The only other client of Kafka is the producer
-of `service.notifications.receivers.kafka_topic`.
+"""Sends all requests to brokers, including the one that writes a marker. The only other clients of Kafka are two
+producers: in `service.canary.probe` and in `service.notifications.receivers.kafka_topic`.
 
-Imported by `spark_jobs`, `service.cli`, `service.app`, `service.remediation`, `service.views`, and by the routes
-`explain` and `resolve`.
+Imported by `spark_jobs` and, in `service`, by `api`, `app`, `canary`, `cli`, `notifications`, `remediation` and
+`views`.
 """

@@ -24,8 +24,8 @@ _OPERATIONS_UNTIL: Final = 10
 
 class CanaryPermissions(NamedTuple):
     """The principal's permissions for the canary. `operations`: the operations allowed on the canary's topic; None if
-    the topic does not exist, or may not be described. `may_create`: whether the topic may be created; None if it
-    exists. `describes_log`: whether DESCRIBE on `__transaction_state` is allowed."""
+    the topic does not exist, or may not be described. `may_create`: whether the topic may be created; None if it exists
+    and may be described. `describes_log`: whether DESCRIBE on `__transaction_state` is allowed."""
 
     operations: frozenset[str] | None
     may_create: bool | None
@@ -61,7 +61,7 @@ def _operations(client: KafkaClient, node: int, topic: str) -> frozenset[str]:
 
 
 def _may_create(client: KafkaClient, node: int, topic: str) -> bool:
-    """Returns whether the topic could be created; the request is only validated (KIP-133)."""
+    """Returns whether the principal may create the topic; the request is only validated (KIP-133)."""
     wanted = CreateTopicsRequest.CreatableTopic(
         name=topic, num_partitions=1, replication_factor=1, assignments=[], configs=[]
     )

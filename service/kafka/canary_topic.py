@@ -65,7 +65,8 @@ def _replicated(one: Any) -> Replicated:
 
 
 def min_in_sync(client: KafkaClient, topic: str) -> int | None:
-    """Returns min.insync.replicas of the topic; None if the broker does not report it (needs DESCRIBE_CONFIGS)."""
+    """Returns min.insync.replicas of the topic; None if the request fails, or if the broker does not report the config
+    (needs DESCRIBE_CONFIGS)."""
     try:
         result = client.ask(configs_request(_TOPIC, [topic], [MIN_ISR]), None, TIMEOUT_MS).results[0]
     except KafkaFailure:
@@ -78,7 +79,8 @@ def create_topic(
     client: KafkaClient, topic: str, assignment: Sequence[Sequence[int]], configs: Mapping[str, str]
 ) -> None:
     """Creates the topic; does nothing if it exists. `assignment`: the replicas of each partition. Raises KafkaRefused
-    if creating it is not permitted, KafkaUnavailable for other failures."""
+    if the principal may not create the topic, or if the brokers' policy refuses it; KafkaUnavailable for other
+    failures."""
     one = CreateTopicsRequest.CreatableTopic
     wanted = one(
         name=topic,
@@ -117,8 +119,8 @@ def delete_all_records(client: KafkaClient, topic: str, leader: int, partitions:
 def look_for_committed(
     client: KafkaClient, topic: str, partition: int, leader: int, offset: int, wait_ms: int
 ) -> tuple[bool, int]:
-    """Waits at most `wait_ms` for the record at `offset`, as a read_committed consumer. Returns whether it is visible,
-    and the error code of the answer.
+    """Reads at `offset` as a read_committed consumer; the broker waits at most `wait_ms` for the record. Returns
+    whether it is visible, and the error code of the answer.
 
     Sends a Fetch, because a consumer group would need permissions, and would create `__consumer_offsets`. Raises
     KafkaUnavailable or KafkaRefused."""

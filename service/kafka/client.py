@@ -67,8 +67,9 @@ class KafkaClient:
         return self._ask_any(request, timeout_ms) if node is None else self._ask(request, node, timeout_ms)
 
     def _ask_any(self, request: Any, timeout_ms: int) -> Any:
-        """Asks one broker. If this broker fails or does not answer within NEXT_SERVER_AFTER_MS, asks a second broker. A
-        cluster's only broker gets the whole `timeout_ms`."""
+        """Asks one broker. If this broker is unavailable, or does not answer within NEXT_SERVER_AFTER_MS, asks a second
+        broker. If the first broker refuses the request, raises KafkaRefused at once. A cluster's only broker gets the
+        whole `timeout_ms`."""
         first = self._client.least_loaded_node()
         others = [broker.node_id for broker in self._client.cluster.brokers() if broker.node_id != first]
         if first is None:
@@ -232,18 +233,19 @@ _CLASS_NAMES: Final = re.compile(r"^(?:\[Error \d+\] )?(?:\w+Error: )+")
 
 CONNECT_TIMEOUT_MS: Final = 5_000
 NEXT_SERVER_AFTER_MS: Final = 1_500
-"""Time to wait for one of several servers before the next server is asked. If no tried server answers within this time,
-all servers are tried again with a longer timeout."""
+"""Time (ms) to wait for one of several servers before the next server is asked. If no tried server answers within this
+time, all servers are tried again with a longer timeout."""
 SERVERS_TRIED: Final = 3
 
 
 def bootstrap_client(
     config: Mapping[str, Any], servers: Sequence[str], latest: Callable[[], Mapping[str, Any]]
 ) -> KafkaNetClient:
-    """Returns a client that knows the brokers. `latest`: as for `connected_client`. Raises ServerFailure.
+    """Returns a client that knows the brokers. `latest`: as for `connected_client`. Raises ServerFailure, or the
+    library's error for a configuration that the library does not accept.
 
-    One frozen broker must not use up the whole timeout. So a few servers are tried one after another with a short
-    timeout, then all together with a longer one.
+    One frozen broker must not use up the whole timeout. So, of several servers, a few are tried one after another with
+    a short timeout, then all together with a longer one. A refusal ends the attempts.
     """
     if len(servers) > 1:
         for server in random.sample(servers, min(len(servers), SERVERS_TRIED)):

@@ -92,7 +92,7 @@ def all_topics(client: KafkaClient, ask: int | None = None) -> Topics:
 
 
 def cluster_id(client: KafkaClient) -> str:
-    """Returns the id with which the brokers were formatted. Raises KafkaUnavailable."""
+    """Returns the id with which the brokers were formatted. Raises KafkaUnavailable or KafkaRefused."""
     found = client.ask(layouts_request([])).cluster_id
     if not found:
         raise KafkaUnavailable("the cluster does not report its id")
@@ -105,7 +105,7 @@ def describe(client: KafkaClient) -> dict[str, Any]:
 
     `newest_metadata_version` is None if the broker does not report it or does not answer. `source` is "broker", or
     "assumed" if the broker did not return the config (needs DESCRIBE_CONFIGS on the cluster): `value` is then Kafka's
-    default. Raises KafkaUnavailable.
+    default. Raises KafkaUnavailable or KafkaRefused.
     """
     brokers = _brokers(client)
     versions = _versions(client, [broker.node_id for broker in brokers])
@@ -126,7 +126,7 @@ def describe(client: KafkaClient) -> dict[str, Any]:
 
 
 def broker_ids(client: KafkaClient, timeout_ms: int = REQUEST_TIMEOUT_MS) -> list[int]:
-    """Returns the ids of the live brokers in ascending order. Raises KafkaUnavailable."""
+    """Returns the ids of the live brokers in ascending order. Raises KafkaUnavailable or KafkaRefused."""
     return [broker.node_id for broker in _brokers(client, timeout_ms)]
 
 

@@ -16,7 +16,7 @@ from service.kafka.offsets import offset_at_time
 
 _LOG_MARGIN: Final = 5_000
 """Reading of the owner's log partition begins this many offsets before the lowest end offset in the samples, because a
-transaction may have been open at that time. A deep read begins at offset 0."""
+transaction may have been open at that time. A deep read, and a read without such a sample, begin at offset 0."""
 _RECORDS_BACK: Final = 300
 """Number of the owner's newest records in the transaction log whose markers are searched for: about a hundred
 transactions."""
@@ -32,8 +32,8 @@ def read_facts(
     client: KafkaClient, query: EntryQuery, partition: CheckedPartition, log: LogEnds | None
 ) -> EntryFacts | None:
     """Returns the facts about an entry. `partition`: the observation of its partition. `log`: the end offset of the
-    owner's log partition, not needed without an owner. Returns None if `log` lacks that partition, because its leader
-    changed or did not answer. Raises KafkaUnavailable or KafkaRefused."""
+    owner's log partition, not needed without an owner. Returns None if there is an owner, but `log` lacks its
+    partition, because the partition's leader changed or did not answer. Raises KafkaUnavailable or KafkaRefused."""
     history = None
     if query.transactional_id is not None:
         if log is None or query.log_partition not in log.offsets:

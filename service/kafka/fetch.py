@@ -21,7 +21,7 @@ _PIECE_TIMEOUT_MS = 3_000
 @dataclass(frozen=True, slots=True)
 class PartitionFetch:
     """A request to read `partition` from `offset`. A broker that is not the leader any more refuses the request,
-    because of `leader_epoch`."""
+    because of `leader_epoch` (-1: the broker does not check the epoch)."""
 
     partition: int
     offset: int

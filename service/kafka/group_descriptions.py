@@ -29,9 +29,9 @@ class GroupMembers(NamedTuple):
 
 
 def describe_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> dict[str, GroupMembers | None]:
-    """Returns the members of groups that `node` coordinates. A group that `node` does not report gets None: another
-    broker coordinates the group, it does not exist, DESCRIBE on it is missing, or it is a share group. Raises
-    KafkaUnavailable or KafkaRefused."""
+    """Returns the members of groups that `node` coordinates. A group gets None if `node` does not report it. The
+    possible reasons: another broker coordinates the group, the group does not exist or is a share group, DESCRIBE on it
+    is missing, or the answer cannot be decoded. Raises KafkaUnavailable or KafkaRefused."""
     found: dict[str, GroupMembers | None] = dict.fromkeys(groups)
     if not groups:
         return found
@@ -48,7 +48,8 @@ def describe_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> di
 
 
 def describe_share_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> dict[str, GroupMembers | None]:
-    """Does the same as `describe_groups` for share groups (KIP-932). Brokers before Kafka 4.1 report none of them."""
+    """Does the same as `describe_groups` for share groups (KIP-932). Brokers before Kafka 4.1 report none of them:
+    every group gets None."""
     found: dict[str, GroupMembers | None] = dict.fromkeys(groups)
     if groups and client.version_of(_SHARE_GROUPS.api_key) >= _SHARE_VERSION:
         found |= _described(client, node, groups, _SHARE_GROUPS, _SHARE_VERSION, _assigned_partitions)

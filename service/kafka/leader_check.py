@@ -1,5 +1,5 @@
 """Observes partitions. An observation counts only if a broker other than the leader reports the same leader before and
-after the observation.
+after the observation. In a cluster of one broker, the leader itself reports it.
 
 A broker that has lost the lead without knowing it yet answers as if it still led. Only another broker reveals the
 change, so verdicts use only observations that are checked in this way.
@@ -63,7 +63,8 @@ class LeaderCheck:
         self._brokers: tuple[int, ...] = ()
         self._skipped_until_ms: dict[int, int] = {}
         self.unanswered_at_ms: int | None = None
-        """Time of the last request that a broker did not answer; None if there was none."""
+        """Time at which a broker was last found not to answer Metadata or DescribeProducers; None if every broker has
+        answered."""
 
     def end_offsets(self, topic: str, partitions: Collection[int]) -> LogEnds:
         """Returns the end offsets of the partitions that kept their leader. These offsets include records above the
@@ -81,8 +82,8 @@ class LeaderCheck:
         return LogEnds(asked_at_ms, {p: found[p] for p in unmoved}, {p: layout.leaders[p] for p in unmoved})
 
     def observe(self, places: Collection[TopicPartition]) -> dict[TopicPartition, CheckedPartition]:
-        """Returns the observations by partition; leaves out partitions whose leader changed or did not answer. Raises
-        KafkaFailure."""
+        """Returns the observations by partition; leaves out partitions whose leader changed, did not answer, or
+        answered with an error. Raises KafkaFailure."""
         topics = {topic for topic, _ in places}
         before = self._leaders(topics)
         asked_at_ms = self._now_ms()

@@ -18,7 +18,7 @@ from service.wire.columns import decode
 from service.wire.log_columns import TOMBSTONE, UNDECODABLE, Chunk, LogColumns, holes
 
 MAX_RECORDS: Final = 300_000
-"""Maximum number of offsets read back from the end of a log partition: some 40 MB, less than a second."""
+"""Maximum number of offsets read back from the end of a log partition: some 40 MB, which take less than a second."""
 MAX_S: Final = 5.0
 _FETCH_BYTES: Final = 8 << 20
 
@@ -36,8 +36,9 @@ def id_history(
     `place`.
 
     `holes`: the offsets below `lo`, the offsets more than MAX_RECORDS before `hi`, and the offsets without a record.
-    `unread`: the offsets of the id's records that cannot be decoded, and the offsets not reached within MAX_S. Raises
-    KafkaUnavailable, KafkaRefused (READ on the transaction log).
+    `unread`: the offsets of the id's records that cannot be decoded, and the offsets at which reading ended early, up
+    to `hi`: MAX_S had passed, no whole batch came, or the log ended. Raises KafkaUnavailable, KafkaRefused (READ on the
+    transaction log).
     """
     at = max(lo, hi - MAX_RECORDS)
     missing = [Range(0, at)] if at > 0 else []

@@ -25,9 +25,9 @@ class LogRange:
     """The batches that begin in [lo, hi) of a partition. `batches` may be called once.
 
     `reached`: the offset up to which the range was read. `read_bytes`: the number of bytes fetched. `damaged`: the
-    number of batches that could not be read. `is_whole`: no batch was damaged, no offset was outside the log, and no
-    bound of bytes or time ended the reading. `unbroken_from`: from this offset to `reached` no offset is missing
-    (compaction removes offsets).
+    number of batches that could not be read. `is_whole`: no batch was damaged, no offset was outside the log, and
+    neither a bound of bytes or time nor an answer without a whole batch ended the reading. `unbroken_from`: from this
+    offset to `reached` no offset is missing (compaction removes offsets).
     """
 
     def __init__(
@@ -163,7 +163,8 @@ def has_records_ahead(
 ) -> bool | None:
     """Returns whether a group with the committed offset `offset` has a record to read. If that offset is below the LSO,
     only a committed record below the LSO counts; otherwise any record below `hi` (the high watermark) counts. Returns
-    None if reading reached MOST_BYTES or MOST_S, if the offset is not in the log any more, or if a batch is damaged.
+    None if the batches that were read do not decide this, for example because reading reached MOST_BYTES or MOST_S, the
+    offset is not in the log any more, or a batch is damaged.
 
     Raises KafkaUnavailable, or KafkaRefused (READ on the topic).
     """

@@ -45,7 +45,7 @@ REFRESH_AFTER: Final = 0.8
 """Fraction of a token's lifetime after which a new one is requested, as with Java's
 `sasl.login.refresh.window.factor`."""
 UNKNOWN_LIFE_MS: Final = 60_000
-"""Lifetime assumed for a token that does not show when it expires, such as a token for MSK."""
+"""Lifetime (ms) assumed for a token that does not show when it expires, such as a token for MSK."""
 
 _MOST_BYTES: Final = 1 << 20
 _EXTENSION: Final = "extension_"

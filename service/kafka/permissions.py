@@ -96,7 +96,7 @@ def versions(client: KafkaClient, node: int) -> Versions:
 
 def topic_errors(client: KafkaClient, node: int, topics: Sequence[str]) -> dict[str, int]:
     """Returns the error code of each topic: 0 if the topic may be described, 3 if it does not exist, 29 if it may not
-    be described (whether it exists or not).
+    be described (whether it exists or not). Other codes are possible, such as 5 (LEADER_NOT_AVAILABLE).
 
     Raises KafkaUnavailable or KafkaRefused.
     """

@@ -97,8 +97,9 @@ class ClientSettings:
         return tuple(f"{self._name}: {note}" for note in _notes(properties, servers))
 
     def portable(self) -> ClientSettings:
-        """Returns the same settings for other machines: with the contents of files instead of their names, and with the
-        values of config providers instead of variables. Raises BadClientConfig."""
+        """Returns the same settings for other machines. The contents of key and trust stores replace the names of their
+        files, and values replace the variables of config providers. Without TLS, keys that begin with `ssl.` are left
+        out. Raises BadClientConfig."""
         with self._named():
             properties = self._resolved()
             if _uses_tls(properties):

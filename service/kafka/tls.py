@@ -67,7 +67,8 @@ def _origin(properties: Mapping[str, str], store: str, of_text: str) -> str:
 
 def _narrow(made: ssl.SSLContext, properties: Mapping[str, str]) -> None:
     """Restricts the context to the allowed protocols and cipher suites. Python cannot choose among the suites of
-    TLSv1.3: either all these suites are allowed, or TLSv1.3 is not allowed."""
+    TLSv1.3: either all these suites are allowed, or TLSv1.3 is not allowed. Raises ValueError if no protocol is
+    left."""
     suites = _words(properties.get(CIPHERS, ""))
     older = [name for suite in suites if (name := _openssl_name(suite)) is not None and _is_known(name)]
     allowed = set(_words(properties.get(ENABLED, "")) or VERSIONS) & VERSIONS.keys()

@@ -21,8 +21,8 @@ _COUNTS: Final = ("hanging", "open")
 
 
 async def what_is_wrong(ask: Ask, cluster: str | None) -> Fields:
-    """Returns the answer about the cluster. If `cluster` is None, the answer is about all clusters; those with the most
-    hanging transactions come first."""
+    """Returns the answer about the cluster. If `cluster` is None, the answer describes the CLUSTERS clusters with the
+    most hanging transactions, names as many others, and contains the number of the rest."""
     if cluster is not None:
         return {"clusters": [await _cluster(ask, await ask("clusters", cluster), FINDINGS)]}
     page = await ask("clusters", limit=str(_READ))

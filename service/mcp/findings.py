@@ -69,7 +69,8 @@ def described(one: Finding) -> Fields:
 
 
 def _by_operator(one: Finding) -> Fields:
-    """Returns the commands that an operator may run for a hanging transaction."""
+    """Returns the commands that an operator may run for a hanging transaction; an empty mapping for a finding of
+    another kind."""
     is_legal = _LEGAL_TOPIC.fullmatch(one["subject"]["topic"] or "") is not None
     command = one["command"] if is_legal else None
     if one["kind"] != Kind.HANGING or (command is None and one["decision"] != Decided.COMMIT):

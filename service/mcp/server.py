@@ -51,7 +51,7 @@ class Runbook(NamedTuple):
 
 @cache
 def runbooks() -> tuple[Runbook, ...]:
-    """Returns all runbooks, by name."""
+    """Returns all runbooks, sorted by name."""
     files = sorted(file for file in _RUNBOOKS.glob("*.md") if file.stem != "README")
     return tuple(Runbook(file.stem, file.read_text("utf-8")) for file in files)
 

@@ -1,1 +1,1 @@
-"""Prometheus metrics of everything the store knows."""
+"""Prometheus metrics: of the data in the store, and of the process itself."""

@@ -1,5 +1,5 @@
-"""Declares every metric of txnscope once: name, kind, meaning, labels. Docs and dashboards may rely on these
-declarations."""
+"""Declares every metric of txnscope once: name, kind, meaning, labels. The metrics of the process (`process_…`) come
+from the library. Docs and dashboards may rely on these declarations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ OF_CLUSTERS: Final[list[Metric]] = []
 
 
 def _metric(name: str, kind: Kind, text: str, *labels: str, many: bool = False) -> Metric:
-    """Declares a metric about clusters."""
     metric = Metric(PREFIX + name, kind, text, labels, many)
     OF_CLUSTERS.append(metric)
     return metric

@@ -17,7 +17,7 @@ class Signal(StrEnum):
 
 
 class DropReason(StrEnum):
-    """The reasons why the endpoint will never get some data points or traces."""
+    """The reasons why the endpoint will never get some data points, traces or spans."""
 
     REFUSED = "refused"
     CAP = "cap"
@@ -44,5 +44,5 @@ class ExportMetrics:
         self._requests.labels(signal, "taken" if taken else "failed").inc()
 
     def drop(self, signal: Signal, reason: DropReason, number: int = 1) -> None:
-        """Counts data points or traces that the endpoint will never get."""
+        """Counts data points, traces or spans that the endpoint will never get."""
         self._dropped.labels(signal, reason).inc(number)

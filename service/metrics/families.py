@@ -33,8 +33,8 @@ OUTCOMES: Final = ("commit", "abort")
 
 
 APPLICATIONS_NAMED: Final = 50
-"""Maximum number of applications with series. Each application has a series for each state, for each cause, and for its
-oldest open transaction."""
+"""Maximum number of applications with series. Each application has a series for each state, for commits, for each cause
+of aborts, and for its oldest open transaction."""
 
 
 class Distribution(NamedTuple):
@@ -61,12 +61,12 @@ class Series(NamedTuple):
 
 
 def bounded(of_clusters: Sequence[tuple[str, Iterable[Series]]], limit: int) -> list[tuple[str, Series]]:
-    """Returns (cluster, series) of all clusters: at most `limit` series of Prometheus, including one SERIES_DROPPED for
-    each cluster.
+    """Returns (cluster, series) of all clusters, with one SERIES_DROPPED for each cluster: at most `limit` series of
+    Prometheus, unless the series that are always kept are more.
 
-    Series of metrics without `many` are always kept, even above the limit. The rest of the limit is shared fairly among
-    the clusters. Of the series of metrics with `many`, a cluster keeps the first ones, because the worst series come
-    first. A SERIES_DROPPED in `of_clusters` counts series that were not even read.
+    Series of metrics without `many` are always kept. The rest of the limit is shared fairly among the clusters. Of the
+    series of metrics with `many`, a cluster keeps the first ones, because the worst series come first. A SERIES_DROPPED
+    in `of_clusters` counts series that were left out before.
     """
     kept: list[tuple[str, Series]] = []
     rest: list[tuple[str, list[Series], int]] = []
@@ -119,8 +119,8 @@ def applications(facts: ClusterFacts) -> Iterator[Series]:
 
 
 def durations(facts: ClusterFacts) -> Iterator[Series]:
-    """Yields the histograms, in seconds. Commits and aborts share the histogram of markers, because writing either
-    marker is the same work."""
+    """Yields the histograms of durations, in seconds. Commits and aborts share the histogram of markers, because
+    writing either marker is the same work."""
     for outcome in OUTCOMES:
         yield Series(catalogue.DURATION, (outcome,), _distribution(facts.counters, outcomes.OPEN, (outcome,)))
     yield Series(catalogue.MARKER_DURATION, (), _distribution(facts.counters, MARKER, OUTCOMES))
@@ -186,8 +186,8 @@ def _latencies(found: Latencies) -> Distribution:
 
 
 def findings(facts: ClusterFacts) -> Iterator[Series]:
-    """Yields the counts of findings by kind and status, of contradictions and of audited transactions. Includes counts
-    of 0."""
+    """Yields the counts of findings by kind and status, of conditions and events that a bound left out, of
+    contradictions, and of audited transactions. Includes counts of 0."""
     for kind in Kind:
         for status in statuses_of(kind):
             yield Series(catalogue.FINDINGS, (kind, status), facts.findings.get((kind, status), 0))
@@ -215,8 +215,8 @@ _OF_ONE: Final = (
 
 
 def partitions(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
-    """Yields the series of data partitions, the longest stalled first. If the last sample is older than
-    SAMPLE_FRESH_MS, no partition counts as judged."""
+    """Yields the series of hanging transactions and of data partitions, the longest stalled partitions first. If the
+    last sample is older than SAMPLE_FRESH_MS, no partition counts as judged."""
     yield Series(catalogue.HANGING, (), facts.findings.get((Kind.HANGING, Status.CONFIRMED), 0))
     for finding in facts.hanging:
         subject = finding.subject

@@ -65,8 +65,8 @@ class HttpMetrics:
 
 
 def route_of(scope: Scope) -> str:
-    """Returns the template of the route in the scope, with the prefix of its router in front. Without the prefix, a
-    REST route and a page could have the same path."""
+    """Returns the template of the route in the scope, with the prefix of its router in front; UNROUTED if there is no
+    route. Without the prefix, a REST route and a page could have the same path."""
     declared = getattr(scope.get("route"), "path", None)
     if declared is None:
         return UNROUTED

@@ -125,8 +125,9 @@ class Outbox:
             check(connection, lease)
 
     def done(self, lease: Lease, batch: Batch, now_ms: int, taken: int | None = None, refused: int = 0) -> None:
-        """Stores that the receiver has taken the first `taken` notifications of the batch, or all if `taken` is None.
-        `refused`: the number of notifications that are dropped after the taken ones."""
+        """Writes the receiver's progress to the store: the receiver has taken the first `taken` notifications of the
+        batch, or all if `taken` is None. `refused`: the number of notifications that are dropped after the taken
+        ones."""
         gone = len(batch.notifications) if taken is None else taken + refused
         took = batch.notifications[: gone - refused]
         is_whole = gone == len(batch.notifications)

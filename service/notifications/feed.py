@@ -27,7 +27,7 @@ MOST_STREAMS: Final = 1_000
 
 _WOKEN_AT_ONCE: Final = 20
 _PAUSE_S: Final = 0.01
-"""Pause after each _WOKEN_AT_ONCE streams: waking 500 streams at once takes 0.3 s, and health checks would wait."""
+"""Pause (s) after each _WOKEN_AT_ONCE streams: waking 500 streams at once takes 0.3 s, and health checks would wait."""
 
 T = TypeVar("T")
 
@@ -45,8 +45,8 @@ class Start(NamedTuple):
 
 
 def start_after(connection: Connection, last: int | None) -> Start:
-    """Returns the place after the event `last`. For None, and if the store does not have the events after `last` any
-    more, returns the place after the newest event."""
+    """Returns the place after the event `last`. Returns the place after the newest event if `last` is None, if the
+    store never had this event, or if the store does not have all events after `last` any more."""
     oldest, newest = finding_events.known_sequences(connection)
     if last is None:
         return Start(newest, is_reset=False)

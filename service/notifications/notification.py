@@ -94,7 +94,7 @@ class Undelivered(Exception):
 class Receiver(ABC):
     """The base of receivers. A new kind of receiver is a subclass, and an entry in service.notifications.receivers.
 
-    - `repeats_every_s`: the interval at which the receiver wants all open findings again; None: never.
+    - `repeats_every_s`: the interval at which the receiver wants the open findings that it knows again; None: never.
     - `gathers_s`: the shortest time between two messages. Later events are sent together in the next message. 0: no
       limit.
     """
@@ -107,7 +107,8 @@ class Receiver(ABC):
         """Delivers the notifications, oldest first. Some may have been delivered before. Raises Undelivered."""
 
     def repeat(self, notifications: Sequence[Notification]) -> None:
-        """Delivers all open findings again, at the interval `repeats_every_s`. Raises Undelivered."""
+        """Delivers again the open findings that the receiver knows and that are not muted, at the interval
+        `repeats_every_s`. Raises Undelivered."""
         self.send(notifications)
 
     def close(self) -> None:

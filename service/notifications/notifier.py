@@ -28,8 +28,8 @@ log = logging.getLogger("txnscope.notifications")
 READ_EVERY_S: Final = 0.5
 OVERLOOKED_EVERY_S: Final = 10.0
 GATHER_S: Final = 1.0
-"""Time (s) from the first event to the message of a receiver that gathers events. So the events of one outage are in
-one message."""
+"""Time (s) from the first event to the message, for a receiver that gathers events. So one message has the events of
+one outage."""
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0

@@ -40,7 +40,8 @@ _LONGEST_MS: Final = 300_000
 
 
 def _endpoint(url: str) -> str:
-    """Returns the address without a slash at its end. An error does not show the address."""
+    """Returns the address without a slash at its end. Raises ValueError for another text than an address without query,
+    fragment and user; the error does not show the address."""
     try:
         parts = urlsplit(url)
         is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

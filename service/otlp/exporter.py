@@ -90,7 +90,7 @@ class Exporter:
             instance, position = telemetry.instance_of(connection), None
             if self._table.traces:
                 position = telemetry.begin_traces(connection)
-            else:  # those of the time until they are sent again are not sent
+            else:  # the traces of the time in which traces are switched off are never sent
                 telemetry.move_traces(connection, None)
         works = []
         if self._table.metrics:

@@ -102,7 +102,7 @@ class TraceOutbox:
             check(connection, lease)
 
     def done(self, lease: Lease, batch: Batch) -> None:
-        """Stores that the batch was sent, or is dropped."""
+        """Moves the position in the store to the end of the batch, which was sent or is dropped."""
         with self._writing.begin() as connection:
             check(connection, lease)
             telemetry.move_traces(connection, batch.position)
@@ -138,7 +138,7 @@ class TraceOutbox:
         if newest < after:  # the table was emptied, and numbers its rows from the start again
             after = self._settled = 0
             self._seen.clear()
-        # numbers are also missing where a row was written twice, so only what may be is said, and only after an absence
+        # an upper bound, because a number is also missing where a row was written twice; counted only after an absence
         lost = max(oldest - after - 1, 0) if after and not self._is_up_to_date else 0
         page = read_ends(connection, after, self._settled_number(newest), limit)
         taken, dropped = dict(self._taken), Counter(batch.dropped)
@@ -168,8 +168,9 @@ class TraceOutbox:
         )
 
     def _settled_number(self, newest: int) -> int:
-        """Returns the row number that was the highest one SETTLES_S ago. By now, all rows with lower numbers are
-        visible, too: writers of two clusters may commit in another order than that of their row numbers."""
+        """Returns the row number that was the highest one SETTLES_S ago; 0 if none was read so long ago. By now, all
+        rows with lower numbers are visible, too: writers of two clusters may commit in another order than that of their
+        row numbers."""
         now_s = self._monotonic()
         if not self._seen or now_s - self._seen[-1][1] >= _LOOKS_EVERY_S:
             self._seen.append((newest, now_s))

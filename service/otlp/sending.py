@@ -69,7 +69,7 @@ class Sender:
         return max(self._backoff.next_s() * random.uniform(0.5, 1.0), error.retry_after_s)  # noqa: S311 - no secret
 
     def drop(self, reason: DropReason, number: int) -> None:
-        """Counts data points or traces that the endpoint will never get."""
+        """Counts data points, traces or spans that the endpoint will never get."""
         self._counts.drop(self._signal, reason, number)
 
     def _note(self, trouble: str | None) -> None:

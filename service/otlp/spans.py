@@ -43,8 +43,9 @@ known cause need not be an error."""
 
 
 class Facts(NamedTuple):
-    """Facts about the end of a transaction that are not in the transaction's own rows in the store. `coordinator`: the
-    partition of the transaction log, with its present leader."""
+    """Facts about the end of a transaction that are not in the transaction's own rows in the store. `finding`: the
+    finding about the end; None if there is none. `coordinator`: the partition of the transaction log, with its present
+    leader; None if the store does not have it."""
 
     markers: Sequence[Marker]
     finding: AboutEnd | None
@@ -52,7 +53,8 @@ class Facts(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """A span of a trace. `part`: the key of the span within the trace."""
+    """A span of a trace. `part`: the key of the span within the trace. `parent`: the key of its parent; None: it is the
+    root."""
 
     name: str
     part: tuple[str | int, ...]

@@ -1,5 +1,5 @@
-"""Names a process so that another process on the same machine can find out whether it has ended. Reads from Linux which
-processes belong together, and how long they wait for a processor.
+"""Names a process, so that another process on the same machine can find out whether the named process has ended. Reads
+from Linux which processes belong together, and how long they wait for a processor.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def nobody_owns(
 ) -> Owner | None:
     """Waits until the store has read the transaction log to its present end, then returns the id that wrote the entry
     (None: no id has the producer id). Raises Refused if the owner cannot be determined, or if the owner's coordinator
-    will or may still end the entry."""
+    will or may still end the entry. Raises KafkaFailure, StoreError."""
     with reading() as connection:
         owner = _owner(connection, cluster_id, entry)
         known = {row.partition for row in clusters.partitions(connection, cluster_id, SourceName.TRANSACTION_LOG)}
@@ -112,7 +112,9 @@ def _read_to_the_end(
     entry: Entry, cluster_id: int, bracket: LeaderCheck, reading: Reading, needed: set[int]
 ) -> Owner | None:
     """Waits until the store has read the `needed` log partitions to the ends that their present leaders report, and
-    returns the owner. Raises Refused if this takes more than READS_WITHIN_S, or if a record cannot be read."""
+    returns the owner (None: no id has the producer id). Raises Refused in three cases: one of these log partitions
+    cannot be observed; the store has not read them after READS_WITHIN_S; there is no owner, but the newest record of
+    some id cannot be decoded."""
     seen = bracket.observe({(TOPIC, p) for p in needed})
     if missing := needed - {p for _, p in seen}:
         named = ", ".join(f"{TOPIC}-{p}" for p in sorted(missing)[:3])

@@ -68,15 +68,16 @@ def _glob(glob: Any) -> str:
 
 
 def _cluster_name(name: str) -> str:
-    """Returns the name. Raises ValueError if it cannot be one segment of an API path: servers and clients interpret
-    slashes and dots."""
+    """Returns the name. Raises ValueError if the name is empty, is not printable, has outer spaces, or cannot be one
+    segment of an API path: servers and clients interpret slashes and dots."""
     if "/" in name or name in ("", ".", "..") or name != name.strip() or not name.isprintable():
         raise ValueError(f"{name!r} is no name: give printable text without a slash or outer spaces, not . or ..")
     return name
 
 
 def _service_url(url: str) -> str:
-    """Returns the URL without a slash at its end. An error does not show a URL that may contain a password."""
+    """Returns the URL without a slash at its end. Raises ValueError for a text that is no URL; the error does not show
+    a text that may contain a password."""
     shown = "the address, which has an @," if "@" in url else repr(url)
     if not re.fullmatch(r"[!-~]+", url):
         raise ValueError(f"{shown} is not a URL: it has spaces, or characters that have to be percent-encoded")
@@ -98,8 +99,8 @@ def _spark_master(master: str) -> str:
 
 
 def _spark_conf(conf: Any) -> dict[str, str]:
-    """Returns Spark's settings by name, from KEY=VALUE words of a flag or from a table of the file. Values do not
-    appear in errors: they may be passwords."""
+    """Returns Spark's settings by name, from KEY=VALUE words of a flag or from a table of the file. Raises ValueError
+    for a name without `spark.` in front; errors show no values, because they may be passwords."""
     if isinstance(conf, list):
         pairs = [str(pair).partition("=") for pair in conf]
         if missing := [name for name, equals, _ in pairs if not equals]:
@@ -120,7 +121,8 @@ def _kept_ms(duration: Any) -> int:
 
 
 def _time_ms(value: Any) -> int:
-    """Returns the time in ms, from a time of TOML or its text; a time without an offset is UTC."""
+    """Returns the time in ms, from a time of TOML or its text; a time without an offset is UTC. Raises ValueError for
+    any other value."""
     try:
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     except (TypeError, ValueError):
@@ -212,7 +214,7 @@ class Watching(Table):
         """Checks that `partitions = "all"` comes with `topics`. The field is declared after `topics`, so that this
         check can read them."""
         if partitions == "all" and not info.data.get("topics"):
-            raise ValueError("all needs --topics: it reads every byte of these topics")
+            raise ValueError("'all' needs --topics, because it reads every byte of these topics")
         return partitions
 
 
@@ -230,8 +232,8 @@ class WatchedCluster(Watching):
 
 
 class Settings(Watching):
-    """Every setting. A field's name is also the flag (with dashes), the variable (in capitals), and the key in the
-    file. A field without a repr may hold a secret: pydantic's errors do not show its value."""
+    """Every setting. A field's name is also the variable (in capitals), the key in the file and, if the setting has
+    one, the flag (with dashes). A field without a repr may hold a secret: pydantic's errors do not show its value."""
 
     cluster: ClusterName | None = None
     store: str = Field(default=DEFAULT_URL, min_length=1, repr=False)

@@ -79,7 +79,8 @@ def record(engine: Engine, cluster: str | None, events: Iterable[AuditEvent]) ->
 def read_page(
     connection: Connection, cluster_id: int, selection: AuditSelection, before: int | None, limit: int
 ) -> list[AuditRow]:
-    """Returns at most `limit` rows with ids below `before` (None: with any id), the newest first."""
+    """Returns at most `limit` rows that the selection contains, with ids below `before` (None: with any id), the newest
+    first."""
     named = (
         (_E.action, selection.action),
         (_E.outcome, selection.outcome),

@@ -40,7 +40,7 @@ def find_canary(connection: Connection, cluster_id: int) -> Canary | None:
 
 
 def begin(connection: Connection, cluster_id: int, topic: str, every_ms: int, now_ms: int) -> str:
-    """Stores that the canary runs with these settings. Returns the token that is part of the canary's
+    """Stores these settings, and marks the canary as running. Returns the token that is part of the canary's
     transactional.ids. The token is made once for each store and cluster."""
     values = {
         "topic": topic,
@@ -65,13 +65,14 @@ def note_alive(
     *,
     is_running: bool = True,
 ) -> None:
-    """Stores that the canary's process is alive or, with `is_running=False`, that it stops."""
+    """Stores the canary's state: its process is alive at `now_ms` or, with `is_running=False`, stops then.
+    `leaderless`, `trouble`: as in `Canary`."""
     values = {"as_of_ms": now_ms, "leaderless": leaderless, "trouble": trouble, "is_running": is_running}
     connection.execute(update(canaries).where(_C.cluster_id == cluster_id).values(values))
 
 
 def read_coordinators(connection: Connection, cluster_id: int) -> list[Coordinator]:
-    """Returns all coordinators that the canary knows, by broker."""
+    """Returns all coordinators that the canary knows, sorted by broker."""
     rows = connection.execute(select(canary_coordinators).where(_O.cluster_id == cluster_id).order_by(_O.broker))
     return [_coordinator(row) for row in rows]
 

@@ -72,9 +72,9 @@ def printable(text: str) -> str:
 
 
 def possible_ids(text: str) -> list[bytes]:
-    """Returns the ids that a text may name, each once: first the id with this very text, then the id that `display_id`
-    shows as this text, then ids whose text may have been copied out of raw JSON, raw metrics or a terminal without
-    UTF-8."""
+    """Returns the ids that a text may name, each once, in this order: the id with this very text; the id that
+    `display_id` shows as this text; the ids whose text may have been copied out of raw JSON, raw metrics or a terminal
+    without UTF-8."""
     if "\\" not in text:
         return [text.encode()]
     spellings = [
@@ -133,7 +133,6 @@ def _unquoted(text: str) -> str:
 
 
 def _encoded(texts: list[str]) -> Iterator[bytes]:
-    """Yields the bytes of those texts that can be encoded."""
     for text in texts:
         try:
             yield text.encode("utf-8", "surrogateescape")

@@ -2,7 +2,7 @@
 replaced driver cannot write.
 
 A waiting driver takes over after the row has not changed for EXPIRES_AFTER_MS (docs/adr/0020). The times in the row are
-only shown to people, because the clocks of two hosts may differ.
+shown to people, and compared only with one another, because the clocks of two hosts may differ.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def acquire(engine: Engine, cluster_id: int, owner: str, now_ms: int, expired: R
     ended. If `expired` is given, first ends the database session of a client that was stopped while it wrote under the
     lease.
 
-    Raises StoreTooNew if this version cannot use the tables: a newer version may have migrated them since this process
-    started."""
+    Raises the errors of `SchemaCheck.check`, for example StoreTooNew: a newer version may have migrated the tables
+    since this process started."""
     if expired is not None:
         backend_of(engine).end_stopped_writer(engine, cluster_id)
     row = select(leases).where(leases.c.cluster_id == cluster_id).with_for_update()

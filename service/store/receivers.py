@@ -15,9 +15,9 @@ _R, _N = receivers.c, notified_findings.c
 
 class ReceiverState(NamedTuple):
     """A receiver. `sequence`: the last event that it took. `delivered`: the number of notifications that it took.
-    `dropped`: the number of notifications that it will never get. `failed`: the number of failed attempts.
-    `failing_since_ms`, `error`: None while deliveries succeed. `pending`: the number of newer events, some of which may
-    cause no notification."""
+    `dropped`: the number of events that it will never get. `failed`: the number of failed attempts. `failing_since_ms`,
+    `error`: None while deliveries succeed. `pending`: the number of newer events, some of which may cause no
+    notification."""
 
     name: str
     kind: str
@@ -66,9 +66,9 @@ def note_delivery(
     begun: Collection[str],
     ended: Collection[str],
 ) -> None:
-    """Stores that the receiver has taken everything up to `sequence`, and clears its error. `delivered`, `dropped`:
-    numbers of notifications since the last call. `begun`: ids of findings that the receiver now knows to be open.
-    `ended`: ids of findings that the receiver now knows to have ended."""
+    """Moves the receiver's position to `sequence`, and clears its error. `delivered`: the number of notifications that
+    the receiver took since the last call. `dropped`: the number of events dropped since. `begun`: ids of findings that
+    the receiver now knows to be open. `ended`: ids of findings that the receiver now knows to have ended."""
     values: dict[str, Any] = {"sequence": sequence, "failing_since_ms": None, "error": None}
     values |= {"delivered": _R.delivered + delivered, "dropped": _R.dropped + dropped}
     if delivered:

@@ -125,9 +125,9 @@ class Retention:
         self._producers_after: tuple[bytes, int] | None = None
 
     def delete_old(self, now_ms: int) -> bool:
-        """Deletes old rows of every table, up to a limit for each, in several short transactions. Returns True if a
-        table other than that of producer ids reached its limit: the next call should then come soon. After LeaseLost,
-        stop. After StoreUnavailable, try again."""
+        """Deletes old rows, up to a limit for each table, in several short transactions. Returns True if a table other
+        than that of producer ids reached its limit: the next call should then come soon. After LeaseLost, stop. After
+        StoreUnavailable, try again."""
         keep = self._keep
         kept_ms = {
             transitions.c.at_ms: keep.history,

@@ -27,7 +27,7 @@ class SchemaCheck:
 
     def check(self, connection: Connection) -> None:
         """Raises StoreNotMigrated if the schema has not been migrated to this version yet, StoreTooNew if this version
-        cannot use the schema any more."""
+        cannot use the schema any more, StoreError if the store is from before the first release."""
         if self._accepted is not None and self._is_unchanged(connection):
             return
         self._accepted = None

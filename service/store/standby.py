@@ -41,8 +41,8 @@ class Standby:
         self._seen = seen
 
     def acquire(self, now_ms: int) -> Lease | None:
-        """Calls `look`, then takes the lease if it is free, this owner's, or no longer renewed; else returns None.
-        Raises StoreUnavailable."""
+        """Calls `look`, then takes the lease if it is free, this owner's, or no longer renewed, or if its holder has
+        ended; else returns None. Raises StoreUnavailable, and the errors of `lease.acquire`."""
         self.look()
         if self._is_held_by_another():
             return None

@@ -32,7 +32,7 @@ NAMES: Final[dict[int, str]] = {
     UNKNOWN: "Unknown",
     EXPIRED: "Expired",
 }
-"""Names of the states: Kafka's own (List/DescribeTransactions), then ours."""
+"""Names of the states: Kafka's own (List/DescribeTransactions), then ours. NEVER_SEEN has no name."""
 
 CODES: Final[dict[str, int]] = {name: code for code, name in NAMES.items()}
 
@@ -60,10 +60,10 @@ CONFIG_DEFAULTS: Final[dict[str, str]] = {
 reported."""
 
 TWO_PHASE_TIMEOUT_MS: Final = 2_147_483_647
-"""The timeout of a transaction that an external coordinator ends (KIP-939). Such a transaction never times out."""
+"""The timeout (ms) of a transaction that an external coordinator ends (KIP-939). Such a transaction never times out."""
 
 ADMIN_TIMEOUTS_MS: Final = (1, 30_000)
-"""The timeouts that `fenceProducers` and `forceTerminateTransaction` leave on the id (KAFKA-16047)."""
+"""The timeouts (ms) that `fenceProducers` and `forceTerminateTransaction` leave on the id (KAFKA-16047)."""
 
 FIRST_TIME_MS: Final = 1_498_608_000_000
 """2017-06-28, the release date of Kafka 0.11.0, which was the first version with transactions."""
@@ -73,8 +73,8 @@ LAST_TIME_MS: Final = 253_402_300_799_999
 of seconds, or the time since the start of a broker are no times."""
 
 AHEAD_MS: Final = 86_400_000
-"""Maximum time by which a timestamp may be ahead of this machine's clock. A later timestamp cannot be that of something
-that has happened."""
+"""Maximum time (ms) by which a timestamp may be ahead of this machine's clock. A later timestamp cannot be that of
+something that has happened."""
 
 NO_TIME: Final = -1
 """The value that Kafka writes in place of a missing time."""

@@ -43,7 +43,7 @@ LAST_EPOCH: Final = 32_767
 """The highest epoch, reserved for the coordinator's last PrepareX under a producer id."""
 
 SLOW_MARKERS_MS: Final = 1_000
-"""If at least this time lies between PrepareX and CompleteX, both records get rows of their own in the history."""
+"""If at least this time (ms) lies between PrepareX and CompleteX, both records get rows of their own in the history."""
 
 
 REPEATED: Final = (
@@ -121,8 +121,8 @@ def is_prepared_again(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Trut
 
 
 def is_plain(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
-    """Returns whether the pair is a step of an ordinary commit that gets no row of its own. Takes records, or columns
-    of them. The first transaction after an Empty with an administrator's timeout is not plain, because this transaction
+    """Returns whether the pair is an ordinary step of a commit, which gets no history row. Takes records, or columns of
+    them. The first transaction after an Empty with an administrator's timeout is not plain, because this transaction
     shows that no administrator wrote the Empty (`causes.refine`)."""
     same_producer = before.producer_id == after.producer_id
     goes_on = same_producer & (before.start_ms == after.start_ms)

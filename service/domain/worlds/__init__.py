@@ -2,5 +2,5 @@
 from them.
 
 Pure: takes records of the transaction log, markers and samples, returns a verdict with its proofs. The judge, `resolve`
-and the simulator of `tests/worlds` import this package.
+and the simulator of `tests/worlds` derive their verdicts with this package.
 """

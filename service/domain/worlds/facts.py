@@ -12,7 +12,8 @@ from service.domain.worlds.transactions import Epochs, LogHistory
 
 
 class EntryQuery(NamedTuple):
-    """An open entry, and the owner of its producer id (`transactional_id` None: no owner is known).
+    """An open entry, and the owner of its producer id. If no owner is known, `transactional_id` is None and
+    `log_partition` is -1.
 
     `newest_ms`: timestamp of the entry's newest record, by the producer's clock. `is_deep`: whether to read as far back
     as the bounds allow, or only to the point where samples prove that the entry was absent.
@@ -61,9 +62,10 @@ class FirstBatch(NamedTuple):
 class Batches(NamedTuple):
     """The producer id's data batches from the entry's start to the high watermark.
 
-    `is_whole`: all of these batches were read; otherwise `epochs` reaches from the highest epoch of the markers before
-    the entry to the epoch in the producer state. `first` is None if the batch at `start_offset` was not read.
-    `last_leader_epoch`: the leader epoch of the batch at `last_offset`. `is_single`: the entry consists of one batch.
+    `is_whole`: all of these batches were read, at least one. Otherwise `last_offset` is `start_offset`, and `epochs`
+    reaches from the highest epoch of the markers before the entry (0 without markers) to the epoch in the producer
+    state. `first` is None if the batch at `start_offset` was not read. `last_leader_epoch`: the leader epoch of the
+    batch at `last_offset`; -1 unless `is_whole`. `is_single`: `is_whole`, and the entry consists of one batch.
     """
 
     start_offset: int
@@ -102,7 +104,7 @@ class EntryRead(NamedTuple):
         return LogPlace(self.query.topic, self.query.partition, self.facts.batches.start_offset)
 
     def absence_proofs(self, log_partition: int) -> list[AbsenceProof]:
-        """Returns the proofs that the entry did not exist yet, oldest first."""
+        """Returns the proofs of the entry's absence that samples give for this log partition, oldest first."""
         at = self.facts.batches
         leader_epoch = -1 if at.first is None else at.first.leader_epoch
         return [
@@ -119,7 +121,7 @@ class EntryRead(NamedTuple):
         ]
 
     def newest_absence_proof(self, log_partition: int) -> AbsenceProof | None:
-        """Returns the newest proof that the entry did not exist yet; None if there is no such proof."""
+        """Returns the newest of `absence_proofs`; None if there is none."""
         return next(reversed(self.absence_proofs(log_partition)), None)
 
     def was_written_before(self, log_partition: int, record: LogPosition) -> bool:

@@ -24,8 +24,8 @@ class Marker(NamedTuple):
 
 
 def ended_before(transactions: Sequence[Transaction], markers: Sequence[Marker], *, is_complete: bool) -> int:
-    """Returns the number of `transactions` (those that list the partition, oldest first) that ended before the entry
-    began.
+    """Returns the number of transactions that ended before the entry began. `transactions`: those that list the
+    partition, oldest first.
 
     `markers`: all markers before the entry that can belong to these transactions, or the newest of them. `is_complete`:
     since the first of these transactions, the producer id had no other transactions on the partition.

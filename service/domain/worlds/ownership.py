@@ -24,8 +24,8 @@ is earlier by more than this allowance."""
 def foreign_records(
     entry: EntryRead, history: LogHistory, transactions: Sequence[Transaction]
 ) -> ForeignRecords | None:
-    """Returns a sign that the entry was not written by the id that has its producer id in this cluster; None if there
-    is no sign.
+    """Returns a sign that the entry does not come from the id that has the entry's producer id in this cluster; None if
+    there is no sign, or if the entry's first batch was not read.
 
     `history`: the records of that id, without a hole that could hide the entry's transaction. `transactions`: the
     transactions of that id. A producer may set any timestamp, so timestamps are a sign only if neither samples nor a
@@ -72,8 +72,8 @@ def _given_by(producer_id: int, producer_epoch: int, history: LogHistory) -> Log
     record is gone.
 
     An earlier record with a lower epoch proves that the returned record raised the epoch. Without such an earlier
-    record, only three kinds of records are returned: an Empty (from an InitProducerId), the end of a transaction under
-    TV2, and a CompleteX with a new producer id and epoch 0."""
+    record, the returned record has exactly `producer_epoch`, and is of one of three kinds: an Empty (from an
+    InitProducerId), the end of a transaction under TV2, or a CompleteX with a new producer id and epoch 0."""
     before: LogRecord | None = None
     for one in history.records:
         if one.producer_id != producer_id:

@@ -28,8 +28,8 @@ than this margin, the record may have been written after the decision."""
 
 
 def verdict_on(query: EntryQuery, facts: EntryFacts, hidden: Sequence[HiddenTransactions]) -> Verdict:
-    """Returns the verdict on an entry. `hidden`: the transactions that the transaction log may hide, of any id. They
-    are used only if the producer id has no known owner."""
+    """Returns the verdict on an entry. `hidden`: transactions of any id that the transaction log may hide; used only if
+    the producer id has no known owner."""
     entry, history = EntryRead(query, facts), facts.history
     transactions: Sequence[Transaction] = ()
     if history is not None:
@@ -146,7 +146,6 @@ def _hidden(entry: EntryRead, hidden: Sequence[HiddenTransactions], proofs: _Pro
 
 
 def _may_hide(entry: EntryRead, one: HiddenTransactions, absence: AbsenceProof | None) -> bool:
-    """Returns whether the hole may hide a transaction that wrote the entry, given this proof of absence."""
     return (
         one.data_epochs.overlaps(entry.facts.batches.epochs)
         and (absence is None or one.decided.hi > absence.log_end)

@@ -88,6 +88,7 @@ class Transaction(NamedTuple):
     - `is_commit`: None while it is undecided.
     - `began`: the record after which its client began the transaction (NO_POSITION: the log does not show that record).
     - `decided`: the position of its PrepareX, or of its CompleteX if the PrepareX is gone; UNDECIDED while it is open.
+      `decided_ms`: the timestamp of that record; while it is open, of its newest record.
     - `completed`: offset of its CompleteX; None if the log has no CompleteX of it.
     - `lists_partition`: whether the partition is among its participants, so that the coordinator writes a marker there;
       None if the records that would show it are gone.

@@ -2,7 +2,7 @@
 facts.
 
 An unknown decision may become known. A known decision becomes unknown only if the entry has grown or may have grown
-since, if the id did not write the entry (`Verdict.overrules`), or if two readings contradict each other.
+since, if a reading overrules the decision (`Verdict.overrules`), or if two readings contradict each other.
 
 | state        | holds from | is read again |
 |--------------|------------|---------------|
@@ -10,7 +10,7 @@ since, if the id did not write the entry (`Verdict.overrules`), or if two readin
 | PRELIMINARY  | a reading while a transaction could end the entry; not reported | once no transaction will end it |
 | RECALLED     | a finding from before a restart; reported | once no transaction will end it |
 | UNKNOWN      | a reading that left both markers possible | at once and further back; then every READ_AGAIN_MS |
-| KNOWN        | a reading that left one marker | after the transaction log was read anew, or the entry may have grown |
+| KNOWN        | a reading that left one marker | after confirmation step 2 held anew, or the entry may have grown |
 | CONTRADICTED | two readings that exclude each other | never |
 | NO_LOG       | the beginning, if the transaction log cannot be read | never |
 """
@@ -125,7 +125,7 @@ def decision_of(possible: Set[World]) -> Decided:
 
 
 READ_AGAIN_MS: Final = 30_000
-"""Interval between readings while the decision is unknown."""
+"""Interval (ms) between readings while the decision is unknown."""
 
 
 class State(Enum):
@@ -188,7 +188,8 @@ class Decision:
 
     def recalled(self, verdict: Verdict) -> Decision:
         """Returns the decision for the verdict of a finding from before a restart: CONTRADICTED if the verdict is a
-        contradiction, else RECALLED. Returns this decision unchanged if the facts were read since."""
+        contradiction, else RECALLED. Returns this decision unchanged if the facts were read since, or if the
+        transaction log cannot be read."""
         if self.state not in (State.UNREAD, State.RECALLED):
             return self
         return self._to(State.CONTRADICTED if verdict.is_contradiction else State.RECALLED, verdict)

@@ -1,5 +1,5 @@
-"""Translates the login of client.properties to arguments of kafka-python: mechanism, name and password, or a source of
-tokens."""
+"""Translates the login of client.properties to arguments of kafka-python: mechanism, Kerberos service, name and
+password, or a source of tokens."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def _names(properties: Mapping[str, str]) -> list[str]:
 
 def _pieces(key: str, value: str, lookups: Mapping[str, _Lookup], found: list[tuple[str, str]]) -> Iterator[str]:
     """Yields the parts of a value, each variable replaced by its value, and adds (variable, value) to `found`.
-    Variables inside a provider's value are not replaced."""
+    Variables inside a provider's value are not replaced. Raises ValueError if a variable has no value."""
     at = 0
     for variable in _VARIABLE.finditer(value):
         if variable[1] in lookups:
@@ -185,7 +185,8 @@ def _of_file(path: Path, key: str) -> tuple[Path, str]:
 
 
 def _of_directory(path: Path, key: str) -> tuple[Path, str]:
-    """Returns the file with the name `key` and its whole text. Refuses a `key` that is a path."""
+    """Returns the file with the name `key` and its whole text. Raises ValueError if there is no such file, if it is not
+    UTF-8, or if `key` is a path."""
     file = path / key
     try:
         if key in (".", "..") or "/" in key or not file.is_file():

@@ -85,8 +85,8 @@ def _key(store: PKCS12KeyAndCertificates, password: str | None) -> dict[str, str
 
 
 def _raw(properties: Mapping[str, str], store: str, of_text: str) -> bytes | None:
-    """Returns the bytes of a store; None if the properties name none. Raises ValueError if the store cannot be read,
-    has another format than its type says, or may not be combined with another key of the properties."""
+    """Returns the bytes of a store; None if the properties name no such store. Raises ValueError if the store cannot be
+    read, has another format than its type says, or may not be combined with another key of the properties."""
     location, given = properties.get(f"{store}.location"), properties.get(f"{store}.type", "").upper()
     if not location:
         return None

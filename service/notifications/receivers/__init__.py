@@ -33,8 +33,8 @@ def receiver_of(table: NotifyTable, base: str, watched_clusters: Callable[[], Co
 
 
 def _lines(table: NotifyTable) -> list[str]:
-    """Returns the addresses in the table, or in the file that the table names. Raises Undelivered if there is no
-    address."""
+    """Returns the address in the table, or the addresses in the file that the table names, one in each line; lines that
+    begin with # are comments. Raises Undelivered if there is no address."""
     text = table.url or _text_of(table.url_file) or ""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     if not lines:

@@ -207,7 +207,7 @@ class Alertmanager(Receiver):
             self.endpoint.request("POST", ALERTS, json.dumps(some).encode())
 
     def _present(self) -> list[dict[str, Any]]:
-        """Returns the alerts of txnscope that Alertmanager has."""
+        """Returns the alerts of txnscope that Alertmanager has. Raises Undelivered."""
         answer = self.endpoint.request("GET", f"{ALERTS}?filter=service%3Dtxnscope&filter=scope%3Dfinding")
         try:
             return [one for one in json.loads(answer) if one["labels"]["finding"]]

@@ -1,5 +1,5 @@
-"""Reads the store. Every function takes a connection, so that one transaction shows one state; every read is bounded
-and follows an index.
+"""Reads the store. Every function takes a connection, so that one transaction shows one state. Reads of large tables
+follow an index, and end at a limit or only count.
 
-Imported by the service's surfaces (api, web, metrics), by the judge, and by the writers that need stored rows.
+Imported by the service, by the judge, and by the writers that need stored rows.
 """

@@ -21,7 +21,8 @@ from service.store.schema import application_states, application_totals, transac
 from service.store.schema.history import ABORTED, COMMITS
 
 PREFIX_READ: Final = 5_000
-"""If this many ids or more begin with a finding's prefix, their applications are not compared."""
+"""If this many ids or more begin with a finding's prefix, the finding gets no application: the store does not check
+whether all these ids belong to the same application."""
 
 _AT_ONCE: Final = 500
 _T, _S, _E = transactional_ids.c, application_states.c, application_totals.c
@@ -80,8 +81,8 @@ def find_application(connection: Connection, cluster_id: int, name: str) -> Appl
 
 def worst_first(rows: Iterable[ApplicationRow]) -> list[ApplicationRow]:
     """Returns the applications sorted by the number of failed transactions, then by the number of ended transactions,
-    in descending order. Only the first applications get series of metrics. This order changes seldom, so the series
-    change seldom, too."""
+    in descending order, then by name. Only the first applications get series of metrics. This order changes seldom, so
+    the series change seldom, too."""
     return sorted(rows, key=lambda one: (-one.failed, -one.ended, one.name))
 
 

@@ -48,7 +48,8 @@ class ClusterRow(NamedTuple):
 class LogPartitionRow(NamedTuple):
     """The progress of reading one partition of a source's log. `end_offset` is as of `end_asked_at_ms`.
     `witnessed_from`: the offset from which on every appended record was read, also records that were compacted later.
-    `records`, `bytes`: the numbers read so far, which never fall."""
+    `topic_partitions`: the number of partitions in the topic's metadata; None: not known. `records`, `bytes`: the
+    numbers read so far, which never fall."""
 
     source: str
     topic: str

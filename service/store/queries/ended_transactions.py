@@ -1,5 +1,5 @@
-"""Reads the ends of transactions in the order in which they were stored: all aborts, and the commits that have a
-history row (ordinary commits are only counted)."""
+"""Reads the ends of transactions in the order in which they were stored: all aborts, and the commits that were slow or
+have a note. Ordinary commits are left out."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def read_ends(connection: Connection, after: int, up_to: int, limit: int) -> End
 def read_markers(connection: Connection, end: EndedTransaction) -> list[Marker]:
     """Returns at most MARKERS_READ markers of the transaction on tailed partitions: markers with its producer id, epoch
     and outcome, written between its PrepareX and its CompleteX. Leaves out a partition with several such markers,
-    because it is not known which of them is the transaction's."""
+    because it is not known which of them is the transaction's. Returns an empty list if the PrepareX has no row."""
     if end.prepared is None:
         return []
     rows = connection.execute(

@@ -112,8 +112,8 @@ def owner_at(owners: Sequence[Owner], at_ms: int | None) -> Owner | None:
 def newest_rows(
     connection: Connection, cluster_id: int, transactional_id: bytes, after: tuple[int, int, int] | None = None
 ) -> list[Row]:
-    """Returns at most ROWS_AT_ONCE history rows of the id that follow `after`, newest first. `transactional_id`: the
-    id's key."""
+    """Returns at most ROWS_AT_ONCE history rows of the id that follow `after`, newest first. Leaves out rows that
+    repeat those of the previous generation. `transactional_id`: the id's key."""
     statement = (
         select(_T.generation, _T.id, _T.counted, *(_T[name] for name in Transition._fields))
         .where(_T.cluster_id == cluster_id, _T.transactional_id == transactional_id, ~_IS_REPEATED)

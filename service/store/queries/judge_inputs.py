@@ -1,5 +1,5 @@
-"""Reads the inputs of the judge. Every read follows an index and ends at a limit, whatever the number of ids. Rows
-beyond the limit are counted, up to MOST_COUNTED."""
+"""Reads the inputs of the judge. Every read follows an index, and ends at a limit or reads only given ids, whatever the
+number of ids in the store. Rows beyond the limit are counted, up to MOST_COUNTED."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ _ENDS = select(_D.topic, _D.partition, *(_D[name] for name in LsoSample._fields)
 class PartitionCounts(NamedTuple):
     """The numbers of watched partitions, of those that answered recently, and of those that are stalled. `not_covered`:
     the number of partitions that exist but are not watched. `observed_at_ms`: the time at which all watched partitions
-    were last observed. `answered_at_ms`: the same time or, while no partition answers, the time of the last answer.
-    Before the first observation, both times are None."""
+    were last observed. `answered_at_ms`: the same time or, while no partition answers, the time of the last answer
+    (None: there never was one). Before the first observation, both times are None."""
 
     watched: int
     answering: int

@@ -244,7 +244,8 @@ def resolved_since(connection: Connection, cluster_id: int, since_ms: int) -> in
 
 
 def last_resolved(connection: Connection, cluster_id: int) -> Finding | None:
-    """Returns the confirmed finding that was resolved last; None if no confirmed finding was resolved."""
+    """Returns the confirmed finding that was resolved last; None if no confirmed finding was resolved, or if only a
+    newer version of txnscope knows the finding."""
     row = connection.execute(
         select(findings)
         .where(

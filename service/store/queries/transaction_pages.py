@@ -16,7 +16,8 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 class Selection(NamedTuple):
-    """Filters of a page of ids. `states`: numbers of `service.domain.transaction_log.states`, at least one.
+    """Filters of a page of ids; a filter that is None or empty selects all. `states`: numbers of
+    `service.domain.transaction_log.states`, at least one.
 
     `started_until_ms` selects only open transactions that began at that time or before, `topic` only open ones with a
     partition of the topic, and `application` only the application's ids. `text` selects ids whose display text contains
@@ -181,7 +182,6 @@ def among(
 
 
 def _within(segment: ByTime, time: ColumnElement[Any], after: PageCursor | None) -> Iterable[ColumnElement[bool]]:
-    """Yields the conditions for rows in the segment, following `after`."""
     lowest, highest = segment.lowest, segment.highest
     if after is not None and after.ms is not None:
         lowest, highest = (lowest, after.ms) if segment.newest_first else (after.ms, highest)

@@ -1,5 +1,6 @@
 """Converts rows of the tables to values and back, for queries and writers. Pure, except that the database's driver
 encodes JSON.
 
-Imported by `store.queries` and `store.writers`.
+The conversions are for `store.queries`, `store.writers` and `store.finding_events`; views and pages use the class
+`IdRow`.
 """

@@ -64,7 +64,8 @@ def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[A
 
 
 def finding_of(row: Any) -> Finding:
-    """Returns the finding in a row that has all columns of the table."""
+    """Returns the finding in a row that has all columns of the table. Raises ValueError for a value that only a newer
+    version of txnscope knows."""
     stored = row._mapping
     values = {
         name: value if (value := stored[name]) is None or name not in _READ else _READ[name](value)

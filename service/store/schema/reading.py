@@ -51,7 +51,7 @@ leases = Table(
     Column("released", Boolean, nullable=False),
 )
 
-# The progress of reading, and the state of the log it applies to: one row per Kafka partition and source.
+# The progress of reading, and the log to which it applies: one row for each Kafka partition and source.
 log_partitions = Table(
     "log_partitions",
     metadata,
@@ -65,7 +65,7 @@ log_partitions = Table(
     Column("leader", Integer, nullable=False),
     Column("leader_epoch", Integer, nullable=False),
     Column("log_start", BigInteger, nullable=False),
-    Column("counted_from", BigInteger, nullable=False),  # offsets below feed state, not counters
+    Column("counted_from", BigInteger, nullable=False),  # records below set the states of ids, and are not counted
     Column("end_offset", BigInteger, nullable=False),
     Column("end_asked_at_ms", BigInteger, nullable=False),
     Column("read_at_ms", BigInteger, nullable=False),

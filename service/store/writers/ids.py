@@ -169,7 +169,6 @@ def _is_stored(row: IdRow | None, run: Run) -> bool:
 
 
 def _is_gone(runs: Sequence[Run]) -> bool:
-    """Returns whether the runs contain nothing but tombstones."""
     return all(record.state == EXPIRED for run in runs for record in (run.first, run.last))
 
 

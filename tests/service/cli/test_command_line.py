@@ -80,7 +80,10 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
         ("serve --host no.such.host.invalid", "--host no.such.host.invalid"),
         ("serve --host 192.0.2.1", "--host 192.0.2.1"),
         ("serve --store nothing", "store 'nothing'"),
-        ("ingest --bootstrap-servers b:1 --partitions all", "--partitions: all needs --topics: it reads every byte"),
+        (
+            "ingest --bootstrap-servers b:1 --partitions all",
+            "--partitions: 'all' needs --topics, because it reads every byte",
+        ),
         ("serve --store=", "--store: ''"),
         ("serve --store mysql://h/d", "store mysql://h/d"),
         ("serve --bootstrap-servers nowhere", "--bootstrap-servers: 'nowhere'"),

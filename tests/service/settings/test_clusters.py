@@ -141,7 +141,7 @@ def test_without_tables_the_flags_describe_one_cluster() -> None:
         ),
         (
             "[[clusters]]\nname = 'a'\nbootstrap_servers = 'a:1'\npartitions = 'all'",
-            "cluster 'a': partitions: all needs --topics",
+            "cluster 'a': partitions: 'all' needs --topics",
         ),
         ("[[clusters]]\nname = 'a'\nbootstrap_servers = 'a:1'\n" * 2, "two clusters have the name 'a'"),
     ],

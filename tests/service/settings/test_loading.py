@@ -85,7 +85,7 @@ def test_unknown_variables_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
             "spark_conf: 'ui.enabled' is not a Spark setting: their names begin",
         ),
         ("mirrored = [5]", "mirrored: 5 is neither a topic nor a glob like orders-*"),
-        ('partitions = "all"', "partitions: all needs --topics: it reads every byte of these topics"),
+        ('partitions = "all"', "partitions: 'all' needs --topics, because it reads every byte of these topics"),
         ('partitions = "some"', "partitions: 'some': choose 'stalled' or 'all'"),
         ("cluster = 5", "cluster: 5: Input should be a valid string"),
         ("[[rules]]\nprefix = 'a'\nownr = 'x'", "rules: rule 1: unknown key 'ownr' (did you mean owner?)"),
@@ -198,7 +198,7 @@ def test_every_batch_is_read_only_where_topics_were_named(monkeypatch: pytest.Mo
     assert settings.load({}).partitions == "stalled"
     assert settings.load({"partitions": "all", "topics": ["pay"]}).partitions == "all"
     monkeypatch.setenv("TXNSCOPE_PARTITIONS", "all")
-    with pytest.raises(SettingsError, match=r"^TXNSCOPE_PARTITIONS: all needs --topics: it reads every byte of"):
+    with pytest.raises(SettingsError, match=r"^TXNSCOPE_PARTITIONS: 'all' needs --topics, because it"):
         settings.load({})
     monkeypatch.setenv("TXNSCOPE_TOPICS", "pay")
     assert settings.load({}).partitions == "all"

@@ -73,7 +73,7 @@ def rebuild(url: URL, now_ms: int) -> Rebuilt:
 
 def _bring_over(old: DamagedFile, fresh: str, name: str, now_ms: int) -> tuple[SalvagedTable, ...]:
     """Makes the new file: creates the tables of the old file's revision, copies the old rows, then migrates the new
-    file like any store."""
+    file like any store. Raises StoreError if this version does not know the revision."""
     revision = old.revision() or migrate.head() or ""
     if not migrate.is_known(revision):
         raise StoreError(migrate.unknown_text(name, revision))
@@ -155,7 +155,8 @@ def _name_lost_clusters(new: sqlite3.Connection, now_ms: int) -> None:
 
 def _take_place(fresh: str, path: str, now_ms: int, name: str) -> str:
     """Renames the old file and its write-ahead log, and moves the new file, with the same owner and mode, to the old
-    path. Returns the old file's new path."""
+    path. Returns the old file's new path. Raises StoreError if another process has created a file at the old path
+    meanwhile."""
     old = Path(path).stat()
     with suppress(PermissionError):  # only an administrator, who may run this for the service, can change the owner
         os.chown(fresh, old.st_uid, old.st_gid)
