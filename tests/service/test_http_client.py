@@ -1,5 +1,5 @@
-"""Tests that requests are bounded in time, size and redirects, and that credentials, proxies and certificates are used
-only where allowed."""
+"""Tests that requests are bounded in time and redirects, that credentials and proxies are used only where allowed, and
+that a request without an answer gives an error of one line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ SECRET = {"Authorization": "Bearer s3cret"}
 
 
 class Redirecting(ThreadingHTTPServer):
-    """A server that answers /to/CODE with that code and a redirect to /here. It answers any other path with 200.
+    """A server that answers /to/CODE with that code and a redirect: from /to/301 to /to/302, and from any other code to
+    /here. The server answers any other path with 200.
 
     `asked` has the method, the path and the credentials of each request.
     """

@@ -1,4 +1,5 @@
-"""Tests that secrets are never shown: by repr or str of the objects that hold them, by errors, or after pickling."""
+"""Tests that secrets are never shown: by repr or str of the objects that hold them (also after pickling), by errors, or
+by commands that fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumer groups behind open transactions. Each group has a different position relative to the LSO."""
+"""Consumer groups at different positions relative to a stalled LSO, and groups on a partition that is not stalled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.helpers.partitions import END, LSO, WithPartitions, moving_partition,
 from tests.helpers.stores import NOW_MS
 
 HOME = offsets_partition("eos", 50)
-"""The partition that holds the offsets of the group `eos`."""
+"""The partition of `__consumer_offsets` that holds the offsets of the group `eos`."""
 HOMES = [moving_partition(number, OFFSETS_TOPIC) for number in range(50) if number != HOME]
 
 
@@ -30,7 +30,7 @@ WAITING = [
 
 
 def wait_behind(cluster: WithPartitions, *more: GroupOffset) -> None:
-    """Stores the groups of WAITING and `more`. The LSOs of orders-0 and HOME are stalled; the LSO of orders-1 is
-    not."""
+    """Stores the groups of WAITING and `more`. The LSOs of orders-0 and of the partition HOME are stalled. The LSOs of
+    orders-1 and of the partitions in HOMES are not."""
     cluster.look(stalled_partition(), moving_partition(1), stalled_partition(HOME, OFFSETS_TOPIC), *HOMES)
     GroupWriter(cluster.engine, cluster.lease).replace([*WAITING, *more], NOW_MS)

@@ -1,5 +1,5 @@
 """Runs the soak, with three brokers, faults, and many clients: `python -m tests.soak [--minutes N] [--hangs N]
-[--version V [--roll-to V]] [--all-partitions]`."""
+[--version V [--roll-to V]] [--all-partitions] [--seed N]`."""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ _PULSES, _STOPPED_S, _GOING_S = 12, 0.6, 0.4
 
 
 class Done(NamedTuple):
-    """A fault that has ended. If `node` is None, leaders on all nodes were moved. Times are those of time.time()."""
+    """A fault that has ended. `node` is the broker that the fault hit, or None if leaders moved or features were
+    upgraded. Times are those of time.time()."""
 
     kind: str
     node: int | None
@@ -123,7 +124,7 @@ class Faults:
             self.away = frozenset()
 
     def _move(self, topics: Collection[str]) -> None:
-        """Makes the next replica of each partition the leader, as an operator does to move load."""
+        """Makes the next replica of each partition of the topics the leader, as an operator does to move load."""
         admin = admin_of(self._cluster.bootstrap)
         reported = admin.list_topics(timeout=ANSWER_S).topics
         order = {

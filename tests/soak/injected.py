@@ -26,14 +26,15 @@ class Injected(NamedTuple):
 
 class Injecting:
     """A context manager that makes `count` transactions hang within `seconds`. At the end of the `with` block, waits
-    for the last transaction."""
+    for the last transaction, and raises the error of an injection that failed. If the block itself raised an error,
+    neither waits nor raises another one."""
 
     def __init__(self, bootstrap: str, count: int, seconds: float) -> None:
         self._bootstrap, self._count, self._every_s = bootstrap, count, seconds / count
         self.injected: list[Injected] = []
         self.marked_s: dict[int, float] = {}
-        """By partition, the time at which the marker of the injected transaction was written directly. From this time
-        on, the transaction may have ended."""
+        """By partition, the time just before the marker of the injected transaction was written directly. From this
+        time on, the transaction may have ended."""
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 

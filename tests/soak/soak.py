@@ -39,7 +39,7 @@ HOLD_S: Final = 300.0
 JUDGED_SHARE: Final = 0.99
 JUDGED_AGAIN_S: Final = 10.0
 _BEGINS_S: Final = 2.0
-"""Maximum age of the data when counting begins."""
+"""Maximum age (s) of the data at which counting may begin."""
 _SLACK_S: Final = 6.0
 _AUDITED: Final = select(counters.c.label, counters.c.value).where(counters.c.name == AUDITED)
 
@@ -60,7 +60,7 @@ class Plan(NamedTuple):
 class Result(NamedTuple):
     """The result of a soak.
 
-    - `delays_s`: for each injection, the seconds until its finding was confirmed.
+    - `delays_s`: for each injected transaction that was found, the seconds until its finding was confirmed, ascending.
     - `missed`: hanging transactions without a confirmed finding.
     - `dropped`: injected transactions that still hung when their finding ended.
     - `others`: confirmed findings about transactions that do not hang.
@@ -69,6 +69,7 @@ class Result(NamedTuple):
       until a later transaction of the id adopted them.
     - `lost`: findings of lost records and torn transactions, which no fault of the soak causes.
     - `audited`: number of ended transactions by the result of the comparison of their markers.
+    - `share`: the share of partition-seconds in which partitions were judged (`Seen.share`).
     - `again_s`: for each fault, the seconds until all partitions were judged again, or None if some partition was
       not judged again.
     """
@@ -270,8 +271,8 @@ def lines(result: Result, share: float = JUDGED_SHARE, again_s: float = JUDGED_A
 
 
 def reported(result: Result, bars: Sequence[Line]) -> Iterator[str]:
-    """Yields the lines of the table, followed by the faults, the reasons for missing verdicts, and all wrong
-    verdicts."""
+    """Yields the lines of the table, followed by the faults, the ten most frequent reasons for missing verdicts, the
+    missed transactions, the findings of lost records, and the false confirmations."""
     for line in bars:
         verdict = "" if not line.bar else f"{line.bar:>8}  {'reached' if line.is_reached else 'MISSED'}"
         yield f"{line.name:45} {line.value:>12} {verdict}".rstrip()

@@ -65,8 +65,8 @@ class Seen:
         return lit / max(lit + sum(len(sample.dark) for sample in self.samples), 1)
 
     def judged_again_s(self, after_s: float) -> float | None:
-        """Returns the seconds from `after_s` until all partitions were judged by newer data, or None if some partition
-        was not judged."""
+        """Returns the seconds from `after_s` until the first sample in which no broker was away and all partitions were
+        judged, by data from `after_s` or later. Returns None if there is no such sample."""
         good = (s.at_s for s in self.samples if s.as_of_s >= after_s and not s.dark and not s.away)
         return next((at - after_s for at in good), None)
 
@@ -150,8 +150,8 @@ def _sample(body: Any, reported: Any, leaders: dict[Place, int], away: frozenset
 
 
 class _Leaders:
-    """Requests the leaders of all partitions again and again, from any broker that answers. `now` is the newest answer.
-    Each answer is a new mapping."""
+    """Requests the leaders of all partitions of the watched topics again and again, from the first broker that is not
+    away. `now` is the newest answer. Each answer is a new mapping."""
 
     def __init__(self, cluster: Cluster, away: Callable[[], frozenset[int]], topics: str) -> None:
         self._cluster, self._away, self._topics = cluster, away, topics

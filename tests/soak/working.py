@@ -1,4 +1,4 @@
-"""Runs the healthy clients as a process. The process ends when its standard input ends, or is killed."""
+"""Runs the healthy clients as a process. The process ends when its standard input ends, or when it is killed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.soak.clients import Key
 
 
 class Work(NamedTuple):
-    """The work of the clients. `done` and `abandoned`, as in `Clients`, are filled when the `with` block has ended.
-    `check` raises AssertionError if the process has failed."""
+    """The work of the clients. `done` and `abandoned`, as in `Clients`, are filled when the `with` block has ended
+    without an error. `check` raises AssertionError if the process has failed."""
 
     done: Counter[str]
     abandoned: set[Key]
@@ -26,7 +26,8 @@ class Work(NamedTuple):
 
 @contextmanager
 def working(bootstrap: str, *, hold_s: float, hangs: int) -> Iterator[Work]:
-    """Runs the clients until the `with` block ends. Every transaction is then finished."""
+    """Runs the clients until the `with` block ends, and then until every transaction is finished. If the block raises
+    an error, kills the clients instead. Raises AssertionError if the clients have failed."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.soak.clients", bootstrap, str(hold_s), str(hangs)],
         cwd=ROOT,

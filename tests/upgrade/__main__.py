@@ -81,8 +81,8 @@ def _yes(is_so: bool) -> str:
 
 
 def reported(result: Result, bars: list[Line]) -> Iterator[str]:
-    """Yields the lines of the table, the migrations, the figures of each phase, the answers that were not good, and the
-    entries that were confirmed as hanging."""
+    """Yields the lines of the table, the migrations, the figures of each phase, the most frequent answers that were not
+    good, the numbers of ended transactions if they differ, and the entries that were confirmed as hanging."""
     for line in bars:
         verdict = "" if not line.bar else f"{line.bar:>8}  {'reached' if line.is_reached else 'MISSED'}"
         yield f"{line.name:45} {line.value:>12} {verdict}".rstrip()

@@ -61,8 +61,8 @@ class Figures:
 
 @dataclass
 class Polled:
-    """The answers so far: figures by phase, the number of good answers, and the number of other answers by status and
-    reason."""
+    """The answers so far: figures by phase, the number of good answers, and the number of other answers and of failed
+    requests, by status and reason."""
 
     phases: dict[str, Figures] = field(default_factory=dict)
     answers: int = 0
@@ -92,7 +92,6 @@ class Polling:
         return len(self._paths)
 
     def is_ready(self, port: int) -> bool:
-        """Returns whether the service at this port says that it is ready."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=_PATIENCE_S) as answer:
                 return bool(answer.status == 200)

@@ -54,7 +54,8 @@ class Running:
 
 
 def newest_tag() -> str | None:
-    """Returns the newest tag of the present commit or of a commit before it, or None if there is no tag yet."""
+    """Returns the nearest tag `v…` of the present commit or of a commit before it, or None if there is no such tag
+    yet."""
     try:
         return _git("describe", "--tags", "--abbrev=0", "--match", "v*").decode().strip()
     except subprocess.CalledProcessError:
@@ -63,7 +64,7 @@ def newest_tag() -> str | None:
 
 def present(folder: Path, *, adds: bool) -> Revision:
     """Returns a copy of this checkout, with the packages of this environment. With `adds`, the copy has one more,
-    made-up revision of the store, which adds columns to every table."""
+    made-up revision of the store, which adds a table, an index, and columns in every table."""
     for name in ("service", "spark_jobs"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     if adds:
@@ -72,8 +73,8 @@ def present(folder: Path, *, adds: bool) -> Revision:
 
 
 def installed(revision: str, folder: Path) -> Revision:
-    """Returns a revision with an environment of its own. The environment has the packages of the revision's lock
-    file."""
+    """Takes a revision out of the repository, installs the packages of its lock file into an environment of its own,
+    and returns the revision."""
     folder.mkdir(parents=True)
     name = _git("rev-parse", "--short=12", f"{revision}^{{commit}}").decode().strip()
     subprocess.run(["tar", "--extract", "--directory", str(folder)], input=_git("archive", name), check=True)

@@ -41,8 +41,8 @@ _STANDS_BY: Final = "another instance writes this cluster: standing by"
 
 
 class Plan(NamedTuple):
-    """The plan of an upgrade. `old`, `new`: the revisions. `seconds`: the duration of the load. `brokers`,
-    `brokers_after`: the versions of Kafka before and after the upgrade of the brokers."""
+    """The plan of an upgrade. `old`, `new`: the revisions. `seconds`: the time that the phases last after their steps,
+    in all. `brokers`, `brokers_after`: the versions of Kafka before and after the upgrade of the brokers."""
 
     old: Revision
     new: Revision
@@ -52,7 +52,8 @@ class Plan(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Numbers of transactions that ended, by id: (commits, aborts)."""
+    """Numbers of transactions that ended, by id: (commits, aborts). `kafka`: by Kafka's transaction log. `counted`: by
+    the store's counts of each id."""
 
     kafka: dict[str, tuple[int, int]]
     counted: dict[str, tuple[int, int]]
@@ -70,9 +71,10 @@ class Ends(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The result. `hangs`: keys of the entries that were confirmed as hanging. `is_kept`: the finding of the injected
-    hanging transaction is still the same, and never ended. `lost`: findings of lost records and torn transactions.
-    `migrations_s`: by revision, the duration of `txnscope migrate` in seconds, and the number of its starts."""
+    """The result. `hangs`: keys of the entries that were confirmed as hanging. `is_kept`: the injected hanging
+    transaction has the only such finding, which is still the same and open. `lost`: ids of the findings of lost records
+    and torn transactions. `migrations_s`: by revision, the duration of its last `txnscope migrate` in seconds, and the
+    number of starts."""
 
     polled: Polled
     ends: Ends
@@ -119,7 +121,7 @@ class Stages:
         raise AssertionError(f"{revision.name}: `txnscope migrate` fails: {ended.stderr}")
 
     def serve(self, revision: Revision) -> None:
-        """Replaces the two services. Replaces the second service when the new first service is ready."""
+        """Starts or replaces the two services. Turns to the second service when the new first service is ready."""
         for port in self._ports:
             if port in self._services:
                 self._services[port].stop()

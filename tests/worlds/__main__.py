@@ -3,7 +3,8 @@ with the reasons.
 
 Most histories are judged by the function `verdict` alone, which is fast. Some are judged by the whole application
 (`judged`), which takes a second for each. Then every small world (`enumerated`) is played. Then random histories of an
-id are drawn, to check the causes of their ends (`causes`); no certain cause may be wrong.
+id are drawn, to check the causes of their ends (`causes`). No certain cause may be wrong, and a likely cause only in
+the cases that docs/causes.md names.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Played = tuple[int, Tally, list[str]]
 
 
 def main() -> int:
-    """Returns the exit code: 0 if no verdict was wrong, else 1."""
+    """Returns the exit code: 0 if no marker and no cause was wrong, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.worlds", description=__doc__)
     parser.add_argument("--histories", type=int, default=200_000)
     parser.add_argument(
@@ -79,8 +80,8 @@ def _lives(pool: ProcessPoolExecutor, seeds: Iterable[int]) -> tuple[causes.Tall
 
 
 def _print_causes(lives: int, total: causes.Tally, wrong: list[str]) -> int:
-    """Prints how often each cause was right, and the true causes in the other cases. Returns the number of wrong
-    causes."""
+    """Prints how often each cause was right, and the true causes in the other cases. Returns the number of histories
+    with a wrong cause."""
     for line in wrong:
         sys.stdout.write(f"WRONG {line}\n")
     sys.stdout.write(
@@ -94,7 +95,7 @@ def _print_causes(lives: int, total: causes.Tally, wrong: list[str]) -> int:
 
 
 def _print_wrong(how: str, parts: Iterable[Played]) -> int:
-    """Prints the results of the histories. Returns the number of wrong verdicts."""
+    """Prints the results of the histories. Returns the number of wrong histories."""
     histories, total, wrong = 0, Tally(), list[str]()
     for number, tally, found in parts:
         histories += number

@@ -25,8 +25,8 @@ RIGHT: Final[dict[str, frozenset[str]]] = {
         {CauseCode.INITIALIZED, CauseCode.PID_ROTATED}
     ),  # an Empty record that rotates the producer id also initializes the id
 }
-"""By cause that txnscope gives: the true causes with which the given cause counts as right. A cause that is not listed
-has to equal the true cause."""
+"""For each cause that txnscope gives, the true causes with which the given cause counts as right. A cause that is not
+listed has to equal the true cause."""
 
 RARE: Final[dict[str, frozenset[str]]] = {
     CauseCode.COMMIT: frozenset({LATE_END}),
@@ -57,8 +57,8 @@ class Tally:
 
 
 def draw_causes(seed: int, tally: Tally) -> Coordinator:
-    """Draws a random history of an id from `seed`. Judges the whole log, and then the records that compaction might
-    keep. Raises WrongCause."""
+    """Draws a random history of an id from `seed`, and returns its coordinator. Judges the whole log, for `tally`, and
+    then the records that compaction might keep. Raises WrongCause."""
     rng = Random(seed)
     life = a_life(rng, STEPS, skewed=rng.random() < 0.7)
     for row, truth in _causes_of(life.log, life):
@@ -85,7 +85,8 @@ def _refuse(seed: int, row: Transition, truth: str, rare: dict[str, frozenset[st
 
 
 def draw_causes_block(first_seed: int) -> tuple[Tally, list[str]]:
-    """Draws CAUSES_BLOCK random histories of an id. Returns their tally, and a line for each wrong cause."""
+    """Draws CAUSES_BLOCK random histories of an id. Returns their tally, and a line for each history with a wrong
+    cause."""
     tally, wrong = Tally(), []
     for seed in range(first_seed, first_seed + CAUSES_BLOCK):
         try:

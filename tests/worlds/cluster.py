@@ -29,7 +29,8 @@ LAST_CLIENT_EPOCH: Final = 32_766
 
 
 class Answered(Random):
-    """A random generator that always draws 0.5, so that no request of the cluster fails."""
+    """A random generator in which `random` always returns 0.5, so that no request of the cluster fails. Its integers
+    and choices follow from 0.5, so they do not depend on the seed."""
 
     def random(self) -> float:
         return 0.5
@@ -94,9 +95,9 @@ class Batch:
     sequence: int = 0
     is_foreign: bool = False
     fate: bool | None = None
-    """The right outcome of the batch: True for COMMIT, False for ABORT, None while undecided. A batch of a transaction
-    has the outcome of the transaction. Any other batch has the type of the first marker that was due after the
-    batch."""
+    """The right outcome of the batch: True for COMMIT, False for ABORT, None while undecided. The outcome is the first
+    decision after the batch on a transaction of its producer id that lists the partition. Under TV2, the decision on
+    the batch's own transaction counts even if that transaction does not list the partition."""
 
 
 BEGIN_MS: Final = 1_790_000_000_000
@@ -141,8 +142,8 @@ class Cluster:
 
     @property
     def tells_its_end(self) -> bool:
-        """True if the leader answers ListOffsets for the latest offset. A new leader does not answer until its high
-        watermark has caught up (KIP-207)."""
+        """Returns whether the leader answers ListOffsets for the latest offset. A new leader does not answer until its
+        high watermark has caught up (KIP-207)."""
         return self.has_leader and not self._watermark_lags
 
     @property
@@ -248,7 +249,7 @@ class Cluster:
         self.has_leader = False
 
     def lose_markers(self) -> None:
-        """Elects a leader that lacks the newest markers, as after an unclean election or with a restored copy."""
+        """Elects a leader that may lack the newest markers, as after an unclean election or with a restored copy."""
         while self.data and self.data[-1].is_marker and self.random.random() < 0.8:
             self.data.pop()
         self.lose_leader()

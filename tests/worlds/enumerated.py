@@ -56,7 +56,7 @@ class Sampling(Enum):
 
 
 class Part(NamedTuple):
-    """A transaction: the partitions that it writes to, its end, and the fate of its marker."""
+    """A transaction: its partitions, its end, and the fate of its marker."""
 
     partitions: tuple[str, ...]
     end: End
@@ -65,7 +65,7 @@ class Part(NamedTuple):
 
 class SmallWorld(NamedTuple):
     """A small world. If `begins_anew` is set, the client calls InitProducerId between the transactions. txnscope starts
-    or restarts before step number `starts_at`, or after the last step if `starts_at` is STEPS."""
+    before step number `starts_at`, counted from 0, or after the last step if `starts_at` is STEPS."""
 
     protocol: Protocol
     first: Part

@@ -81,7 +81,6 @@ class _Silent(Kafka):
 
 @contextmanager
 def service(url: str, now_ms: int) -> Iterator[TestClient]:
-    """Yields a client of a service that uses the store at `url`."""
     app = create_app(url, "1.2.3", now_ms=lambda: now_ms)
     app.state.txnscope = replace(app.state.txnscope, kafka=_Silent(None))
     with TestClient(app) as client:
@@ -135,9 +134,9 @@ def assert_same_spans(live_answer: dict[str, Any], files: dict[str, Any], topic:
 
 
 def same_causes(live_answer: dict[str, Any], files: dict[str, Any], topic: str) -> Iterator[str | None]:
-    """Asserts that the causes in both explanations are equal, and yields them. Two differences are expected. The store
-    counts ordinary commits by minute, so only the log shows how certain they are. Only the store has every decision of
-    a period, so only the store recognizes a manual marker."""
+    """Asserts that the causes in both explanations are equal, and yields them. Leaves out spans with a decision about a
+    missing marker. Two differences are expected. The store counts ordinary commits by minute, so only the log shows how
+    certain they are. Only the store has every decision of a period, so only the store recognizes a manual marker."""
     for span, other in zip(live_answer["spans"], files["spans"], strict=True):
         if "decision" in span or "decision" in other or span.get("by_hand"):
             continue

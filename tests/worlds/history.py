@@ -146,7 +146,7 @@ class Run:
             self.zombies.append(txn)
 
     def _end_in_an_outage(self) -> None:
-        """Ends the transaction while the partition has no leader, which is the most frequent reason for a hang."""
+        """Ends the transaction while the partition has no leader, so that its marker there may be skipped."""
         self.cluster.lose_leader()
         self._end()
         self.cluster.send_markers()

@@ -37,10 +37,11 @@ class JudgedRun(Run):
     """A history that the whole application judges.
 
     - `name`: prefix of the names of its clusters in the store.
+    - `log_partitions`: number of partitions of the transaction log.
     - `app`: the application that was started last, or None before the first start.
     - `starts`: number of clusters so far.
+    - `confirmed`: producer id and start offset of the entries that were confirmed as hanging.
     - `is_over`: whether the last round has begun.
-    - `log_partitions`: number of partitions of the transaction log.
     """
 
     store: Store
@@ -52,7 +53,8 @@ class JudgedRun(Run):
     is_over: bool = False
 
     def begin(self) -> None:
-        """Starts the application on a host with another clock, either with the data of the last start or with none."""
+        """Starts the application on a host whose clock may be wrong by ten seconds, either with the data of the last
+        start or with none."""
         Run.begin(self)
         self.starts += self.starts == 0 or self.random.random() < 0.3
         skew_ms = self.random.choice((0, 0, -10_000, 10_000))

@@ -40,7 +40,6 @@ class Observer:
         self.is_running, self.began_at = True, len(self.cluster.data)
 
     def stop(self) -> None:
-        """Stops the observer, and drops its samples."""
         self._forget()
         self.is_running = False
 
@@ -102,7 +101,7 @@ def history_of(cluster: Cluster) -> LogHistory:
 
 
 def open_entries(cluster: Cluster) -> dict[int, list[Batch]]:
-    """Returns the data batches that no marker has ended, by producer id."""
+    """Returns, by producer id, the data batches of the producer id that no marker has ended."""
     found: dict[int, list[Batch]] = {}
     for one in cluster.data:
         if one.is_marker:
@@ -113,7 +112,7 @@ def open_entries(cluster: Cluster) -> dict[int, list[Batch]]:
 
 
 def last_stable_offset(cluster: Cluster) -> int:
-    """Returns the offset at which the oldest open entry begins, or the high watermark if no entry is open."""
+    """Returns the offset at which the oldest open entry begins, but at most the high watermark."""
     firsts = [batches[0].offset for batches in open_entries(cluster).values()]
     return min([cluster.high_watermark, *firsts])
 

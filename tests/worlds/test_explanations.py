@@ -37,8 +37,6 @@ class _OneClock(Cluster):
 
 
 class _Unjudged(Run):
-    """A history in which nothing is judged."""
-
     def judge(self) -> None:
         pass
 
@@ -111,7 +109,8 @@ def _batch(one: Batch, own: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Told]]:
-    """Yields the explanations of each history, live and from files, from its beginning and from another offset."""
+    """Yields the explanations of each history, live and from files, from its beginning and from a random offset. Leaves
+    out histories without batches."""
     folder = tmp_path_factory.mktemp("explained")
     cluster = SeededCluster(f"sqlite:///{folder / 'store.db'}", started_ms=BEGAN_MS)
     now_ms, histories, lo = BEGAN_MS + (HISTORIES + 1) * APART_MS, [], 0

@@ -1,5 +1,5 @@
-"""Tests sequences of steps on the model. In each sequence, the last decision of the id alone would lead to the wrong
-marker."""
+"""Tests sequences of steps on the model. A simple rule, such as the last decision of the id, would lead to the wrong
+marker in some of them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ PROTOCOLS = list(Protocol)
 
 
 class Story:
-    """A cluster that skips markers, in steps that a test chooses. Every request succeeds; the clocks differ at
-    random."""
+    """A cluster that skips markers, in steps that a test chooses. Every request succeeds. The clocks of coordinator,
+    leader and client are wrong by the same time."""
 
     def __init__(self, protocol: Protocol, seed: int = 1) -> None:
         self.cluster = Cluster(Answered(seed), protocol, can_skip=True)
@@ -37,7 +37,7 @@ class Story:
         return self
 
     def begin(self, *partitions: str) -> Txn:
-        """Begins a transaction, and writes to these partitions."""
+        """Begins a transaction, adds the partitions to it, and writes to JUDGED if it is one of them."""
         txn = self.cluster.begin()
         assert txn is not None
         for one in partitions:
@@ -144,8 +144,8 @@ def test_a_later_commit_elsewhere_changes_nothing(protocol: Protocol) -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_remains_of_a_later_commit_are_not_taken_for_the_earlier_abort(protocol: Protocol) -> None:
-    """Transaction N aborts, and its marker is written. N+1 commits, and its marker is skipped. Compaction leaves only
-    CompleteCommit of N+1."""
+    """Transaction N aborts, and its marker is written. N+1 commits, and its marker is skipped. Of N+1, compaction
+    leaves only CompleteCommit."""
     story = Story(protocol).init()
     story.begin(JUDGED)
     story.end(is_commit=False)

@@ -58,7 +58,8 @@ def walk(connection: Connection, cluster: int, selection: Selection, sort: str, 
 
 
 def order(sort: str, row: IdRow) -> tuple[Any, ...]:
-    """Returns the sort key of a row, computed independently of the store. Rows without an age or a time come last."""
+    """Returns the sort key of a row, computed independently of the store. Rows without an age, and rows whose time is
+    before FIRST_TIME_MS or after LAST_TIME_MS, come after the others."""
     if sort == "age":
         started = row.started_at_ms
         if started is None:
@@ -203,7 +204,7 @@ def test_pages_follow_an_index_and_sort_nothing(mixed: SeededCluster, sort: str,
 )
 def test_a_narrow_selection_uses_an_index(mixed: SeededCluster, sort: str, selection: Selection) -> None:
     """SQLite finds the selected ids by an index. In the worst case, SQLite walks through the ids of the selected
-    states."""
+    states. For a prefix, a producer id or a topic, no such walk is needed."""
     steps = plan(mixed, selection, sort)
     assert not [step for step in steps if step.startswith("SCAN")]
     walks = [step for step in steps if "last_update_ms" in step]

@@ -39,17 +39,16 @@ HISTORY_MS = 7 * DAY_MS
 """The default retention of history."""
 
 LATER_MS = NOW_MS + HISTORY_MS + DAY_MS
-"""A time at which everything that happened at NOW_MS is past its retention."""
+"""A time at which the history of NOW_MS is past its default retention."""
 
 
 def deleted(retention: Retention, now_ms: int, cluster: Cluster, *tables: Table) -> tuple[int, ...]:
-    """Calls the deletion once. Returns the number of deleted rows of each table."""
     return delete(retention, now_ms, cluster, *tables)[0]
 
 
 def delete(retention: Retention, now_ms: int, cluster: Cluster, *tables: Table) -> tuple[tuple[int, ...], bool]:
-    """Calls the deletion once. Returns the number of deleted rows of each table, and whether there were more rows than
-    the limit."""
+    """Calls the deletion once. Returns the number of deleted rows of each table, and the result of `delete_old`:
+    whether the next call should come soon."""
     before = [len(rows(cluster.engine, table, cluster.id)) for table in tables]
     has_more = retention.delete_old(now_ms)
     return tuple(n - len(rows(cluster.engine, t, cluster.id)) for n, t in zip(before, tables, strict=True)), has_more
@@ -213,8 +212,8 @@ def test_the_audit_is_kept_for_more_than_a_year(cluster: Cluster) -> None:
 
 
 def test_ids_of_a_log_are_kept_until_it_is_read_again_completely(cluster: Cluster) -> None:
-    """When a log is read again, its expired ids may come back. The counts of these ids must then continue, so the rows
-    of the ids must still exist."""
+    """When a partition of the transaction log is read again, its expired ids may come back. The counts of these ids
+    must then continue, so the rows of the ids must still exist."""
     seed(cluster)
     begun = span(0, 0, generation=1, end=50, gap=Gap(20, 20, "away"))
     cluster.writer.apply(batch([], begun), LATER_MS)

@@ -12,7 +12,7 @@ from tests.service.store.logs import NOW_MS, Entry, batch, counters, entry, ever
 
 
 def apply(cluster: Cluster, *entries: Entry) -> None:
-    """Applies one batch, whose offsets begin at the position in the store."""
+    """Applies one batch to partition 0. The range of the batch begins at the position in the store."""
     lo = cluster.positions()[0].next_offset if cluster.positions() else 0
     cluster.writer.apply(batch(entries, read(lo, entries[-1].record.offset + 1)), NOW_MS)
 
@@ -166,7 +166,8 @@ def test_transitions_per_second_are_those_of_the_last_ten_seconds(cluster: Clust
 
 
 def test_a_tombstone_in_an_old_partition_does_not_expire_an_id_that_moved(cluster: Cluster) -> None:
-    """Partitions were added to the log, and the coordinator of the old partition expires the id a week later."""
+    """Partitions were added to the transaction log, and the id moved to a new partition. The coordinator of the old
+    partition expires the id a week later."""
     cluster.writer.apply(batch(transaction(0, b"job-1", start_ms=5, pid=7), read(0, 3)), NOW_MS)
     cluster.writer.apply(batch(transaction(0, b"job-1", start_ms=9, pid=8), read(0, 3, partition=1)), NOW_MS)
     cluster.writer.apply(batch([entry(3, states.EXPIRED, b"job-1")], read(3, 4)), NOW_MS)

@@ -1,5 +1,5 @@
-"""Tests that a range of the log is applied once and in order, or not at all. This also holds at the first start, and
-without a transaction log."""
+"""Tests that a range of the transaction log is applied once and in order, or not at all. Also tests where reading and
+counting begin, and the status of a cluster without a transaction log."""
 
 from __future__ import annotations
 
@@ -192,7 +192,8 @@ LISTED = NoTransactionLog(TransactionsSeen.LISTED)
 
 
 def nothing_listed(cluster: Cluster, now_ms: int, trouble: Reason | None = None) -> StatusRow:
-    """Stores that the brokers listed no transaction log at `now_ms`. Returns the resulting status of the source."""
+    """Notes in the store that the brokers listed no transaction log at `now_ms`, for the reason `trouble` if there is
+    one. Returns the resulting status of the transaction log."""
     cluster.writer.apply(LogBatch((), (), (), trouble), now_ms)
     with cluster.engine.connect() as connection:
         return clusters.statuses(connection, cluster.id)[SourceName.TRANSACTION_LOG]

@@ -1,5 +1,5 @@
-"""Tests that a standby takes over only from a dead holder, whatever the clocks of the hosts and of the database
-show."""
+"""Tests that a standby takes over only from a holder that has ended or no longer renews the lease, whatever the clocks
+of the hosts show."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def cluster_id(engine: Engine) -> int:
 
 class Waiting:
     """A standby to which the test reports how many seconds have passed. The clock of the standby's host is `ahead_ms`
-    ahead of the holder's clock."""
+    ahead of NOW_MS."""
 
     def __init__(self, engine: Engine, cluster_id: int, owner: str = "standby", ahead_ms: int = 0) -> None:
         self._passed_s, self._ahead_ms = 0.0, ahead_ms
@@ -54,7 +54,6 @@ class Waiting:
         return self._standby.acquire(NOW_MS + self._ahead_ms)
 
     def takes_after_s(self, at_most_s: float = 60) -> float:
-        """Returns the seconds that pass until the standby has the lease."""
         seconds = 0.0
         while self.look() is None:
             seconds += LOOK_EVERY_S
@@ -110,7 +109,7 @@ def test_a_holder_whose_clock_jumps_keeps_the_lease(engine: Engine, cluster_id: 
 def test_a_standby_takes_over_a_lease_that_is_not_renewed(
     engine: Engine, cluster_id: int, owner: Callable[[], str], ahead_ms: int, after_s: float
 ) -> None:
-    """A wrong clock of the dead holder does not delay the takeover."""
+    """A wrong clock of the holder neither delays nor hastens the takeover."""
     held(engine, cluster_id, owner(), NOW_MS + ahead_ms)
     assert Waiting(engine, cluster_id).takes_after_s() == after_s
 

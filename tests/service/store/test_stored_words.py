@@ -30,8 +30,8 @@ READ_BY: Final = {
         "outcomes": "begun written refused unknown dry_run set ended created revoked",
     },
 }
-"""For each revision of the store: the words that the version of txnscope with this revision reads. Words of findings
-are not listed, because every version leaves out findings with words that it does not know."""
+"""By the oldest revision of the store whose version of txnscope may use the store: the words that this version reads.
+Words of findings are not listed, because every version leaves out findings with words that it does not know."""
 
 
 @pytest.mark.parametrize("sort", WORDS)

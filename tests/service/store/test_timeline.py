@@ -47,8 +47,8 @@ def walk(engine: Engine, cluster_id: int, limit: int = 200, key: bytes = b"pay")
 
 
 def shown(items: Sequence[Transition | Folded]) -> list[Any]:
-    """Returns, in the order of the timeline, the offset of each transition, and the number of commits of each folded
-    item."""
+    """Returns, in the order of the timeline, the offset of each transition, and a text with the number of commits for
+    each folded item."""
     return [f"{item.commits} commits" if isinstance(item, Folded) else item.offset for item in items]
 
 
@@ -123,7 +123,7 @@ def abort_of(cluster: Cluster) -> tuple[str | None, str | None, int, int]:
     """Returns the cause and the confidence of the abort, and the id's counts of fenced aborts and of aborts by an
     administrator.
 
-    Asserts that the row of the id and the row of the abort have the same cause.
+    Asserts that the row of the id and the row of the abort have the same cause and confidence.
     """
     (prepare,) = [
         row
@@ -267,15 +267,15 @@ def twice(outcome: str) -> list[Entry]:
 
 
 def apply_in_pieces(cluster: Cluster, log: list[Entry], cuts: Iterable[int] = ()) -> None:
-    """Applies the log in batches that end at `cuts`."""
+    """Applies the log in batches, which end at the offsets in `cuts` and at the end of the log."""
     cluster.start({0: 0})
     for lo, hi in pairwise(sorted({0, *cuts, len(log)})):
         cluster.writer.apply(batch(log[lo:hi], read(lo, hi, end=len(log))), NOW_MS)
 
 
 def marker_times(cluster: Cluster) -> list[int | None]:
-    """Returns the marker times of rows that complete a transaction, oldest first. A row without a marker time counts as
-    None."""
+    """Returns the marker times (ms) of the rows that complete a transaction, in the order of their offsets. A row
+    without a marker time counts as None."""
     found = rows(cluster.engine, schema.transitions, cluster.id)
     return [one["marker_ms"] for one in sorted(found, key=_offset) if one["to_state"] in (4, 5)]
 

@@ -1,4 +1,5 @@
-"""A real browser and a real server for tests: Debian's chromium through Playwright, and the application in a thread."""
+"""A real browser and a real server for tests: chromium or Chrome through Playwright, and the application in a
+thread."""
 
 from __future__ import annotations
 
@@ -159,7 +160,7 @@ def title(page: Page, text: str | re.Pattern[str]) -> None:
 
 
 def take(tab: Tab, pattern: str) -> list[str]:
-    """Removes and returns the complaints that match `pattern`. The test has caused these complaints on purpose."""
+    """Removes and returns the complaints that match `pattern`, which the test has caused on purpose."""
     taken = [one for one in tab.complaints if re.search(pattern, one)]
     tab.complaints[:] = [one for one in tab.complaints if one not in taken]
     return taken

@@ -1,5 +1,4 @@
-"""One finding of each kind, with the texts that the judge writes, and the partition samples that belong to the
-findings."""
+"""One observation for each kind of finding, with evidence as the judge writes it."""
 
 from __future__ import annotations
 
@@ -37,7 +36,8 @@ def observed(kind: Kind, subject: Subject, **more: Any) -> Observation:
 
 
 def hanging(decision: str = "none", subject: Subject = ORDERS, **more: Any) -> Observation:
-    """Returns an observation of a hanging transaction, as `service.domain.findings.hanging.observe` creates it."""
+    """Returns an observation of a hanging transaction like those that `service.domain.findings.hanging.observe`
+    returns."""
     cause = {"none": HangCause.LATE, "unknown": HangCause.NO_LOG}.get(decision, HangCause.NO_MARKER)
     decided_by = {
         "unknown": "the transaction log may not be read",

@@ -22,7 +22,7 @@ class PageText(HTMLParser):
     """A parsed page.
 
     - `texts`: the text of each element, by its id; under "", the text of the whole page.
-    - `links`: the address of each hyperlink, by its text.
+    - `links`: the address of each hyperlink, by its text. Of several hyperlinks with one text, the last one counts.
     - `title`: the headline.
     - `html`: the source.
     """
@@ -85,7 +85,8 @@ class PageText(HTMLParser):
 def page_of(
     url: str, path: str, status: int = 200, now_ms: int = NOW_MS, headers: Mapping[str, str] | None = None
 ) -> PageText:
-    """Returns a page that the application renders from the store at the time `now_ms`."""
+    """Returns a page that the application renders from the store at the time `now_ms`. Fails the test if the answer's
+    status is not `status`."""
     with TestClient(create_app(url, "1.2.3", now_ms=lambda: now_ms)) as client:
         answer = client.get(path, headers=dict(headers or {}))
     if answer.status_code != status:

@@ -53,15 +53,16 @@ def wait(cluster: WithPartitions, groups: Iterable[GroupOffset]) -> None:
 
 
 def empty_store(url: str, name: str = "prod-eu", **more: Any) -> WithPartitions:
-    """Returns a cluster without ids. Counting began two hours ago, and the brokers of the cluster are described in the
-    store."""
+    """Returns a cluster without ids. Unless `more` sets another start, counting began two hours before NOW_MS. The
+    brokers of the cluster are described in the store."""
     cluster = WithPartitions(url, name, **{"started_ms": NOW_MS - 2 * HOUR_MS, "partitions": 1, **more})
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
     return cluster
 
 
 def an_hour(cluster: WithPartitions) -> None:
-    """Stores an hour of transactions: commits every minute, some aborts by clients, and a burst of timeouts."""
+    """Stores an hour of transactions: commits every minute, some aborts by clients, single timeouts, and a burst of
+    five timeouts."""
     for ago in range(61, 0, -1):
         number = 10_000 + 2_000 * (ago % 7) + 150 * (60 - ago)
         at_ms = NOW_MS - ago * MINUTE_MS

@@ -1,5 +1,5 @@
-"""Tests of findings in a real browser: buttons copy commands, the ruler fits on a phone, and pages do not scroll
-sideways."""
+"""Tests of findings in a real browser: buttons copy commands, the ruler shows the LSO on a phone, and pages do not
+scroll sideways."""
 
 from __future__ import annotations
 

@@ -57,7 +57,8 @@ Look = Callable[..., Shown]
 
 
 def stored(cluster: WithPartitions) -> None:
-    """Stores two partitions: a hanging transaction stalls orders-0; orders-1 is not stalled."""
+    """Stores two partitions. An open entry of `pay` stalls orders-0, although the transaction log has no open
+    transaction of `pay`. The partition orders-1 is not stalled."""
     cluster.read([Id(b"pay", states.COMPLETE_ABORT, producer_id=PID)])
     cluster.look(stalled_partition(), read(entry()), moving_partition(1))
 
@@ -158,7 +159,6 @@ def test_a_page_of_each_kind_has_description_advice_and_evidence(
 def test_a_lasting_finding_heads_the_cluster_and_can_be_acknowledged(
     cluster: WithPartitions, look: Look, kind: str
 ) -> None:
-    """The headline first names the finding that awaits acknowledgement, and then says that nothing hangs."""
     cluster.see(EVERY[kind])
     finding = the(cluster, kind)
     assert f'txnscope acknowledge {finding.id} --reason "…"' in look(address(finding)).text

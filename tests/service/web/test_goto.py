@@ -116,7 +116,8 @@ def test_too_many_results_lead_to_the_list_with_filters(client: TestClient) -> N
 
 
 def test_owners_of_a_producer_id_have_dates(orders: WithPartitions, client: TestClient) -> None:
-    """After a log was read again, a producer id may have two owners. Each owner is shown with its dates."""
+    """After the transaction log was read again, a producer id may have two owners. Each owner is shown with its
+    dates."""
     with orders.engine.begin() as connection:
         earlier = {"first_seen_ms": NOW_MS - 90_000, "last_seen_ms": NOW_MS - 80_000, "first_epoch": 0, "last_epoch": 2}
         row = {"cluster_id": orders.id, "producer_id": 8, "transactional_id": b"before"}

@@ -1,4 +1,5 @@
-"""Tests of `/guide`, which shows all of docs/ as pages. Every hyperlink must have a valid target."""
+"""Tests of `/guide`, which shows all of docs/ as pages, and of `/llms.txt`. Every hyperlink from one page of the guide
+to another must lead to a page and a heading that exist."""
 
 from __future__ import annotations
 

@@ -50,7 +50,8 @@ def test_an_offset_without_explanation_has_a_sentence_on_the_page(
 
 
 class _Log(Kafka):
-    """A cluster with one partition, which consists of fixed batches."""
+    """Stands in for the service's connection to Kafka. Yields None in place of a client, and counts in `asked` how
+    often a client was requested."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -64,9 +65,11 @@ class _Log(Kafka):
 
 @pytest.fixture
 def explain(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> Callable[..., PageText]:
-    """Returns a function that renders the explanation of offsets.
+    """Returns a function that renders the page of orders-0 for a query. The text "asked" of the result is the number of
+    times that a Kafka client was requested so far.
 
-    The log has three transactions, one of them open, and a gap.
+    The log has an aborted, a committed and an open transaction, records outside of transactions, and no record at the
+    offsets 0 to 2.
     """
     pieces = [
         BatchOffsets(3, 6, 7, 3, True),

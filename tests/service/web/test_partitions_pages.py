@@ -215,7 +215,7 @@ def test_a_partition_with_old_data_is_not_fine(cluster: WithPartitions, age_ms: 
 def test_the_page_counts_stalled_partitions_that_are_not_judged(
     cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The test lowers the limits, so that ten stalled partitions behave like 10,000."""
+    """The test lowers the limits, so that ten stalled partitions exceed them."""
     monkeypatch.setattr(judged_partitions, "MOST_JUDGED", 6)
     monkeypatch.setattr(partition_list, "MOST_JUDGED", 6)
     monkeypatch.setattr(render, "ROWS", 4)

@@ -37,7 +37,7 @@ PATHS = [
 
 @pytest.fixture
 def story(url: str) -> Iterator[WithPartitions]:
-    """Yields the main scenario with a lease that is renewed until NOW_MS."""
+    """Yields the main scenario. The lease was last renewed at NOW_MS."""
     cluster = tell(url)
     lease.renew(cluster.engine, cluster.lease, NOW_MS)
     yield cluster

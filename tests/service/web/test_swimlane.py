@@ -1,5 +1,5 @@
 """Tests of the geometry of the swimlane: its elements, their positions, and the timeline rows that each element stands
-for."""
+for. Also tests the bars by minute (`bars_of`)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def row(offset: int, at_ms: int, to_state: int, from_state: int = states.ONGOING
 def abort(
     offset: int, ended_ms: int, cause: str = CauseCode.CLIENT_ABORT, open_ms: int = 4_000, epoch: int = 3
 ) -> list[Row]:
-    """Returns PrepareAbort and CompleteAbort, with markers that took 50 ms."""
+    """Returns the rows of PrepareAbort and CompleteAbort of one transaction, whose markers took 50 ms."""
     reported = row(offset, ended_ms - 50, states.PREPARE_ABORT, duration_ms=open_ms, cause=cause, producer_epoch=epoch)
     return [reported, row(offset + 1, ended_ms, states.COMPLETE_ABORT, states.PREPARE_ABORT, marker_ms=50)]
 
@@ -46,7 +46,8 @@ def minute(at_ms: int = FROM, commits: int = 0, aborts: Aborts = NO_ABORTS, **mo
 
 
 def newest(state: int = states.COMPLETE_COMMIT, started_at_ms: int | None = None) -> IdRow:
-    """Returns an id whose newest record is from NOW. Every other number of the record is 0."""
+    """Returns the row of an id. The id's newest record has the timestamp NOW and the given state; every other number of
+    the record is 0."""
     record = LogRecord(*[0] * len(LogRecord._fields))._replace(state=state, timestamp_ms=NOW)
     return IdRow(0, b"pay", "pay", 0, 0, record, 0, started_at_ms, None, 0, Aborts(), None)
 
@@ -107,7 +108,7 @@ def test_open_time_is_drawn_against_the_timeout_line() -> None:
     in_time, late, short = (one.tall for one in reported.drawn)
     assert in_time < line < late < TALL
     assert abs(in_time - line / 2) < 0.2
-    assert short >= 1  # wide enough to be visible
+    assert short >= 1  # tall enough to be visible
 
 
 def test_a_transaction_without_timeout_has_no_timeout_line() -> None:

@@ -70,7 +70,6 @@ def get(client: TestClient, path: str, status: int = 200) -> str:
 
 
 def row_of(html: str, name: str) -> str:
-    """Returns the text of an id's row in the list."""
     rows = [plain(row) for row in re.findall(r"<tr id=.*?</tr>", html, re.DOTALL)]
     (row,) = [row for row in rows if row.split()[0] == name]
     return row
@@ -87,7 +86,7 @@ def apply(cluster: WithPartitions, log: Sequence[Entry]) -> None:
 
 
 def seventy() -> list[Entry]:
-    """Returns 70 commits, which are more than the page draws one by one."""
+    """Returns the records of 70 commits, which are more transactions than the page draws one by one."""
     return [one for n in range(70) for one in committed(3 * n, NOW_MS - 600_000 + n * 1_000)]
 
 

@@ -26,8 +26,8 @@ from service.wire.transaction_log import TransactionValue, decode_key, decode_va
 
 
 def assert_same_as_scalar(chunks: Sequence[Chunk]) -> LogColumns:
-    """Decodes the chunks by the columnar and by the scalar decoder, checks that columns, rejects and positions are
-    equal, and returns the columns."""
+    """Decodes the chunks by the columnar and by the scalar decoder, checks that both results are equal in every field,
+    and returns the result of the columnar decoder."""
     fast, slow = decode(chunks), decode_scalar(chunks)
     for field in fields(LogColumns):
         left, right = getattr(fast, field.name), getattr(slow, field.name)

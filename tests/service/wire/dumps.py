@@ -27,7 +27,7 @@ class DumpedRecord(NamedTuple):
 
     @property
     def marker(self) -> tuple[str, int] | None:
-        """Returns (ABORT or COMMIT, coordinator epoch) of a control record, or None for any other record."""
+        """Returns (ABORT or COMMIT, coordinator epoch) of a marker, or None for any other record."""
         found = _MARKER.search(self.text)
         return (found[1], int(found[2])) if found else None
 
@@ -57,14 +57,15 @@ class DumpedBatch(NamedTuple):
 
 
 class Dump(NamedTuple):
-    """A dump of a segment. `complete` is False if the tool stopped at a record of an unknown type."""
+    """A dump of a segment. `complete` is False if the tool stopped at a value of a version that it does not know."""
 
     batches: list[DumpedBatch]
     complete: bool
 
 
 def segments(pattern: str = "*/*") -> list[Path]:
-    """Returns all golden `.log` files whose directory (group/partition) matches `pattern`."""
+    """Returns the golden `.log` files of both versions of Kafka whose directory (group/partition) matches `pattern`.
+    Asserts that there is one."""
     found = sorted(log for version in VERSIONS for log in GOLDEN.glob(f"{version}/{pattern}/*.log"))
     assert found, f"no golden segment fits {pattern}"
     return found
@@ -76,7 +77,6 @@ def name_of(log: Path) -> str:
 
 
 def read_dump(log: Path, suffix: str = ".dump.txt") -> Dump:
-    """Parses the dump beside a segment."""
     batches: list[DumpedBatch] = []
     complete = True
     for line in log.with_suffix(suffix).read_text(errors="replace").splitlines():

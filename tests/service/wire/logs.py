@@ -24,7 +24,7 @@ IDS = (b"a", b"order-tx-1", b"", "é-ü".encode(), b"\0\xff" * 40)
 
 
 def random_chunks(seed: int) -> list[Chunk]:
-    """Returns up to four Fetch answers, often of the same partition."""
+    """Returns one, two or four Fetch answers, which may be of the same partition."""
     rng = Random(seed)
     return [_chunk(rng) for _ in range(rng.choice([1, 1, 2, 4]))]
 
@@ -34,7 +34,8 @@ def _often(rng: Random, usual: T, unusual: T, *, one_in: int = 8) -> T:
 
 
 def _chunk(rng: Random) -> Chunk:
-    """Returns a chunk of batches, some with gaps between their offsets. Half of all chunks are cut at a random byte."""
+    """Returns a chunk of up to 19 batches, some with gaps between their offsets. In about half of all chunks, a fifth
+    of the batches are damaged. About half of all chunks are cut at a random byte."""
     lo = offset = rng.choice([0, 1000, 2**40])
     damage = _often(rng, 0.0, 0.2, one_in=2)
     pieces = []
@@ -48,7 +49,8 @@ def _chunk(rng: Random) -> Chunk:
 
 
 def damaged(rng: Random, data: bytes) -> bytes:
-    """Returns a batch with one or two changed bytes, rarely in its length.
+    """Returns a batch in which one or two bytes are overwritten, rarely in the first 21 bytes, which contain the
+    length.
 
     The checksum is mostly corrected, so that the decoders of records read the damaged bytes.
     """
@@ -61,7 +63,6 @@ def damaged(rng: Random, data: bytes) -> bytes:
 
 
 def _batch(rng: Random, offset: int) -> tuple[bytes, int]:
-    """Returns a batch and the offset after it."""
     kind = rng.choice(["data"] * 30 + ["control", "empty", "codec", "append time"])
     if kind == "control":
         return control_batch(COMMIT, offset), offset + 1

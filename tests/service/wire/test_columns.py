@@ -1,4 +1,4 @@
-"""Tests of the columnar decoder. For any log, with invalid and unusual batches too, it gives the same result as the
+"""Tests of the columnar decoder. For any log, also with invalid and unusual batches, its result equals that of the
 scalar decoder."""
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def test_a_damaged_batch_does_not_affect_its_neighbours(data: st.DataObject, ver
 
 
 def test_vectorised_and_scalar_decoding_agree_on_every_bad_input() -> None:
-    """Each invalid input of the scalar tests is placed between valid batches, and at the end of the bytes."""
+    """Each invalid input of the scalar tests is placed once between valid batches, and once alone in a chunk."""
     values = [data for data, _ in BAD_VALUES.values()] + [VALUE_V1[:size] for size in range(len(VALUE_V1))]
     records = [Rec(build.key("b"), data) for data in values] + [Rec(data, b"v") for data, _ in BAD_KEYS.values()]
     damaged = [batch([record], 1) for record in records]
@@ -233,7 +233,7 @@ def test_an_expiry_sweep_needs_no_scalar_decoding() -> None:
 
 @pytest.mark.parametrize("wrong", [[], [0], [4], [1, 2], [0, 1, 2, 3, 4]], ids=str)
 def test_wrong_checksums_are_found_among_many_batches(wrong: list[int]) -> None:
-    """The same bit may be flipped in several batches. A sum over all checksums would miss this case."""
+    """The same bit may be flipped in several batches. An XOR of all checksums would miss this case."""
     pieces = [flipped(log(n), 70) if n in wrong else log(n) for n in range(5)]
     size = np.array([len(piece) for piece in pieces])
     data = np.frombuffer(b"".join(pieces), np.uint8)

@@ -96,8 +96,8 @@ def test_data_of_every_codec_and_client_equal_the_dump(log: Path) -> None:
 
 @pytest.mark.parametrize("log", TRANSACTION_LOGS)
 def test_transaction_log_records_equal_the_dump(log: Path) -> None:
-    """All fields are compared. The dumps of the v0 segments of 3.9.2 were made with the tool of 4.3.1, because the tool
-    of 3.9.2 omits the start time."""
+    """All fields of keys and values are compared. The dumps of the v0 segments of 3.9.2 were made with the tool of
+    4.3.1, because the tool of 3.9.2 omits the start time."""
     data = log.read_bytes()
     columns = decode([Chunk(3, 0, 2**62, data)])
     assert_same_as_scalar([Chunk(3, 0, 2**62, data)])
@@ -145,7 +145,7 @@ def check_row(columns: LogColumns, row: int, line: DumpedRecord) -> None:
 
 
 def test_the_segments_contain_every_kind_of_row_and_reject() -> None:
-    """Records with unknown versions of keys and values were planted in the logs of both brokers."""
+    """Records with unknown versions of keys and values were planted in the logs of both versions of Kafka."""
     columns = decode(
         [Chunk(n, 0, 2**62, log.read_bytes()) for n, log in enumerate(segments("*/__transaction_state-*"))]
     )

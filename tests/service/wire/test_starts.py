@@ -36,16 +36,17 @@ def usual(offset: int, value: bytes | None = None) -> bytes:
 
 
 def lookalike(rng: Random) -> bytes:
-    """Returns bytes that resemble a batch header, for use inside a value.
+    """Returns bytes that resemble a batch header, for use inside a value or between batches.
 
-    The length in the header is arbitrary, right, or too small.
+    The length in the header is valid, arbitrary, or too small.
     """
     length = rng.choice([49, 60, rng.randrange(400), rng.randrange(-(2**31), 2**31), -1, 48])
     return rng.randbytes(8) + struct.pack(">i", length) + rng.randbytes(31) + USUAL_HEADER_END
 
 
 def hostile_log(seed: int) -> bytes:
-    """Returns batches of all kinds, headers inside values, damage and garbage, cut at a random byte."""
+    """Returns up to 59 batches of various kinds, some with headers inside their values. About a third of all logs also
+    have damage and garbage. About half of all logs are cut at a random byte."""
     rng = Random(seed)
     kinds = [
         lambda: usual(1),

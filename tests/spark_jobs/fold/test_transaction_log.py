@@ -30,7 +30,7 @@ FOLLOW = {
     states.PREPARE_COMMIT: [states.COMPLETE_COMMIT],
     states.PREPARE_ABORT: [states.COMPLETE_ABORT],
 }
-"""The states that may follow each state of a transaction."""
+"""The states that `logs` draws after each state of a transaction. A state that occurs twice is drawn twice as often."""
 
 
 def singles(log: list[Entry]) -> Folded:

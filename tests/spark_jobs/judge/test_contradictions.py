@@ -25,7 +25,7 @@ METRIC = "kafka_txn_decision_contradictions_total"
 
 
 def reads(lab: Lab, decision: str, now_ms: int) -> Finding:
-    """Confirms the finding in three steps, with facts in both logs that lead to `decision`. Returns the finding."""
+    """Runs the three confirmation steps from `now_ms` on, with facts that lead to `decision`. Returns the finding."""
     lab.facts = facts_of(decision, 7, 0, 100, now_ms)
     return lab.confirmed(now_ms)
 

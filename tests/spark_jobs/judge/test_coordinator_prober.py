@@ -20,7 +20,7 @@ LIVING, FROZEN = 1, 3
 
 class Cluster:
     """Stands in for a cluster. Broker LIVING coordinates "pay", and does not know "old". The marker of "pay" on
-    orders-1 is missing. Broker FROZEN does not answer. Each topic has partitions 0 and 1."""
+    orders-1 is missing. Broker FROZEN does not answer. Each topic has partitions 0 and 1, both led by FROZEN."""
 
     def ask_all(self, requests: dict[int, list[Any]], timeout_ms: int) -> dict[int, Any]:
         return {

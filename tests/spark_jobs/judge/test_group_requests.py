@@ -31,7 +31,8 @@ HELD = Committed(-1, UNSTABLE_OFFSET_COMMIT)
 
 class Coordinator:
     """Stands in for a coordinator. OffsetFetch for all partitions returns `stable`. OffsetFetch for named partitions
-    returns `named` if the request requires stable offsets, and otherwise the earlier commits in `before`."""
+    returns `named` if the request requires stable offsets, and otherwise the earlier commits in `before`. Each group
+    has two members, to which the partitions in `assigned` belong; the group "denied" may not be described."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.stable: dict[str, GroupOffsets] = {}
@@ -138,7 +139,8 @@ STALLED = Stalls(frozenset({ORDERS, PAY}), frozenset(), 50)
 
 
 def ask_share(patch: pytest.MonkeyPatch, **answers: Any) -> GroupsAnswer:
-    """Returns the rows that are made from a coordinator's answers about share groups."""
+    """Returns the answer about the share groups `jobs` and `workers`, while orders-0 and pay-0 are stalled. `answers`:
+    by name, the results of functions that `group_requests` calls."""
     defaults = {"reports_offsets": True, "share_offsets": {}, "isolation_levels": {}, "describe_share_groups": {}}
     for name, answer in (defaults | answers).items():
         patch.setattr(group_requests, name, lambda *_, answer=answer: answer)

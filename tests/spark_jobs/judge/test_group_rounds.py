@@ -1,5 +1,6 @@
-"""Tests of the times at which coordinators are asked about groups. Without a stall, nothing is asked. After a stall
-begins, all groups are soon asked about."""
+"""Tests of the times at which coordinators are asked about groups. Without a stall, nothing is asked. Soon after a
+partition of a topic stalls, all groups are asked about. If a partition of `__consumer_offsets` stalls, only the groups
+of this partition are asked about."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def judge(cluster: WithPartitions, now_ms: int) -> dict[Key, Finding]:
 
 
 def test_a_group_is_blocked_by_a_hang_until_the_partition_advances(cluster: WithPartitions) -> None:
-    cluster.read([owner(b"p\x00y", partition=9, start_ms=NOW_MS)])  # another transaction: an orphan
+    cluster.read([owner(b"p\x00y", partition=9, start_ms=NOW_MS)])  # the id's present transaction is elsewhere
     cluster.see(hanging_finding(name=b"p\x00y"))
     seen = (
         GroupOffset("billing", "orders", 0, LSO, 2, False),

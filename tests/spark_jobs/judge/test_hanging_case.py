@@ -56,7 +56,7 @@ def facts_of(case: HangingCase, now_ms: int = NOW_MS) -> EntryQuery:
 
 
 def stored(case: HangingCase) -> Finding:
-    """Returns the finding of the case as it comes back from the store."""
+    """Returns the finding of the case as a round of the judge would store it."""
     observation = observed(case, KNOWN, "broker:9092", NOW_MS)
     (change,) = reconcile({}, RoundResult((observation,), frozenset({Kind.HANGING})), NOW_MS, "cluster")
     return change.finding
@@ -173,7 +173,7 @@ def test_a_transaction_that_no_coordinator_knows_writes_nothing_more() -> None:
 
 def test_a_marker_from_before_a_restart_is_withdrawn_for_a_new_owner() -> None:
     """After a restart, the confirmation steps have to wait until the partition answers. If a new owner appears before
-    the partition answers, the stored marker is withdrawn."""
+    that, the marker in the stored finding is not advised any more."""
     orphan = unowned(None)
     orphan.apply_verdict(verdict(World.NONE), facts_of(orphan), NOW_MS)
     case = new(None)
@@ -260,8 +260,8 @@ def test_an_entry_at_the_lso_is_as_old_as_the_stall(stood_for_ms: int | None, wa
 
 
 def test_a_finding_waits_until_its_facts_are_read_or_refused() -> None:
-    """A slow machine may need two seconds to read the facts. Without the wait, a finding could name the owner of the
-    producer id before the facts are read."""
+    """A slow machine may need two seconds to read the facts. A finding that did not wait would name the owner by the
+    producer id alone."""
     case = unowned()
     assert not case.is_reportable(NOW_MS + FACTS_TAKE_MS - 1)
     assert case.is_reportable(NOW_MS + FACTS_TAKE_MS)

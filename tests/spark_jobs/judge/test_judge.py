@@ -76,7 +76,8 @@ class Judged:
 
 
 ALONE_MS = 17_000
-"""Time (ms) after which no later event can belong to the same incident."""
+"""Time (ms) after which a timeout is reported if no further timeout follows: longer than `settling.gap_ms` plus the
+allowance for clocks."""
 
 
 @pytest.fixture

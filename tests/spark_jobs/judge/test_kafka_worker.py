@@ -17,7 +17,7 @@ NOWHERE = ClientSettings(("127.0.0.1:1",))
 
 
 class Echo(KafkaWorker[str, str]):
-    """A worker that answers when the test allows it. A question in capitals fails."""
+    """A worker that answers once the test allows it. The questions "UNAVAILABLE" and "WRONG" fail."""
 
     def __init__(self) -> None:
         super().__init__("echo", NOWHERE, Liveness(list))
@@ -55,8 +55,7 @@ def test_a_busy_worker_refuses_a_request_without_blocking() -> None:
 
 @pytest.mark.parametrize(("failing", "reported"), [("UNAVAILABLE", 0), ("WRONG", 1)])
 def test_a_failure_loses_only_one_answer(failing: str, reported: int, caplog: pytest.LogCaptureFixture) -> None:
-    """The next question is answered as usual. If a broker is away, no warning is logged: the question will soon be
-    repeated."""
+    """If a broker is away, no warning is logged: the question will soon be repeated."""
     with caplog.at_level(logging.WARNING), Echo() as echo:
         echo.may.set()
         assert echo.ask(failing)

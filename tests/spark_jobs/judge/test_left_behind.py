@@ -50,10 +50,10 @@ class Coordinators:
 class Judged:
     """A transaction log of 5 partitions to which 3 were added.
 
-    - `exp-a` (partition 0, now 1) is Ongoing.
-    - `exp-b` (partition 1, now 2) is idle.
-    - `exp-c` (partition 2, now 3) has started again.
-    - `pay-1` (partition 4, unchanged) is Ongoing.
+    - `exp-a` (records in partition 0; hashes to 1 now) is Ongoing.
+    - `exp-b` (records in partition 1; hashes to 2 now) is idle.
+    - `exp-c` (records in partition 2; hashes to 3 now) has started again, in partition 3.
+    - `pay-1` (records in partition 4; still hashes to 4) is Ongoing.
     """
 
     def __init__(self, cluster: Cluster, reader: Engine, coordinators: Coordinators) -> None:

@@ -59,8 +59,8 @@ class Audited:
         return self.now_ms
 
     def beat(self, *, rounds: int = 4, without: Sequence[str] = ()) -> Counter[Result]:
-        """Runs a few rounds, and counts the results. In each round, the log and the partitions are read to their ends,
-        and the audit runs once. `without` has topics that do not exist."""
+        """Runs `rounds` rounds, and counts the results. In each round, the log and the partitions are read to their
+        ends, and the audit runs once. `without` has topics that do not exist."""
         results: Counter[Result] = Counter()
         for _ in range(rounds):
             self.read_log()
@@ -112,7 +112,7 @@ class Audited:
         self.ledger.apply(LedgerBatch(ranges, volumes, tuple(markers), None, unended), self.tick())
 
     def delete(self, topic: str) -> None:
-        """Stores that the topic was deleted."""
+        """Notes in the store that the topic was deleted."""
         gone = end_of(0, LogPosition("T", self.generations[topic], 0, -1, 0), "", self.tick(), None)
         self.ledger.apply(LedgerBatch((TopicRange(topic, gone),)), self.tick())
 
@@ -139,7 +139,7 @@ class Audited:
 
 @pytest.fixture
 def audited(cluster: Cluster, reader: Engine) -> Audited:
-    """A cluster whose log and partitions were read to their ends. From here on, markers are compared."""
+    """Returns a cluster whose log and partitions were read to their ends. From here on, markers are compared."""
     one = Audited(cluster, reader)
     assert one.beat() == Counter()
     return one
@@ -293,8 +293,8 @@ def test_a_topic_deleted_before_its_marker_is_read_tears_nothing(audited: Audite
 
 
 def test_an_earlier_transaction_without_marker_tears_no_later_one(audited: Audited) -> None:
-    """The marker of the first transaction was skipped on b (KAFKA-20734), which another kind of finding reports. Then b
-    is deleted. Records of the first transaction must not make the second one torn."""
+    """The marker of the first transaction was skipped on b (KAFKA-20734). Another kind of finding reports this fault.
+    Then b is deleted. Records of the first transaction must not make the second one torn."""
     audited.read_log(*COMMITTED)
     audited.read("a", ("data", 0), ("commit", 0))
     audited.read("b", ("data", 0))
@@ -310,7 +310,7 @@ def test_an_earlier_transaction_without_marker_tears_no_later_one(audited: Audit
 
 def test_a_topic_that_comes_back_with_its_id_was_not_deleted(audited: Audited) -> None:
     """A broker that has just started may not know a topic yet. The topic seems to be deleted, and then comes back with
-    its topic id."""
+    the same topic id."""
     audited.read_log(states.ONGOING)
     audited.read("a", ("data", 0))
     audited.read("b", ("data", 0))

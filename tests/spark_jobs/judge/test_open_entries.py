@@ -40,7 +40,7 @@ from tests.service.store.logs import NOW_MS, Entry, batch, entry, read
 from tests.service.store.looks import Watched, described, look, silent
 from tests.service.store.looks import entry as open_entry
 
-pytestmark = only_on("sqlite")  # the reads have their own tests on both databases
+pytestmark = only_on("sqlite")  # the queries have their own tests on both databases
 
 KEY = EntryKey("orders", 0, 7, 100)
 PLACE = ("orders", 0)
@@ -77,7 +77,7 @@ class Scripted:
 
 class Lab:
     """A cluster with one partition of the transaction log, and with the partition orders-0. There, producer id 7 has an
-    open entry at offset 100. The producer id belongs to `pay`, or to no id."""
+    open entry at offset 100. The producer id belongs to no id, or to `pay` once a record of `pay` is in the log."""
 
     def __init__(self, cluster: Cluster, reader: Engine) -> None:
         self.cluster, self.reader, self.watched = cluster, reader, Watched(cluster)
@@ -101,11 +101,10 @@ class Lab:
         self.next_offset = hi
 
     def ended(self, now_ms: int, state: int = states.COMPLETE_ABORT) -> None:
-        """Stores the end of a transaction of the id; the transaction is on another partition."""
+        """Stores the last record of an earlier transaction of `pay`, which ended a minute before NOW_MS."""
         self.log(now_ms, entry(self.next_offset, state, start_ms=ENDED_MS, at_ms=ENDED_MS))
 
     def opened(self, now_ms: int) -> None:
-        """Samples the partition, and stores the entry as open."""
         self.watched.see(look(now_ms), described(now_ms, self.entry), now_ms=now_ms)
 
     def round(self, now_ms: int) -> Finding | None:
@@ -130,8 +129,9 @@ class Lab:
         is_open: bool = True,
         others: tuple[ActiveProducer, ...] = (),
     ) -> None:
-        """Gives the judge the end of the log, and a later check of the partition. `others` has further entries that are
-        open on the partition."""
+        """Gives the judge the end of the log (`end`; by default, the offset up to which the log was read), and a check
+        of the partition; both were requested at `asked_at_ms`. `leader`: the leader and leader epoch of the log.
+        `others` has further entries that are open on the partition."""
         log_ends = {0: self.next_offset if end is None else end}
         leaders = {} if leader is None else {0: leader}
         seen = _seen(asked_at_ms, is_open)
@@ -159,7 +159,7 @@ class Lab:
         self.prober.ready.append(answers)
 
     def _add_facts(self, answers: Answers, asked_at_ms: int, is_open: bool) -> None:
-        """Adds the facts to the answers if the judge has asked for them."""
+        """Adds the facts to the answers if the judge has asked for them, and the entry is open."""
         asked = self.prober.asked[-1].facts.get(KEY) if self.prober.asked else None
         if is_open and asked is not None:
             history = self.facts.history if asked.transactional_id else None
@@ -379,7 +379,8 @@ def test_a_log_end_is_no_step_while_an_add_partitions_may_be_in_flight(lab: Lab)
 
 
 def assert_reported_only_after_client_wait(lab: Lab) -> None:
-    """Asserts that the three steps are not enough here: the entry is reported only after CLIENT_WAITS_MS."""
+    """Asserts that the first two steps make no candidate here before CLIENT_WAITS_MS, and that they make one
+    afterwards."""
     lab.round(NOW_MS + 1_000)
     lab.ends(NOW_MS + 1_500)
     assert lab.round(NOW_MS + 2_000) is None
@@ -549,8 +550,8 @@ def test_committed_records_that_another_transaction_adopts_stay_critical(lab: La
 
 
 def adopt_committed_records(lab: Lab) -> int:
-    """Puts records of a committed transaction into an entry that the next transaction will end. Returns a time a second
-    later."""
+    """Puts records of a committed transaction into an entry that the next transaction will end, and begins the next
+    transaction. Returns the time (ms) one second after the first record of the next transaction."""
     lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
     lab.confirmed()
     began_ms = NOW_MS + 4_000
@@ -672,8 +673,9 @@ def test_a_manual_marker_after_a_complete_commit_is_foreign(lab: Lab) -> None:
 
 
 def close_while_the_log_lags(lab: Lab) -> int:
-    """Ends the entry while records of the transaction log are unread. Returns the time (ms) at which the entry ended.
-    The producer continues under the same epoch, so its next transaction may have adopted the records."""
+    """Ends the entry while records of the transaction log are unread. Returns the time (ms) at which the entry was
+    first seen as ended. The producer continues under the same epoch, so its next transaction may have adopted the
+    records."""
     lab.confirmed()
     closed_ms = NOW_MS + 12_000
     for at_ms in (closed_ms, closed_ms + 500):

@@ -38,7 +38,8 @@ def open_one(name: bytes, version: int) -> Entry:
 
 
 def neighbour(at_ms: int) -> list[Entry]:
-    """Returns the records of a transaction of another id, `B`. The transaction ends at `at_ms`."""
+    """Returns the records of a transaction of another id, `B`. The transaction begins at `at_ms`, and ends 2 ms
+    later."""
     path = (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT)
     return [entry(1 + n, state, b"B", pid=2, start_ms=at_ms, at_ms=at_ms + n) for n, state in enumerate(path)]
 

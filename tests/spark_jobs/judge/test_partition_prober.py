@@ -1,4 +1,4 @@
-"""Tests that the prober reads all readable partitions, even if one of them cannot be read."""
+"""Tests that the prober reads every readable partition, even if another partition cannot be read."""
 
 from __future__ import annotations
 

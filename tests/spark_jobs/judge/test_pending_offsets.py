@@ -33,7 +33,8 @@ def entry(producer_id: int = PID, start: int = 100, partition: int = HOME, newes
 
 
 class Reading:
-    """Stands in for the brokers. `found`: results of the next reads; `asked`: the reads that were made."""
+    """Stands in for the brokers. `found`: results of the next reads, by producer id; `asked`: the reads that were
+    made."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.away = UnresponsiveBrokers()

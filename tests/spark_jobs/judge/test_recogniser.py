@@ -40,7 +40,6 @@ def named(cluster: Cluster) -> dict[str, str | None]:
 
 
 def settle(recogniser: Recogniser, now_ms: int) -> None:
-    """Examines ids until nothing is left to do at `now_ms`."""
     while recogniser.examine_some(now_ms):
         pass
 

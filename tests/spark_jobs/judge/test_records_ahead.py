@@ -1,5 +1,5 @@
 """Tests that the partition's log after a group's offset is rarely read: never for a group whose offset advances, and
-once for a group whose offset stays."""
+once for each LSO for a group whose offset stays. A read that failed is repeated later."""
 
 from __future__ import annotations
 

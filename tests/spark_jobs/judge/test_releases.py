@@ -1,5 +1,5 @@
-"""Tests that the cause of a missing marker is named only if the releases of the brokers are known. The effect of a bug
-depends on the release."""
+"""Tests that a bug of brokers is named as the cause of a missing marker, unless all brokers are known to have releases
+without the bug. If it is not known whether a broker has the bug, the text says so."""
 
 from __future__ import annotations
 

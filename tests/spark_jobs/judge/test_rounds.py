@@ -58,7 +58,7 @@ class Ended(NamedTuple):
 
 
 class Watched:
-    """A cluster with two coordinators, and its judge."""
+    """A cluster whose transaction log has two partitions, and its judge."""
 
     def __init__(self, cluster: Cluster, reader: Engine) -> None:
         self.cluster, self.reader = cluster, reader
@@ -91,7 +91,6 @@ class Watched:
         self.judge.round(now_ms)
 
     def wait(self, from_s: float, for_s: float = 100) -> None:
-        """Runs rounds without new events for `for_s` seconds."""
         for n in range(int(for_s / 2) + 1):
             self.round(from_s + 2 * n)
 

@@ -33,7 +33,7 @@ def with_timeout(one: Entry, timeout_ms: int) -> Entry:
 
 
 def replay(judged: Judged, log: str, until_ms: int, timeout_ms: int = TIMEOUT_MS) -> None:
-    """Replays the steps of the log up to `until_ms`, which becomes NOW_MS."""
+    """Stores the steps of the log up to `until_ms`, which becomes NOW_MS, and runs one round of the judge."""
     entries: list[Entry] = []
     started: dict[bytes, int] = {}
     for at_ms, name, step in sorted(_steps(log), key=lambda one: one[0]):
@@ -122,7 +122,8 @@ def test_the_advice_for_a_transaction_without_timeout_explains_a_restart(judged:
 
 
 def abort(judged: Judged, name: bytes, start_ms: int) -> None:
-    """Aborts the transaction as its coordinator does, a second after its timeout."""
+    """Stores the abort of the transaction by its coordinator, a second after its timeout, and runs one round of the
+    judge."""
     at_ms = start_ms + TIMEOUT_MS + 1_000
     path = enumerate((states.PREPARE_ABORT, states.COMPLETE_ABORT))
     found = [

@@ -129,7 +129,6 @@ def test_reported_events_that_are_forgotten_are_not_counted(judged: Judged, monk
 
 
 def orphans(lab: Lab, now_ms: int, number: int) -> None:
-    """Stores `number` orphans on one partition."""
     entries = [open_entry(1_000 + n, 100 + n) for n in range(number)]
     lab.watched.see(look(now_ms, hw=1_000), described(now_ms, *entries), now_ms=now_ms)
 
@@ -176,7 +175,6 @@ def test_groups_that_are_not_read_are_counted(cluster: Cluster, monkeypatch: pyt
 
 
 def test_reasons_that_are_not_listed_are_counted(lab: Lab) -> None:
-    """Each partition that does not answer has a different reason."""
     lab.watched.see(*(silent(NOW_MS, f"broker {n} does not answer", partition=n) for n in range(REASONS_SHOWN + 3)))
     with lab.reader.connect() as connection:
         missing = judged_partitions.coverage(connection, lab.cluster.id).missing

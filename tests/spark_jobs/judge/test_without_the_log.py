@@ -1,5 +1,5 @@
-"""Tests of judging without the transaction log. After two equal answers of a coordinator, a hanging finding is at most
-`likely`. An id that Kafka hides proves nothing."""
+"""Tests of judging without the transaction log. A hanging finding needs two successive answers of a coordinator that
+exclude the transaction, and is at most `likely`. An id that Kafka hides proves nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.service.store.looks import described, look, silent
 from tests.service.store.looks import entry as open_entry
 from tests.spark_jobs.judge.test_open_entries import KEY, PLACE, Lab
 
-pytestmark = only_on("sqlite")  # the reads have their own tests on both databases
+pytestmark = only_on("sqlite")  # the queries have their own tests on both databases
 
 DENIED = denied(TOPIC)
 DONE = DescribedOwner(b"pay", 1, states.COMPLETE_ABORT, 7, 0, ())
@@ -37,7 +37,7 @@ S = 1_000
 
 
 class Blind(Lab):
-    """A lab without access to the transaction log. The store has one record of the log, and gets no more."""
+    """A lab without access to the transaction log. The store has no record of the log until a test calls `log`."""
 
     def denied(self, now_ms: int = NOW_MS) -> None:
         self.cluster.writer.report_trouble(DENIED)
@@ -90,7 +90,7 @@ def lab(cluster: Cluster, reader: Engine) -> Blind:
 
 @pytest.fixture
 def other(cluster: Cluster, reader: Engine) -> Blind:
-    """A lab on a cluster whose brokers have no transaction log."""
+    """Returns a lab on a cluster whose brokers have no transaction log."""
     return Blind(cluster, reader)
 
 
@@ -134,7 +134,7 @@ def test_two_coordinator_answers_without_the_partition_make_a_likely_hang(lab: B
     texts = [(one.source, one.text) for one in found.observation.evidence]
     assert (
         "DescribeTransactions, broker 1",
-        "pay is CompleteAbort and does not list the partition, by the second of two answers",
+        "the second of two answers: pay is CompleteAbort and does not list the partition",
     ) in texts
     assert "find out from the application" in found.observation.advice
     assert "orphan" not in repr(found.observation.evidence)

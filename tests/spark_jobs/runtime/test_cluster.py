@@ -1,5 +1,5 @@
-"""Tests that the executors of a Spark cluster receive our modules, and that the driver notices if executors are
-missing, make progress, or end."""
+"""Tests that the executors of a Spark cluster receive our modules. Also tests that the driver notices missing
+executors, progress of tasks, and the end of the session."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ QUERY = "run-of-the-query"
 
 
 class Cluster:
-    """A Spark session with `executors` executors, at the time `now_s`. `jobs` has, by job, its query and the number of
-    completed tasks of its only stage."""
+    """Stands in for a Spark session with `executors` executors, at the time `now_s`. `jobs` has, by job, its query and
+    the number of completed tasks of its only stage."""
 
     def __init__(self) -> None:
         self.executors, self.jobs, self.is_stopped, self.now_s = 0, dict[int, tuple[str, int]](), False, 0.0

@@ -118,8 +118,8 @@ def test_stopping_is_no_failure() -> None:
 
 
 def test_a_job_that_fails_again_and_again_ends_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a job fails again and again, the Spark session is broken, and another query in this session would fail,
-    too."""
+    """If a job fails again and again, the Spark session is most likely broken, and another query in this session would
+    fail, too."""
     monkeypatch.setattr(job_runner, "MAX_PAUSE_S", 0.01)
     monkeypatch.setattr(job_runner, "FIRST_PAUSE_S", 0.01)
 

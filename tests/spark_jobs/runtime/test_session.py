@@ -75,7 +75,7 @@ def test_folders_of_dead_processes_are_removed_and_living_ones_stay(
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A scratch folder, with an environment that may get an archive of classes."""
+    """Returns a scratch folder. The Python environment may get an archive of classes."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
     archived_classes(JAVA).parent.mkdir(parents=True)
     (tmp_path / "scratch").mkdir()

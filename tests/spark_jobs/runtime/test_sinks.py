@@ -33,7 +33,8 @@ class Frame:
 
 
 class Store:
-    """A store that first raises all of `failures`, and then accepts batches while `may_go_on` is set."""
+    """A store that raises one of `failures` for each attempt to store a batch, and then accepts batches. Each attempt
+    waits until `may_go_on` is set."""
 
     def __init__(self, *failures: Exception) -> None:
         self._failures = iter(failures)

@@ -1,4 +1,4 @@
-"""Tests of the planner with a real broker, without Spark. The log is replaced or truncated."""
+"""Tests of the planner with a real broker, without Spark. The topic is deleted and created again."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Tests of the reader with damaged bytes: every batch that the broker's index finds is read, whatever lies before
-it."""
+"""Tests of the reader with damaged bytes: every batch that the broker returns for its offset is read, whatever lies
+before it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def a_range(partition: int, hi: int) -> RangeRead:
 
 
 def read(monkeypatch: pytest.MonkeyPatch, log: list[bytes]) -> LogBatch:
-    """Reads a log with one batch at each offset. A fetch returns everything from the requested offset on."""
+    """Reads a log. `log` has the batch at each offset, or no bytes if the offset has no batch. A fetch returns
+    everything from the requested offset on."""
     answering(monkeypatch, lambda _, w: Fetched("topic", w.partition, 0, len(log), -1, 0, b"".join(log[w.offset :])))
     rows = reader.read_ranges(SETTINGS, "topic", [a_range(0, len(log))])
     (batch,) = batches_from_rows(pa.Table.from_batches(list(rows)))
@@ -142,8 +143,8 @@ def test_the_reader_does_not_wait_for_a_deleted_topic(monkeypatch: pytest.Monkey
 def test_the_wait_for_a_broker_that_returns_no_records_is_bounded(
     broker_431: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its high watermark, the log has more records, but the broker never returns them. A batch with a wrong length
-    on disk has this effect."""
+    """The high watermark promises more records, but the broker never returns them. A batch with a wrong length on disk
+    has this effect."""
     monkeypatch.setattr(reader, "PATIENCE_S", 0.5)
     open_producer(broker_431.bootstrap, "nothing-comes")
     with connect(broker_431.bootstrap) as client:

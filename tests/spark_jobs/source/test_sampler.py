@@ -1,4 +1,5 @@
-"""Tests of the samples and reads of the sampler. The brokers answer as a test wants, without network and real clock."""
+"""Tests of the samples that the sampler takes, and of the reads that it requests. The brokers answer as a test wants,
+without network and real clock."""
 
 from __future__ import annotations
 
@@ -93,7 +94,7 @@ class Cluster(Brokers):
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """A cluster with one topic. The sampler has already reported the topic."""
+    """Returns a cluster with one topic. The sampler has already reported the topic."""
     found = Cluster()
     found.topic("orders")
     found.look()
@@ -246,8 +247,8 @@ MANY_ROUNDS = 100
 
 @pytest.fixture
 def ordered() -> Cluster:
-    """A cluster with a topic and a transaction log of two partitions. After three rounds, a transaction writes to the
-    topic, and its record is seen in round 4."""
+    """Returns a cluster with a topic and a transaction log of two partitions. Three rounds are over. Then a transaction
+    has written to the topic, and its record will be seen in round 4."""
     cluster = Cluster()
     cluster.topic("orders")
     cluster.topic(LOG, 2)

@@ -1,5 +1,5 @@
-"""Tests of a planner. Without new data, the planner reports to the driver directly, not through Spark. With new data,
-the planner requests a micro-batch."""
+"""Tests of `PlanningReader`. A plan without data goes directly to the driver if the driver has taken the previous one.
+A plan with data goes through Spark as a micro-batch. So do the first plan, and one plan now and then."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ WITH_DATA = RangeRead(0, "T", 0, 0, 5, 1, 0, 0, 5, 0, 0, 0, None)
 
 @dataclass
 class Plans:
-    """A planner. Plan number `data_at` is the first one with data. `taken` has the troubles in the batches that went
-    directly to the driver. `advanced` has the numbers of the plans that were passed to `advance`."""
+    """A planner, which also stands in for the driver. Plan number `data_at` is the first one with data. `taken` has the
+    troubles in the batches that went directly to the driver; if `takes` is False, the driver takes none. `advanced` has
+    the numbers of the plans that were passed to `advance`."""
 
     data_at: int
     driver: DirectBatches

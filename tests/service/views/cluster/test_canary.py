@@ -22,7 +22,6 @@ DETAIL = "partition 7 of __transaction_state has 1 of 3 replicas in sync, and ne
 
 
 def said(cluster: SeededCluster, now_ms: int = NOW_MS) -> tuple[str, str, list[str]]:
-    """Returns the tone, the title and the lines of the statement about the canary."""
     with cluster.engine.connect() as connection:
         found = read_health(connection, cluster.id, now_ms)
     assert found is not None

@@ -1,4 +1,5 @@
-"""Tests of the transactions that ended in the last hour, and of the positions of the lines and bars that show them."""
+"""Tests of the transactions that ended in the last hour, by minute and by cause, and of the medians of their
+durations."""
 
 from __future__ import annotations
 
@@ -33,7 +34,6 @@ def known(cluster: WithPartitions) -> LastHour:
 
 
 def test_only_whole_minutes_of_the_last_hour_are_counted(cluster: WithPartitions) -> None:
-    """Neither the current minute nor a minute before the last hour is counted."""
     for ago_ms, commits in ((HOUR_MS + 120_000, 1_000), (HOUR_MS, 10), (MINUTE_MS, 20), (0, 4_000)):
         cluster.read([Id(b"a", commits=commits)], now_ms=NOW_MS - ago_ms)
     hour = known(cluster)

@@ -1,5 +1,5 @@
-"""Tests of the verdict on a cluster (unknown, hangs, blocked, nothing hangs): data may be old, and partitions may be
-unjudged."""
+"""Tests of the verdict on a cluster, and of the freshness of the data on which the verdict depends. Data may be old,
+partitions may be unjudged, and findings may be muted."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Tests of the text about whether and when something heals by itself. Also tests the names and pages of findings'
-subjects."""
+subjects, and the end of a mute."""
 
 from __future__ import annotations
 

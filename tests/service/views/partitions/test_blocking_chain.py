@@ -78,8 +78,8 @@ def test_blocked_groups_are_listed_with_stopped_ones_first(cluster: WithPartitio
 
 
 def test_the_worst_link_of_the_chain_comes_first(cluster: WithPartitions, chain: Chain) -> None:
-    """Transactions that do not end by themselves come first. After that, stopped groups, the time left, and the age
-    decide."""
+    """Links are sorted by their outlook, a hang first. Links with the same outlook are sorted by the number of stopped
+    groups, and then by the time left."""
     ids = [
         ongoing(b"soon", "a", 11, timeout_ms=30_000),
         ongoing(b"later", "b", 12),
