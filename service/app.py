@@ -83,8 +83,8 @@ def create_app(
     mcp: McpEndpoint | None = None,
 ) -> FastAPI:
     """Returns an ASGI application that reads the store. The application connects to nothing before the first request.
-    Raises StoreError if the URL is no store. Requests answer 503 if the store does not answer, or does not have the
-    newest tables.
+    Raises StoreError if the URL is no store. Requests answer 503 if the store does not answer, or if this version
+    cannot read its tables.
 
     - `clusters`: the clusters with brokers of their own; `kafka`: the brokers of all other clusters. The few requests
       that need Kafka answer 503 for a cluster without brokers. `remediation`: the clients that write markers; None: the
@@ -92,8 +92,7 @@ def create_app(
     - `access`: who may send requests, and under which host names; None: anyone who reaches the service may read.
       `operators`: by name, the keys of operators who may change things in all clusters.
     - `mcp`: the endpoint for language models; None: there is none.
-    - `now_ms`: the clock for the ages on pages, and for the sources that REST reports as stalled. `beat`: called once a
-      second while the event loop runs.
+    - `now_ms`: the wall clock. `beat`: called once a second while the event loop runs.
     """
     engine, watching = open_reader(store_url), open_reader(store_url)
     data_versions = DataVersions(engine)

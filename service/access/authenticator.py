@@ -16,7 +16,8 @@ from service.access.principal import Grant, Principal, Role
 from service.access.refusals import BadCredentials
 
 KEYS_READ_EVERY_S: Final = 2.0
-"""Seconds after which the keys of the store are read again: a revoked key is refused within this time."""
+"""Seconds after which the keys of the store are read again. A revoked key is refused within this time, as long as the
+store answers."""
 
 _NEW_KEY_AFTER_S: Final = 0.2
 """Minimum time (s) from a read of the keys until an unknown key causes another read. An unknown key may have been
@@ -40,7 +41,7 @@ class _Given(NamedTuple):
 
     @property
     def is_token(self) -> bool:
-        """True for a bearer token in the form of a JWT, which no key of ours has."""
+        """True for a bearer token in the form of a JWT. No key of `txnscope keys create` has this form."""
         return self.scheme == _BEARER and self.text.count(".") == 2
 
 
@@ -71,8 +72,9 @@ class Authenticator:
         return (*basic, 'Bearer realm="txnscope"')
 
     def known(self, header: str, now_s: float) -> Principal | None:
-        """Returns the principal if the credentials were found valid a short time ago, or belong to an operator of the
-        configuration. Else returns None: call `check`, which may read the store, hash a password, or check a token."""
+        """Returns the principal if the credentials were found valid a short time ago, are a key in the newest read of
+        the store, or belong to an operator of the configuration. Else returns None: call `check`, which may read the
+        store, hash a password, or check a token."""
         given = _given(header)
         if given.scheme == _BASIC:
             pair = _pair(given.text)
@@ -89,8 +91,9 @@ class Authenticator:
     def check(self, header: str, now_s: float) -> Principal:
         """Returns the principal. May take 0.1 s, or as long as the store and the issuer of tokens take.
 
-        Raises BadCredentials for unknown or wrong credentials. Raises the store's errors if the keys of the store have
-        never been read, and cannot be read now.
+        Raises BadCredentials for unknown or wrong credentials, for a token that gives no role, and for a token whose
+        issuer does not answer. Raises the store's errors if the keys of the store have never been read, and cannot be
+        read now.
         """
         given = _given(header)
         if given.scheme == _BEARER and (found := self._operator(digest_of(given.text))) is not None:

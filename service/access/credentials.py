@@ -101,7 +101,7 @@ class Passwords:
 
 
 PREFIX: Final = "txnscope_"
-"""The beginning of each key, by which scanners for leaked secrets recognise keys."""
+"""The beginning of each key of `new_key`, by which scanners for leaked secrets recognise keys."""
 
 SHORTEST: Final = 16
 """Minimum number of characters of a key or password that a person chose."""
@@ -125,8 +125,8 @@ def new_key() -> str:
 
 
 def digest_of(key: str) -> str:
-    """Returns the SHA-256 of a key, in hex: all that is kept of the key. A key has too many random bits to be guessed
-    from its digest, so no slow hash is needed, unlike for a password (`Hashed`)."""
+    """Returns the SHA-256 of a key, in hex; the key itself is not kept. A key of `new_key` has too many random bits to
+    be guessed from its digest, so no slow hash is needed, unlike for a password (`Hashed`)."""
     return sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 

@@ -18,7 +18,7 @@ _WILDCARDS: Final = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 
 class AllowedHosts:
     """The hosts of one service: the names and addresses of the loopback interface, the address `bound` on which the
-    service listens, and `names`."""
+    service listens (unless it stands for all interfaces), and `names`."""
 
     def __init__(self, bound: str, names: Iterable[str] = ()) -> None:
         self._names = {name.lower() for name in names}

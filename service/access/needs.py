@@ -76,8 +76,8 @@ class Need(NamedTuple):
 
 
 def need_of(method: str, path: str) -> Need | None:
-    """Returns the need of a request. None: no route takes this method at this path (`check_declared`), so the router
-    answers every principal with 404 or 405."""
+    """Returns the need of a request. None: no route takes this method at this path
+    (`service.api.http.access.check_declared`), so the router answers every principal with 404 or 405."""
     if path == MCP:
         return Need(Role.VIEWER, somewhere=True)
     found = _OF_CLUSTER.fullmatch(path)

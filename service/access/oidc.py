@@ -52,7 +52,8 @@ class Tokens:
         self._asked_at_s = -_ASK_AGAIN_S
 
     def known(self, token: str, now_s: float) -> Principal | None:
-        """Returns the principal of a token that was found valid within the last KEPT_S; None for any other token."""
+        """Returns the principal of a token that was found valid within the last KEPT_S and has not expired since; None
+        for any other token."""
         principal, until_s = self._right.get(self._mark(token), (None, 0.0))
         return principal if now_s < until_s else None
 

@@ -80,8 +80,8 @@ def parse_grant(text: Any) -> Grant:
 
 
 def parse_grants(texts: Any) -> frozenset[Grant]:
-    """Reads a list of texts like `viewer`. Raises ValueError, with a message of one line, for an empty list and for
-    anything else."""
+    """Reads a list of texts like `viewer`. Raises ValueError, with a message of one line, for an empty list, for a list
+    with any other text, and for anything that is no list."""
     if not isinstance(texts, Sequence) or isinstance(texts, str) or not texts:
         raise ValueError('not a list like ["viewer", "operator@orders"]')
     return frozenset(parse_grant(text) for text in texts)

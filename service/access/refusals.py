@@ -110,8 +110,8 @@ class Slowdown:
         return self._free_at.get(self._key(address), 0.0) - now_s > LONGEST_S - EACH_S
 
     def turn(self, address: str, now_s: float) -> float | None:
-        """Counts wrong credentials of the address. Returns the seconds to wait before the answer; None: turn the
-        request away at once."""
+        """Returns the seconds to wait before the answer to wrong credentials of the address, and counts them. Returns
+        None, and counts nothing, if the request is to be turned away at once."""
         if self.is_full(address, now_s):
             return None
         if len(self._free_at) >= _MOST_ADDRESSES:
@@ -126,7 +126,8 @@ class Slowdown:
 
 
 def network_of(address: str) -> str:
-    """Returns the network that counts as one sender: an IPv4 address, or the /64 of an IPv6 address."""
+    """Returns the network that counts as one sender: an IPv4 address (also from the form of IPv4 within IPv6), or the
+    /64 of an IPv6 address. Returns a text that is no address unchanged."""
     try:
         parsed = ip_address(address)
     except ValueError:

@@ -1,2 +1,2 @@
-"""The REST API. Imported by `service.app`, by the pages (for parameters, errors and caching), and by the command line
-(for some bodies of answers)."""
+"""The REST API. Imported by `service.app`; parts of it also by the pages (parameters, errors, caching), by
+`service.mcp` (the path of the API), and by the command line (bodies of answers, access)."""

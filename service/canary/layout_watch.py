@@ -43,8 +43,8 @@ class LayoutWatch:
         """Returns the present layout. Creates the canary's topic first if it does not exist.
 
         Raises KafkaUnavailable or KafkaRefused if the canary cannot run: nobody has used transactions yet, a permission
-        is missing, the topic cannot be created, or no broker answers. The text of the error is the reason. Raises
-        BadClientConfig if the settings cannot be used.
+        is missing, the topic cannot be created or is not listed yet, or no broker answers. The text of the error is the
+        reason. Raises BadClientConfig if the settings cannot be used.
         """
         if self._client is None:
             self._client = KafkaClient(self._settings, client_id="txnscope-canary")
@@ -80,7 +80,8 @@ class LayoutWatch:
         create_topic(client, self._topic, assignment(sorted(brokers), replicas), _TOPIC_CONFIGS)
 
     def delete_records(self, layout: Layout) -> None:
-        """Deletes the canary's records. Raises KafkaUnavailable or KafkaRefused."""
+        """Deletes the canary's records, except on partitions without a live leader. Raises KafkaUnavailable or
+        KafkaRefused. Does nothing before the first `read`."""
         if self._client is None:
             return
         leaders = {one.leader for one in layout.topic} & layout.brokers

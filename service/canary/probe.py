@@ -122,7 +122,6 @@ class Probe:
             reader.close()
 
     def _init(self, target: Target, give_up_s: float) -> None:
-        """Replaces the producer by a new one with the target's transactional.id, and initialises the new one."""
         self.close()
         settings = config(self._settings) | _PRODUCER
         settings |= {"transactional.id": target.transactional_id, "error_cb": self._note_error}

@@ -67,8 +67,8 @@ class RunningCanary:
         self._rounds: dict[int, CoordinatorRounds] = {}
 
     def begin(self) -> None:
-        """Stores that the canary runs, and reads what earlier rounds showed. Raises LeaseLost if the lease is lost, or
-        another StoreError if the store fails."""
+        """Marks the canary as running in the store, and reads what earlier rounds showed. Raises LeaseLost if the lease
+        is lost, or another StoreError if the store fails."""
         with self._engine.begin() as connection:
             lease.check(connection, self._held)
             self._token = stored.begin(
@@ -182,7 +182,8 @@ class RunningCanary:
         return True
 
     def _end(self) -> None:
-        """Ends the rounds, deletes the records of the topic, and stores that the canary has stopped."""
+        """Ends the rounds. Unless the lease is lost, also deletes the records of the topic, and marks the canary as
+        stopped in the store."""
         for one in self._rounds.values():
             one.end()
         give_up_s = self._clocks.monotonic() + JOIN_S

@@ -23,7 +23,8 @@ _CREDENTIALS: Final = re.compile(r"(?<=://)\S*@")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit code. Raises SystemExit: 2 for a bad flag, 0 for --help and --version."""
+    """Runs a command and returns its exit code. Raises SystemExit: 2 for a bad flag or a missing
+    command, 0 after --help, --version and --completion."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # ids and paths may hold characters that the terminal lacks
         sys.stdout.reconfigure(errors="backslashreplace")
     flags = parse(argv)
@@ -58,8 +59,9 @@ def _settings(flags: Namespace, command: Command) -> settings.Settings:
 
 
 def _warn(flags: Namespace, command: Command, loaded: settings.Settings) -> None:
-    """Prints a line for each file with secrets that others can read, and for each setting without effect in a
-    client.properties. Children of a supervisor print no lines, because the supervisor has printed them."""
+    """Prints a line for each file with secrets that others can read, for each key of a client.properties that has no
+    effect, and for each scheme of a server's address that has none. Children of a supervisor print no lines, because
+    the supervisor has printed them."""
     if command.settings and LIFELINE not in os.environ:
         config = flags.config or os.environ.get(f"{settings.ENV_PREFIX}CONFIG")
         for text in warnings(loaded, command.settings, config):
@@ -69,7 +71,8 @@ def _warn(flags: Namespace, command: Command, loaded: settings.Settings) -> None
 
 
 def _notes(command: Command, loaded: settings.Settings) -> Iterator[str]:
-    """Yields a line for each setting without effect in a client.properties."""
+    """Yields a line for each key of a client.properties file, and for each scheme of a server's address, that has no
+    effect."""
     if "kafka_config" in command.settings and (loaded.kafka_config or loaded.bootstrap_servers or loaded.clusters):
         # imported here, because commands that need no broker should not wait for the library
         from service.cli.kafka import notes

@@ -139,7 +139,8 @@ def _has_secret(config: Path) -> bool:
 
 
 def _readers(file: Path) -> str | None:
-    """Returns the other users who can read the file, in words; None if only its owner can, or if it is no regular file.
+    """Returns the other users who can read the file, in words. Returns None if only its owner can, if it is no regular
+    file, or if it does not exist.
 
     The file's group counts only if this process owns the file: otherwise the process itself reads the file as a member
     of that group.

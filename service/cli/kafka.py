@@ -93,8 +93,8 @@ def client_settings(settings: Settings) -> ClientSettings:
 
 
 def notes(settings: Settings) -> Iterator[str]:
-    """Yields a line for each setting without effect in the client.properties files. Skips a file with errors, because
-    the command itself reports the errors."""
+    """Yields a line for each key of a client.properties file, and for each scheme of a server's address, that has no
+    effect. May yield a line several times. Skips a file with errors, because the command itself reports the errors."""
     for one in (settings, *settings.clusters):
         canary = None if one.canary is None else one.canary.kafka_config
         for file in (one.kafka_config, one.remediation_config or one.kafka_config, canary or one.kafka_config):

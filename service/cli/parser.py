@@ -106,7 +106,7 @@ class Parser(argparse.ArgumentParser):
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Returns the flags. `flags.command` is the `Command`; each setting of the command is an attribute of its own.
-    Raises SystemExit(2) for a bad flag.
+    Raises SystemExit: 2 for a bad flag or a missing command, 0 after --help, --version and --completion.
     """
     top = build_parser()
     flags = top.parse_args(argv)

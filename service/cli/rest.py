@@ -84,7 +84,8 @@ class NotReached(CommandFailed):
 
 class Service:
     """The service at `url`, and one cluster of it. Each request raises CommandFailed: code 2 if the service refuses the
-    request; 3 if the service does not answer."""
+    request, or if a key file or certificate cannot be used; 3 if the service does not answer, answers with a status
+    from 500 on, or is not txnscope."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._url, self._cluster = settings, settings.url, settings.cluster
@@ -95,8 +96,8 @@ class Service:
         """Returns up to `limit` items of one of the cluster's lists, read page by page: `{"items", "next_cursor",
         "as_of"}`. `next_cursor` and `as_of` are those of the last page. Parameters that are None are not sent.
 
-        Findings also have `truncated`: number of conditions and events of the requested kinds that were seen, but have
-        no finding of their own.
+        The lists `findings` and `hanging` also have `truncated`: the number of conditions and events of the requested
+        kinds that were seen, but have no finding of their own.
         """
         fields = _LIST | {"truncated"} if path in ("findings", "hanging") else _LIST
         items: list[Any] = []
@@ -128,11 +129,12 @@ class Service:
 
     def since(self, moment: str) -> timedelta:
         """Returns the time that passed from `moment`, a time in an answer of the service, until the last answer. Uses
-        only the clock of the service's machine."""
+        the clock of the service's machine (the header Date); without that header, the clock of this machine."""
         return self._answered_at - datetime.fromisoformat(moment)
 
     def explain(self, topic: str, partition: int, offset: int, to: int) -> dict[str, Any]:
-        """Returns the explanation of the offsets [offset, to) of a partition: `{"spans", "truncated_at", "as_of"}`."""
+        """Returns the explanation of the offsets [offset, to) of a partition: `{"spans", "truncated_at",
+        "only_aborted", "as_of"}`."""
         path = f"partitions/{_quoted(topic)}/{partition}/offsets/{offset}"
         answer = self._known(self._of_cluster(path, {"to": str(to)}), _EXPLANATION)
         if not isinstance(answer["spans"], list):
@@ -142,7 +144,7 @@ class Service:
         return answer
 
     def read(self, path: str) -> dict[str, Any]:
-        """Returns the object at a path below `/api/v1`, with its query."""
+        """Returns the JSON object at `path`, a path below `/api/v1` that may have a query."""
         return self._known(self._ask(path), frozenset())
 
     def resolve(self, finding: str, *, dry_run: bool) -> dict[str, Any]:

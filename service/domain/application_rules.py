@@ -69,7 +69,8 @@ class ApplicationRules(NamedTuple):
         return None if rule is None else rule.kind
 
     def assign(self, shown: str, recognised: Application) -> Assigned:
-        """Returns the application of the id. A rule takes precedence over the recognised framework and application."""
+        """Returns the application of the id. A rule takes precedence over the recognised framework and application. If
+        neither shows a usable name, returns UNASSIGNED, even if the framework is recognised."""
         rule = self.matching(shown)
         if rule is None:
             name = recognised_name(shown, recognised)
@@ -99,7 +100,8 @@ def recognised_name(shown: str, one: Application) -> str | None:
 
 
 def usable(name: str | None) -> str | None:
-    """Returns the name; None if it is empty, too long, or is `.` or `..`, which no address can end with."""
+    """Returns the name; None if there is none, or if it is empty, too long, or `.` or `..`, with which no address can
+    end."""
     return None if name in (None, "", ".", "..") or len(name) > LONGEST_NAME else name
 
 

@@ -97,9 +97,9 @@ def has_form_of_streams(name: str) -> bool:
 
 
 def may_be_two_phase(name: str, timeout_ms: int) -> bool:
-    """Returns whether a two-phase sink may have made the id, by the id's form and timeout. A two-phase sink commits a
-    transaction only after a checkpoint counts its records as delivered. Flink's older FlinkKafkaProducer (before
-    connector 4.0) is also a two-phase sink."""
+    """Returns whether a two-phase sink may have made the id, because the id's form or timeout fits. A two-phase sink
+    commits a transaction only after a checkpoint counts its records as delivered. Flink's older FlinkKafkaProducer
+    (before connector 4.0) is also a two-phase sink."""
     has_form = flink_name(name) is not None or _FLINK_PRODUCER.fullmatch(name) is not None
     return timeout_ms == TWO_PHASE_TIMEOUT_MS or has_form
 
@@ -209,8 +209,8 @@ def _is_task_of(name: str, group: str) -> bool:
 
 
 def _leaders(name: str) -> list[str]:
-    """If `name` is the id of a source task, returns the ids that the leader of its group may have: one for each dash
-    that may separate the names of group and connector, at most `_NAMES`."""
+    """If `name` has the form of a source task's id, returns the ids that the leader of its group may have: one for each
+    dash that may separate the names of group and connector, at most `_NAMES`. Else returns an empty list."""
     task = _CONNECT_TASK.fullmatch(name)
     connector = "" if task is None else task["connector"]
     dashes = [at for at, c in enumerate(connector) if c == "-" and 0 < at < len(connector) - 1]

@@ -75,7 +75,8 @@ def _are_handed_over(of_subtask: Mapping[int, Behaviour]) -> bool:
 
 def _is_handed_over(one: Behaviour, after: Behaviour, next_but_one: Behaviour | None) -> bool | None:
     """Returns whether the last use of `one` lies between the first InitProducerIds of the next two ids, `after` and
-    `next_but_one`; None if that is not known. Returns False also if `one` ended more than `_MOST_ENDS` transactions."""
+    `next_but_one`; None if that is not known. Returns False also if `after` was not initialised after `one`, or if
+    `one` ended more than `_MOST_ENDS` transactions."""
     if not one.inits or not after.inits:
         return None
     if after.inits[0].at_ms <= one.inits[0].at_ms or (one.ends or 0) > _MOST_ENDS:

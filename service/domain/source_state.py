@@ -13,7 +13,7 @@ from typing import Final
 from service.domain.reasons.reason import Reason
 
 LEASE_LAPSES_AFTER_MS: Final = 10_000
-"""The age from which an unrenewed lease counts as lost; equal to `service.store.lease.EXPIRES_AFTER_MS` (a test
+"""The age above which an unrenewed lease counts as lost; equal to `service.store.lease.EXPIRES_AFTER_MS` (a test
 compares them)."""
 
 STALLED_AFTER_MS: Final = LEASE_LAPSES_AFTER_MS

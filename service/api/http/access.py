@@ -1,8 +1,8 @@
 """Middleware before every route: checks the host, identifies the sender, and refuses what the sender may not do.
 
-`service.access.needs` has the role that each request needs. A request that changes something is refused if a browser
-sends it for another site: a browser adds saved passwords and client certificates to such a request without asking its
-user.
+`service.access.needs` has the role that each request needs. A request that may change something, or goes to /mcp, is
+refused if a browser sends it for another site: a browser adds saved passwords and client certificates to such a request
+without asking its user.
 """
 
 from __future__ import annotations
@@ -132,8 +132,9 @@ class Access:
 
 
 class AccessControl:
-    """Pure ASGI middleware that refuses requests with a wrong Host header, from pages of another site, or without the
-    role that they need. A request that passes has its principal in the scope (`service.api.http.principals`)."""
+    """Pure ASGI middleware. Refuses requests with a wrong Host header, requests without the role that they need, and
+    requests that a browser sends for another site (GET, HEAD and OPTIONS excepted). A request that passes has its
+    principal in the scope (`service.api.http.principals`)."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app, self._access = app, access
@@ -166,7 +167,8 @@ class AccessControl:
         )
 
     async def _admit(self, scope: Scope) -> Principal:
-        """Returns the principal of the request. Raises ProblemError if the request is not allowed."""
+        """Returns the principal of the request: UNKNOWN if the path needs no role, ANYBODY for a read without
+        authentication. Raises ProblemError if the request is not allowed, and StoreError as `Access.principal` does."""
         need = needs.need_of(scope["method"], scope["path"])
         if need is not None and need.role is None:
             return UNKNOWN

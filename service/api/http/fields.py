@@ -15,7 +15,8 @@ from service.views.addresses import encode_bytes, id_query
 
 
 def decode_bytes(text: str) -> bytes | None:
-    """Returns the bytes of a text that `encode_bytes` made; None for any other text."""
+    """Returns the bytes of a text that `encode_bytes` made, also if padding (`=`) follows it; None for any other
+    text."""
     try:
         data = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
     except (UnicodeEncodeError, binascii.Error):

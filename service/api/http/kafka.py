@@ -74,9 +74,9 @@ class Kafka:
         """Yields a client of the cluster's brokers, for this caller alone until the block ends. Kafka's errors in the
         block become problems.
 
-        Raises ProblemError: 503 if no brokers are configured, if the brokers are of another cluster or do not answer,
-        or if other requests use the client for too long; 502, which names the missing permission, if the brokers
-        refuse; 429 if MOST_AT_ONCE other requests already use the client or wait for it.
+        Raises ProblemError: 503 if no brokers are configured, if the client's settings cannot be used, if the brokers
+        are of another cluster or do not answer, or if other requests use the client for too long; 502, with the reason,
+        if the brokers refuse; 429 if MOST_AT_ONCE other requests already use the client or wait for it.
         """
         if self._settings is None:
             raise ProblemError(
@@ -173,7 +173,7 @@ def explained(
     app: AppState, cluster: ClusterRow, topic: str, partition: int, offset: int, end: int
 ) -> ExplainedOffsets:
     """Explains the offsets [offset, end). Raises ProblemError if the partition or offset does not exist, or if Kafka
-    cannot be asked.
+    cannot be asked; StoreError if the store does not answer.
 
     This may take seconds: the caller should hold no connection to the store meanwhile.
     """

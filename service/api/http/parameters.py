@@ -84,7 +84,7 @@ def unusable(parameter: str, message: str) -> ProblemError:
 
 async def only_known(request: Request) -> None:
     """Raises ProblemError (422) for a parameter that the route does not have, or that takes a single value and is given
-    twice.
+    more than once.
 
     If a misspelt filter were ignored, the answer would contain everything. The function is asynchronous because it only
     computes: FastAPI would run a plain function in another thread.

@@ -1,1 +1,1 @@
-"""The routes of the REST API, a module for each resource. Imported by `service.app` alone."""
+"""The routes of the REST API, a module for each resource. Only `service.app` imports them at run time."""

@@ -47,7 +47,7 @@ def sent(one: FindingEvent) -> SentEvent:
 class Listening(NamedTuple):
     """A client's place in the stream of events.
 
-    `cluster` None: all clusters that the client may see. `start`: the last event that the client has received.
+    `cluster` None: all clusters that the client may see. `start`: the event after which the stream begins.
     `may_see`: returns whether the client may see a cluster; returns None if the client's credentials are no longer
     valid or cannot be checked.
     """
@@ -80,8 +80,8 @@ async def listening(
 
 def begin(store: Store, cluster: str | None, last_event_id: str | None) -> Start:
     """Returns the place in the stream after the event `last_event_id`; without a `last_event_id`, the place after the
-    newest event. Returns a reset if `last_event_id` is no number. Raises ProblemError (404) if the store does not know
-    the cluster."""
+    newest event. Returns a reset if `last_event_id` is no number, or if the store does not have the events after it any
+    more. Raises ProblemError (404) if the store does not know the cluster, or StoreError if it does not answer."""
     last = None
     if last_event_id is not None:
         last = int(last_event_id) if last_event_id.isascii() and last_event_id.isdigit() else -1
@@ -102,7 +102,8 @@ async def stream_events(client: Annotated[Listening, Depends(listening)]) -> Asy
     as data.
 
     `reset`: the events after Last-Event-ID are no longer kept; read the findings again. The stream goes on after a
-    `reset`. If the store does not answer, the stream ends: reconnect with Last-Event-ID to resume.
+    `reset`. The stream ends if the credentials are no longer valid, or if the store does not answer: reconnect with
+    Last-Event-ID to resume.
     """
     yield ServerSentEvent(retry=RETRY_MS)
     if client.start.is_reset:

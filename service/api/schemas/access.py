@@ -18,7 +18,7 @@ OutcomeWord = Annotated[Outcome, OneOf(*Outcome)]
 
 class AuditEntry(Shape):
     """An action that somebody did, tried, or was refused. `subject`: the name of the key, or the id of the finding or
-    mute."""
+    mute; null for a refused request."""
 
     id: int
     at: Time

@@ -95,10 +95,8 @@ class Canary(Shape):
     summary: Annotated[str, Field(description="A sentence: whether transactions can run now.")]
     topic: str | None
     every_ms: int | None
-    can_run: Annotated[
-        int, Field(description="Number of coordinators at which the canary's newest transaction was committed.")
-    ]
-    probed: Annotated[int, Field(description="Number of probed coordinators, idle ones not counted.")]
+    can_run: Annotated[int, Field(description="Number of coordinators whose `health` is `runs`.")]
+    probed: Annotated[int, Field(description="Number of coordinators whose `health` is not `idle`.")]
     leaderless: Annotated[int, Field(description="Number of partitions of `__transaction_state` without a leader.")]
     commit_ms: Speed
     trouble: Annotated[

@@ -126,8 +126,9 @@ class Partition(Shape):
     judged: Annotated[
         bool,
         Field(
-            description="True if the partition's leader answers, and each open transaction older than 3 s has a known"
-            " relation."
+            description="True if the partition's leader answers, and each open transaction has a known relation. Facts"
+            " that may still arrive do not count as missing: for 3 s, and for 45 s while a client may be waiting for a"
+            " broker."
         ),
     ]
     why: Annotated[str | None, Field(description="The reason why `judged` is false.")]

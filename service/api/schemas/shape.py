@@ -99,8 +99,6 @@ _UNLISTED = SkipJsonSchema[str | None]
 
 
 class _AsText:
-    """Writes a Moment as its text."""
-
     def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         text = handler.generate_schema(Time | None)
         written = core_schema.plain_serializer_function_ser_schema(attrgetter("text"), return_schema=text)
@@ -218,7 +216,6 @@ def shaped(kind: type[B], source: object, **more: Any) -> B:
 
 @cache
 def _others(kind: type[Shape], given: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the names of the fields of `kind` that `given` does not contain."""
     return tuple(name for name in kind.__dataclass_fields__ if name not in given)
 
 
@@ -231,6 +228,4 @@ def to_json(body: Shape) -> bytes:
 
 @cache
 def _adapter(kind: type[Shape]) -> TypeAdapter[Any]:
-    """Returns the object with which pydantic writes bodies of this type. The object is built at the first call, and
-    kept."""
     return TypeAdapter(kind)

@@ -32,7 +32,8 @@ class TopicPartition(Shape):
 
 
 class Coordinator(Shape):
-    """The leader of the id's partition of `__transaction_state`; null while that partition is not known."""
+    """The id's partition of `__transaction_state`, with its leader; `leader` and `epoch` are null while the leader is
+    not known."""
 
     partition: int
     leader: int | None

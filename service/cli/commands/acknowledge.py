@@ -14,7 +14,7 @@ from service.settings import Settings
 def run(flags: Namespace, settings: Settings) -> int:
     """Acknowledges the finding, and prints the acknowledgement. Raises CommandFailed: code 2 without a reason, or if
     the service refuses the request, for example because the finding needs no acknowledgement; 3 if the service does not
-    answer."""
+    answer, or cannot use its store."""
     given = Service(settings).acknowledge(flags.finding, reason_of(flags.reason))
     if flags.json:
         print(json.dumps(given, indent=2))

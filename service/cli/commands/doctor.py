@@ -24,7 +24,6 @@ from service.kafka.settings import ClientSettings
 from service.settings import Settings
 
 _WIDTH: Final = 100
-"""Width of the first lines, in characters."""
 
 
 def run(_flags: Namespace, settings: Settings) -> int:

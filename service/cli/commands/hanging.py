@@ -19,7 +19,8 @@ from service.domain.partitions.group_offsets import OFFSETS_TOPIC
 from service.settings import Settings
 
 STALE_AFTER: Final = timedelta(seconds=30)
-"""Age from which the last sample of partitions counts as out of date. Partitions are sampled several times a second."""
+"""Age above which the last sample of partitions counts as out of date. Partitions are sampled several times a second.
+"""
 
 _GROUPS_READ: Final = 2_000
 _WIDTH = 100
@@ -39,7 +40,7 @@ each group, the partitions for which the group has pending offsets."""
 def run(flags: Namespace, settings: Settings) -> int:
     """Prints the hanging transactions. Returns 1 if a transaction hangs, and 0 if none hangs. Returns 4 if no
     transaction is known to hang, but not everything could be judged (0 with --allow-partial). Raises CommandFailed:
-    code 3 if the service does not answer."""
+    code 2 if the service refuses the request; 3 if the service does not answer."""
     service = Service(settings)
     page = service.items("hanging", flags.limit, {"application": flags.application})
     source: dict[str, Any] = next((one for one in service.summary()["sources"] if one["source"] == "partitions"), {})
@@ -84,7 +85,7 @@ def _none(coverage: dict[str, Any], as_of: str | None) -> str:
 
 
 def _pending(service: Service) -> Pending:
-    """Returns the pending offsets of all consumer groups on stalled partitions."""
+    """Returns the pending offsets in the first _GROUPS_READ items of the list `groups`."""
     found: Pending = {}
     for one in service.items("groups", _GROUPS_READ)["items"]:
         if one["offsets_partition"] is not None:

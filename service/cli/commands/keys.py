@@ -25,7 +25,9 @@ _HEADS = ("NAME", "ROLES", "CREATED", "BY", "REVOKED", "BY")
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Runs one action. Raises CommandFailed: code 2 for an invalid name or role; 3 if the store does not answer."""
+    """Runs one action. Raises CommandFailed: code 2 for an invalid name or role, for a password that is refused, for a
+    name that is taken (`create`) or unknown (`revoke`), and for a store that cannot be used; 3 if the store does not
+    answer."""
     if flags.action == "hash":
         return _hash()
     if flags.action == "list":

@@ -119,7 +119,8 @@ def _expiring(one: One, as_of: str | None) -> tuple[object, ...]:
 
 
 def _time_left(expires_at: str | None, as_of: str | None) -> str:
-    """Returns the time until the id expires, or "past": the coordinator keeps an expired id until its next sweep."""
+    """Returns the time until the id expires, or "past": the coordinator keeps an expired id until its next sweep.
+    Returns "-" if the time is not known."""
     if as_of is None or expires_at is None:
         return "-"
     is_past = datetime.fromisoformat(expires_at) <= datetime.fromisoformat(as_of)

@@ -15,9 +15,9 @@ _HEADS: Final = ("RECEIVER", "KIND", "DELIVERED", "PENDING", "DROPPED", "FAILING
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Prints the state of each receiver's deliveries. With --test, sends a test to each receiver instead, and returns 3
-    if one of them does not accept the test. Raises CommandFailed: code 2 for an unknown receiver; 3 if the service does
-    not answer."""
+    """Prints the state of each receiver's deliveries. With --test, sends a test to the named receiver instead, or
+    without a name to all receivers; returns 3 if one of them does not accept the test. Raises CommandFailed: code 2 for
+    an unknown receiver, or if there is none; 3 if the service does not answer."""
     if flags.test is None:
         return print_page(Service(settings).notifications(), flags.json, _HEADS, _row)
     return _try_receivers(flags.test, settings)

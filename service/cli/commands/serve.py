@@ -83,8 +83,8 @@ def _running(canaries: Sequence[Canary]) -> Iterator[None]:
 
 
 def _report_readiness(store: Store) -> None:
-    """Returns at once. If the store cannot be read, prints the reason, and starts a thread that prints a line when the
-    store can be read."""
+    """Tries once to read the store. If the store cannot be read, prints the reason, and starts a thread that prints a
+    line when the store can be read."""
     try:
         store.check()
     except StoreError as error:

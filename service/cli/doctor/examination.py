@@ -4,6 +4,8 @@ runs on versions of Kafka, which `make matrix` writes.
 
 from __future__ import annotations
 
+import re
+import string
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -52,6 +54,9 @@ def read_records() -> list[TriedVersion]:
 _INVENTED: Final = "txnscope-doctor-asks"
 """A name that no topic, group or id has. If Kafka denies a request for this name, the principal may lack permissions
 for other names, too."""
+_GLOB_PART: Final = re.compile(r"[*?]|\[!?\]?[^\]]*\]")
+_OF_TOPICS: Final = f"x{string.ascii_letters}{string.digits}._-"
+"""The characters that the name of a topic may have; the first one, `x`, is tried first."""
 _TOPICS_AT_ONCE: Final = 100
 _SHARE_GROUPS_AT_ONCE: Final = 200
 _IDS_ASKED: Final = 2_000
@@ -108,7 +113,7 @@ def examine(client: KafkaClient, settings: ClientSettings, wish: Wish) -> Cluste
 
 
 def examine_canary(settings: ClientSettings, topic: str) -> CanaryReport:
-    """Returns what the canary's principal may do."""
+    """Returns what the canary's principal may do. If Kafka fails or refuses, the report has only the reason."""
     try:
         with KafkaClient(settings, client_id="txnscope-doctor") as client:
             node = permissions.advertised(client)[0].node
@@ -182,7 +187,7 @@ def _topics(client: KafkaClient, nodes: Sequence[int], everything: Topics, log: 
     known = sorted(everything.layouts)
     watched = [topic for topic in known if wish.wants(topic) and not wish.is_mirrored(topic)]
     globs = wish.topics or ("*",)
-    invented = {_name_like(glob): glob for glob in globs}
+    invented = {name_like(glob): glob for glob in globs}
     mentioned = [
         t for t in sorted(log.topics) if t not in everything.layouts and wish.wants(t) and not wish.is_mirrored(t)
     ]
@@ -303,11 +308,15 @@ def _nobody(bootstrap: str, principal: str | None, brokers: tuple[BrokerReport, 
     )
 
 
-def _name_like(glob: str) -> str:
-    """Returns an invented name that matches the glob; the glob itself if it is a plain name."""
-    if not any(c in glob for c in "*?["):
-        return glob
-    return "".join(_INVENTED if c == "*" else "x" if c in "?[]!" else c for c in glob)
+def name_like(glob: str) -> str:
+    """Returns an invented name that matches the glob; the glob itself if it is a plain name, or if no name of a topic
+    matches it."""
+
+    def invented(found: re.Match[str]) -> str:
+        part = found[0]
+        return _INVENTED if part == "*" else next((c for c in _OF_TOPICS if fnmatchcase(c, part)), part)
+
+    return _GLOB_PART.sub(invented, glob)
 
 
 def _text(transactional_id: bytes) -> str | None:

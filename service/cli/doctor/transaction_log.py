@@ -24,7 +24,7 @@ from service.wire.transaction_log import decode_key, decode_value
 
 READ_MS: Final = 10_000
 READ_BYTES: Final = 16 << 20
-"""Maximum number of bytes to read from the log. Even if the log is larger, this part shows whether ids are hidden."""
+"""Number of bytes after which reading stops. Even if the log is larger, this part shows whether ids are hidden."""
 LISTEN_MS: Final = 3_000
 """Time (ms) for which to wait for records that are being written, divided among the leaders."""
 _FETCH_BYTES: Final = 1 << 20
@@ -34,8 +34,8 @@ Clock = Callable[[], int]
 
 
 class LogRead(NamedTuple):
-    """The result of a read. `may_read`: None if not known; `why` then gives the reason. `ids`: ids in the part that was
-    read, without ids whose last record there is a tombstone."""
+    """The result of a read. `may_read`: None if not known; `why` then gives the reason, or None if there is no log.
+    `ids`: ids in the part that was read, without ids whose last record there is a tombstone."""
 
     may_read: bool | None = None
     why: str | None = None
@@ -83,8 +83,9 @@ class _Found:
 
 
 def read_log(client: KafkaClient, layout: TopicLayout, clock_ms: Clock) -> LogRead:
-    """Reads every partition that has a leader from its log start on, within READ_MS and READ_BYTES. A refusal or
-    failure of Kafka is part of the result; nothing is raised.
+    """Reads every partition that has a leader, from its log start on, until READ_MS have passed or READ_BYTES are read.
+    Then measures the brokers' clocks, for some LISTEN_MS. A refusal or failure of Kafka is part of the result; nothing
+    is raised.
     """
     led = TopicLayout(
         layout.topic, layout.topic_id, {p: leader for p, leader in layout.leaders.items() if leader.node >= 0}

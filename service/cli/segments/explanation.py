@@ -21,7 +21,8 @@ from service.views.partitions.explained_span import ExplainedSpan
 from service.views.partitions.offsets import ExplainedRun
 
 _NO_LSO: Final = -1
-"""No LSO is known: a transaction without a marker in the files counts as open."""
+"""Stands for an unknown LSO. If the files were read to their end, a transaction without a marker in them counts as
+open."""
 
 _DIRECTORY: Final = re.compile(r"(.+)-([0-9]{1,10})")
 
@@ -33,7 +34,8 @@ def explain_segments(
     the transaction log, if there are some among the files. `place`: the partition that the command line names; None:
     the partition that the files' directory names.
 
-    Raises CommandFailed if a file cannot be read, if the files are of several partitions, or if no file has the offset.
+    Raises CommandFailed if a file cannot be read, if no file has a batch, if offsets of two files overlap (as those of
+    two partitions do), or if no file has the offset.
     """
     opened = [(file.first, file) for file in open_segments(names) if file.first is not None]
     files = sorted([one for one in opened if not one[1].is_log] or opened, key=itemgetter(0))
@@ -47,7 +49,8 @@ def explain_segments(
     for since, file in files:
         if since < end:
             raise CommandFailed(
-                f"{file.path} begins at offset {since}, before {end}: does it belong to another partition?"
+                f"{file.path} begins at offset {since}, but the file before it ends at {end}: does one of them"
+                " belong to another partition?"
             )
         behind = walk_through(walk, file.data, since)
         if behind is None:

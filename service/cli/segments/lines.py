@@ -32,8 +32,8 @@ number."""
 
 
 def log_lines(data: bytes, causes: Mapping[int, Cause]) -> Iterator[str]:
-    """Yields the lines of `__transaction_state`: offset, append time, state, id, then name=value. `causes`: why each
-    record was written, by offset."""
+    """Yields the lines of `__transaction_state`: offset, append time, state, id, then name=value. `causes`: the causes
+    of the records, by offset."""
     for batch in _batches(data):
         if isinstance(batch, str):
             yield batch
@@ -50,7 +50,7 @@ def log_lines(data: bytes, causes: Mapping[int, Cause]) -> Iterator[str]:
 
 def data_lines(data: bytes, logs: JudgedLogs) -> Iterator[str]:
     """Yields the lines of a topic other than the transaction log: offsets, the batch's newest time, its kind, then
-    name=value. `logs`: what is known about the transactions that the markers end."""
+    name=value. `logs`: the transaction logs, which show the owners and causes of the markers."""
     for batch in _batches(data):
         if isinstance(batch, str):
             yield batch

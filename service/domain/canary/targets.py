@@ -62,7 +62,8 @@ class Replicated(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The live brokers, the partitions of the transaction log and those of the canary's topic, by number.
+    """`brokers`: the ids of the live brokers. `log`: the partitions of the transaction log. `topic`: the partitions of
+    the canary's topic.
     `min_in_sync`: the number of replicas in sync that the transaction log needs for writes; None: not known."""
 
     brokers: frozenset[int]
@@ -148,8 +149,8 @@ def coordinators(layout: Layout, chosen: Sequence[int]) -> list[int]:
 
 
 def assignment(brokers: Sequence[int], replicas: int) -> list[list[int]]:
-    """Returns the replicas of each partition of the canary's topic: one partition for each broker, which is its
-    preferred leader. The next brokers in turn have the other replicas."""
+    """Returns the replicas of each partition of the canary's topic. There is one partition for each broker: this broker
+    is the preferred leader, and the next brokers in turn have the other replicas."""
     ordered = sorted(brokers)
     return [
         [ordered[(at + step) % len(ordered)] for step in range(min(replicas, len(ordered)))]

@@ -18,8 +18,8 @@ from service.domain.reasons.hanging import SKIPPING
 from service.domain.transaction_log.states import NAMES, PREPARE_ABORT, PREPARE_COMMIT, TOPIC
 
 _LONG_TIMEOUT_MS: Final = 900_000
-"""Kafka's default transaction.max.timeout.ms: a client that sets a timeout of this length keeps transactions open on
-purpose."""
+"""Kafka's default transaction.max.timeout.ms: a client that sets a timeout of this length, or a longer one, keeps
+transactions open on purpose."""
 
 
 class TwoPhase(StrEnum):

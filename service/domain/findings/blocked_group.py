@@ -169,9 +169,9 @@ def _unreadable(group: str, reason: Reason | None) -> Observation:
 
 class UnreadCommits(NamedTuple):
     """An open transaction on a `partition` of `__consumer_offsets` that may block unknown groups, because some of its
-    batches were not read. `reached`: the offset up to which its batches were read; None if all were read.
-    `undecodable`: the number of its records that cannot be decoded, by reason. `damaged`: the number of damaged batches
-    that may belong to the transaction."""
+    batches or records could not be read. `reached`: the offset up to which its batches were read; None if all were
+    read. `undecodable`: the number of its records that cannot be decoded, by reason. `damaged`: the number of damaged
+    batches that may belong to the transaction."""
 
     partition: int
     producer_id: int
@@ -183,7 +183,7 @@ class UnreadCommits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitsUnreadFacts(SharedFacts):
-    """The facts of a finding about an open transaction whose batches were not all read. The fields are those of
+    """The facts of a finding about an open transaction that may block unknown groups. The fields are those of
     UnreadCommits."""
 
     reached: int | None

@@ -18,12 +18,13 @@ SAMPLE_FRESH_MS: Final = 10_000
 """Age (ms) up to which a sample of all partitions describes their present state."""
 
 YOUNG_MS: Final = 3_000
-"""Up to this age (ms) of a stalled partition or of an entry, missing facts are no coverage gap: entries may not have
-been read yet, and their owner may not have been stored yet."""
+"""Below this age (ms) of a stall or of an entry, missing facts are no coverage gap: entries may not have been read yet,
+and their owner may not have been stored yet."""
 
 CONFIRMATION_TAKES_MS: Final = CLIENT_WAITS_MS + 10_000
 """Maximum time (ms) for the three confirmation steps of an entry without owner. The client of such an entry may be
-waiting for a broker for CLIENT_WAITS_MS. A fact that is still missing after this time is a coverage gap."""
+waiting for a broker for CLIENT_WAITS_MS. A fact that is still missing when the entry has this age is a coverage
+gap."""
 
 SETTLED_MS: Final = 1_000
 """Longest time (ms) from the end of a transaction that held the LSO until the LSO moves, if the LSO moves at all."""
@@ -48,7 +49,7 @@ def blocker_of(stall: PartitionState, entries: Iterable[Entry]) -> Entry | None:
 
 def unreplicated(stall: PartitionState, entries: Iterable[Entry], as_of_ms: int) -> Entry | None:
     """Returns the entry at the LSO if its marker is written but not replicated yet; else None. The sign: the leader
-    lists nothing open there (DescribeProducers), and still the LSO has not moved."""
+    lists nothing open there (DescribeProducers), and SETTLED_MS later the LSO has still not moved."""
     if stall.first is None or stall.read_at_ms is None or stall.stalled_since_ms is None:
         return None
     if not stall.described or not _has_data_at_lso(stall):
@@ -71,8 +72,9 @@ def unreplicated(stall: PartitionState, entries: Iterable[Entry], as_of_ms: int)
 
 
 def why_not_judged(stall: PartitionState, relations: Sequence[tuple[Entry, Relation]], as_of_ms: int) -> Reason | None:
-    """Returns the reason why something that is open on the partition cannot be judged. Returns None if everything can
-    be judged, or if the missing facts may still arrive (YOUNG_MS, CONFIRMATION_TAKES_MS)."""
+    """Returns the reason why something that is open on the partition cannot be judged. Returns None if the partition is
+    not stalled, if everything can be judged, or if the missing facts may still arrive (YOUNG_MS,
+    CONFIRMATION_TAKES_MS)."""
     if stall.stalled_since_ms is None or as_of_ms - stall.stalled_since_ms < YOUNG_MS:
         return None
     if not stall.is_read:

@@ -39,8 +39,8 @@ from service.domain.transaction_log.id_delta import minute_of
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, NEVER_SEEN
 
 RANDOM_IDS: Final = 5
-"""This many new ids of one prefix within 15 minutes may be churn, if the part of the ids after the prefix was
-generated. The ids of one process (Kafka Streams) count as one."""
+"""Ids whose part after the prefix was generated may be churn if at least this many of one prefix appear, or are given
+up, within 15 minutes. The ids of one process (Kafka Streams) count as one."""
 
 START_MS: Final = 10_000
 MIN_STARTS: Final = 3
@@ -49,8 +49,9 @@ belong to one start."""
 
 COUNTED_IDS: Final = 20
 COUNTED_MINUTES: Final = 5
-"""Ids with plain numbers may be churn if at least COUNTED_IDS of them appear, in at least COUNTED_MINUTES different
-minutes. In fewer minutes, they belong to a deployment."""
+"""Ids that differ only by plain numbers (at most 6 digits) may be churn if, within 15 minutes, at least COUNTED_IDS of
+one prefix appear or are given up, and these ids were born in at least COUNTED_MINUTES different minutes. If they were
+born in fewer minutes, they belong to a deployment."""
 
 UNUSED_MS: Final = 60_000
 """Time after the birth of a new id at which the judge checks whether the ids before it are still in use. Within this
@@ -95,7 +96,7 @@ _REMEDIES: Final = {
 class ChurnFacts(Facts):
     """The facts about a prefix whose ids are given up. `newest`: the newest ids. Each id takes memory for `kept_ms`,
     which is Kafka's default if `is_assumed`. `kept_ids`: the approximate number of ids that are kept at the present
-    rate."""
+    rate; 0 unless Flink made the ids."""
 
     maker: Maker
     newest: Names
@@ -235,9 +236,9 @@ def _times_of_many(new: Sequence[Event]) -> list[int]:
 
 
 def _shown(new: Sequence[Event], uses: Uses, window: ReportWindow) -> list[Event]:
-    """Returns the births of one prefix that are reported. A birth causes a report if, within QUIET_MS before the birth,
-    too many earlier ids were given up, or MANY_PROCESSES processes were born. The report has all births of these
-    QUIET_MS."""
+    """Returns the births of one prefix that are reported. A birth causes a report if MANY_PROCESSES processes or more
+    were born within QUIET_MS before the birth. A birth of an id that had a transaction also causes a report if too many
+    earlier ids were given up within QUIET_MS before the birth. The report has all births of these QUIET_MS."""
     ended = _ended(new, uses)
     born, given_up, shown = _IdCounter(), _IdCounter(), list[Event]()
     begin = first = came = went = 0

@@ -10,8 +10,11 @@
   once more.
 - `Confirmed`: step 3 holds: the partition still showed the entry open.
 
-A case returns to `Open` if step 2 was made too soon, while a client may still have been waiting to add the partition. A
-confirmed case never returns. How a case ends (by a marker, with its topic) is in `spark_jobs.judge.resolution`.
+A case returns to `Open` if the end offsets were requested too soon: a client may still have been waiting to add the
+partition. Without log access, a case returns from `Released` if the coordinator's next answer does not release the
+entry. A confirmed case never returns.
+
+How a case ends (by a marker, with its topic) is in `spark_jobs.judge.resolution`.
 """
 
 from __future__ import annotations
@@ -79,7 +82,7 @@ class Unowned:
     ) -> Unowned:
         """Returns the result of step 2, proven by the second answer of the owner's coordinator. `name`: the owner's
         display text."""
-        text = f"{name} is {NAMES[found.state]} and does not list the partition, by the second of two answers"
+        text = f"the second of two answers: {name} is {NAMES[found.state]} and does not list the partition"
         source = f"DescribeTransactions, broker {found.coordinator}"
         return Unowned(answered_at_ms, None, (_seen_open(entry), Evidence(asked_at_ms, source, text)))
 
@@ -144,7 +147,7 @@ def _seen_open(entry: Entry) -> Evidence:
 def settled_at_ms(written_before_ms: int, disturbed_ms: int) -> int:
     """Returns the earliest time (ms) at which a read of the transaction log can rule out an AddPartitionsToTxn still in
     flight. `written_before_ms`: time before which the entry was written. `disturbed_ms`: the last broker failure or
-    coordinator move, after which a client may wait for that broker for CLIENT_WAITS_MS. Without such an event,
-    ADD_IN_FLIGHT_MS is enough."""
+    coordinator move, after which a client may wait for that broker for CLIENT_WAITS_MS. If this event lies
+    CLIENT_WAITS_MS or more before `written_before_ms`, ADD_IN_FLIGHT_MS is enough."""
     may_wait = disturbed_ms > written_before_ms - CLIENT_WAITS_MS
     return written_before_ms + (CLIENT_WAITS_MS if may_wait else ADD_IN_FLIGHT_MS)

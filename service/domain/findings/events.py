@@ -179,7 +179,7 @@ def _rank_of(prefix: str) -> tuple[bool, bytes]:
 
 def subjects(events: Iterable[Event], after_ms: int) -> Iterator[tuple[Event, Subject, int]]:
     """Yields (event, subject of the finding about the event, number of ids of the subject), in the order of the log's
-    times.
+    times. The number is 0 for the subject that is shared.
 
     The subject is the event's id, or the id's prefix if more than SINGLE_IDS ids of the prefix have events in the time
     from QUIET_MS before this event to `after_ms` after it. Subjects beyond MOST_SUBJECTS share one. So a subject never

@@ -16,8 +16,8 @@ NAMES_SHOWN: Final = 5
 
 
 def duration(ms: int) -> str:
-    """Returns the duration as text, in at most two units: "9 m 12 s". A duration below 10 s has one decimal, and a
-    duration below 1 s is in milliseconds: "340 ms"."""
+    """Returns the duration as text, in at most two units: "9 m 12 s". A duration below 10 s has at most one decimal,
+    and a duration below 1 s is in milliseconds: "340 ms"."""
     if ms < 1_000:
         return f"{max(ms, 0)} ms"
     if ms < 10_000:

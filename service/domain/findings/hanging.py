@@ -25,9 +25,9 @@ from service.domain.worlds.verdict import NOT_READ, Decided, Verdict, World
 
 
 class Case(NamedTuple):
-    """An open entry, with the facts that findings about it need. `owner`: None if no id is known to have had the
-    entry's producer id, or if the transaction log cannot be read. `name`: the owner's transactional.id as text; None if
-    no owner was ever known.
+    """An open entry, with the facts that findings about it need. `owner`: the id that wrote the entry; None if that id
+    is not known, or if the transaction log cannot be read. `name`: the owner's transactional.id as text; None if no
+    owner was ever known.
 
     `log_start` and `last_stable_offset`: of the entry's partition; `step_evidence`: the evidence of each confirmation
     step so far; `groups`: the consumer groups that wait for the entry; `pending`: on a partition of

@@ -71,16 +71,16 @@ def reconcile(stored: Mapping[Key, Finding], result: RoundResult, now_ms: int, c
 
 
 class Truncation:
-    """Counts, round by round, the observations that have no finding because of MOST_OPEN. A condition counts until a
-    round judges its subject and does not observe the condition. An event counts for as long as its finding would be
-    open."""
+    """Counts, round by round, the observations that have no finding because of MOST_OPEN, and the cases that were not
+    read (`RoundResult.unread`). A condition counts until a round judges its subject and does not observe the condition.
+    An event counts for as long as its finding would be open."""
 
     def __init__(self) -> None:
         self._omitted: dict[Key, _Omitted] = {}
         self._unread: dict[Kind, int] = {}
 
     def apply_round(self, known: Mapping[Key, Finding], result: RoundResult, now_ms: int) -> None:
-        """Applies one round. `known`: the findings after the changes of the round."""
+        """Updates the counts by one round. `known`: the findings, with the changes of this round already made."""
         self._omitted = {
             key: one
             for key, one in self._omitted.items()
@@ -90,8 +90,8 @@ class Truncation:
         self._unread |= result.unread
 
     def counts(self) -> dict[Kind, int]:
-        """Returns, by kind, how many observations have no finding because of MOST_OPEN. Kinds without such observations
-        are absent."""
+        """Returns, by kind, the number of observations that have no finding because of MOST_OPEN, plus the number of
+        cases that were not read. Kinds with neither are absent."""
         found = Counter(self._unread)
         found.update(kind for kind, _ in self._omitted)
         return {kind: number for kind, number in sorted(found.items()) if number}

@@ -81,8 +81,8 @@ class CoordinatorAnswer(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """A coordinator's answer, and the id's row in the store. The row was read when the log was known up to a time after
-    the answer."""
+    """A coordinator's answer, and the id's row in the store. When the row was read, the log was known up to a time
+    after the answer."""
 
     answer: CoordinatorAnswer
     now: IdState

@@ -73,8 +73,8 @@ def is_stuck(one: NewestState, log: KnownLog) -> bool:
 
 
 def long_running(ids: Iterable[IdState], context: Context, makers: Makers) -> list[Observation]:
-    """Returns observations of transactions that have been open for a long time and have not timed out. If an id is
-    known to belong to a two-phase sink, its transaction is also returned if it is near the deadline. `ids`: the ids
+    """Returns observations of transactions that have been open for a long time and are not overdue. If an id is known
+    to belong to a two-phase sink, its transaction is also returned if it is near the deadline. `ids`: the ids
     with open transactions, the oldest transaction first."""
     return bounded(
         [
@@ -87,7 +87,7 @@ def long_running(ids: Iterable[IdState], context: Context, makers: Makers) -> li
 
 
 def long_open(ids: Iterable[IdState], context: Context) -> list[IdState]:
-    """Returns the ids whose transactions have been open for a long time, within their timeout. If a two-phase sink may
+    """Returns the ids whose transactions have been open for a long time and are not overdue. If a two-phase sink may
     have made an id, the id is also returned if its transaction is near the deadline, because a rule with a long
     `long_after` must not hide such a transaction."""
     return [
@@ -218,7 +218,8 @@ def _overdue(one: IdState, context: Context, surroundings: Surroundings) -> Obse
 
 
 def _facts_known(one: IdState, facts: OverdueFacts, surroundings: Surroundings) -> list[Evidence]:
-    """Returns, as evidence, the facts on which the advice depends."""
+    """Returns the evidence for two facts on which the advice depends, as far as they hold: another id's record was
+    written after the due time; the transaction was written under a version above the finalized one."""
     place, found = facts.place, []
     written_ms = surroundings.written_ms.get(place.partition, -1)
     if facts.neighbours_progress:

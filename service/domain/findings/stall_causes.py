@@ -162,7 +162,6 @@ def _observe(affected: AffectedGroup, found: FoundCause, hold: Evidence, context
 
 
 def _doubt(affected: AffectedGroup) -> Doubt | None:
-    """Returns the reason for doubt that the group waits; None if there is no doubt."""
     offset = affected.offset.committed_offset
     if affected.relation == GroupRelation.UNSTABLE_OFFSETS:
         return None

@@ -120,8 +120,8 @@ class TornFacts(Facts):
 
 
 def torn(one: TornTransaction, rule: Rule) -> Observation:
-    """Returns the observation of the torn transaction. The observation's subject is one of the contradicting markers or
-    deleted parts."""
+    """Returns the observation of the torn transaction. The observation's subject is the first marker with another
+    outcome; without such a marker, the first deleted part."""
     if one.otherwise:
         marker = one.otherwise[0]
         topic, partition, offset, at_ms = marker.topic, marker.partition, marker.offset, marker.at_ms

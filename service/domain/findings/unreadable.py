@@ -34,7 +34,7 @@ _REASONS: Final = {
 
 def what_happened(reason: str, missing: int | None) -> str:
     """Returns the text about offsets whose records could not be read as they were written. `reason`: as in
-    `facts.Gap`."""
+    `transaction_log.facts.Gap`; any other text is returned as it is."""
     return _REASONS.get(reason, reason).format(missing=missing)
 
 
@@ -206,7 +206,7 @@ def _coverage_gap(one: SourceReport, since_ms: int, error: Reason | None) -> Obs
 
 
 class NotJudged(NamedTuple):
-    """A stalled partition, and the reason why it cannot be judged; None if it can be judged."""
+    """A stalled partition. `why`: the reason why it cannot be judged; None if it can be judged."""
 
     topic: str
     partition: int
@@ -233,8 +233,8 @@ class TopicUnreadFacts(SharedFacts):
 
 
 def unreadable_topics(found: Iterable[NotJudged]) -> list[Observation]:
-    """Returns an observation for each topic that txnscope has no permission to read. Partitions that cannot be judged
-    for another reason are left out."""
+    """Returns an observation for each topic that has stalled partitions and that txnscope has no permission to read.
+    Partitions that cannot be judged for another reason are left out."""
     denied = sorted((one for one in found if _is_denied(one)), key=lambda one: (one.topic, one.partition))
     topics = [list(of_topic) for _, of_topic in groupby(denied, key=lambda one: one.topic)]
     return bounded(topics, _observe)

@@ -54,8 +54,8 @@ class _Piece(NamedTuple):
 
 
 class AbortedRun:
-    """Builds a run of aborted records. Takes the batches of a log in order, beginning with the batch that contains
-    `offset`, until `is_done` is True or the log ends."""
+    """Builds a run of aborted records from `offset` on. Takes the batches of a log in order, until `is_done` is True or
+    the log ends. The first batch contains `offset`, or lies in front of it."""
 
     def __init__(self, offset: int, most_pieces: int = MOST_PIECES) -> None:
         self._offset = offset

@@ -10,7 +10,7 @@ stalled, and from the records that it could read:
 | any | has no members | inactive |
 | above the LSO | has moved from one offset above the LSO to a higher one, at an unchanged LSO | reads_uncommitted |
 | above the LSO | does not move for STOPPED_AFTER_MS although there are records for it | stopped, likely |
-| the LSO | | stopped; certain only for a share group that reads committed records |
+| the LSO | | stopped; certain only for a read_committed share group that does not move for STOPPED_AFTER_MS |
 | below the LSO | has no record left to read before the LSO (known from the bytes) | stopped, likely |
 | below the LSO | has moved in the last STOPPED_AFTER_MS | will_stop, likely |
 | below the LSO | does not move, and has records left, or the records could not be read | unknown |

@@ -58,8 +58,9 @@ class PartitionObservation:
     topic has the name now.
 
     `stalled_since_ms`: the time since which the LSO has been at this offset, below the high watermark; None if the LSO
-    is at the high watermark, or has been below it for less than half a second. `samples`: earlier samples as text
-    (`service.domain.worlds.order.decode`), which can prove the order of writes; None if the partition is not stalled.
+    is at the high watermark, or was first seen at this offset less than 0.2 s ago (`spark_jobs.source.watched`).
+    `samples`: earlier samples as text (`service.domain.worlds.order.decode`), which can prove the order of writes; None
+    if the partition is not stalled.
     """
 
     topic: str

@@ -66,7 +66,7 @@ def cause_of_marker(
     only on the assumption that clocks differ by more than CLOSE_MS.
 
     `epoch`: the marker's producer epoch; None: not known. `decisions`: all known decisions of its producer id;
-    `period`: the span of time for which `decisions` is complete.
+    `period`: the span of time for which `decisions` is complete; None if there is none.
 
     A marker that fits no decision and lies in `period` was written without the coordinator: by `kafka-transactions.sh
     abort`, or another tool that sends WriteTxnMarkers. Returns None if the cause cannot be known.

@@ -150,7 +150,7 @@ class SpanBuilder:
 
     def add_batch(self, batch: BatchOffsets) -> None:
         """Adds a batch. A batch in front of the requested offsets is added to `before`. A batch whose offsets already
-        have a span adds nothing."""
+        have a span changes no span."""
         self._run.add_batch(batch)
         if batch.next <= self.next and self.next < self.to:
             if not self._parts:

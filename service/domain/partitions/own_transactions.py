@@ -186,7 +186,7 @@ def _may_hold(one: LoggedTransaction, span: Span, of_marker: LoggedTransaction |
 
     Returns False if the records are more than CLOCKS_MS younger than the decision: the topic may have been created
     again since. If the marker that ended the records fits no known decision, returns True only for a transaction that
-    was decided more than CLOCKS_MS before this marker."""
+    was decided CLOCKS_MS or more before this marker."""
     if span.ended_ms is not None and of_marker is None and one.decided_ms > span.ended_ms - CLOCKS_MS:
         return False
     is_later = one.marker is not None and span.first_ms > one.decided_ms + CLOCKS_MS

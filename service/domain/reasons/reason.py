@@ -11,7 +11,7 @@ from typing import Any, ClassVar, dataclass_transform
 @dataclass(frozen=True)
 class Reason:
     """Base class of all reasons. Each subclass becomes a frozen dataclass without a decorator, and has its own `code`.
-    Its fields are text, numbers, reasons, or tuples of these.
+    Its fields are text, numbers, truth values, reasons, None, or tuples of these.
 
     The text of a reason is one line for people, without a full stop: `sentence`, in which `{0.x}` stands for an
     attribute, or an own `__str__`.

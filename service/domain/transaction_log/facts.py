@@ -139,7 +139,7 @@ class LoneRuns(NamedTuple):
     ended_value: list[bytes | None]
 
     def take(self, rows: Array) -> LoneRuns:
-        """Returns the runs in these rows."""
+        """Returns the runs at these indexes."""
         chosen, columns = rows.tolist(), iter(self)
         return LoneRuns._make(
             [column[row] for row in chosen] if isinstance(column, list) else column.take(rows) for column in columns
@@ -232,7 +232,7 @@ class Gap(NamedTuple):
     - `cleaned`: compaction removed `missing` of the records before they were read.
     - `recreated`, `diverged`: the log now contains other records than those that were read.
     - `away` (an empty range): the last read was so long ago that tombstones may be gone, or the store was made anew
-      (`service.store.rebuild`), so the log is read again.
+      (`service.store.migrate.rebuild`), so the log is read again.
 
     After `recreated`, `diverged` and `away` the log is a new generation; its records below `from_offset` were counted
     already.

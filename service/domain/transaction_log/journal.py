@@ -27,7 +27,8 @@ _CLOCKS_MS: Final = 5_000
 """Allowed difference (ms) between the clocks of two brokers."""
 
 SETTLES_AFTER_MS: Final = causes.FOLLOWS_WITHIN_MS + _CLOCKS_MS
-"""Time (ms) from an abort's CompleteAbort until no record can change the cause of the abort any more."""
+"""Time (ms) from an abort's CompleteAbort until no record can change the code of the abort's cause any more. The
+confidence of a CLIENT_ABORT may still rise later (`causes.refine`)."""
 
 ADMIN_SETTLES_AFTER_MS: Final = causes.RETURNS_WITHIN_MS + _CLOCKS_MS
 """Time (ms) from an abort's CompleteAbort until no record can change the cause ADMIN any more. Until then the
@@ -53,8 +54,8 @@ class LastAbort(NamedTuple):
 
     @property
     def settles_at_ms(self) -> int | None:
-        """Returns the time from which no record can change the cause any more; None if the abort is not complete, or if
-        its cause is final."""
+        """Returns the time from which no record can change the code of the cause any more; None if the abort is not
+        complete, or if the cause is not open any more."""
         if not self.cause.is_open or self.completed_at_ms is None:
             return None
         is_admin = self.cause.code == CauseCode.ADMIN

@@ -67,7 +67,8 @@ class KnownLog(NamedTuple):
       cannot be judged now (not read to their end, or asked too long ago) are absent.
     - `is_complete`: there is at least one partition, and all partitions can be judged.
     - `settled_ms`: the time up to which all partitions that answer have been read, however long ago that was; None
-      while one of these partitions is not read to its end, or if no partition answered.
+      while one of these partitions is not read to its end, if no partition answered, or if the clock was set back
+      (CLOCK_AHEAD_MS).
     - `partition_count`: the number of partitions of the transaction log; 0 if none was read.
     """
 

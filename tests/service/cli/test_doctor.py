@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
 from service.cli import main
-from service.cli.doctor.examination import Wish, principal_of, read_records
+from service.cli.doctor.examination import Wish, name_like, principal_of, read_records
 from service.domain.releases import may_skip_markers, release_of
 from service.kafka.settings import ClientSettings
 from tests.helpers.brokers import EVERY_VERSION, SKIPS_THE_LOST, WITH_TV2
@@ -47,6 +48,28 @@ def test_without_topics_every_topic_is_watched_and_mirrored_ones_are_known() -> 
     wish = Wish((), ("dr.*",))
     assert (wish.wants("orders"), wish.is_mirrored("dr.orders"), wish.is_mirrored("orders")) == (True, True, False)
     assert not Wish(("orders-*",), ()).wants("payments")
+
+
+@pytest.mark.parametrize(
+    ("glob", "name"),
+    [
+        ("orders-0", "orders-0"),
+        ("*", "txnscope-doctor-asks"),
+        ("orders-?.*", "orders-x.txnscope-doctor-asks"),
+        ("[ab]*", "atxnscope-doctor-asks"),
+        ("[!x][!a-z]", "aA"),
+        ("[0-9]", "0"),
+        ("[]a]", "a"),
+    ],
+)
+def test_an_invented_name_matches_its_glob(glob: str, name: str) -> None:
+    assert name_like(glob) == name
+    assert fnmatchcase(name, glob)
+
+
+@pytest.mark.parametrize("glob", ["a[", "[]", "[!]", "[z-a]"])
+def test_no_name_is_invented_for_a_glob_that_no_topic_matches(glob: str) -> None:
+    assert name_like(glob) == glob
 
 
 @pytest.mark.parametrize(

@@ -243,7 +243,7 @@ def test_a_long_run_of_aborted_records_has_a_sum(tmp_path: Path, capsys: pytest.
         (["@22", "--segments", "{0}", "{1}"], "no file has offset 22: the last one ends at 22"),
         (
             ["@10", "--to", "30", "--segments", "{0}", "{0}"],
-            "begins at offset 10, before 14: does it belong to another partition?",
+            "begins at offset 10, but the file before it ends at 14: does one of them belong to another partition?",
         ),
         (["@1", "--segments", "no/such.log"], "no/such.log: No such file or directory"),
         (["@1", "--segments", "/dev/null"], "/dev/null: no record batch in these files"),
